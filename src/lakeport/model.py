@@ -1,0 +1,339 @@
+"""What the stages of a load hand to each other: frozen values and protocols, no logic.
+
+```
+source ─Batch─▶ landing ─Split─▶ task: reader ▶ shape ▶ sink ─Staged─▶ writer ─Landed─▶ report
+```
+A batch is landed whole or not at all. Its splits are read, shaped and encoded inside Spark tasks;
+each task hands back what it staged, and only the driver makes staged objects visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from lakeport.errors import BadRecord
+
+__all__ = [
+    "Batch",
+    "Flush",
+    "Landed",
+    "Mode",
+    "Reader",
+    "Scan",
+    "Shaper",
+    "Split",
+    "StageWriter",
+    "Staged",
+    "Storage",
+    "StoredObject",
+    "UnknownPolicy",
+]
+
+
+class Mode(StrEnum):
+    """What a load does with the rows that the table already has."""
+
+    APPEND = "append"
+    OVERWRITE = "overwrite"
+    MERGE = "merge"
+
+
+class UnknownPolicy(StrEnum):
+    """What to do with fields of records that the schema does not declare."""
+
+    EVOLVE = "evolve"
+    DROP = "drop"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The input of one task: a range of one file.
+
+    Attributes:
+        uri: a local path or an object's URI.
+        start: first byte (row group for Parquet, record batch for Arrow files).
+        end: one past the last; -1 is the end of the file.
+        first_line: line number of the first record, from 1; 0 where lines mean nothing.
+        lines: sidecar file that maps records to line numbers (see `sources.spool`), or empty.
+    """
+
+    uri: str
+    start: int = 0
+    end: int = -1
+    first_line: int = 1
+    lines: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What a reader found in a split without landing it.
+
+    Attributes:
+        rows: good records.
+        bad: the bad records, all of them, raw bytes included.
+        unknown: undeclared field -> kind of its values in this split: one of
+            `null`, `boolean`, `integer`, `number`, `string`, `json` (see `schema.inference`).
+        unknown_values: undeclared field -> how many records hold it.
+    """
+
+    rows: int = 0
+    bad: tuple[BadRecord, ...] = ()
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    unknown_values: Mapping[str, int] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """Source kernel: a split -> typed record batches of `schema`. Pickled into Spark tasks."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that `read` yields, in order, with their types at the destination."""
+        ...
+
+    @property
+    def skip_bad(self) -> bool:
+        """Whether `read` leaves bad records out (after a `scan` has counted them)."""
+        ...
+
+    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """Read a split.
+
+        Raises:
+            BadRecords: a record breaks the schema (unless `skip_bad`).
+            UnknownFields: a record holds an undeclared field (policies `evolve` and `fail`).
+            SourceError: the file can't be read.
+        """
+        ...
+
+    def scan(self, split: Split) -> Scan:
+        """Judge every record of a split without raising for bad records or unknown fields."""
+        ...
+
+    def tolerant(self) -> Reader:
+        """The same reader with `skip_bad`."""
+        ...
+
+    def extended(self, unknown: Mapping[str, pa.DataType]) -> Reader:
+        """The same reader with these undeclared fields as columns behind the declared ones."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What is landed in one go for one stream: one commit, or one set of objects.
+
+    Attributes:
+        stream: the stream's name.
+        sequence: ordinal among the stream's batches of this run, from 0. A repeated run cuts its
+            batches at the same places, so the number identifies the content.
+        reader: the source kernel for `splits`; None when `frame` is given.
+        splits: what the tasks read.
+        frame: a Spark DataFrame, for sources that are one already.
+        records: number of records, bad ones included; -1 when unknown before the load.
+        bytes: input size in bytes; -1 when unknown.
+        digest: SHA-256 of the input in hex; empty unless the run has an id.
+        key_properties: columns that identify a record.
+        partition_keys: columns to partition by, as the source names them.
+        output_ratio: guess of Parquet bytes per input byte, for the number of files.
+    """
+
+    stream: str
+    sequence: int
+    reader: Reader | None = None
+    splits: tuple[Split, ...] = ()
+    frame: DataFrame | None = None
+    records: int = -1
+    bytes: int = -1
+    digest: str = ""
+    key_properties: tuple[str, ...] = ()
+    partition_keys: tuple[str, ...] = ()
+    output_ratio: float = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """Everything that a source cut off together; its STATE may go out once all of it is durable.
+
+    Attributes:
+        batches: in the order in which they must be landed within one stream.
+        state: the last STATE value before the cut, as the raw JSON bytes that came; None if none.
+        bad: lines that no stream could be found for, or that are not messages at all.
+        last: whether the input has ended.
+    """
+
+    batches: tuple[Batch, ...]
+    state: bytes | None = None
+    bad: tuple[BadRecord, ...] = ()
+    last: bool = False
+
+
+class Shaper(Protocol):
+    """Shape kernel: a reader's batches -> the table's columns. Pickled into Spark tasks."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns, in order."""
+        ...
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Shape record batches, lazily."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """One encoded object that is durable but not visible yet. Small, picklable.
+
+    Attributes:
+        key: the key that it was staged for.
+        token: what its storage needs to publish or discard it (a temporary path; an upload id and
+            its parts; a session and the bytes held back). It may be a capability: never log it.
+        rows: number of rows.
+        bytes: size of the object.
+        checksum: CRC32C or MD5 of the content with its name, such as `crc32c:AAAAAA==`.
+        partition: partition column -> serialised value (Delta), None for null.
+        stats: Delta's statistics as JSON text; empty for files.
+        split: index of the task that wrote it.
+    """
+
+    key: str
+    token: Mapping[str, Any]
+    rows: int
+    bytes: int
+    checksum: str = ""
+    partition: Mapping[str, str | None] = field(default_factory=dict)
+    stats: str = ""
+    split: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """One object of a store, as a listing gives it. `etag` changes with the content."""
+
+    key: str
+    bytes: int
+    etag: str = ""
+    modified: float = 0.0
+
+
+class StageWriter(Protocol):
+    """A binary sink for one staged object: `write` until `finish` or `abort`."""
+
+    def write(self, data: bytes | memoryview, /) -> int:
+        """Append bytes; the upload of earlier bytes may go on meanwhile."""
+        ...
+
+    def finish(self) -> Mapping[str, Any]:
+        """Make the bytes durable without making them visible; return the token and checksum.
+
+        The mapping has `token` (see `Staged.token`), `bytes` and `checksum`.
+        """
+        ...
+
+    def abort(self) -> None:
+        """Drop what was written. Never raises."""
+        ...
+
+
+class Storage(Protocol):
+    """One cloud (or the local disk) seen as keys below one root. Pickled into Spark tasks.
+
+    A key is relative to the root, uses `/`, and never starts or ends with it. Every method raises
+    `DestinationError` or one of its kinds.
+    """
+
+    @property
+    def rebinds(self) -> bool:
+        """Whether a staged object can be published under another key than it was staged for."""
+        ...
+
+    def uri(self, key: str = "") -> str:
+        """How users name that object: a path, `s3://…`, `gs://…`."""
+        ...
+
+    def hadoop_uri(self, key: str = "") -> str:
+        """How Spark names that object: `file:///…`, `s3a://…`, `abfss://…`."""
+        ...
+
+    def stage(self, key: str, content_type: str, metadata: Mapping[str, str]) -> StageWriter:
+        """Begin one object."""
+        ...
+
+    def publish(self, staged: Staged, key: str) -> None:
+        """Make a staged object visible under `key`, only if nothing has that name.
+
+        Raises:
+            ObjectExists: something else has that name. `rebinds` tells whether the same staged
+                object can be published under another key, or has to be staged again.
+        """
+        ...
+
+    def discard(self, staged: Staged) -> None:
+        """Drop a staged object. Never raises."""
+        ...
+
+    def owned(self, staged: Staged, key: str) -> bool:
+        """Whether the visible object `key` is this staged object (after a crash or lost answer)."""
+        ...
+
+    def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
+        """Write one small object whole.
+
+        Raises:
+            ObjectExists: `create_only`, and something has that name.
+        """
+        ...
+
+    def get(self, key: str) -> bytes | None:
+        """Read one small object whole; None when there is none."""
+        ...
+
+    def open(self, key: str) -> BinaryIO:
+        """Open an object for reading, seekable."""
+        ...
+
+    def list(self, prefix: str) -> Iterator[StoredObject]:
+        """Objects whose key is `prefix` or lies below the folder `prefix`, sorted by key."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove an object; fine if there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """One batch that is durable and visible.
+
+    Attributes:
+        stream: the stream's name.
+        table: the table's URI.
+        sequence: the batch's ordinal.
+        rows: rows landed; 0 when `skipped`.
+        files: the visible objects' URIs.
+        bytes: their size.
+        version: Delta version, -1 for files.
+        skipped: the same run had landed this batch before.
+        removed_files: files that an overwrite replaced.
+        warnings: sentences for the report.
+    """
+
+    stream: str
+    table: str
+    sequence: int
+    rows: int
+    files: tuple[str, ...] = ()
+    bytes: int = 0
+    version: int = -1
+    skipped: bool = False
+    removed_files: int = 0
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,156 @@
+"""The shape kernel: header case, internal columns, and the table's order of columns.
+
+```
+source   id  Name
+shaped   id  name  _mage_created_at  _mage_updated_at      (header case `lower`)
+aligned  id  city  name  _mage_created_at  _mage_updated_at  (the table has `city`: null here)
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.errors import InputError
+
+__all__ = ["Shape", "header_name", "plan_shape"]
+
+HeaderCase = Literal["lower", "upper"]
+TIMESTAMP = pa.timestamp("us", "UTC")
+
+
+def header_name(name: str, case: HeaderCase | None) -> str:
+    """Spell a column's name as the table has it.
+
+    >>> header_name("userId", "upper")
+    'USERID'
+    """
+    if case == "lower":
+        return name.lower()
+    return name.upper() if case == "upper" else name
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A source's batches -> a table's columns; a `lakeport.model.Shaper`.
+
+    Attributes:
+        names: source column -> table column, in the source's order.
+        created: name of the column that tells when a row first came; empty for none.
+        updated: name of the column that tells when a row last changed; empty for none.
+        clock: the batch's one reading of the clock.
+        schema: the table's columns, in order; those that no source column feeds are null.
+    """
+
+    names: tuple[tuple[str, str], ...]
+    created: str
+    updated: str
+    clock: datetime
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Shape record batches, lazily."""
+        for batch in batches:
+            yield self._shape(batch)
+
+    def aligned(self, table: pa.Schema) -> Shape:
+        """The same shape in the table's order and types, with nulls for what the source lacks."""
+        return replace(self, schema=table)
+
+    def _shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = {name: batch.column(source) for source, name in self.names}
+        if self.created:
+            stamp = pa.scalar(self.clock, TIMESTAMP)
+            known = columns.get(self.created)
+            columns[self.created] = (
+                pa.repeat(stamp, len(batch)) if known is None else pc.fill_null(known, stamp)
+            )
+            columns[self.updated] = pa.repeat(stamp, len(batch))
+        arrays = [_fit(columns.get(field.name), field, len(batch)) for field in self.schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def plan_shape(
+    source: pa.Schema,
+    *,
+    clock: datetime | None = None,
+    internal_prefix: str | None = "_mage_",
+    header_case: HeaderCase | None = None,
+) -> Shape:
+    """Plan how a source's columns become the table's.
+
+    Args:
+        source: the columns that the reader yields.
+        clock: the batch's time, aware; now when absent.
+        internal_prefix: of `created_at` and `updated_at`; None leaves both out.
+        header_case: spelling of every column, the internal ones too.
+
+    Raises:
+        InputError: two columns get the same name, or a source column stands where an internal
+            one belongs and is no date-time.
+    """
+    names = tuple((name, header_name(name, header_case)) for name in source.names)
+    _refuse_clashes(names, header_case)
+    types = {new: source.field(old).type for old, new in names}
+    created = updated = ""
+    if internal_prefix is not None:
+        created = header_name(f"{internal_prefix}created_at", header_case)
+        updated = header_name(f"{internal_prefix}updated_at", header_case)
+        for name in (created, updated):
+            if types.setdefault(name, TIMESTAMP) != TIMESTAMP:
+                raise InputError(
+                    f"column {name!r} is {types[name]} in the source, but the internal column of "
+                    "that name is a date-time",
+                    "set `internal_columns: false`, or another `internal_columns_prefix`.",
+                )
+    schema = pa.schema([pa.field(name, type_) for name, type_ in types.items()])
+    return Shape(names, created, updated, clock or datetime.now(UTC), schema)
+
+
+def _refuse_clashes(names: Sequence[tuple[str, str]], case: HeaderCase | None) -> None:
+    seen: dict[str, str] = {}
+    for old, new in names:
+        other = seen.setdefault(new.lower(), old)
+        if other != old:
+            raise InputError(
+                f"columns {other!r} and {old!r} differ only in case"
+                + (f" and become one under `column_header_format: {case}`" if case else ""),
+                "rename or leave out one of them: a table can't hold both.",
+            )
+
+
+def _fit(column: pa.Array | None, field: pa.Field, rows: int) -> pa.Array:
+    """Give a column the table's type; evolution has seen to it that this loses nothing."""
+    if column is None:
+        return pa.nulls(rows, field.type)
+    if column.type == field.type:
+        return column
+    return _cast(column, field.type)
+
+
+def _cast(column: pa.Array, target: pa.DataType) -> pa.Array:
+    """Cast, also a struct that has fewer fields than the table's, or in another order."""
+    if column.type == target:
+        return column
+    if pa.types.is_struct(target):
+        present = {column.type.field(i).name: i for i in range(column.type.num_fields)}
+        children = [
+            _cast(pc.struct_field(column, [present[child.name]]), child.type)
+            if child.name in present
+            else pa.nulls(len(column), child.type)
+            for child in target
+        ]
+        return pa.StructArray.from_arrays(children, fields=list(target), mask=column.is_null())
+    if pa.types.is_list(target):
+        values = _cast(column.flatten(), target.value_type)
+        lengths = pc.fill_null(pc.list_value_length(column), 0)
+        ends = pc.cumulative_sum(lengths.cast(pa.int32()))
+        offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+        return pa.ListArray.from_arrays(offsets, values, type=target, mask=column.is_null())
+    return column.cast(target)

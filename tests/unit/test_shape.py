@@ -1,0 +1,99 @@
+"""Header case, internal columns, and the order of the table's columns."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from lakeport.errors import InputError
+from lakeport.shape.columns import TIMESTAMP, plan_shape
+
+CLOCK = datetime(2024, 3, 4, 15, 30, 45, 123456, tzinfo=UTC)
+
+
+def test_internal_columns_follow_the_source_s_and_hold_one_reading_of_the_clock() -> None:
+    shape = plan_shape(pa.schema([("id", pa.int64())]), clock=CLOCK)
+    (batch,) = shape(iter([pa.RecordBatch.from_pydict({"id": [1, 2]})]))
+    assert batch.schema.names == ["id", "_mage_created_at", "_mage_updated_at"]
+    assert batch.column(1).to_pylist() == [CLOCK, CLOCK]
+    assert batch.schema.field(1).type == TIMESTAMP
+
+
+def test_a_row_s_own_creation_time_stays_and_a_missing_one_is_filled() -> None:
+    earlier = datetime(2020, 1, 1, tzinfo=UTC)
+    source = pa.schema([("_mage_created_at", TIMESTAMP), ("_mage_updated_at", TIMESTAMP)])
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array([earlier, None], TIMESTAMP), pa.array([earlier, earlier], TIMESTAMP)],
+        schema=source,
+    )
+    (batch,) = plan_shape(source, clock=CLOCK)(iter([rows]))
+    assert batch.column(0).to_pylist() == [earlier, CLOCK]
+    assert batch.column(1).to_pylist() == [CLOCK, CLOCK]
+
+
+def test_an_internal_name_of_another_type_is_refused() -> None:
+    with pytest.raises(InputError, match="_mage_created_at"):
+        plan_shape(pa.schema([("_mage_created_at", pa.int64())]))
+
+
+@pytest.mark.parametrize("case", [None, "lower", "upper"])
+def test_names_that_differ_only_in_case_are_refused(case: str | None) -> None:
+    with pytest.raises(InputError, match=r"'Id'.*'id'"):
+        plan_shape(pa.schema([("Id", pa.int64()), ("id", pa.int64())]), header_case=case)  # type: ignore[arg-type]
+
+
+def test_header_case_covers_the_internal_columns() -> None:
+    shape = plan_shape(pa.schema([("userId", pa.int64())]), header_case="upper")
+    assert shape.schema.names == ["USERID", "_MAGE_CREATED_AT", "_MAGE_UPDATED_AT"]
+
+
+def test_no_internal_columns_when_left_out_and_another_prefix_when_set() -> None:
+    source = pa.schema([("id", pa.int64())])
+    assert plan_shape(source, internal_prefix=None).schema.names == ["id"]
+    assert plan_shape(source, internal_prefix="_lp_").schema.names[1:] == [
+        "_lp_created_at",
+        "_lp_updated_at",
+    ]
+
+
+def test_alignment_reorders_fills_and_casts_nested_columns() -> None:
+    source = pa.schema(
+        [
+            ("b", pa.int32()),
+            ("s", pa.struct([("y", pa.int32())])),
+            ("l", pa.list_(pa.struct([("k", pa.int64())]))),
+        ]
+    )
+    table = pa.schema(
+        [
+            ("s", pa.struct([("x", pa.string()), ("y", pa.int64())])),
+            ("a", pa.string()),
+            ("b", pa.int64()),
+            ("l", pa.list_(pa.struct([("k", pa.int64()), ("m", pa.string())]))),
+        ]
+    )
+    rows = pa.RecordBatch.from_pylist(
+        [
+            {"b": 1, "s": {"y": 2}, "l": [{"k": 1}, {"k": 2}]},
+            {"b": None, "s": None, "l": None},
+            {"b": 3, "s": {"y": None}, "l": []},
+        ],
+        schema=source,
+    )
+    shape = plan_shape(source, internal_prefix=None).aligned(table)
+    (batch,) = shape(iter([rows.slice(0, 3)]))
+    assert batch.schema == table
+    assert batch.to_pylist() == [
+        {
+            "s": {"x": None, "y": 2},
+            "a": None,
+            "b": 1,
+            "l": [{"k": 1, "m": None}, {"k": 2, "m": None}],
+        },
+        {"s": None, "a": None, "b": None, "l": None},
+        {"s": {"x": None, "y": None}, "a": None, "b": 3, "l": []},
+    ]
+    (tail,) = shape(iter([rows.slice(1, 2)]))
+    assert tail.to_pylist() == batch.to_pylist()[1:]
