@@ -1,0 +1,494 @@
+"""Real object stores on this machine, for the tests: MinIO, fake-gcs-server, Azurite.
+
+Each is built or installed once into the cache folder (`$LAKEPORT_CACHE`, else
+`$XDG_CACHE_HOME/lakeport`, else `~/.cache/lakeport`; `python -m tests.emulators --build` does it
+ahead) and then runs as a plain process on a free port of 127.0.0.1:
+
+    with Minio(tmp_path) as minio:
+        bucket = minio.create_bucket("lake")
+        minio.client().put_object(Bucket=bucket, Key="a", Body=b"1", IfNoneMatch="*")
+
+A tool which is missing is an error that says what to install; nothing here ever skips a test.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import http.client
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self
+from urllib.parse import parse_qs
+
+BUILD_SECONDS = 1800
+START_SECONDS = 60
+STOP_SECONDS = 10
+_INSTALL = {
+    "go": "Install Go 1.26 or newer (https://go.dev/dl/) and put `go` on PATH.",
+    "npm": "Install Node.js 20 or newer with npm (https://nodejs.org/, or `apt-get install npm`).",
+    "node": "Install Node.js 20 or newer (https://nodejs.org/, or `apt-get install nodejs`).",
+}
+
+
+class EmulatorError(RuntimeError):
+    """An emulator could not be built or started."""
+
+
+class Keys(NamedTuple):
+    """What an S3 client signs with; `token` is empty for permanent keys."""
+
+    access_key: str
+    secret_key: str
+    token: str = ""
+
+
+@dataclass(frozen=True)
+class Package:
+    """A pinned package, and the file in its cache folder which starts it."""
+
+    name: str
+    version: str
+    source: str
+    tool: str
+    program: str
+
+    def path(self) -> Path:
+        """Return the program; the first caller builds it while the others wait."""
+        folder = cache_folder() / f"{self.name}-{self.version}"
+        with _locked(folder.with_name(folder.name + ".lock")):
+            if not folder.is_dir():
+                partial = folder.with_name(folder.name + ".partial")
+                shutil.rmtree(partial, ignore_errors=True)
+                partial.mkdir()
+                self._build(partial)
+                partial.rename(folder)
+        return folder / self.program
+
+    def _build(self, folder: Path) -> None:
+        environment = dict(os.environ)
+        command = [find_tool(self.tool, self.name)]
+        if self.tool == "go":
+            environment |= {"GOBIN": str(folder), "GOFLAGS": "-trimpath", "CGO_ENABLED": "0"}
+            environment |= {"GOOS": "", "GOARCH": "", "GOWORK": "off"}
+            command += ["install", "-ldflags=-s -w", f"{self.source}@{self.version}"]
+        else:
+            command += ["install", f"--prefix={folder}", "--omit=dev", "--ignore-scripts"]
+            command += ["--no-audit", "--no-fund", "--before=2026-09-01"]
+            command += [f"{self.source}@{self.version}"]
+        try:
+            done = subprocess.run(
+                command, cwd=folder, env=environment, capture_output=True, timeout=BUILD_SECONDS
+            )
+        except subprocess.TimeoutExpired as error:
+            raise EmulatorError(f"{self.name}: not built in {BUILD_SECONDS} s") from error
+        if done.returncode or not (folder / self.program).is_file():
+            tail = (done.stdout + done.stderr).decode(errors="replace")[-3000:]
+            raise EmulatorError(f"{self.name}: `{' '.join(command)}` failed:\n{tail}")
+
+
+_NO_TAG = "v0.0.0-20260212201848-7aac2a2c5b7c"  # MinIO's releases are not semantic versions
+_GCS = "github.com/fsouza/fake-gcs-server"
+# Azurite 3.36 and later want Node.js 22.
+_AZURITE = "node_modules/azurite/dist/src/blob/main.js"
+PACKAGES = {
+    "minio": Package("minio", _NO_TAG, "github.com/minio/minio", "go", "minio"),
+    "fake-gcs-server": Package("fake-gcs-server", "v1.56.1", _GCS, "go", "fake-gcs-server"),
+    "azurite": Package("azurite", "3.35.0", "azurite", "npm", _AZURITE),
+}
+
+
+def cache_folder() -> Path:
+    """Return the folder of the built emulators; it exists afterwards."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lakeport"
+    folder = Path(os.environ.get("LAKEPORT_CACHE") or cache).absolute() / "emulators"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def find_tool(tool: str, needed_by: str) -> str:
+    """Return the path of a command, or raise an error that says what to install."""
+    found = shutil.which(tool)
+    if found is None:
+        raise EmulatorError(f"{needed_by} needs `{tool}`, which is not on PATH. {_INSTALL[tool]}")
+    return found
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server:
+    """A server process; a context manager. Killed or stopped, it starts again on the same port."""
+
+    package: ClassVar[Package]
+    health: ClassVar[str]
+
+    def __init__(self, data: Path) -> None:
+        self.data = data / self.package.name
+        self.port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """Return the address without a slash at the end."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """Return the id of the running process."""
+        if self._process is None:
+            raise EmulatorError(f"{self.package.name} is not running")
+        return self._process.pid
+
+    def command(self, program: Path) -> list[str]:
+        """Return the command line."""
+        raise NotImplementedError
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables the process gets beside PATH and HOME."""
+        return {}
+
+    def start(self) -> Self:
+        """Start the process and wait until it answers; another program may take the port first."""
+        program = self.package.path()
+        self.data.mkdir(parents=True, exist_ok=True)
+        known_port = self.port
+        for _ in range(3):
+            self.port = known_port or _free_port()
+            if self._started(program):
+                return self
+        log = (self.data / "server.log").read_text(errors="replace")[-3000:]
+        raise EmulatorError(f"{self.package.name} did not start on port {self.port}:\n{log}")
+
+    def _started(self, program: Path) -> bool:
+        variables = {"PATH": os.environ["PATH"], "HOME": str(self.data), **self.environment()}
+        with (self.data / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(program), env=variables, cwd=self.data, stdout=log, stderr=log
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while self._process.poll() is None and time.monotonic() < deadline:
+            if self._healthy():
+                return True
+            time.sleep(0.05)
+        self.kill()
+        return False
+
+    def _healthy(self) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        with closing(connection):
+            try:
+                connection.request("GET", self.health)
+                return connection.getresponse().status < 500
+            except (OSError, http.client.HTTPException):
+                return False
+
+    def stop(self) -> None:
+        """Ask the process to end, and kill it if it does not; the data stays."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGCONT)
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self._process = None
+
+    def kill(self) -> None:
+        """Kill the process at once, as a crash does (`start` brings it back)."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        """Freeze the process: connections open, nothing is answered."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused process run on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()
+
+
+def s3_client(endpoint: str, access_key: str, secret_key: str, token: str = "", **o: Any) -> Any:
+    """Return a boto3 S3 client; more options go to `botocore.config.Config`."""
+    return _aws_client("s3", endpoint, Keys(access_key, secret_key, token), **o)
+
+
+def _aws_client(service: str, endpoint: str, keys: Keys, **options: Any) -> Any:
+    import boto3  # type: ignore[import-untyped,unused-ignore]
+    from botocore.config import Config  # type: ignore[import-untyped,unused-ignore]
+
+    settings = {"connect_timeout": 5, "read_timeout": 30, "s3": {"addressing_style": "path"}}
+    return boto3.session.Session().client(
+        service,
+        endpoint_url=endpoint,
+        region_name="us-east-1",
+        aws_access_key_id=keys.access_key,
+        aws_secret_access_key=keys.secret_key,
+        aws_session_token=keys.token or None,
+        config=Config(**{**settings, **options}),
+    )
+
+
+class Minio(Server):
+    """S3 with signatures, policies and STS. Honours `If-None-Match: *` on PUT and on complete."""
+
+    package = PACKAGES["minio"]
+    health = "/minio/health/ready"
+    region = "us-east-1"
+
+    def __init__(self, data: Path) -> None:
+        super().__init__(data)
+        self.keys = Keys("root" + secrets.token_hex(8), secrets.token_hex(20))
+        self.access_key, self.secret_key, _ = self.keys
+
+    def command(self, program: Path) -> list[str]:
+        """Return the command line; the keys travel in the environment."""
+        folders = [f"--certs-dir={self.data}/certs", f"{self.data}/objects"]
+        return [str(program), "server", "--quiet", f"--address=127.0.0.1:{self.port}", *folders]
+
+    def environment(self) -> dict[str, str]:
+        """Return the root keys, and switch off the console, updates and the root-disk check."""
+        root = {"MINIO_ROOT_USER": self.access_key, "MINIO_ROOT_PASSWORD": self.secret_key}
+        return root | {"MINIO_BROWSER": "off", "MINIO_UPDATE": "off", "MINIO_CI_CD": "1"}
+
+    def client(self, keys: Keys | None = None, **options: Any) -> Any:
+        """Return a boto3 S3 client, with root's keys unless others are given."""
+        return _aws_client("s3", self.endpoint, keys or self.keys, **options)
+
+    def create_bucket(self, name: str) -> str:
+        """Create a bucket (names have 3 to 63 characters)."""
+        self.client().create_bucket(Bucket=name)
+        return name
+
+    def restricted(self, policy: Mapping[str, Any], seconds: int = 3600) -> Keys:
+        """Return temporary keys which may do what an IAM policy allows, and nothing else."""
+        answer = _aws_client("sts", self.endpoint, self.keys).assume_role(
+            RoleArn="arn:aws:iam::123456789012:role/test",
+            RoleSessionName="test",
+            Policy=json.dumps(policy),
+            DurationSeconds=seconds,  # MinIO takes 900 (15 minutes) and more
+        )["Credentials"]
+        return Keys(answer["AccessKeyId"], answer["SecretAccessKey"], answer["SessionToken"])
+
+
+class FakeGcs(Server):
+    """The JSON API of Google Cloud Storage, for any credentials or none.
+
+    Simple, multipart and resumable uploads all honour `ifGenerationMatch`. In memory by default:
+    on disk, "a" and "a/b" cannot both be objects, as a file is no folder.
+    """
+
+    package = PACKAGES["fake-gcs-server"]
+    health = "/_internal/healthcheck"
+
+    def __init__(self, data: Path, *, on_disk: bool = False) -> None:
+        super().__init__(data)
+        self.on_disk = on_disk
+
+    def command(self, program: Path) -> list[str]:
+        """Return the command line; resumable uploads continue at the external URL."""
+        backend = ["-backend", "filesystem" if self.on_disk else "memory"]
+        store = [*backend, "-filesystem-root", f"{self.data}/objects", "-log-level", "warn"]
+        here = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(self.port)]
+        public = ["-public-host", f"127.0.0.1:{self.port}", "-external-url", self.endpoint]
+        return [str(program), *store, *here, *public]
+
+    def client(self, credentials: Any = None) -> Any:
+        """Return a google-cloud-storage client, anonymous unless credentials are given."""
+        from google.auth.credentials import AnonymousCredentials
+        from google.cloud import storage  # type: ignore[import-untyped,unused-ignore]
+
+        return storage.Client(
+            project="test",
+            credentials=credentials or AnonymousCredentials(),  # type: ignore[no-untyped-call,unused-ignore]
+            client_options={"api_endpoint": self.endpoint},
+        )
+
+    def create_bucket(self, name: str) -> str:
+        """Create a bucket."""
+        self.client().create_bucket(name)
+        return name
+
+
+class TokenServer:
+    """Google's token endpoint for one service account whose key it makes; a context manager.
+
+    A request whose assertion this account's key did not sign gets 401 `invalid_grant`.
+    """
+
+    email = "tester@test.iam.gserviceaccount.com"
+
+    def __init__(self, *, expires_in: int = 3600) -> None:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import rsa
+
+        pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
+        self.private_key = private.decode()
+        public = serialization.PublicFormat.SubjectPublicKeyInfo
+        self.public_key = key.public_key().public_bytes(pem, public)
+        self.expires_in = expires_in
+        self.tokens: list[str] = []
+        self.refused = 0
+        self._server = _TokenHttpServer(("127.0.0.1", 0), _TokenHandler)
+        self._server.owner = self
+        self.token_uri = f"http://127.0.0.1:{self._server.server_address[1]}/token"
+
+    @property
+    def issued(self) -> int:
+        """Return how many tokens were issued."""
+        return len(self.tokens)
+
+    def key(self) -> dict[str, str]:
+        """Return the content of the service account's key file."""
+        account = {"type": "service_account", "project_id": "test", "client_id": "1"}
+        account |= {"private_key_id": "1", "private_key": self.private_key}
+        return account | {"client_email": self.email, "token_uri": self.token_uri}
+
+    def write_key(self, path: Path) -> Path:
+        """Write the key file, readable by its owner only."""
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(self.key()))
+        return path
+
+    def credentials(self, key: Mapping[str, str] | None = None) -> Any:
+        """Return google-auth credentials of the key, or of a changed copy of it."""
+        from google.oauth2.service_account import Credentials
+
+        make: Any = Credentials.from_service_account_info
+        return make(dict(key or self.key()))
+
+    def issue(self, form: Mapping[str, list[str]]) -> tuple[int, dict[str, Any]]:
+        """Answer a request for a token."""
+        from google.auth import jwt
+
+        try:
+            # The audience is not compared: google-auth always names Google's own endpoint there.
+            jwt.decode(form["assertion"][0], certs=self.public_key)  # type: ignore[no-untyped-call,unused-ignore]
+        except (KeyError, ValueError) as error:
+            self.refused += 1
+            return 401, {"error": "invalid_grant", "error_description": type(error).__name__}
+        self.tokens.append("ya29." + secrets.token_urlsafe(32))
+        token = {"access_token": self.tokens[-1], "token_type": "Bearer"}
+        return 200, {**token, "expires_in": self.expires_in}
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _TokenHttpServer(ThreadingHTTPServer):
+    daemon_threads = True
+    owner: TokenServer
+
+
+class _TokenHandler(BaseHTTPRequestHandler):
+    server: _TokenHttpServer
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Write no access log."""
+
+    def do_POST(self) -> None:
+        form = parse_qs(self.rfile.read(int(self.headers["Content-Length"] or 0)).decode())
+        status, answer = self.server.owner.issue(form)
+        body = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class Azurite(Server):
+    """Azure's Blob API with the account every emulator has. Honours `If-None-Match: *`."""
+
+    package = PACKAGES["azurite"]
+    health = "/"
+    account = "devstoreaccount1"
+    # Published by Microsoft for emulators; it opens nothing else.
+    account_key = (
+        "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+    )
+
+    def command(self, program: Path) -> list[str]:
+        """Return the command line; newer API versions than Azurite knows are let through."""
+        node = find_tool("node", self.package.name)
+        here = ["--blobHost", "127.0.0.1", "--blobPort", str(self.port)]
+        lax = ["--skipApiVersionCheck", "--loose", "--disableTelemetry", "--silent"]
+        return [node, str(program), "--location", f"{self.data}/objects", *here, *lax]
+
+    @property
+    def blob_endpoint(self) -> str:
+        """Return the account's address."""
+        return f"{self.endpoint}/{self.account}"
+
+    @property
+    def connection_string(self) -> str:
+        """Return the connection string which the Azure SDKs take."""
+        account = f"AccountName={self.account};AccountKey={self.account_key}"
+        return f"DefaultEndpointsProtocol=http;{account};BlobEndpoint={self.blob_endpoint};"
+
+    def client(self, **options: Any) -> Any:
+        """Return an azure-storage-blob service client which does not retry for minutes."""
+        from azure.storage.blob import BlobServiceClient
+
+        options = {"retry_total": 1, **options}
+        return BlobServiceClient.from_connection_string(self.connection_string, **options)
+
+    def create_container(self, name: str) -> str:
+        """Create a container."""
+        self.client().create_container(name)
+        return name
+
+
+def main() -> None:
+    """Build every emulator ahead: `python -m tests.emulators --build`."""
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="python -m tests.emulators", description=main.__doc__)
+    parser.add_argument("--build", action="store_true", required=True, help="build all of them")
+    parser.parse_args()
+    for package in PACKAGES.values():
+        began = time.monotonic()
+        print(f"{package.name} {package.version}: ", end="", flush=True)
+        program = package.path()
+        print(f"{program} ({time.monotonic() - began:.0f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main()
