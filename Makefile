@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONPATH :=
 LAKE ?= ./lake
 
-.PHONY: help install demo test check bench docs emulators clean
+.PHONY: help install demo test check bench docs emulators jvm clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -38,6 +38,9 @@ bench: install ## Measure against the peers on the same data, in one run
 
 docs: install ## Check that every page's examples run and every link has a target
 	@$(PY) -m pytest tests/docs
+
+jvm: install ## Build the S3 log store's jar from its source (needs a JDK)
+	@$(PY) scripts/build_jar.py
 
 clean: ## Remove what the commands above made here
 	@rm -rf .venv lake lake-bench .mypy_cache .ruff_cache .pytest_cache

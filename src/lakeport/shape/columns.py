@@ -41,6 +41,7 @@ class Shape:
     """A source's batches -> a table's columns; a `lakeport.model.Shaper`.
 
     Attributes:
+        source: the columns that the reader yields.
         names: source column -> table column, in the source's order.
         created: name of the column that tells when a row first came; empty for none.
         updated: name of the column that tells when a row last changed; empty for none.
@@ -48,6 +49,7 @@ class Shape:
         schema: the table's columns, in order; those that no source column feeds are null.
     """
 
+    source: pa.Schema
     names: tuple[tuple[str, str], ...]
     created: str
     updated: str
@@ -110,7 +112,7 @@ def plan_shape(
                     "set `internal_columns: false`, or another `internal_columns_prefix`.",
                 )
     schema = pa.schema([pa.field(name, type_) for name, type_ in types.items()])
-    return Shape(names, created, updated, clock or datetime.now(UTC), schema)
+    return Shape(source, names, created, updated, clock or datetime.now(UTC), schema)
 
 
 def _refuse_clashes(names: Sequence[tuple[str, str]], case: HeaderCase | None) -> None:

@@ -1,0 +1,1 @@
+"""Measures lakeport beside its peers on the same data, in one run; see `python -m bench --help`."""

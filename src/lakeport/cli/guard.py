@@ -1,0 +1,105 @@
+"""Every error's way out: words (or JSON), and an exit code that tells its class."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import typer
+
+from lakeport.config.secrets import scrub
+from lakeport.errors import LakeportError
+from lakeport.report import Failure
+
+if TYPE_CHECKING:
+    from lakeport.cli.console import Output
+    from lakeport.config.common import DestinationConfig
+
+__all__ = ["Guard", "Terminated", "mute_stdout"]
+
+_INTERRUPTED = 130
+_TERMINATED = 143
+
+
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end (SIGTERM)."""
+
+
+class Guard:
+    """Runs a command's body: `with Guard(output, debug) as guard: ...`.
+
+    Args:
+        output: what the command speaks through.
+        debug: whether errors come with their traceback.
+    """
+
+    def __init__(self, output: Output, debug: bool = False) -> None:
+        self._output = output
+        self._debug = debug
+        self._secrets: tuple[str, ...] = ()
+
+    def protect(self, config: DestinationConfig) -> None:
+        """Mask this config's secrets in everything that an error says from now on."""
+        self._secrets += config.secrets()
+
+    def __enter__(self) -> Guard:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._output.close()
+        finally:
+            if error is not None and not isinstance(error, (typer.Exit, SystemExit)):
+                code = self._tell(error)
+                raise typer.Exit(code) from None
+
+    def _tell(self, error: BaseException) -> int:
+        if isinstance(error, BrokenPipeError):
+            mute_stdout()
+            return 1
+        failure, code = self._judge(error)
+        text = ""
+        if self._debug and not isinstance(error, KeyboardInterrupt):
+            text = scrub("".join(traceback.format_exception(error)), self._secrets)
+        self._output.failure(failure.scrubbed(self._secrets), text)
+        return code
+
+    def _judge(self, error: BaseException) -> tuple[Failure, int]:
+        if isinstance(error, LakeportError):
+            return Failure.of(error), error.exit_code
+        if isinstance(error, KeyboardInterrupt):
+            ended = isinstance(error, Terminated)
+            word = "terminated" if ended else "interrupted"
+            failure = Failure(word.title(), f"{word}; {self._durable()}", _AGAIN)
+            return failure, _TERMINATED if ended else _INTERRUPTED
+        return replace(Failure.of(error), hint="" if self._debug else _DEBUG), 1
+
+    def _durable(self) -> str:
+        landed = self._output.landed
+        if not landed:
+            return "nothing was landed"
+        what = "1 batch is" if landed == 1 else f"{landed:,} batches are"
+        return f"{what} durable, and nothing is visible of the one in progress"
+
+
+_AGAIN = "the same command with the same `--run-id` adds nothing twice."
+_DEBUG = "`--debug` shows where it comes from; what it shows may hold values of the data."
+
+
+def mute_stdout() -> None:
+    """Send what is still buffered for a reader that went away to nowhere."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    except (OSError, ValueError):
+        return

@@ -1,0 +1,212 @@
+"""`lakeport land` and `lakeport plan`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lakeport.cli.console import Console, Json, Output
+from lakeport.cli.guard import Guard
+from lakeport.cli.options import (
+    Debug,
+    JsonOut,
+    RunId,
+    SetKeys,
+    SparkKeys,
+    StatePath,
+    keys,
+    refuse_secrets,
+)
+
+if TYPE_CHECKING:
+    from lakeport.sources.csv_text import CsvOptions
+
+__all__ = ["land"]
+
+_SOURCE = "How to read a source"
+_POLICY = "What to do with the data"
+
+
+def land(
+    ctx: typer.Context,
+    source: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE", help="Files, folders or globs; `-` reads Singer from stdin."
+        ),
+    ],
+    to: Annotated[
+        str, typer.Option("--to", metavar="TARGET", help="A folder, a URI, or a config file.")
+    ],
+    table: Annotated[
+        str | None, typer.Option("--table", help="Name of the table; default: the stream's.")
+    ] = None,
+    file_type: Annotated[
+        str | None, typer.Option("--format", metavar="delta|parquet|csv", help="Format to write.")
+    ] = None,
+    mode: Annotated[
+        str | None, typer.Option("--mode", metavar="append|overwrite", help="Default: append.")
+    ] = None,
+    partition_by: Annotated[
+        str | None, typer.Option("--partition-by", metavar="A,B", help="Columns to partition by.")
+    ] = None,
+    run_id: RunId = None,
+    json_out: JsonOut = False,
+    plan_only: Annotated[
+        bool, typer.Option("--plan", help="Show what would happen, and write nothing.")
+    ] = False,
+    state: StatePath = None,
+    set_keys: SetKeys = None,
+    spark: SparkKeys = None,
+    debug: Debug = False,
+    source_format: Annotated[
+        str | None,
+        typer.Option(
+            "--source-format",
+            metavar="csv|json|jsonl|parquet|singer",
+            help="Default: by the name.",
+            rich_help_panel=_SOURCE,
+        ),
+    ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            "--schema", metavar="FILE", help="JSON Schema of the records.", rich_help_panel=_SOURCE
+        ),
+    ] = None,
+    delimiter: Annotated[
+        str | None, typer.Option(help="CSV: between fields.", rich_help_panel=_SOURCE)
+    ] = None,
+    quote: Annotated[
+        str | None, typer.Option(help="CSV: around fields.", rich_help_panel=_SOURCE)
+    ] = None,
+    escape: Annotated[
+        str | None, typer.Option(help="CSV: before a literal quote.", rich_help_panel=_SOURCE)
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="CSV: such as latin-1.", rich_help_panel=_SOURCE)
+    ] = None,
+    null_value: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--null-value", help="CSV: a text that means null; repeat it.", rich_help_panel=_SOURCE
+        ),
+    ] = None,
+    no_header: Annotated[
+        bool, typer.Option("--no-header", help="CSV: no names.", rich_help_panel=_SOURCE)
+    ] = False,
+    no_infer: Annotated[
+        bool,
+        typer.Option("--no-infer", help="CSV: all columns are text.", rich_help_panel=_SOURCE),
+    ] = False,
+    on_bad_record: Annotated[
+        str | None,
+        typer.Option(metavar="fail|quarantine", help="Default: fail.", rich_help_panel=_POLICY),
+    ] = None,
+    max_bad_records: Annotated[
+        str | None, typer.Option(metavar="COUNT|SHARE", rich_help_panel=_POLICY)
+    ] = None,
+    unknown_fields: Annotated[
+        str | None,
+        typer.Option(metavar="evolve|drop|fail", help="Default: evolve.", rich_help_panel=_POLICY),
+    ] = None,
+    schema_evolution: Annotated[
+        str | None,
+        typer.Option(metavar="evolve|strict", help="Default: evolve.", rich_help_panel=_POLICY),
+    ] = None,
+) -> None:
+    """Land files, or Singer streams from stdin, in a data lake."""
+    only_plan = plan_only or ctx.info_name == "plan"
+    output = _output(json_out, state, source == ["-"] and source_format in (None, "singer"))
+    with Guard(output, debug) as guard:
+        given = keys(
+            {
+                "table": table,
+                "file_type": file_type,
+                "mode": mode,
+                "partition_keys": partition_by,
+                "run_id": run_id,
+                "on_bad_record": on_bad_record,
+                "max_bad_records": max_bad_records,
+                "unknown_fields": unknown_fields,
+                "schema_evolution": schema_evolution,
+            },
+            set_keys,
+            spark,
+        )
+        reading = _reading(
+            source_format=source_format,
+            schema=_schema(schema),
+            csv=_csv(
+                delimiter=delimiter,
+                quote=quote,
+                escape=escape,
+                encoding=encoding,
+                null_values=tuple(null_value) if null_value else None,
+                header=False if no_header else None,
+                infer_types=False if no_infer else None,
+            ),
+        )
+        _run(guard, output, source, to, given, reading, only_plan)
+
+
+def _run(
+    guard: Guard,
+    output: Output,
+    source: list[str],
+    to: str,
+    given: Mapping[str, Any],
+    reading: Mapping[str, Any],
+    only_plan: bool,
+) -> None:
+    from lakeport.config.load import load_target
+
+    config = load_target(to, given)
+    guard.protect(config)
+    refuse_secrets(given, type(config))
+    what = source[0] if len(source) == 1 else source
+    if only_plan:
+        from lakeport import planning
+
+        output.plan(planning.plan(what, config, **reading))
+        return
+    from lakeport import landing
+
+    landing.land(what, config, observer=output, **reading)
+
+
+def _output(json_out: bool, state: Path | None, streams_states: bool) -> Output:
+    """Standard output carries one thing: JSON, else the STATE of a tap on stdin, else words."""
+    if not state and (json_out or not streams_states):
+        return Json() if json_out else Console()
+    from lakeport.state import StateOutput
+
+    if not state:
+        return Console(sys.stderr, states=StateOutput(stream=sys.stdout.buffer).emit)
+    sink = StateOutput(path=state).emit
+    return Json(states=sink) if json_out else Console(states=sink)
+
+
+def _reading(**given: Any) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _schema(path: Path | None) -> dict[str, Any] | None:
+    if path is None:
+        return None
+    from lakeport.config.files import parse_text, read_text
+
+    return parse_text(read_text(path), f"schema file {str(path)!r}")
+
+
+def _csv(**given: Any) -> CsvOptions | None:
+    options = _reading(**given)
+    if not options:
+        return None
+    from lakeport.sources.csv_text import CsvOptions
+
+    return CsvOptions(**options)

@@ -1,0 +1,111 @@
+"""Options that several commands share, and what their texts mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lakeport.config.secrets import names_a_secret
+from lakeport.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lakeport.config.common import DestinationConfig
+
+__all__ = [
+    "Debug",
+    "JsonOut",
+    "RunId",
+    "SetKeys",
+    "SparkKeys",
+    "StatePath",
+    "keys",
+    "refuse_secrets",
+]
+
+JsonOut = Annotated[
+    bool, typer.Option("--json", help="One JSON document instead of words, errors too.")
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+RunId = Annotated[
+    str | None,
+    typer.Option("--run-id", metavar="ID", help="The same run repeated adds nothing twice."),
+]
+SetKeys = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Any key of the config; repeat it for more."),
+]
+SparkKeys = Annotated[
+    list[str] | None,
+    typer.Option("--spark", metavar="KEY=VALUE", help="A setting of Spark; repeat it for more."),
+]
+StatePath = Annotated[
+    Path | None,
+    typer.Option(
+        "--state", metavar="FILE", help="Keep the durable STATE in this file.", dir_okay=False
+    ),
+]
+
+
+def keys(
+    options: Mapping[str, Any], set_keys: Iterable[str] | None, spark: Iterable[str] | None
+) -> dict[str, Any]:
+    """The config keys that a command line gives.
+
+    Args:
+        options: key -> value of the options that stand for one key each, None when not given.
+        set_keys: texts `key=value`.
+        spark: texts `setting=value`.
+
+    Raises:
+        ConfigError: a text without `=`, or a key given twice.
+    """
+    from lakeport.config.common import canonical
+
+    found, _ = canonical(options)
+    settings = _pairs(spark, "--spark")
+    if settings:
+        found["spark"] = settings
+    for key, value in _pairs(set_keys, "--set").items():
+        name = next(iter(canonical({key: value})[0]), key)
+        if name in found:
+            raise ConfigError(
+                f"`--set {key}` gives a key that another option gives too", "give one of them."
+            )
+        found[name] = value
+    return found
+
+
+def refuse_secrets(given: Mapping[str, Any], model: type[DestinationConfig]) -> None:
+    """Refuse secrets on the command line, which every user of the machine can read.
+
+    Raises:
+        ConfigError: naming the key, and where to put it instead.
+    """
+    for key in sorted(given.keys() & model.secret_keys()):
+        raise ConfigError(
+            f"`{key}` is a secret, and other users can read a command line",
+            f"put it in the config file, or in the environment as LAKEPORT_{key.upper()}.",
+        )
+    settings = given.get("spark")
+    for name in sorted(settings if isinstance(settings, Mapping) else ()):
+        if names_a_secret(name):
+            raise ConfigError(
+                f"the Spark setting {name!r} is a secret, and other users can read a command line",
+                "put it under `spark:` in the config file.",
+            )
+
+
+def _pairs(texts: Iterable[str] | None, option: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in texts or ():
+        key, equals, value = text.partition("=")
+        key = key.strip()
+        if not (key and equals):
+            raise ConfigError(f"`{option}` {key!r} has no value", f"write {option} key=value.")
+        if key in pairs:
+            raise ConfigError(f"`{option} {key}` is given twice", "give it once.")
+        pairs[key] = value
+    return pairs

@@ -1,0 +1,301 @@
+"""The keys that every destination understands, with their values and defaults.
+
+A key can be given in a config file, as an option (`--set key=value`), as an argument of
+`lakeport.land`, or in the environment as `LAKEPORT_` and the key in capitals. A key set to null is
+absent. Sizes are in MiB.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
+
+from lakeport.config.explain import explain, same_key
+from lakeport.config.secrets import MASK, Secret, names_a_secret
+from lakeport.model import Mode, UnknownPolicy
+
+if TYPE_CHECKING:
+    from lakeport.model import Storage
+
+__all__ = ["MAXIMUM_BATCH_SIZE_MB", "DestinationConfig", "FileType", "canonical"]
+
+MAXIMUM_BATCH_SIZE_MB = 512.0
+"""Default input size of one batch, summed over the streams."""
+
+FileType = Literal["delta", "parquet", "csv"]
+
+_ALIASES = {"format": "file_type", "partition_by": "partition_keys"}
+_UNUSED = {
+    "_streams": "`_streams` is not used: name `partition_keys` beside the other keys",
+    "clean_up_input_file": "",
+}
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def _names(value: object) -> object:
+    """A list of names from a list or comma-separated text, each once."""
+    if isinstance(value, str):
+        value = value.split(",")
+    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) for name in value):
+        raise ValueError("has to be a list of names, or names with commas between them")
+    return tuple(dict.fromkeys(name.strip() for name in value if name.strip()))
+
+
+def _settings(value: object) -> object:
+    """A mapping of texts from a mapping of scalars or its JSON text."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = None
+    if not isinstance(value, Mapping):
+        raise ValueError("has to be a mapping of names to values")
+    settings = {}
+    for name, item in value.items():
+        if not isinstance(name, str) or not isinstance(item, (str, int, float, Secret)):
+            raise ValueError("has to map names to text, numbers, true or false")
+        settings[name] = _setting(item)
+    return settings
+
+
+def _setting(value: str | float | Secret) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.reveal() if isinstance(value, Secret) else str(value)
+
+
+def _public(settings: Mapping[str, str]) -> Mapping[str, str]:
+    """Refuse what would be written into the table's log for everybody to read."""
+    wrong = sorted(name for name in settings if name.startswith("fs.") or names_a_secret(name))
+    if wrong:
+        raise ValueError(f"can't hold {', '.join(wrong)}: table properties are stored in the open")
+    return settings
+
+
+def _limit(value: object) -> object:
+    """A count (int) or a share (float, 0 to 1) from a number or text such as `1%`."""
+    wrong = ValueError("has to be a count such as 10, or a share such as 0.01 or 1%")
+    if isinstance(value, str):
+        text = value.strip()
+        try:
+            if text.endswith("%"):
+                value = float(text[:-1]) / 100
+            else:
+                value = int(text) if text.isdecimal() else float(text)
+        except ValueError:
+            raise wrong from None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise wrong
+    if not (value >= 0 if isinstance(value, int) else 0 <= value <= 1):
+        raise wrong
+    return value
+
+
+def _run_id(value: str) -> str:
+    if _CONTROL.search(value):
+        raise ValueError("can't hold control characters")
+    return value
+
+
+def _smallest(values: dict[str, Any]) -> float:
+    return min(32.0, float(values.get("target_file_size_mb", 32.0)))
+
+
+Size = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Text = Annotated[str, Field(min_length=1)]
+Settings = Annotated[Mapping[str, str], BeforeValidator(_settings)]
+
+
+class DestinationConfig(BaseModel):
+    """Base of every destination's config: immutable, complete, and without surprises.
+
+    Raises:
+        ConfigError: naming every key that is wrong, what is wrong with it, and the nearest valid
+            key or value.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, coerce_numbers_to_str=True
+    )
+    _warnings: tuple[str, ...] = PrivateAttr(default=())
+
+    destination: str = Field(description="Name of the destination.")
+    object_key_path: Annotated[str, AfterValidator(lambda text: text.strip("/"))] = Field(
+        default="", description="Folder or prefix in front of the tables."
+    )
+    table: Text | None = Field(
+        default=None,
+        description="Name of the table; default: the stream's name. Several streams need "
+        "`{stream}` in it.",
+    )
+    file_type: FileType = Field(default="parquet", description="Format of the table.")
+    mode: Mode = Field(default=Mode.APPEND, description="What happens to rows already there.")
+    partition_keys: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
+        default=(), description="Columns to partition by, a list or names with commas."
+    )
+    schema_evolution: Literal["evolve", "strict"] = Field(
+        default="evolve", description="Whether a table may gain columns."
+    )
+    unknown_fields: UnknownPolicy = Field(
+        default=UnknownPolicy.EVOLVE,
+        description="What to do with fields that the schema does not declare.",
+    )
+    on_bad_record: Literal["fail", "quarantine"] = Field(
+        default="fail", description="What to do with records that break the schema."
+    )
+    max_bad_records: Annotated[int | float | None, BeforeValidator(_limit)] = Field(
+        default=None,
+        description="More bad records than this fail the run: a count (10) or a share (0.01, 1%).",
+    )
+    internal_columns: bool = Field(default=True, description="Add the two internal columns.")
+    internal_columns_prefix: Text = Field(
+        default="_mage_", description="Start of the internal columns' names."
+    )
+    column_header_format: Literal["lower", "upper"] | None = Field(
+        default=None, description="Change the case of column names."
+    )
+    date_partition_format: Text | None = Field(
+        default=None, description="strftime pattern of folders between table and file (UTC)."
+    )
+    compression: Literal["snappy", "zstd", "gzip", "none"] = Field(
+        default="snappy", description="Compression of the data files."
+    )
+    maximum_batch_size_mb: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=MAXIMUM_BATCH_SIZE_MB,
+        description="Input size at which all streams are landed together; 0: every record.",
+    )
+    maximum_batch_rows: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="Rows at which all streams are landed together; null: no limit."
+    )
+    target_file_size_mb: Size = Field(default=256.0, description="A data file's largest size.")
+    min_file_size_mb: Size = Field(
+        default_factory=_smallest,
+        description="Size below which a batch is not split; default 32, at most the target's.",
+    )
+    max_record_mb: Size = Field(default=100.0, description="A record's largest size.")
+    run_id: Annotated[Text, Field(max_length=200), AfterValidator(_run_id)] | None = Field(
+        default=None, description="Name of the run: the same run repeated adds nothing twice."
+    )
+    spool_dir: Text | None = Field(
+        default=None, description="Local folder for the spool; default: the system's for temps."
+    )
+    batch_roots: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
+        default=(),
+        description="Folders in which the files of Singer's BATCH messages may lie; default: the "
+        "system's for temps and the current one.",
+    )
+    spool_uri: Text | None = Field(
+        default=None, description="Shared folder for the spool, for clusters."
+    )
+    manifest: bool = Field(default=True, description="Write a manifest for each load of files.")
+    spark: Settings = Field(default_factory=dict, description="Settings of Spark.")
+    table_properties: Annotated[Settings, AfterValidator(_public)] = Field(
+        default_factory=dict, description="Properties of a new Delta table."
+    )
+
+    def __init__(self, **values: Any) -> None:
+        known, unused = canonical(values)
+        try:
+            super().__init__(**known)
+        except ValidationError as error:
+            problem = explain(error, type(self))
+        else:
+            self._warnings = unused
+            return
+        raise problem  # outside the handler: the foreign error holds the values as they came
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> DestinationConfig:
+        if self.min_file_size_mb > self.target_file_size_mb:
+            raise ValueError("`min_file_size_mb` is larger than `target_file_size_mb`")
+        if self.mode is not Mode.APPEND and self.file_type != "delta":
+            raise ValueError(
+                f"`mode: {self.mode.value}` needs `file_type: delta`: files are only ever added"
+            )
+        return self
+
+    @classmethod
+    def uri_keys(cls, uri: str) -> dict[str, str]:
+        """The keys that a target given as one text stands for, such as a folder's path."""
+        raise NotImplementedError
+
+    def storage(self) -> Storage:
+        """The place that the target names: everything of it lies below that storage's root."""
+        raise NotImplementedError
+
+    @classmethod
+    def secret_keys(cls) -> frozenset[str]:
+        """Keys whose values are secrets."""
+        return frozenset(
+            name
+            for name, field in cls.model_fields.items()
+            if Secret in (field.annotation, *get_args(field.annotation))
+        )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences for the user about how the config was given."""
+        return self._warnings
+
+    def warned(self, *sentences: str) -> DestinationConfig:
+        """The same config with these warnings behind its own."""
+        copy = self.model_copy()
+        copy._warnings = tuple(dict.fromkeys((*self._warnings, *sentences)))
+        return copy
+
+    def secrets(self) -> tuple[str, ...]:
+        """Every secret of the config, to remove from text that others wrote (see `scrub`)."""
+        fields = (getattr(self, name) for name in sorted(self.secret_keys()))
+        found = [value.reveal() for value in fields if isinstance(value, Secret)]
+        found += [value for name, value in self.spark.items() if names_a_secret(name)]
+        return tuple(dict.fromkeys(value for value in found if value))
+
+    def __repr_args__(self) -> Any:
+        """What repr and str show: the keys that were set, secrets masked."""
+        for name in sorted(self.model_fields_set):
+            value = getattr(self, name)
+            if name == "spark":
+                value = {k: MASK if names_a_secret(k) else v for k, v in value.items()}
+            yield name, value
+
+
+def canonical(values: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Keys under their own names, without nulls and without Mage's keys that have no use here.
+
+    Returns:
+        The keys that are left, and a warning for each ignored one that changes the outcome.
+
+    Raises:
+        ConfigError: a key is given under two names.
+
+    Example:
+        >>> canonical({"format": "csv", "mode": None, "clean_up_input_file": True})
+        ({'file_type': 'csv'}, ())
+    """
+    known: dict[str, Any] = {}
+    warnings = []
+    for name, value in values.items():
+        if value is None:
+            continue
+        if name in _UNUSED:
+            if value and _UNUSED[name]:
+                warnings.append(_UNUSED[name])
+            continue
+        key = _ALIASES.get(name, name)
+        if key in known:
+            raise same_key(next(k for k, v in _ALIASES.items() if v == key), key)
+        known[key] = value
+    return known, tuple(warnings)

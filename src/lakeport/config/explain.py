@@ -1,0 +1,111 @@
+"""Config errors in words: every key at fault, the value seen, the nearest valid one."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from lakeport.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
+    from lakeport.config.common import DestinationConfig
+
+__all__ = ["explain", "nearest", "no_such", "same_key"]
+
+_LONGEST = 60
+_MAPPINGS = frozenset({"spark", "table_properties"})  # their text may hold secrets
+_CONSEQUENCES = ("default_factory_not_called",)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that is most like this one; empty if none is.
+
+    Example:
+        >>> nearest("Buckt", ["bucket", "table"])
+        'bucket'
+    """
+    folded = {name.casefold(): name for name in sorted(known)}
+    close = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
+    return folded[close[0]] if close else ""
+
+
+def no_such(what: str, name: str, known: Iterable[str]) -> ConfigError:
+    """The error for a name that is not among the known ones."""
+    names = sorted(known)
+    close = nearest(name, names)
+    return ConfigError(
+        f"there is no {what} {name!r}" + (f"; did you mean `{close}`?" if close else ""),
+        f"there are: {', '.join(names)}.",
+    )
+
+
+def same_key(one: str, other: str) -> ConfigError:
+    """The error for one key given under two names."""
+    return ConfigError(f"`{one}` and `{other}` are the same key", "give one of them.")
+
+
+def explain(error: ValidationError, model: type[DestinationConfig]) -> ConfigError:
+    """One error for all that is wrong with a config, without the value of any secret."""
+    details = [d for d in error.errors(include_url=False) if d["type"] not in _CONSEQUENCES]
+    problems = list(dict.fromkeys(_problem(detail, model) for detail in details))
+    name = model.model_fields["destination"].default
+    return ConfigError(_message(f"destination `{name}`", problems), _hint(details, model))
+
+
+def _message(what: str, problems: list[str]) -> str:
+    if len(problems) == 1:
+        return f"config of {what}: {problems[0]}"
+    lines = "".join(f"\n  - {problem}" for problem in problems)
+    return f"config of {what} has {len(problems)} errors:{lines}"
+
+
+def _hint(details: list[ErrorDetails], model: type[DestinationConfig]) -> str:
+    kinds = {detail["type"] for detail in details}
+    hints = []
+    if "missing" in kinds:
+        names = [str(detail["loc"][0]) for detail in details if detail["type"] == "missing"]
+        variables = ", ".join(f"LAKEPORT_{name.upper()}" for name in names)
+        hints.append(
+            "a key is looked for in the options, then in the config file, then in the "
+            f"environment ({variables})."
+        )
+    if "extra_forbidden" in kinds:
+        hints.append(f"the keys are: {', '.join(sorted(model.model_fields))}.")
+    return " ".join(hints)
+
+
+def _problem(detail: ErrorDetails, model: type[DestinationConfig]) -> str:
+    if not detail["loc"]:
+        return _reason(detail)
+    key = str(detail["loc"][0])
+    if detail["type"] == "missing":
+        return f"the key `{key}` is missing"
+    if detail["type"] == "extra_forbidden":
+        close = nearest(key, model.model_fields)
+        return f"there is no key `{key}`" + (f"; did you mean `{close}`?" if close else "")
+    seen = "" if key in model.secret_keys() | _MAPPINGS else _seen(detail["input"])
+    expected = detail.get("ctx", {}).get("expected")
+    if isinstance(expected, str):
+        choices = re.findall(r"'([^']*)'", expected)
+        close = nearest(str(detail["input"]), choices) if seen else ""
+        guess = f"; did you mean `{close}`?" if close else ""
+        return f"`{key}`:{seen} is not one of {', '.join(choices)}{guess}"
+    return f"`{key}`:{seen} {_reason(detail)}"
+
+
+def _seen(value: Any) -> str:
+    """The value as the message shows it: scalars only, since a mapping may hold secrets."""
+    if not isinstance(value, (str, int, float)):
+        return ""
+    text = repr(value)
+    return f" {text if len(text) <= _LONGEST else text[:_LONGEST] + '…'}"
+
+
+def _reason(detail: ErrorDetails) -> str:
+    reason = re.sub(r"^(Value error, |Input )", "", detail["msg"])
+    return re.sub(r"^should (be|have) ", r"has to \1 ", reason)

@@ -1,0 +1,204 @@
+"""Config files: YAML or JSON text -> plain values, with nothing that could run, grow or hide."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lakeport.errors import ConfigError, MissingDependency
+
+__all__ = ["expand", "parse_text", "read_text", "texts"]
+
+_LARGEST = 1 << 20
+_DEEPEST = 32
+_MOST_ALIASES = 20  # k aliases a level for n levels: at most 1600 times the text when k * n <= 20
+_REFERENCE = re.compile(r"\$(\$?)\{([^}]*)\}")
+_SCALARS = (
+    ("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ("~", "n", "N", "")),
+    ("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), "tTfF"),
+    ("tag:yaml.org,2002:int", re.compile(r"^-?(?:0|[1-9][0-9]*)$"), "-0123456789"),
+    (
+        "tag:yaml.org,2002:float",
+        re.compile(r"^-?(?:0|[1-9][0-9]*)\.[0-9]+(?:[eE][-+]?[0-9]+)?$"),
+        "-0123456789",
+    ),
+)
+
+
+def read_text(path: Path) -> str:
+    """The text of a config file of at most 1 MiB.
+
+    Raises:
+        ConfigError: it can't be read, is too large, or is not UTF-8.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise ConfigError(
+            f"the file {str(path)!r} can't be read: {error.strerror}",
+            "name a file that exists and that you may read.",
+        ) from None
+    if len(data) > _LARGEST:
+        raise ConfigError(f"the file {str(path)!r} is larger than 1 MiB: that is no config")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the file {str(path)!r} is not UTF-8 at byte {error.start}") from None
+
+
+def parse_text(text: str, name: str) -> dict[str, Any]:
+    """The mapping that a YAML or JSON text holds; dates and times stay text.
+
+    Args:
+        text: the file's content.
+        name: how errors call the file.
+
+    Raises:
+        ConfigError: not a mapping, a key twice, a tag, too many aliases, or not YAML at all.
+
+    Example:
+        >>> parse_text("path: ./lake\\nrun_id: 2024-03-04", "lake.yaml")
+        {'path': './lake', 'run_id': '2024-03-04'}
+    """
+    try:
+        values = _parse_json(text) if text.lstrip().startswith("{") else None
+        if values is None:
+            values = _parse_yaml(text, name)
+    except RecursionError:
+        raise ConfigError(f"{name} is nested too deeply") from None
+    except _TwiceError as error:
+        raise ConfigError(f"{name}: {error}", "keep one of them.") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{name} holds no keys", "write one `key: value` on each line.")
+    return values
+
+
+def expand(value: Any, environ: Mapping[str, str], name: str, depth: int = 0) -> Any:
+    """Replace `${NAME}` in every text by that environment variable, once; `$${` stands for `${`.
+
+    Raises:
+        ConfigError: a variable that is not set, or values nested too deeply.
+
+    Example:
+        >>> expand({"path": "${HOME}/$${x}"}, {"HOME": "/root"}, "lake.yaml")
+        {'path': '/root/${x}'}
+    """
+    if depth > _DEEPEST:
+        raise ConfigError(f"{name} is nested too deeply")
+    if isinstance(value, dict):
+        return {key: expand(item, environ, name, depth + 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [expand(item, environ, name, depth + 1) for item in value]
+    if not isinstance(value, str):
+        return value
+
+    def replace(match: re.Match[str]) -> str:
+        escaped, variable = match.groups()
+        if escaped:
+            return match[0][1:]
+        if variable not in environ:
+            raise ConfigError(
+                f"{name} uses the environment variable {variable!r}, which is not set",
+                f"set {variable}, or write $${{ for a literal ${{.",
+            )
+        return environ[variable]
+
+    return _REFERENCE.sub(replace, value)
+
+
+def texts(value: Any, depth: int = 0) -> set[str]:
+    """Every text among nested values."""
+    if depth > _DEEPEST:
+        return set()
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return {text for item in value for text in texts(item, depth + 1)}
+    return {value} if isinstance(value, str) else set()
+
+
+class _TwiceError(Exception):
+    """A key given twice."""
+
+
+def _parse_json(text: str) -> Any:
+    """The values of a JSON text; None if it is none (a YAML flow mapping also starts with `{`)."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in values:
+                line = _second_line(text, key)
+                raise _TwiceError(f"the key {key!r} is given twice{line}")
+            values[key] = value
+        return values
+
+    try:
+        return json.loads(text, object_pairs_hook=unique)
+    except json.JSONDecodeError:
+        return None
+
+
+def _second_line(text: str, key: str) -> str:
+    places = [m.start() for m in re.finditer(re.escape(json.dumps(key)) + r"\s*:", text)]
+    return f", again in line {text.count(chr(10), 0, places[1]) + 1}" if len(places) == 2 else ""
+
+
+def _parse_yaml(text: str, name: str) -> Any:
+    try:
+        import yaml
+    except ImportError:
+        raise MissingDependency(
+            f"{name} is YAML, and PyYAML is not installed", "pip install PyYAML"
+        ) from None
+
+    class Loader(yaml.SafeLoader):
+        """YAML's core values only: no tags, no timestamps, no merges, few aliases."""
+
+        yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
+        aliases = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+            mark: Any = event.start_mark
+            if isinstance(event, yaml.AliasEvent):
+                self.aliases += 1
+                if self.aliases > _MOST_ALIASES:
+                    raise yaml.constructor.ConstructorError(None, None, "too many aliases", mark)
+            elif getattr(event, "tag", None) not in (None, "!"):
+                raise yaml.constructor.ConstructorError(
+                    None, None, "tags such as !!python are not allowed", mark
+                )
+            return super().compose_node(parent, index)
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
+            first: dict[Any, int] = {}
+            for key_node, _ in node.value:
+                key, line = key_node.value, key_node.start_mark.line + 1
+                if not isinstance(key, str):
+                    raise yaml.constructor.ConstructorError(
+                        None, None, "a key is not text", key_node.start_mark
+                    )
+                if key in first:
+                    raise _TwiceError(
+                        f"the key {key!r} is given twice, in lines {first[key]} and {line}"
+                    )
+                first[key] = line
+                key_node.tag = "tag:yaml.org,2002:str"
+            return super().construct_mapping(node, deep=True)
+
+    for tag, pattern, starts in _SCALARS:
+        Loader.add_implicit_resolver(tag, pattern, list(starts))
+    try:
+        return yaml.load(text, Loader=Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark else ""
+        what = getattr(error, "problem", None) or "it is neither YAML nor JSON"
+        raise ConfigError(
+            f"{name}{where}: {what}", "write one `key: value` on each line."
+        ) from None

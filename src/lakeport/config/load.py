@@ -1,0 +1,200 @@
+"""From what the user named to a destination's config: the only reader of the environment."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from lakeport.config.common import DestinationConfig, canonical
+from lakeport.config.explain import no_such
+from lakeport.config.files import expand, parse_text, read_text, texts
+from lakeport.errors import ConfigError
+
+__all__ = ["config_class", "load_file", "load_target"]
+
+_DESTINATIONS = {
+    "local": "lakeport.config.local:LocalConfig",
+    "amazon_s3": "lakeport.config.amazon_s3:AmazonS3Config",
+    "google_cloud_storage": "lakeport.config.google_cloud_storage:GoogleCloudStorageConfig",
+}
+_SCHEMES = {"file": "local", "s3": "amazon_s3", "gs": "google_cloud_storage"}
+_PREFIX = "LAKEPORT_"
+_SUFFIXES = (".yaml", ".yml", ".json")
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):")
+
+
+def load_target(
+    to: str | os.PathLike[str] | Mapping[str, Any] | DestinationConfig,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+) -> DestinationConfig:
+    """The config of a target.
+
+    Args:
+        to: a folder, a URI, a YAML or JSON config file, a mapping of keys, or a config.
+        overrides: keys that win over those of `to`; null ones are absent. Keys that nothing names
+            are taken from the environment as `LAKEPORT_` and the key in capitals.
+        environ: the environment; default: the process's.
+
+    Raises:
+        ConfigError: naming what is wrong and what is valid.
+    """
+    environ = os.environ if environ is None else environ
+    overrides = overrides or {}
+    if isinstance(to, DestinationConfig):
+        if not any(value is not None for value in overrides.values()):
+            return to
+        given = {name: getattr(to, name) for name in to.model_fields_set}
+        values = {**given, "destination": to.destination}
+        return _build(values, overrides, environ).warned(*to.warnings)
+    if isinstance(to, Mapping):
+        return _build(_flat(dict(to), "the config"), overrides, environ)
+    text = os.fspath(to)
+    if not text.strip():
+        raise ConfigError("the target is empty", _hint())
+    if _is_config_file(text, isinstance(to, str)):
+        return load_file(text, overrides, environ=environ)
+    return _build(_uri_values(text, isinstance(to, str)), overrides, environ)
+
+
+def load_file(
+    path: str | os.PathLike[str],
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    destination: str = "",
+) -> DestinationConfig:
+    """The config that a YAML or JSON file holds, whatever the file is called.
+
+    Args:
+        path: the file.
+        overrides: as for `load_target`.
+        environ: as for `load_target`.
+        destination: the destination's name, where the file does not have to tell.
+
+    Raises:
+        ConfigError: naming what is wrong; also when the file names another destination, and when
+            it holds secrets and others may write to it.
+    """
+    environ = os.environ if environ is None else environ
+    name = f"config file {os.fspath(path)!r}"
+    raw = _flat(parse_text(read_text(Path(path)), name), name)
+    values = expand(raw, environ, name)
+    named = values.setdefault("destination", destination or None)
+    if destination and named != destination:
+        raise ConfigError(
+            f"{name} is for the destination {named!r}, not for {destination!r}",
+            "name the same destination, or leave it out of the file.",
+        )
+    try:
+        config = _build(values, overrides or {}, environ)
+    except ConfigError as error:
+        raise type(error)(f"{name}: {error.message}", error.hint) from None
+    if texts(raw).isdisjoint(config.secrets()):
+        return config
+    return config.warned(*_exposure(Path(path), name))
+
+
+def config_class(destination: str) -> type[DestinationConfig]:
+    """The config class of a destination.
+
+    Raises:
+        ConfigError: there is no destination of that name; the error lists those that exist.
+    """
+    if destination not in _DESTINATIONS:
+        raise no_such("destination", destination, _DESTINATIONS)
+    module, _, name = _DESTINATIONS[destination].partition(":")
+    found: type[DestinationConfig] = getattr(import_module(module), name)
+    return found
+
+
+def _build(
+    values: Mapping[str, Any], overrides: Mapping[str, Any], environ: Mapping[str, str]
+) -> DestinationConfig:
+    given, warnings = canonical(values)
+    wanted, more = canonical(overrides)
+    merged = {**given, **{key: _joined(given.get(key), value) for key, value in wanted.items()}}
+    destination = merged.get("destination")
+    if not isinstance(destination, str):
+        raise ConfigError("the key `destination` is missing", _hint())
+    model = config_class(destination)
+    for key in model.model_fields:
+        value = environ.get(_PREFIX + key.upper())
+        if value and key != "destination":
+            merged.setdefault(key, value)
+    return model(**merged).warned(*warnings, *more)
+
+
+def _joined(given: object, wanted: object) -> object:
+    """What is wanted; settings are added to those given."""
+    if isinstance(given, Mapping) and isinstance(wanted, Mapping):
+        return {**given, **wanted}
+    return wanted
+
+
+def _flat(values: dict[str, Any], name: str) -> dict[str, Any]:
+    """Keys under `config:` brought beside `destination:`; a block's `catalog` has no use here."""
+    inner = values.get("config")
+    if inner is None:
+        return {key: value for key, value in values.items() if key != "config"}
+    if not isinstance(inner, Mapping):
+        raise ConfigError(f"{name}: `config` has to hold keys")
+    beside = sorted(values.keys() - {"config", "destination", "catalog"})
+    if beside:
+        raise ConfigError(
+            f"{name}: {', '.join(f'`{key}`' for key in beside)} stands beside `config:`",
+            "write all keys under `config:`, or all beside `destination:`.",
+        )
+    if "destination" in inner and "destination" in values:
+        raise ConfigError(f"{name}: `destination` is given twice", "give one of them.")
+    outer = {key: value for key, value in values.items() if key == "destination"}
+    return {**outer, **inner}
+
+
+def _is_config_file(text: str, guess: bool) -> bool:
+    """Whether that text names a config file; one that is not there is never made a folder."""
+    path = Path(text)
+    if not text.lower().endswith(_SUFFIXES) or "://" in text or path.is_dir():
+        return False
+    if guess and not path.exists():
+        raise ConfigError(
+            f"there is no config file {text!r}", "name a file that exists, or a folder to land in."
+        )
+    return path.is_file()
+
+
+def _uri_values(text: str, may_be_uri: bool) -> dict[str, Any]:
+    match = _SCHEME.match(text) if may_be_uri else None
+    scheme = match[1].lower() if match else "file"
+    if scheme not in _SCHEMES:
+        known = ", ".join(sorted(f"{name}://" for name in _SCHEMES))
+        raise ConfigError(
+            f"no destination takes the target {scheme}:…", f"give a folder, or a URI of: {known}."
+        )
+    name = _SCHEMES[scheme]
+    return {"destination": name, **config_class(name).uri_keys(text)}
+
+
+def _exposure(path: Path, name: str) -> tuple[str, ...]:
+    """Who else can reach a config file that holds secrets."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        return ()
+    hint = f"chmod 600 {path}, or keep the secrets in the environment and write ${{NAME}}."
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ConfigError(f"{name} holds secrets, and others may write to it ({mode:04o})", hint)
+    if mode & (stat.S_IRGRP | stat.S_IROTH):
+        return (f"{name} holds secrets, and others may read it ({mode:04o}): {hint}",)
+    return ()
+
+
+def _hint() -> str:
+    names = ", ".join(sorted(_DESTINATIONS))
+    return f"give a folder, a URI, a config file, or keys with `destination:` ({names})."

@@ -1,0 +1,112 @@
+"""The registry: a destination's name -> what it needs, and how its tables are opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeport.errors import ConfigError, MissingDependency
+
+if TYPE_CHECKING:
+    from lakeport.config.common import DestinationConfig
+    from lakeport.model import Storage
+    from lakeport.spark.session import Runtime
+    from lakeport.writers.table import TableWriter
+
+__all__ = ["DESTINATIONS", "Destination", "destination", "open_storage", "open_table"]
+
+
+@dataclass(frozen=True)
+class Destination:
+    """One row.
+
+    Attributes:
+        jars: what Spark needs for a Delta table there, as named in `spark.versions`.
+        extra: the pip extra that brings its SDK; empty for none.
+    """
+
+    jars: frozenset[str]
+    extra: str = ""
+
+
+DESTINATIONS: Mapping[str, Destination] = {
+    "local": Destination(frozenset({"delta"})),
+    "amazon_s3": Destination(frozenset(), "s3"),
+    "google_cloud_storage": Destination(frozenset(), "gcs"),
+}
+
+
+def destination(name: str) -> Destination:
+    """Look a destination up.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
+    try:
+        return DESTINATIONS[name]
+    except KeyError:
+        raise ConfigError(
+            f"there is no destination {name!r}", f"choose one of {', '.join(sorted(DESTINATIONS))}."
+        ) from None
+
+
+def open_storage(config: DestinationConfig) -> Storage:
+    """The storage whose root is the lake: everything of this destination lies below it.
+
+    Raises:
+        MissingDependency: the destination's SDK is not installed.
+    """
+    try:
+        return config.storage()
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("lakeport"):
+            raise
+        extra = destination(config.destination).extra
+        raise MissingDependency(
+            f"the package {error.name!r} is not installed", f"pip install 'lakeport[{extra}]'"
+        ) from error
+
+
+def open_table(
+    config: DestinationConfig, storage: Storage, runtime: Runtime, stream: str
+) -> TableWriter:
+    """The table that a stream lands in.
+
+    Raises:
+        ConfigError: the table's name or place is refused.
+    """
+    from lakeport.writers.naming import table_folder, table_name
+
+    table = table_name(config.table, stream)
+    target_bytes = int(config.target_file_size_mb * 2**20)
+    if config.file_type == "delta":
+        from lakeport.writers.delta import DeltaWriter
+        from lakeport.writers.delta_table import DeltaTableWriter
+
+        writer = DeltaWriter(
+            lambda: runtime.spark,
+            storage,
+            table_folder("", table),
+            stream,
+            properties=config.table_properties,
+            compression=config.compression,
+            target_file_bytes=target_bytes,
+        )
+        return DeltaTableWriter(writer, config.mode, config.schema_evolution, config.run_id or "")
+    compression = config.compression
+    if config.file_type == "csv" and "compression" not in config.model_fields_set:
+        compression = "none"  # the default is Parquet's
+    from lakeport.journal import Journal
+    from lakeport.writers.encode import encoder_for
+    from lakeport.writers.files import FilesWriter
+
+    return FilesWriter(
+        storage,
+        encoder_for(config.file_type, compression),
+        table,
+        date_partition_format=config.date_partition_format,
+        journal=Journal(storage, table, config.run_id) if config.run_id else None,
+        manifest=config.manifest,
+        target_bytes=target_bytes,
+    )

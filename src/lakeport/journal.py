@@ -1,0 +1,221 @@
+"""The journal of runs with an id: what makes a repeated run add nothing twice to file tables.
+
+One batch of a run has one place, `_lakeport/journal/<table>/<run id>/<sequence>`, and leaves two
+kinds of objects there, all created and never overwritten, so that create permission is enough:
+
+```
+<sequence>.intent-0.json   before anything is published: every object's key and staging token
+<sequence>.intent-1.json   an object had to take another name, or staging began anew
+<sequence>.json            everything is published: files, rows, bytes, digest
+```
+
+The protocol, and what a repeated run finds after a crash at each step:
+
+1. Objects are staged: not visible. *Crash*: nothing is on record; the batch is staged again, and
+   the old staged objects are swept later.
+2. The intent is written. *Crash*: no object is visible; the old staged ones are published.
+3. Objects are published one by one, each under the key that the newest intent has; a name that is
+   taken costs a new intent before the next name is tried. *Crash*: `Storage.owned` tells for each
+   key whether it is ours; the others are published from their staging tokens. If a token is no
+   longer good, what is visible of ours is deleted and the batch is staged again.
+4. The done entry is written. *Crash before*: every object is owned, only the entry is added.
+   *After*: the batch is skipped.
+5. Staging names are dropped. *Crash*: they are swept later.
+
+A done entry with another digest is a `RunMismatch`. Entries of a token whose name starts with `_`
+(capabilities, bytes held back) are never written; everything else in it has to be JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakeport.errors import CommitConflict, DestinationError, ObjectExists, RunMismatch
+from lakeport.model import Staged, Storage
+from lakeport.writers.naming import HOME, safe_segment
+
+__all__ = ["Done", "Intent", "Journal", "Planned"]
+
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One staged object and the key that it is published under."""
+
+    staged: Staged
+    key: str
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What a run is about to make visible for one batch.
+
+    Attributes:
+        digest: of the batch's input.
+        objects: in the order in which they are published.
+        next_ordinal: the lowest ordinal that no object of the batch has tried.
+        names: what the keys are made of, for the writer.
+        attempt: how many intents came before.
+    """
+
+    digest: str
+    objects: tuple[Planned, ...]
+    next_ordinal: int
+    names: Mapping[str, Any] = field(default_factory=dict)
+    attempt: int = 0
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a run made visible for one batch."""
+
+    digest: str
+    keys: tuple[str, ...]
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Journal:
+    """One run's entries for one table.
+
+    Attributes:
+        storage: where the lake is.
+        run_id: names the run; any text.
+        table: the table's folder below the root, date folders not included.
+        home: folder of everything that is not data.
+    """
+
+    storage: Storage
+    run_id: str
+    table: str
+    home: str = HOME
+
+    def done(self, sequence: int, digest: str) -> Done | None:
+        """Return what the run made visible of this batch; None if it has not finished it.
+
+        Raises:
+            RunMismatch: it was another content.
+            DestinationError: the entry can't be read.
+        """
+        entry = self._read(self._key(sequence))
+        if entry is None:
+            return None
+        found = Done(entry["digest"], tuple(entry["keys"]), entry["rows"], entry["bytes"])
+        if found.digest != digest:
+            raise self.mismatch(sequence)
+        return found
+
+    def intent(self, sequence: int) -> Intent | None:
+        """Return the newest intent for this batch; None if there is none.
+
+        Raises:
+            DestinationError: the entry can't be read.
+        """
+        newest, attempt = None, 0
+        while (entry := self._read(self._key(sequence, attempt))) is not None:
+            newest, attempt = entry, attempt + 1
+        if newest is None:
+            return None
+        objects = tuple(_planned(item) for item in newest["objects"])
+        ordinal, names = newest["next_ordinal"], newest["names"]
+        return Intent(newest["digest"], objects, ordinal, names, attempt - 1)
+
+    def intend(self, sequence: int, intent: Intent) -> None:
+        """Put an intent on record before its objects are published.
+
+        Raises:
+            CommitConflict: another process does the same run's batch at this moment.
+            DestinationError: the store refuses.
+        """
+        entry = {
+            "version": _VERSION,
+            "digest": intent.digest,
+            "next_ordinal": intent.next_ordinal,
+            "names": dict(intent.names),
+            "objects": [_described(item) for item in intent.objects],
+        }
+        self._create(self._key(sequence, intent.attempt), entry)
+
+    def finish(self, sequence: int, done: Done) -> None:
+        """Put on record that everything of a batch is visible.
+
+        Raises:
+            CommitConflict: another process did the same run's batch at this moment.
+            DestinationError: the store refuses.
+        """
+        entry = {
+            "version": _VERSION,
+            "digest": done.digest,
+            "keys": list(done.keys),
+            "rows": done.rows,
+            "bytes": done.bytes,
+        }
+        self._create(self._key(sequence), entry)
+
+    def mismatch(self, sequence: int) -> RunMismatch:
+        """Return the error for a batch whose content is not the first run's."""
+        return RunMismatch(
+            f"run {self.run_id!r} landed another content as batch {sequence} of {self.table!r}",
+            "repeat a run with the same input and batch sizes, or give it another `run_id`.",
+        )
+
+    def _key(self, sequence: int, attempt: int | None = None) -> str:
+        suffix = "" if attempt is None else f".intent-{attempt}"
+        folder = f"{self.home}/journal/{safe_segment(self.table)}/{safe_segment(self.run_id)}"
+        return f"{folder}/{sequence}{suffix}.json"
+
+    def _read(self, key: str) -> dict[str, Any] | None:
+        data = self.storage.get(key)
+        if data is None:
+            return None
+        try:
+            entry = json.loads(data)
+            if entry["version"] == _VERSION:
+                return dict(entry)
+        except (ValueError, KeyError, TypeError):
+            pass
+        raise DestinationError(
+            f"the journal entry {self.storage.uri(key)} can't be read",
+            "it was not written by this version of lakeport: use another `run_id`.",
+        )
+
+    def _create(self, key: str, entry: Mapping[str, Any]) -> None:
+        data = json.dumps(entry, ensure_ascii=False, indent=1).encode("utf-8", "surrogatepass")
+        try:
+            self.storage.put(key, data, create_only=True)
+        except ObjectExists as error:
+            if self.storage.get(key) != data:
+                raise CommitConflict(
+                    f"another process is landing run {self.run_id!r} into {self.table!r}",
+                    "let it end, then repeat the run: what is landed already is skipped.",
+                ) from error
+
+
+def _described(item: Planned) -> dict[str, Any]:
+    staged = item.staged
+    return {
+        "key": item.key,
+        "staged_key": staged.key,
+        "token": {k: v for k, v in staged.token.items() if not k.startswith("_")},
+        "rows": staged.rows,
+        "bytes": staged.bytes,
+        "checksum": staged.checksum,
+        "split": staged.split,
+    }
+
+
+def _planned(item: Mapping[str, Any]) -> Planned:
+    staged = Staged(
+        key=item["staged_key"],
+        token=item["token"],
+        rows=item["rows"],
+        bytes=item["bytes"],
+        checksum=item["checksum"],
+        split=item["split"],
+    )
+    return Planned(staged, item["key"])

@@ -1,0 +1,257 @@
+"""The whole road in one place: a source, a target, and what was landed.
+
+```
+config ─▶ source ─Flush─▶ landers (one per stream) ─Landed─▶ report, and only then STATE
+```
+While a flush is landed, the next one is spooled; Spark starts while the first is.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from lakeport.config.load import load_target
+from lakeport.errors import BadRecord, ConfigError, LakeportError
+from lakeport.report import LandingReport, Observer, ReportBuilder
+from lakeport.sources.open import Reading, open_source
+
+if TYPE_CHECKING:
+    from lakeport.config.common import DestinationConfig
+    from lakeport.lander import Lander
+    from lakeport.model import Batch, Flush, Storage
+    from lakeport.sources.csv_text import CsvOptions
+    from lakeport.sources.open import Source
+    from lakeport.spark.session import Runtime
+
+__all__ = ["land"]
+
+Target = str | PathLike[str] | Mapping[str, Any]
+
+
+def land(
+    source: Any,
+    to: Target | DestinationConfig,
+    *,
+    source_format: str = "",
+    csv: CsvOptions | None = None,
+    schema: Mapping[str, Any] | None = None,
+    stray_lines: Literal["fail", "skip"] = "fail",
+    observer: Observer | None = None,
+    on_state: Callable[[bytes], None] | None = None,
+    **keys: Any,
+) -> LandingReport:
+    """Land a source in a target.
+
+    Args:
+        source: a path, glob, folder or list of them (CSV, JSON, JSON lines, Parquet, Singer); a
+            binary stream of Singer lines; a Spark, pandas or Polars frame, an Arrow table or
+            reader, or anything with `__arrow_c_stream__`.
+        to: a folder, a URI, a YAML or JSON config file, or the config itself.
+        source_format: csv, tsv, json, jsonl, parquet or singer; by the files' names when empty.
+        csv: how CSV files are written.
+        schema: a JSON schema of the records, or column -> type name, such as `decimal(10,2)`.
+        stray_lines: whether a Singer line that is no JSON object fails the run or is skipped.
+        observer: is told how the load goes on.
+        on_state: takes each STATE value, as the raw bytes that came, once everything before it is
+            durable.
+        keys: keys of the config, which win over those in `to`, such as `table`, `mode`,
+            `partition_keys`, `file_type` or `run_id`.
+
+    Returns:
+        What was landed.
+
+    Raises:
+        LakeportError: what failed and what to do; see `lakeport.errors`. Batches that had landed
+            before stay landed, and no STATE behind them goes out.
+
+    Example:
+        >>> import lakeport, pyarrow as pa
+        >>> people = pa.table({"id": [1, 2], "name": ["Ada", None]})
+        >>> report = lakeport.land(people, "./lake", table="people")  # doctest: +SKIP
+        >>> report.rows  # doctest: +SKIP
+        2
+    """
+    config = load_target(to, keys)
+    reading = Reading(source_format, csv, schema, stray_lines)
+    return _Run(config, observer, on_state).land(source, reading)
+
+
+class _Run:
+    """One load: its parts, and the thread on which its flushes are landed."""
+
+    def __init__(
+        self,
+        config: DestinationConfig,
+        observer: Observer | None,
+        on_state: Callable[[bytes], None] | None,
+    ) -> None:
+        from lakeport.destinations import destination, open_storage
+
+        self.config = config
+        self.place = destination(config.destination)
+        self.storage: Storage = open_storage(config)
+        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+        self.name = config.run_id or f"{stamp}-{secrets.token_hex(3)}"
+        self.report = ReportBuilder(
+            self.name, self.storage.uri(), secrets=config.secrets()
+        )
+        self.observer = observer
+        self.on_state = on_state
+        self._landing: Future[None] | None = None
+        self._landers: dict[str, Lander] = {}
+        self._flushes = self._records = self._bad = 0
+        self._lock = threading.Lock()
+
+    def land(self, source: Any, reading: Reading) -> LandingReport:
+        from lakeport.spark.session import Runtime
+
+        for text in self.config.warnings:
+            self._warn(text)
+        needs = self.place.jars if self.config.file_type == "delta" else frozenset[str]()
+        self.runtime: Runtime = Runtime.start(needs, self.config.spark, small=True)
+        error: BaseException | None = None
+        try:
+            with tempfile.TemporaryDirectory(
+                prefix="lakeport-", dir=self.config.spool_dir, ignore_cleanup_errors=True
+            ) as spool:
+                opened = open_source(
+                    source, reading, self.config, Path(spool), self.runtime, self._progress
+                )
+                self._drain(opened)
+        except BaseException as caught:
+            error = caught
+            raise
+        finally:
+            report = self._finish(error)
+        return report
+
+    def _drain(self, source: Source) -> None:
+        """Land each flush on a thread of its own while the source spools the next one."""
+        with ThreadPoolExecutor(1, "lakeport-flush") as lane:
+            landing: Future[None] | None = None
+            for flush in source:
+                if landing is not None:
+                    landing.result()
+                landing = self._landing = lane.submit(self._flush, flush, source)
+            if landing is not None:
+                landing.result()
+        self._check_tables(source.streams())
+        self.report.stray(source.stray())
+
+    def _progress(self, stream: str, records: int, size: int) -> None:
+        landing = self._landing
+        if landing is not None and landing.done():
+            landing.result()  # a failure ends the run without waiting for the flush to fill
+        if self.observer is not None:
+            self.observer.on_progress(stream, records, size)
+
+    def _flush(self, flush: Flush, source: Source) -> None:
+        sequence, self._flushes = self._flushes, self._flushes + 1
+        self._records += len(flush.bad)
+        self._set_aside(flush.bad, sequence, lines=True)
+        for stream, count in Counter(record.stream for record in flush.bad).items():
+            if stream:
+                self.report.rejected(stream, count)
+            else:
+                self.report.stray(count)
+        by_stream: dict[str, list[Batch]] = {}
+        for batch in flush.batches:
+            by_stream.setdefault(batch.stream, []).append(batch)
+        self._check_tables([*source.streams(), *by_stream])
+        if len(by_stream) == 1:
+            self._land_stream(*by_stream.popitem(), flush.state)
+        elif by_stream:
+            with ThreadPoolExecutor(min(len(by_stream), 4), "lakeport-stream") as lanes:
+                each = [
+                    lanes.submit(self._land_stream, stream, batches, flush.state)
+                    for stream, batches in by_stream.items()
+                ]
+            for done in each:
+                done.result()
+        source.landed(flush)
+        if flush.state is not None:
+            self._emit(flush.state)
+
+    def _check_tables(self, streams: Iterable[str]) -> None:
+        pattern = self.config.table
+        names = dict.fromkeys(streams)
+        if len(names) > 1 and pattern is not None and "{stream}" not in pattern:
+            first, second = list(names)[:2]
+            raise ConfigError(
+                f"streams {first!r} and {second!r} would both land in table {pattern!r}",
+                "leave `table` out, so that each stream has its own table, or write `{stream}` "
+                "in it, such as `raw_{stream}`.",
+            )
+
+    def _land_stream(self, stream: str, batches: Sequence[Batch], state: bytes | None) -> None:
+        lander = self._lander(stream)
+        begin = time.monotonic()
+        for landed in lander.land(batches, state):
+            seconds, begin = time.monotonic() - begin, time.monotonic()
+            with self._lock:
+                self.report.landed(landed, seconds)
+                if self.observer is not None:
+                    self.observer.on_landed(landed)
+        with self._lock:
+            self.report.dropped(stream, lander.take_dropped())
+
+    def _lander(self, stream: str) -> Lander:
+        from lakeport.destinations import open_table
+        from lakeport.lander import Lander, Policies
+
+        with self._lock:
+            if stream not in self._landers:
+                writer = open_table(self.config, self.storage, self.runtime, stream)
+                policies = Policies.of(self.config)
+                self._landers[stream] = Lander(writer, self.runtime, policies, self._on_bad)
+            return self._landers[stream]
+
+    def _on_bad(self, batch: Batch, bad: Sequence[BadRecord], records: int) -> None:
+        with self._lock:
+            self._records += records
+            self._set_aside(bad, batch.sequence, lines=False)
+            self.report.rejected(batch.stream, len(bad))
+
+    def _set_aside(self, bad: Sequence[BadRecord], sequence: int, *, lines: bool) -> None:
+        from lakeport.quarantine import Quarantine, check_limit
+
+        self._bad += len(bad)
+        if bad:
+            quarantine = Quarantine(self.storage, self.name)
+            self.report.quarantined(quarantine.write(bad, sequence, lines=lines))
+        check_limit(self._bad, self._records, self.config.max_bad_records)
+
+    def _emit(self, state: bytes) -> None:
+        self.report.state(state)
+        if self.on_state is not None:
+            self.on_state(state)
+        if self.observer is not None:
+            self.observer.on_state(state)
+
+    def _warn(self, text: str) -> None:
+        self.report.warn(text)
+        if self.observer is not None:
+            self.observer.on_warning(text)
+
+    def _finish(self, error: BaseException | None) -> LandingReport:
+        """Write the report beside the lake; that it can't be written fails no load."""
+        report = self.report.finish(error)
+        stamp = report.started.strftime("%Y%m%d-%H%M%S")
+        key = f"_lakeport/reports/{stamp}-{secrets.token_hex(4)}.json"
+        if self.config.manifest and report.streams:
+            with suppress(LakeportError):
+                self.storage.put(key, report.to_json().encode() + b"\n")
+        if self.observer is not None:
+            self.observer.on_finished(report)
+        return report

@@ -1,0 +1,305 @@
+"""What a load tells: while it goes on (`Observer`), and at its end (`LandingReport`).
+
+`LandingReport.to_json` writes one JSON object:
+
+| key | value |
+|---|---|
+| `report` | version of this layout, 1 |
+| `ok` | whether everything was landed |
+| `run_id`, `target` | texts |
+| `started`, `finished` | ISO 8601 in UTC; `seconds` between them |
+| `rows`, `rejected`, `files`, `bytes` | sums over the streams; rows that were landed in this run |
+| `streams` | list of objects with `stream`, `table` (URI), `rows`, `rejected` (bad records set |
+| | aside), `dropped` (undeclared field -> records that held it), `files`, `bytes`, `batches`, |
+| | `skipped_batches` (the same run had landed them before), `removed_files` (replaced by an |
+| | overwrite), `first_version` and `last_version` (Delta; null for files), `seconds`, `warnings` |
+| `stray_lines` | lines that are no messages of any stream |
+| `quarantine` | URIs of the files with bad records |
+| `state` | the last STATE that was emitted; null if none |
+| `warnings` | sentences that concern no single stream |
+| `error` | null, or an object with `type`, `message`, `hint` |
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from lakeport.config.secrets import scrub
+from lakeport.errors import LakeportError
+from lakeport.model import Landed
+from lakeport.plan import ColumnPlan, LandingPlan, StreamPlan
+
+__all__ = [
+    "ColumnPlan",
+    "Failure",
+    "LandingPlan",
+    "LandingReport",
+    "Observer",
+    "ReportBuilder",
+    "StreamPlan",
+    "StreamReport",
+]
+
+
+class Observer(Protocol):
+    """Who wants to know how a load goes on. Called from several threads."""
+
+    def on_progress(self, stream: str, records: int, size: int) -> None:
+        """So much of a stream was read so far in this run: records and bytes, -1 if unknown."""
+
+    def on_landed(self, landed: Landed) -> None:
+        """A batch is durable and visible, or was landed by the same run before."""
+
+    def on_state(self, state: bytes) -> None:
+        """Everything before this STATE (its raw JSON value) is durable: it may go out.
+
+        Raises:
+            LakeportError: it can't be handed on.
+        """
+
+    def on_warning(self, text: str) -> None:
+        """A sentence that the user has to read, although the load goes on."""
+
+    def on_finished(self, report: LandingReport) -> None:
+        """The load is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error as the report and `--json` tell it."""
+
+    type: str
+    message: str
+    hint: str = ""
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failure:
+        """The failure that an exception stands for; foreign words are left out, they quote data."""
+        name = type(error).__name__
+        if isinstance(error, LakeportError):
+            return cls(name, error.message, error.hint)
+        reason = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
+        return cls(name, f"unexpected {name}{_place(error)}{reason}")
+
+    def scrubbed(self, secrets: Iterable[str]) -> Failure:
+        """The same failure with these secrets masked."""
+        known = tuple(secrets)
+        return Failure(self.type, scrub(self.message, known), scrub(self.hint, known))
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReport:
+    """What was landed of one stream; sizes in bytes, versions -1 for files."""
+
+    stream: str
+    table: str = ""
+    rows: int = 0
+    rejected: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    files: int = 0
+    bytes: int = 0
+    batches: int = 0
+    skipped_batches: int = 0
+    removed_files: int = 0
+    first_version: int = -1
+    last_version: int = -1
+    seconds: float = 0.0
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LandingReport:
+    """What a run landed. The module's docstring describes each value."""
+
+    run_id: str
+    target: str
+    started: datetime
+    finished: datetime
+    seconds: float
+    streams: tuple[StreamReport, ...] = ()
+    stray_lines: int = 0
+    quarantine: tuple[str, ...] = ()
+    state: bytes | None = None
+    warnings: tuple[str, ...] = ()
+    error: Failure | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run came to its end without an error."""
+        return self.error is None
+
+    @property
+    def rows(self) -> int:
+        """Rows that this run landed, over all streams."""
+        return sum(stream.rows for stream in self.streams)
+
+    @property
+    def rejected(self) -> int:
+        """Bad records that were set aside, stray lines included."""
+        return sum(stream.rejected for stream in self.streams) + self.stray_lines
+
+    @property
+    def files(self) -> int:
+        """Files that this run wrote, over all streams."""
+        return sum(stream.files for stream in self.streams)
+
+    @property
+    def bytes(self) -> int:
+        """Size of these files in bytes."""
+        return sum(stream.bytes for stream in self.streams)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain values, as the module's docstring describes them."""
+        return {
+            "report": 1,
+            "ok": self.ok,
+            "run_id": self.run_id,
+            "target": self.target,
+            "started": _iso(self.started),
+            "finished": _iso(self.finished),
+            "seconds": round(self.seconds, 3),
+            "rows": self.rows,
+            "rejected": self.rejected,
+            "files": self.files,
+            "bytes": self.bytes,
+            "streams": [_stream(stream) for stream in self.streams],
+            "stray_lines": self.stray_lines,
+            "quarantine": list(self.quarantine),
+            "state": None if self.state is None else json.loads(self.state),
+            "warnings": list(self.warnings),
+            "error": asdict(self.error) if self.error else None,
+        }
+
+    def to_json(self) -> str:
+        """The report as one JSON object on one line."""
+        return json.dumps(self.to_dict())
+
+
+class ReportBuilder:
+    """Adds up what happens during a run.
+
+    Args:
+        run_id: the run's name.
+        target: URI of the destination.
+        secrets: values to mask in the error.
+        now: reads the clock, UTC.
+        tick: reads a clock that never steps back, in seconds.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        target: str = "",
+        *,
+        secrets: Iterable[str] = (),
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        tick: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._now, self._tick = now, tick
+        self._run_id, self._target = run_id, target
+        self._secrets = tuple(secrets)
+        self._started, self._begin = now(), tick()
+        self._streams: dict[str, StreamReport] = {}
+        self._stray = 0
+        self._quarantine: dict[str, None] = {}
+        self._warnings: dict[str, None] = {}
+        self._state: bytes | None = None
+
+    def landed(self, landed: Landed, seconds: float = 0.0) -> None:
+        """Add a batch, and the seconds that it took."""
+        old = self._stream(landed.stream)
+        version = landed.version
+        known = version >= 0
+        self._streams[landed.stream] = replace(
+            old,
+            table=landed.table,
+            rows=old.rows + landed.rows,
+            files=old.files + (0 if landed.skipped else len(landed.files)),
+            bytes=old.bytes + (0 if landed.skipped else landed.bytes),
+            batches=old.batches + 1,
+            skipped_batches=old.skipped_batches + landed.skipped,
+            removed_files=old.removed_files + landed.removed_files,
+            first_version=version if known and old.first_version < 0 else old.first_version,
+            last_version=version if known else old.last_version,
+            seconds=old.seconds + seconds,
+            warnings=_unique(old.warnings, landed.warnings),
+        )
+
+    def rejected(self, stream: str, count: int) -> None:
+        """Add bad records of a stream that were set aside."""
+        old = self._stream(stream)
+        self._streams[stream] = replace(old, rejected=old.rejected + count)
+
+    def dropped(self, stream: str, fields: Mapping[str, int]) -> None:
+        """Add undeclared fields that were left out: field -> records that held it."""
+        old = self._stream(stream)
+        total = dict(old.dropped)
+        for name, count in fields.items():
+            total[name] = total.get(name, 0) + count
+        self._streams[stream] = replace(old, dropped=total)
+
+    def stray(self, count: int) -> None:
+        """Add lines that belong to no stream."""
+        self._stray += count
+
+    def quarantined(self, uris: Iterable[str]) -> None:
+        """Add files with bad records."""
+        self._quarantine.update(dict.fromkeys(uris))
+
+    def state(self, state: bytes) -> None:
+        """Remember the STATE that went out."""
+        self._state = state
+
+    def warn(self, text: str, stream: str = "") -> None:
+        """Add a sentence, once, to a stream or to the whole run."""
+        if not stream:
+            self._warnings[text] = None
+            return
+        old = self._stream(stream)
+        self._streams[stream] = replace(old, warnings=_unique(old.warnings, (text,)))
+
+    def finish(self, error: BaseException | None = None) -> LandingReport:
+        """The report, of a run that failed if there is an error."""
+        return LandingReport(
+            run_id=self._run_id,
+            target=self._target,
+            started=self._started,
+            finished=self._now(),
+            seconds=self._tick() - self._begin,
+            streams=tuple(self._streams.values()),
+            stray_lines=self._stray,
+            quarantine=tuple(self._quarantine),
+            state=self._state,
+            warnings=tuple(self._warnings),
+            error=Failure.of(error).scrubbed(self._secrets) if error else None,
+        )
+
+    def _stream(self, name: str) -> StreamReport:
+        return self._streams.get(name) or StreamReport(name)
+
+
+def _stream(stream: StreamReport) -> dict[str, Any]:
+    values = asdict(stream)
+    for key in ("first_version", "last_version"):
+        values[key] = None if values[key] < 0 else values[key]
+    return {**values, "warnings": list(stream.warnings), "seconds": round(stream.seconds, 3)}
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def _unique(one: tuple[str, ...], two: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*one, *two)))

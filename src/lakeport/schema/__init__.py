@@ -1,0 +1,1 @@
+"""What columns mean: declared types, their storage types, and JSON read exactly as declared."""

@@ -1,0 +1,111 @@
+"""The columns that a JSON reader yields, and how their values come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from lakeport.errors import InputError
+from lakeport.schema.types import TIMESTAMP, Field, FieldType, Kind, arrow_type, check_names
+
+__all__ = ["Column", "columns_of", "holds", "schema_of"]
+
+_PLAIN: dict[pa.DataType, Kind] = {
+    pa.string(): Kind.STRING,
+    pa.int64(): Kind.INTEGER,
+    pa.float64(): Kind.NUMBER,
+    pa.bool_(): Kind.BOOLEAN,
+    TIMESTAMP: Kind.TIMESTAMP,
+    pa.date32(): Kind.DATE,
+    pa.binary(): Kind.BINARY,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a reader.
+
+    Attributes:
+        name: as the records name it.
+        type: what it holds.
+        required: whether a record without a value is bad.
+        mixed: whether values other than strings become their JSON text (undeclared fields).
+    """
+
+    name: str
+    type: FieldType
+    required: bool = False
+    mixed: bool = False
+
+    @property
+    def raw(self) -> bool:
+        """Whether values, or parts of them, are kept as the JSON text that came."""
+        return holds(self.type, Kind.JSON)
+
+
+def holds(t: FieldType, *kinds: Kind) -> bool:
+    """Whether one of these kinds is anywhere in a type."""
+    if t.kind in kinds:
+        return True
+    if t.item is not None and holds(t.item, *kinds):
+        return True
+    return any(holds(f.type, *kinds) for f in t.fields)
+
+
+def columns_of(
+    stream: str,
+    fields: Sequence[Field],
+    extra: Sequence[tuple[str, pa.DataType]],
+    keys: Sequence[str],
+) -> tuple[Column, ...]:
+    """Put declared fields and the undeclared ones that became columns together.
+
+    Raises:
+        InputError: names are empty or clash, or an undeclared field has a type that JSON values
+            can't become.
+    """
+    declared = [Column(f.name, _settled(f.type), f.required or f.name in keys) for f in fields]
+    found = [
+        Column(name, _declared(stream, name, t), name in keys, mixed=pa.types.is_string(t))
+        for name, t in extra
+    ]
+    columns = (*declared, *found)
+    check_names(stream, (c.name for c in columns))
+    return columns
+
+
+def _declared(stream: str, name: str, t: pa.DataType) -> FieldType:
+    """The declared type that is stored as `t`."""
+    kind = _PLAIN.get(t)
+    if kind is not None:
+        return FieldType(kind)
+    if pa.types.is_decimal128(t):
+        return FieldType(Kind.DECIMAL, t.precision, t.scale)
+    if pa.types.is_list(t):
+        return FieldType(Kind.LIST, item=_declared(stream, name, t.value_type))
+    if pa.types.is_struct(t) and t.num_fields:
+        members = tuple(Field(f.name, _declared(stream, name, f.type)) for f in t)
+        return FieldType(Kind.STRUCT, fields=members)
+    raise InputError(
+        f"field {name!r} of stream {stream!r} is not declared, and the table has it as {t}",
+        "declare the field in the stream's SCHEMA.",
+    )
+
+
+def _settled(t: FieldType) -> FieldType:
+    """What was left open by a schema or by inference, decided as `arrow_type` stores it."""
+    if t.kind is Kind.NULL:
+        return FieldType(Kind.STRING)
+    if t.kind is Kind.STRUCT:
+        members = tuple(replace(f, type=_settled(f.type)) for f in t.fields)
+        return replace(t, fields=members) if members else FieldType(Kind.JSON)
+    if t.kind is Kind.LIST:
+        return replace(t, item=_settled(t.item or FieldType(Kind.JSON)))
+    return t
+
+
+def schema_of(columns: Sequence[Column]) -> pa.Schema:
+    """The table types of columns."""
+    return pa.schema([(c.name, arrow_type(c.type)) for c in columns])

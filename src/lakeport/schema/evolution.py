@@ -1,0 +1,218 @@
+"""Schema evolution: what a table's columns become when a batch arrives. Pure.
+
+```
+table     id int64  name string  address struct<city>
+incoming  ID int32  address struct<city, zip>  note string
+result    id int64  name string  address struct<city, zip>  note string
+```
+The table's order, spelling and types stay; new columns go to the end; what a batch lacks is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import pyarrow as pa
+
+from lakeport.errors import SchemaConflict
+from lakeport.model import Mode
+
+__all__ = ["Evolution", "EvolutionPolicy", "fits", "plan_evolution"]
+
+_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+
+
+class EvolutionPolicy(StrEnum):
+    """Whether a table may get new columns."""
+
+    EVOLVE = "evolve"
+    STRICT = "strict"
+
+
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """The outcome of a plan.
+
+    Attributes:
+        schema: the table's columns after the batch.
+        added: dotted paths of columns and nested fields that the table does not have yet.
+        missing: top-level columns that the batch lacks; they are null in its rows.
+        renamed: incoming top-level spelling -> the table's, where only the case differs.
+        cast: dotted paths of columns that are cast up to the table's wider type.
+        created: there was no table.
+        replaced: the schema stands in for the table's, whatever that was.
+    """
+
+    schema: pa.Schema
+    added: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    cast: tuple[str, ...] = ()
+    created: bool = False
+    replaced: bool = False
+
+
+@dataclass(slots=True)
+class _Notes:
+    added: list[str] = field(default_factory=list)
+    cast: list[str] = field(default_factory=list)
+
+
+def plan_evolution(
+    table: pa.Schema | None,
+    incoming: pa.Schema,
+    policy: EvolutionPolicy | str = EvolutionPolicy.EVOLVE,
+    mode: Mode | str = Mode.APPEND,
+    *,
+    partial: bool = False,
+) -> Evolution:
+    """Plan the table's columns.
+
+    Args:
+        table: the table's columns; None when there is no table.
+        incoming: the batch's columns.
+        policy: `strict` refuses every new column.
+        mode: a full overwrite that may evolve takes the incoming schema as it is.
+        partial: an overwrite replaces some partitions only, so the table's columns stay.
+
+    Raises:
+        SchemaConflict: two columns differ only in case, a type does not fit, or the policy is
+            `strict` and there is a new column.
+
+    >>> table = pa.schema([("id", pa.int64()), ("name", pa.string())])
+    >>> plan_evolution(table, pa.schema([("ID", pa.int32()), ("age", pa.int64())])).schema.names
+    ['id', 'name', 'age']
+    """
+    _refuse_twins(incoming)
+    if table is None:
+        return Evolution(incoming, created=True)
+    strict = EvolutionPolicy(policy) is EvolutionPolicy.STRICT
+    if Mode(mode) is Mode.OVERWRITE and not partial and not strict:
+        return Evolution(incoming, replaced=not incoming.equals(table))
+    notes = _Notes()
+    fields = _merge_fields(list(table), list(incoming), "", notes)
+    if strict and notes.added:
+        raise SchemaConflict(
+            f"the table lacks {_listed(notes.added)}, and `schema_evolution` is `strict`",
+            "set `schema_evolution: evolve` to add them, or leave them out of the source.",
+        )
+    spelling = {name.lower(): name for name in table.names}
+    present = {name.lower() for name in incoming.names}
+    return Evolution(
+        pa.schema(fields),
+        added=tuple(notes.added),
+        missing=tuple(name for name in table.names if name.lower() not in present),
+        renamed={
+            name: known
+            for name in incoming.names
+            if (known := spelling.get(name.lower(), name)) != name
+        },
+        cast=tuple(notes.cast),
+    )
+
+
+def fits(incoming: pa.DataType, table: pa.DataType) -> bool:
+    """Whether every value of a scalar type can stand in a column of the other without loss.
+
+    An int64 into a float64 is let through too: the cast checks each value and refuses those that
+    a double can't hold exactly.
+
+    >>> fits(pa.int32(), pa.int64()), fits(pa.float64(), pa.float32())
+    (True, False)
+    """
+    if incoming.equals(table):
+        return True
+    if pa.types.is_integer(incoming):
+        if pa.types.is_integer(table):
+            return bool(incoming.bit_width <= table.bit_width)
+        if pa.types.is_decimal(table):
+            return bool(table.precision - table.scale >= _DIGITS[incoming.bit_width])
+        return bool(table.equals(pa.float64())) or (
+            bool(table.equals(pa.float32())) and incoming.bit_width <= 16
+        )
+    if pa.types.is_decimal(incoming) and pa.types.is_decimal(table):
+        whole = incoming.precision - incoming.scale <= table.precision - table.scale
+        return bool(whole and incoming.scale <= table.scale)
+    return bool(incoming.equals(pa.float32()) and table.equals(pa.float64()))
+
+
+def _merge_fields(
+    table: list[pa.Field], incoming: list[pa.Field], above: str, notes: _Notes
+) -> list[pa.Field]:
+    coming = {item.name.lower(): item for item in incoming}
+    known = {item.name.lower() for item in table}
+    merged = []
+    for item in table:
+        new = coming.get(item.name.lower())
+        path = f"{above}{item.name}"
+        type_ = item.type if new is None else _merge_types(item.type, new.type, path, notes)
+        merged.append(item.with_type(type_))
+    for item in incoming:
+        if item.name.lower() not in known:
+            notes.added.append(f"{above}{item.name}")
+            merged.append(item)
+    return merged
+
+
+def _merge_types(table: pa.DataType, new: pa.DataType, path: str, notes: _Notes) -> pa.DataType:
+    if table.equals(new):
+        return table
+    if pa.types.is_struct(table) and pa.types.is_struct(new):
+        return pa.struct(_merge_fields(list(table), list(new), f"{path}.", notes))
+    if pa.types.is_list(table) and pa.types.is_list(new):
+        item = table.value_field
+        merged = _merge_types(item.type, new.value_type, f"{path}.element", notes)
+        return pa.list_(item.with_type(merged))
+    if pa.types.is_map(table) and pa.types.is_map(new):
+        key = _merge_types(table.key_type, new.key_type, f"{path}.key", notes)
+        value = _merge_types(table.item_type, new.item_type, f"{path}.value", notes)
+        return pa.map_(key, table.item_field.with_type(value))
+    if not pa.types.is_nested(table) and not pa.types.is_nested(new) and fits(new, table):
+        notes.cast.append(path)
+        return table
+    raise _conflict(path, table, new)
+
+
+def _conflict(path: str, table: pa.DataType, new: pa.DataType) -> SchemaConflict:
+    if not pa.types.is_nested(table) and not pa.types.is_nested(new) and fits(table, new):
+        hint = (
+            "the table's type would have to be widened, which is not done to existing tables; "
+            "land in another table, overwrite this one, or cast the column in the source."
+        )
+    else:
+        hint = "land in another table, overwrite this one, or correct the column's type."
+    return SchemaConflict(f"column {path!r} is {table} in the table and {new} in the stream", hint)
+
+
+def _refuse_twins(schema: pa.Schema) -> None:
+    for path, names in _groups(list(schema), ""):
+        seen: dict[str, str] = {}
+        for name in names:
+            other = seen.get(name.lower())
+            if other is not None:
+                raise SchemaConflict(
+                    f"column {path + name!r} appears twice"
+                    if other == name
+                    else f"columns {path + other!r} and {path + name!r} differ only in case",
+                    "rename one of them in the source: a table takes them for the same column.",
+                )
+            seen[name.lower()] = name
+
+
+def _groups(fields: list[pa.Field], above: str) -> Iterator[tuple[str, list[str]]]:
+    yield above, [item.name for item in fields]
+    for item in fields:
+        type_ = item.type
+        path = f"{above}{item.name}"
+        while pa.types.is_list(type_):
+            type_, path = type_.value_type, f"{path}.element"
+        if pa.types.is_struct(type_):
+            yield from _groups(list(type_), f"{path}.")
+        elif pa.types.is_map(type_):
+            yield from _groups([type_.item_field.with_name("value")], f"{path}.")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return "column " + ", ".join(repr(name) for name in names)

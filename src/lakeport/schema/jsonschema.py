@@ -1,0 +1,276 @@
+"""JSON Schema, as Singer taps write it -> the columns that lakeport lands.
+
+What JSON Schema allows and a column can't hold (mixed types, objects without properties,
+recursion) becomes JSON text, so nothing is lost. Every column may be null in the table; a field is
+required of records if it is a key, or if `required` names it and its schema does not allow null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+from urllib.parse import unquote
+
+from lakeport.errors import InputError
+from lakeport.schema.decimals import decimal_type
+from lakeport.schema.merging import merge_types
+from lakeport.schema.types import Field, FieldType, Kind, check_names
+
+__all__ = ["parse_schema"]
+
+_JSON = FieldType(Kind.JSON)
+_MAX_DEPTH = 100
+_MAX_NODES = 200_000
+_FORMATS = {"date-time": Kind.TIMESTAMP, "date": Kind.DATE}
+_NAMES = ("null", "string", "integer", "number", "boolean", "object", "array")
+
+Schema = Mapping[str, Any]
+
+
+def parse_schema(
+    stream: str, schema: Schema, key_properties: Sequence[str] = ()
+) -> tuple[Field, ...]:
+    """Read the JSON Schema of a stream's records.
+
+    Args:
+        stream: the stream's name, for messages.
+        schema: the schema of one record; without properties it gives no columns.
+        key_properties: columns that identify a record; they become required.
+
+    Raises:
+        InputError: the schema is malformed, asks for decimals of more than 38 digits, or has
+            column names that are empty or differ only in case. The message names the column.
+
+    Example:
+        >>> schema = {"properties": {"id": {"type": "integer"}, "at": {"format": "date-time",
+        ...     "type": ["null", "string"]}}}
+        >>> [(f.name, f.type.kind.value, f.required) for f in parse_schema("users", schema, ["id"])]
+        [('id', 'integer', True), ('at', 'timestamp', False)]
+    """
+    fields = _Parser(stream, schema).columns()
+    check_names(stream, (f.name for f in fields))
+    return tuple(replace(f, required=f.required or f.name in key_properties) for f in fields)
+
+
+class _Parser:
+    """One walk over one schema. `seen` holds the `$ref`s that led to where the walk stands."""
+
+    def __init__(self, stream: str, root: Schema) -> None:
+        self.stream = stream
+        self.root = root
+        self.nodes = 0
+
+    def columns(self) -> tuple[Field, ...]:
+        self.check(self.root, ())
+        record = self.conjunction(self.root, (), ("#",))[0]
+        found = self.alternatives({**record, "type": "object"}, (), ("#",))
+        structs = [t for t in found if t is not None and t.kind is Kind.STRUCT]
+        return reduce(merge_types, structs).fields if structs else ()
+
+    def error(self, path: tuple[str, ...], what: str, hint: str = "") -> InputError:
+        stream = f"stream {self.stream!r}"
+        where = f"column {'.'.join(path)!r} of {stream}" if path else stream
+        return InputError(f"the schema of {where} {what}", hint or "correct the stream's SCHEMA.")
+
+    def check(self, schema: Any, path: tuple[str, ...]) -> None:
+        if not isinstance(schema, Mapping):
+            raise self.error(path, "is not an object")
+        self.nodes += 1
+        if self.nodes > _MAX_NODES:
+            raise self.error(path, f"has more than {_MAX_NODES} parts, `$ref`s followed")
+
+    def type_of(
+        self, schema: Any, path: tuple[str, ...], seen: tuple[str, ...]
+    ) -> tuple[FieldType, bool]:
+        """The type of one column, or of a part of one, and whether null is a value of it."""
+        if isinstance(schema, bool) or len(path) > _MAX_DEPTH:
+            return _JSON, True
+        found = list(self.alternatives(schema, path, seen))
+        types = [t for t in found if t is not None]
+        merged = reduce(merge_types, types) if types else _JSON
+        return merged, None in found or merged.kind is Kind.JSON
+
+    def alternatives(
+        self, schema: Any, path: tuple[str, ...], seen: tuple[str, ...]
+    ) -> Iterator[FieldType | None]:
+        """Every type that a value may have; None for null."""
+        self.check(schema, path)
+        if schema.get("$ref") in seen:
+            yield _JSON
+            return
+        schema, seen = self.conjunction(schema, path, seen)
+        for keyword in ("anyOf", "oneOf"):
+            if branches := self.listed(schema, keyword, path):
+                rest = {k: v for k, v in schema.items() if k != keyword}
+                for branch in branches:
+                    if branch.get("$ref") in seen:
+                        yield _JSON
+                        continue
+                    both, below = self.conjunction({**rest, "allOf": [branch]}, path, seen)
+                    yield from self.alternatives(both, path, below)
+                return
+        for name in self.names(schema, path):
+            yield None if name == "null" else self.named(name, schema, path, seen)
+
+    def conjunction(
+        self, schema: Schema, path: tuple[str, ...], seen: tuple[str, ...]
+    ) -> tuple[Schema, tuple[str, ...]]:
+        """A schema with its `$ref` and `allOf` merged into it, and the `$ref`s followed so far."""
+        ref = schema.get("$ref")
+        if isinstance(ref, str) and ref not in seen:
+            rest = {k: v for k, v in schema.items() if k != "$ref"}
+            seen = (*seen, ref)
+            return self.conjunction(_both(rest, self.target(ref, path)), path, seen)
+        branches = self.listed(schema, "allOf", path)
+        schema = {k: v for k, v in schema.items() if k != "allOf"}
+        for branch in branches:
+            if branch.get("$ref") in seen:
+                return {}, seen
+            inner, seen = self.conjunction(branch, path, seen)
+            schema = _both(schema, inner)
+        return schema, seen
+
+    def listed(self, schema: Schema, keyword: str, path: tuple[str, ...]) -> list[Schema]:
+        branches = schema.get(keyword)
+        if branches is None:
+            return []
+        if not isinstance(branches, list):
+            raise self.error(path, f"has an `{keyword}` that is not a list")
+        branches = [{} if isinstance(b, bool) else b for b in branches]
+        for branch in branches:
+            self.check(branch, path)
+        return branches
+
+    def target(self, ref: str, path: tuple[str, ...]) -> Schema:
+        """What a local `$ref` points to."""
+        found: Any = self.root
+        head, _, pointer = ref.partition("#")
+        parts = [unquote(p).replace("~1", "/").replace("~0", "~") for p in pointer.split("/")]
+        if head or parts[0]:
+            raise self.error(
+                path,
+                f"refers to {ref!r}, which is not a part of it",
+                "only local references (`#/…`) are followed: put their target into the SCHEMA.",
+            )
+        for part in parts[1:]:
+            if isinstance(found, list) and part.isdecimal() and int(part) < len(found):
+                found = found[int(part)]
+            elif isinstance(found, Mapping) and part in found:
+                found = found[part]
+            else:
+                raise self.error(path, f"refers to {ref!r}, which does not exist")
+        found = {} if isinstance(found, bool) else found
+        self.check(found, path)
+        return found  # type: ignore[no-any-return]
+
+    def names(self, schema: Schema, path: tuple[str, ...]) -> list[str]:
+        """The JSON types that a schema allows; what is not told is taken from the rest of it."""
+        named = schema.get("type")
+        if named is None:
+            return _implied(schema)
+        names = [named] if isinstance(named, str) else named
+        if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
+            raise self.error(path, "has a `type` that is neither a name nor a list of names")
+        return names
+
+    def named(
+        self, name: str, schema: Schema, path: tuple[str, ...], seen: tuple[str, ...]
+    ) -> FieldType:
+        """The column type for one JSON type."""
+        match name:
+            case "object":
+                return self.object(schema, path, seen)
+            case "array":
+                return FieldType(Kind.LIST, item=self.items(schema, (*path, "element"), seen))
+            case "integer" | "boolean":
+                return FieldType(Kind(name))
+            case "number":
+                return decimal_type(schema, self, path) or FieldType(Kind.NUMBER)
+            case "string":
+                if schema.get("contentEncoding") == "base64":
+                    return FieldType(Kind.BINARY)
+                kind = _FORMATS.get(str(schema.get("format")), Kind.STRING)
+                return decimal_type(schema, self, path, text=True) or FieldType(kind)
+        return _JSON
+
+    def object(self, schema: Schema, path: tuple[str, ...], seen: tuple[str, ...]) -> FieldType:
+        properties = schema.get("properties") or {}
+        if not isinstance(properties, Mapping):
+            raise self.error(path, "has `properties` that are not an object")
+        folded = {name.lower() for name in properties}
+        if path and ("" in folded or len(folded) < len(properties)):
+            return _JSON
+        required = schema.get("required")
+        needed = required if isinstance(required, list) else ()
+        fields = []
+        for name, sub in properties.items():
+            found, nullable = self.type_of(sub, (*path, name), seen)
+            fields.append(Field(name, found, name in needed and not nullable))
+        return FieldType(Kind.STRUCT, fields=tuple(fields)) if fields else _JSON
+
+    def items(self, schema: Schema, path: tuple[str, ...], seen: tuple[str, ...]) -> FieldType:
+        items = schema.get("items")
+        if items is None or isinstance(schema.get("prefixItems"), list):
+            return _JSON
+        if isinstance(items, list):
+            found = [self.type_of(sub, path, seen)[0] for sub in items]
+            return reduce(merge_types, found) if found else _JSON
+        return self.type_of(items, path, seen)[0]
+
+
+def _implied(schema: Schema) -> list[str]:
+    """JSON types of a schema without `type`."""
+    if "const" in schema or isinstance(schema.get("enum"), list):
+        values = [schema["const"]] if "const" in schema else schema["enum"]
+        return sorted({_json_type(v) for v in values})
+    if "properties" in schema:
+        return ["object"]
+    if "items" in schema:
+        return ["array"]
+    return ["unknown"]
+
+
+def _json_type(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, Mapping):
+        return "object"
+    return "array" if isinstance(value, list) else "number"
+
+
+def _both(one: Schema, other: Schema) -> Schema:
+    """A schema for values that fit two schemas; where they disagree the first is kept."""
+    merged = {**other, **one}
+    if "type" in one and "type" in other:
+        merged["type"] = _common(one["type"], other["type"])
+    mine, theirs = one.get("properties"), other.get("properties")
+    if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
+        merged["properties"] = {
+            name: {"allOf": [mine[name], theirs[name]]}
+            if name in mine and name in theirs
+            else mine.get(name, theirs.get(name))
+            for name in (*mine, *(n for n in theirs if n not in mine))
+        }
+    if isinstance(one.get("required"), list) and isinstance(other.get("required"), list):
+        merged["required"] = [*one["required"], *other["required"]]
+    return merged
+
+
+def _common(one: Any, other: Any) -> Any:
+    """The types that two `type` keywords share; an integer is a number, too."""
+    mine = [one] if isinstance(one, str) else one
+    theirs = [other] if isinstance(other, str) else other
+    if not isinstance(mine, list) or not isinstance(theirs, list):
+        return one
+    shared = [n for n in mine if n in theirs or (n == "integer" and "number" in theirs)]
+    if "integer" in theirs and "number" in mine and "integer" not in shared:
+        shared.append("integer")
+    return shared or ["unknown"]

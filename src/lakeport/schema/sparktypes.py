@@ -1,0 +1,144 @@
+"""Table schemas in the JSON form of Spark's `StructType`, which is also the one in Delta's log."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from lakeport.errors import SchemaConflict
+
+__all__ = ["from_spark_json", "spark_json"]
+
+_NAMES: dict[pa.DataType, str] = {
+    pa.string(): "string",
+    pa.int8(): "byte",
+    pa.int16(): "short",
+    pa.int32(): "integer",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.bool_(): "boolean",
+    pa.date32(): "date",
+    pa.timestamp("us", "UTC"): "timestamp",
+    pa.binary(): "binary",
+}
+_TYPES: dict[str, pa.DataType] = {
+    **{name: type_ for type_, name in _NAMES.items()},
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_CHARS = re.compile(r"(?:var)?char\(\d+\)")
+
+
+def spark_json(schema: pa.Schema) -> str:
+    """Write a table schema as Spark's `StructType.json()` does.
+
+    Args:
+        schema: columns of table types (see `lakeport.schema.types.normalise`).
+
+    Raises:
+        SchemaConflict: a column has a type that tables don't have.
+
+    Example:
+        >>> spark_json(pa.schema([("id", pa.int64())]))
+        '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
+    """
+    return json.dumps(_struct(schema, ""), ensure_ascii=False, separators=(",", ":"))
+
+
+def from_spark_json(text: str) -> pa.Schema:
+    """Read a schema that Spark or Delta wrote.
+
+    A `timestamp_ntz` column comes out as `timestamp('us')` without a zone, which is not a table
+    type of ours, so that comparing the schemas shows the difference. Metadata is left out.
+
+    Raises:
+        SchemaConflict: a column has a type that can't be written, such as `variant`.
+
+    Example:
+        >>> from_spark_json(spark_json(pa.schema([("id", pa.int64())]))).names
+        ['id']
+    """
+    return pa.schema(list(_arrow(json.loads(text), "")))
+
+
+def _struct(fields: Any, path: str) -> dict[str, Any]:
+    return {
+        "type": "struct",
+        "fields": [
+            {
+                "name": f.name,
+                "type": _spark(f.type, f"{path}.{f.name}" if path else f.name),
+                "nullable": True,
+                "metadata": {},
+            }
+            for f in fields
+        ],
+    }
+
+
+def _spark(t: Any, path: str) -> Any:
+    name = _NAMES.get(t)
+    if name is not None:
+        return name
+    if pa.types.is_decimal128(t):
+        return f"decimal({t.precision},{t.scale})"
+    if pa.types.is_struct(t):
+        return _struct([t.field(i) for i in range(t.num_fields)], path)
+    if pa.types.is_list(t):
+        element = _spark(t.value_type, f"{path}.element")
+        return {"type": "array", "elementType": element, "containsNull": True}
+    if pa.types.is_map(t):
+        return {
+            "type": "map",
+            "keyType": _spark(t.key_type, f"{path}.key"),
+            "valueType": _spark(t.item_type, f"{path}.value"),
+            "valueContainsNull": True,
+        }
+    raise SchemaConflict(
+        f"column {path!r} has type {t}, which tables don't have",
+        "convert the column in the source, or leave it out.",
+    )
+
+
+def _arrow(spark: Any, path: str) -> Any:
+    if isinstance(spark, str):
+        return _plain(spark, path)
+    if isinstance(spark, Mapping):
+        match spark.get("type"):
+            case "struct":
+                return pa.struct(
+                    [
+                        (f["name"], _arrow(f["type"], f"{path}.{f['name']}" if path else f["name"]))
+                        for f in spark["fields"]
+                    ]
+                )
+            case "array":
+                return pa.list_(_arrow(spark["elementType"], f"{path}.element"))
+            case "map":
+                key = _arrow(spark["keyType"], f"{path}.key")
+                return pa.map_(key, _arrow(spark["valueType"], f"{path}.value"))
+    raise _foreign(path, json.dumps(spark))
+
+
+def _plain(name: str, path: str) -> Any:
+    if name in _TYPES:
+        return _TYPES[name]
+    if name == "decimal":
+        return pa.decimal128(10, 0)
+    if match := _DECIMAL.fullmatch(name):
+        return pa.decimal128(int(match[1]), int(match[2]))
+    if _CHARS.fullmatch(name):
+        return pa.string()
+    raise _foreign(path, name)
+
+
+def _foreign(path: str, name: str) -> SchemaConflict:
+    return SchemaConflict(
+        f"column {path!r} of the table has type {name}, which lakeport can't write",
+        "land into another table, or change the column's type there.",
+    )

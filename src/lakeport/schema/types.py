@@ -1,0 +1,147 @@
+"""The types that columns can have: as a source declares them, and as a table stores them.
+
+A source's schema is a tuple of `Field`, whose `FieldType` says how JSON values are to be read. A
+table's schema is a `pyarrow.Schema` restricted to the types that every destination can store:
+string, int8 to int64, float32, float64, bool, date32, timestamp('us', 'UTC'), decimal128,
+binary, list, struct and map. `arrow_type` leads from the first to the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pyarrow as pa
+
+from lakeport.errors import InputError
+from lakeport.schema.casting import TIMESTAMP, cast_batch, normalise
+from lakeport.schema.sparktypes import from_spark_json, spark_json
+
+__all__ = [
+    "MAX_PRECISION",
+    "TIMESTAMP",
+    "Field",
+    "FieldType",
+    "Kind",
+    "arrow_type",
+    "cast_batch",
+    "check_names",
+    "from_spark_json",
+    "normalise",
+    "spark_json",
+]
+
+MAX_PRECISION = 38
+"""Most decimal digits that a column can hold."""
+
+
+class Kind(StrEnum):
+    """What a declared column holds."""
+
+    STRING = "string"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    TIMESTAMP = "timestamp"
+    DATE = "date"
+    DECIMAL = "decimal"
+    BINARY = "binary"
+    JSON = "json"
+    LIST = "list"
+    STRUCT = "struct"
+    NULL = "null"
+    """Nothing but nulls was seen (inference only); stored as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldType:
+    """A declared type.
+
+    Attributes:
+        kind: what it holds.
+        precision: total digits of a decimal, 1 to 38; 19 for an inferred integer column with
+            values that a double can't hold.
+        scale: fraction digits of a decimal, 0 to `precision`.
+        item: type of a list's items.
+        fields: members of a struct; one without members is stored as JSON text.
+        text: whether the values of a decimal come as JSON strings.
+    """
+
+    kind: Kind
+    precision: int = 0
+    scale: int = 0
+    item: FieldType | None = None
+    fields: tuple[Field, ...] = ()
+    text: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A declared column, or a member of a struct.
+
+    Attributes:
+        name: as the source names it.
+        type: what it holds. A null is allowed in every column.
+        required: whether a record without a value for it is bad; not enforced within structs.
+    """
+
+    name: str
+    type: FieldType
+    required: bool = False
+
+
+_PLAIN: dict[Kind, pa.DataType] = {
+    Kind.STRING: pa.string(),
+    Kind.INTEGER: pa.int64(),
+    Kind.NUMBER: pa.float64(),
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.TIMESTAMP: TIMESTAMP,
+    Kind.DATE: pa.date32(),
+    Kind.BINARY: pa.binary(),
+    Kind.JSON: pa.string(),
+    Kind.NULL: pa.string(),
+}
+
+
+def arrow_type(t: FieldType) -> pa.DataType:
+    """Tell how a declared type is stored in a table.
+
+    Example:
+        >>> arrow_type(FieldType(Kind.LIST, item=FieldType(Kind.DECIMAL, precision=9, scale=2)))
+        ListType(list<item: decimal128(9, 2)>)
+    """
+    if t.kind is Kind.LIST:
+        return pa.list_(pa.string() if t.item is None else arrow_type(t.item))
+    if t.kind is Kind.STRUCT:
+        members = [(f.name, arrow_type(f.type)) for f in t.fields]
+        return pa.struct(members) if members else pa.string()
+    if t.kind is Kind.DECIMAL:
+        return pa.decimal128(t.precision, t.scale)
+    return _PLAIN[t.kind]
+
+
+def check_names(stream: str, names: Iterable[str]) -> None:
+    """Refuse column names that a table can't hold side by side.
+
+    Raises:
+        InputError: a name is empty, or two names are the same but for their case.
+
+    Example:
+        >>> check_names("users", ["id", "name"])
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        if not name:
+            raise InputError(
+                f"stream {stream!r} has a column with an empty name",
+                "give it a name in the source, or leave it out of the stream's schema.",
+            )
+        other = seen.get(name.lower())
+        if other is not None:
+            raise InputError(
+                f"stream {stream!r} has two columns whose names clash: {other!r} and {name!r}",
+                "tables treat names that differ only in case as one: rename one in the source, "
+                "or leave it out of the stream's schema.",
+            )
+        seen[name.lower()] = name

@@ -1,0 +1,247 @@
+"""CSV source kernel: byte ranges of plain UTF-8 CSV files -> typed record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.errors import BadRecord, BadRecords, SourceError, UnknownFields
+from lakeport.model import Scan, Split, UnknownPolicy
+from lakeport.sources.csv_text import Block, CsvOptions, blocks, records
+from lakeport.sources.csv_values import convert
+
+__all__ = ["CsvReader", "Layout", "Texts", "blocks_of", "texts_of"]
+
+Layout = tuple[str, ...]
+"""The columns of one file, in its order."""
+
+
+class Texts(NamedTuple):
+    """One block, as text.
+
+    Attributes:
+        columns: the file's columns; no type is applied yet, null values are null.
+        rows: for each row its ordinal among the block's records.
+        bad: ordinal among the block's records -> what is wrong with that one.
+        block: where it comes from.
+    """
+
+    columns: list[pa.StringArray]
+    rows: Any
+    bad: dict[int, str]
+    block: Block
+
+
+def texts_of(block: Block, width: int, options: CsvOptions) -> Texts:
+    """Parse a block strictly; records that are not `width` fields of UTF-8 text are set aside."""
+    data = block.data
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return _without_undecodable(block, width, options)
+    bad: dict[int, str] = {}
+    if block.torn:
+        whole = list(records(data, options))
+        data = data[: len(data) - len(whole[-1][0])]
+        bad[len(whole) - 1] = "a quoted field is not closed: the input ends inside it"
+    if not data.strip(b"\r\n"):
+        return Texts([pa.array([], pa.string())] * width, _ordinals(0, {}), bad, block)
+    table, ragged = _parsed(data, width, options)
+    bad |= {n: f"expected {_fields(width)}, found {found}" for n, found in ragged.items()}
+    columns = [_joined(column) for column in table.columns]
+    return Texts(columns, _ordinals(table.num_rows, bad), bad, block)
+
+
+def _parsed(data: bytes, width: int, options: CsvOptions) -> tuple[pa.Table, dict[int, int]]:
+    """All fields as text; and the records of another width: ordinal -> fields found."""
+    import pyarrow.csv as pc_csv
+
+    ragged: dict[int, int] = {}
+
+    def set_aside(row: Any) -> str:
+        ragged[row.number - 1] = row.actual_columns
+        return "skip"
+
+    names = [str(i) for i in range(width)]
+    table = pc_csv.read_csv(
+        pa.py_buffer(data),
+        pc_csv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1),
+        pc_csv.ParseOptions(
+            delimiter=options.delimiter or ",",
+            quote_char=options.quote or False,
+            escape_char=options.escape or False,
+            newlines_in_values=True,
+            invalid_row_handler=set_aside,
+        ),
+        pc_csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            null_values=list(options.null_values),
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    return table, ragged
+
+
+def _fields(count: int) -> str:
+    return "1 field" if count == 1 else f"{count} fields"
+
+
+def _joined(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def _ordinals(rows: int, bad: Mapping[int, str]) -> Any:
+    """Which records of the block became rows: all but the bad ones."""
+    if not bad:
+        return range(rows)
+    return [n for n in range(rows + len(bad)) if n not in bad][:rows]
+
+
+def _without_undecodable(block: Block, width: int, options: CsvOptions) -> Texts:
+    good: list[bytes] = []
+    bad: dict[int, str] = {}
+    places: list[int] = []
+    for ordinal, (raw, _) in enumerate(records(block.data, options)):
+        try:
+            raw.decode()
+        except UnicodeDecodeError as error:
+            bad[ordinal] = f"not UTF-8 text at byte {error.start} of the record"
+        else:
+            good.append(raw)
+            places.append(ordinal)
+    torn = block.torn and len(good) + len(bad) - 1 not in bad
+    inner = texts_of(block._replace(data=b"\n".join(good), torn=torn), width, options)
+    bad |= {places[n]: reason for n, reason in inner.bad.items()}
+    return Texts(inner.columns, [places[n] for n in inner.rows], bad, block)
+
+
+@dataclass(frozen=True, slots=True)
+class CsvReader:
+    """Reads CSV splits; implements `lakeport.model.Reader`.
+
+    Splits name plain UTF-8 files and begin and end at record ends, behind the header.
+
+    Attributes:
+        stream: the stream's name, for messages.
+        schema: the columns to yield; those that a file lacks are null in its rows.
+        options: how the files are written, delimiter resolved.
+        layouts: the different headers that the files have.
+        files: uri -> index into `layouts`, where it is not 0.
+        unknown: what to do with a file's columns that `schema` lacks.
+        skip_bad: whether `read` leaves bad records out.
+    """
+
+    stream: str
+    schema: pa.Schema
+    options: CsvOptions
+    layouts: tuple[Layout, ...]
+    files: Mapping[str, int] = field(default_factory=dict)
+    unknown: UnknownPolicy = UnknownPolicy.EVOLVE
+    skip_bad: bool = False
+
+    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """See `lakeport.model.Reader.read`."""
+        extra = self._extra(split)
+        if extra and self.unknown is not UnknownPolicy.DROP:
+            raise UnknownFields(
+                f"stream {self.stream!r} has columns that its schema does not declare: "
+                + ", ".join(repr(name) for name in extra),
+                "declare them, or set `unknown_fields` to `evolve` or `drop`.",
+            )
+        for texts in self._texts(split):
+            batch, bad = self._typed(texts, split)
+            if bad and not self.skip_bad:
+                raise BadRecords(tuple(bad), len(bad))
+            if batch.num_rows:
+                yield batch
+
+    def scan(self, split: Split) -> Scan:
+        """See `lakeport.model.Reader.scan`."""
+        rows = 0
+        bad: list[BadRecord] = []
+        extra = self._extra(split)
+        counts = dict.fromkeys(extra, 0)
+        for texts in self._texts(split):
+            batch, found = self._typed(texts, split)
+            rows += batch.num_rows
+            bad += found
+            for name, position in extra.items():
+                column = texts.columns[position]
+                counts[name] += len(column) - column.null_count
+        kinds = {name: "string" if counts[name] else "null" for name in extra}
+        return Scan(rows, tuple(bad), kinds, counts)
+
+    def tolerant(self) -> CsvReader:
+        """See `lakeport.model.Reader.tolerant`."""
+        return replace(self, skip_bad=True)
+
+    def extended(self, unknown: Mapping[str, pa.DataType]) -> CsvReader:
+        """See `lakeport.model.Reader.extended`."""
+        extra = [pa.field(name, type_) for name, type_ in unknown.items()]
+        return replace(self, schema=pa.schema([*self.schema, *extra]))
+
+    def _layout(self, split: Split) -> Layout:
+        return self.layouts[self.files.get(split.uri, 0)]
+
+    def _extra(self, split: Split) -> dict[str, int]:
+        known = set(self.schema.names)
+        return {n: i for i, n in enumerate(self._layout(split)) if n not in known}
+
+    def _texts(self, split: Split) -> Iterator[Texts]:
+        width = len(self._layout(split))
+        for block in blocks_of(split, self.options, self.stream):
+            yield texts_of(block, width, self.options)
+
+    def _typed(self, texts: Texts, split: Split) -> tuple[pa.RecordBatch, list[BadRecord]]:
+        layout = self._layout(split)
+        faults = {n: ("", reason) for n, reason in texts.bad.items()}
+        arrays: list[pa.Array] = []
+        wrong: pa.BooleanArray | None = None
+        for column in self.schema:
+            if column.name not in layout:
+                arrays.append(pa.nulls(len(texts.rows), column.type))
+                continue
+            values, mask = convert(texts.columns[layout.index(column.name)], column.type)
+            arrays.append(values)
+            if mask is None:
+                continue
+            wrong = mask if wrong is None else pc.or_(wrong, mask)
+            for row in pc.indices_nonzero(mask).to_pylist():
+                reason = f"the text is not a value of type {column.type}"
+                faults.setdefault(texts.rows[row], (column.name, reason))
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        if wrong is not None:
+            batch = batch.filter(pc.invert(wrong))
+        return batch, self._located(faults, texts.block) if faults else []
+
+    def _located(self, faults: dict[int, tuple[str, str]], block: Block) -> list[BadRecord]:
+        found: list[BadRecord] = []
+        for ordinal, (raw, before) in enumerate(records(block.data, self.options)):
+            if ordinal in faults:
+                column, reason = faults[ordinal]
+                found.append(BadRecord(self.stream, block.line + before, column, reason, raw))
+        return found
+
+
+def blocks_of(split: Split, options: CsvOptions, stream: str) -> Iterator[Block]:
+    """Read a split block by block.
+
+    Raises:
+        BadRecords: a record is too long.
+        SourceError: the file can't be read.
+    """
+    try:
+        with Path(split.uri).open("rb") as source:
+            source.seek(split.start)
+            yield from blocks(source, options, stream=stream, line=split.first_line, end=split.end)
+    except OSError as error:
+        raise SourceError(
+            f"file {split.uri!r} can't be read: {error.strerror}",
+            "check that the file is there and that this user may read it.",
+        ) from error

@@ -1,0 +1,190 @@
+"""CSV files before they are read: headers, splits at record ends, types from all values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from lakeport.errors import SourceError
+from lakeport.model import Split
+from lakeport.sources.csv import Layout, blocks_of, texts_of
+from lakeport.sources.csv_text import Block, CsvOptions, blocks, record_end
+from lakeport.sources.csv_values import ANY_KIND, kinds_of
+
+__all__ = ["ColumnKinds", "Head", "InferKinds", "merged", "read_head", "split_file"]
+
+_BOM = b"\xef\xbb\xbf"
+_MAX_HEADER = 16 << 20
+_SPLIT_BLOCK = 8 << 20
+
+
+class Head(NamedTuple):
+    """How a CSV file begins.
+
+    Attributes:
+        layout: its columns; empty if the file holds nothing at all.
+        start: offset of the first record behind the header.
+        line: line number of that record, from 1.
+    """
+
+    layout: Layout
+    start: int
+    line: int
+
+
+class ColumnKinds(NamedTuple):
+    """What the texts of one column can be, as far as they were read (see `csv_values`)."""
+
+    name: str
+    kinds: int
+
+
+@dataclass(frozen=True, slots=True)
+class InferKinds:
+    """Picklable: split -> the kinds of all its columns, from every value. Run inside tasks.
+
+    Attributes:
+        layout: the columns of the split's file.
+        columns: those to judge.
+        options: how the file is written.
+    """
+
+    layout: Layout
+    columns: frozenset[str]
+    options: CsvOptions
+
+    def __call__(self, split: Split) -> list[ColumnKinds]:
+        """Judge one split. Records with a wrong number of fields don't count."""
+        kinds = dict.fromkeys(self.layout, ANY_KIND)
+        for block in blocks_of(split, self.options, ""):
+            texts = texts_of(block, len(self.layout), self.options)
+            for name, column in zip(self.layout, texts.columns, strict=True):
+                if name in self.columns and kinds[name]:
+                    kinds[name] = kinds_of(column, kinds[name])
+        return [ColumnKinds(name, kinds[name]) for name in self.layout if name in self.columns]
+
+
+def merged(found: Iterable[ColumnKinds]) -> dict[str, int]:
+    """Column -> kinds that the texts of all splits can be.
+
+    >>> merged([ColumnKinds("a", 6), ColumnKinds("a", 4)])
+    {'a': 4}
+    """
+    result: dict[str, int] = {}
+    for name, kinds in found:
+        result[name] = result.get(name, ANY_KIND) & kinds
+    return result
+
+
+def read_head(path: Path, name: str, options: CsvOptions, names: Sequence[str] = ()) -> Head:
+    """Read a plain UTF-8 CSV file's header.
+
+    Args:
+        name: the file's name for messages.
+        names: columns of files without a header, in order.
+
+    Raises:
+        SourceError: a column has no name, two have the same, or the header is no header.
+    """
+    with path.open("rb") as source:
+        if source.read(3) != _BOM:
+            source.seek(0)
+        skipped = [source.readline(_MAX_HEADER) for _ in range(options.skip_rows)]
+        line, start = 1 + len(skipped), source.tell()
+        record = b""
+        while not record.strip(b"\r\n"):
+            line += bool(record)
+            start = source.tell()
+            record = source.readline(_MAX_HEADER)
+            if not record:
+                return Head((), start, line)
+        while not record_end(record, options)[0] and (more := source.readline(_MAX_HEADER)):
+            record += more
+            if len(record) > _MAX_HEADER:
+                raise SourceError(
+                    f"the first record of file {name!r} does not end within {_MAX_HEADER} bytes",
+                    "check `quote`, and whether this is a CSV file.",
+                )
+        end = source.tell()
+    fields = _fields(record, name, options)
+    if not options.header:
+        return Head(_numbered(len(fields), names, name), start, line)
+    _check_header(fields, name)
+    return Head(fields, end, line + record.count(b"\n"))
+
+
+def _fields(record: bytes, name: str, options: CsvOptions) -> Layout:
+    width = 1
+    options = replace(options, null_values=())
+    for _ in range(2):
+        torn = record_end(record + b"\n", options)[1]
+        texts = texts_of(Block(record, 1, torn), width, options)
+        if not texts.bad:
+            return tuple(column[0].as_py() for column in texts.columns)
+        found = next(iter(texts.bad.values())).rpartition("found ")[2]
+        if not found.isdigit():
+            break
+        width = int(found)
+    raise SourceError(
+        f"the first record of file {name!r} can't be read: {next(iter(texts.bad.values()))}",
+        "check `encoding`, `delimiter` and `quote`, and whether this is a CSV file.",
+    )
+
+
+def _numbered(width: int, names: Sequence[str], file: str) -> Layout:
+    if not names:
+        return tuple(f"column_{i + 1}" for i in range(width))
+    if len(names) != width:
+        raise SourceError(
+            f"file {file!r} has {width} columns, but {len(names)} are declared",
+            "a file without a header needs all of its columns declared, in order.",
+        )
+    return tuple(names)
+
+
+def _check_header(fields: Layout, name: str) -> None:
+    seen: dict[str, str] = {}
+    for position, column in enumerate(fields, start=1):
+        if not column:
+            raise SourceError(
+                f"column {position} of file {name!r} has no name",
+                "name it in the header (pandas: `to_csv(index=False)`), or set `header: false` "
+                "and `skip_rows: 1`, and declare all columns.",
+            )
+        if (other := seen.get(column.lower())) is not None:
+            raise SourceError(
+                f"file {name!r} has two columns whose names clash: {other!r} and {column!r}",
+                "tables treat names that differ only in case as one: rename one in the header.",
+            )
+        seen[column.lower()] = column
+
+
+def split_file(path: Path, head: Head, options: CsvOptions, split_bytes: int) -> list[Split]:
+    """Cut a plain UTF-8 CSV file at record ends into ranges of about `split_bytes`.
+
+    Only quotes and line breaks are looked at; nothing is parsed.
+
+    Raises:
+        BadRecords: a record is too long, mostly because a quote is not closed.
+    """
+    size = path.stat().st_size
+    uri = str(path)
+    if size - head.start <= split_bytes:
+        return [Split(uri, head.start, size, head.line)]
+    splits: list[Split] = []
+    start, line = head.start, head.line
+    with path.open("rb") as source:
+        source.seek(start)
+        at, at_line = start, line
+        step = min(split_bytes, _SPLIT_BLOCK)
+        for block in blocks(
+            source, options, stream=path.name, line=line, end=size, block_bytes=step
+        ):
+            if at > start and at - start + len(block.data) > split_bytes:
+                splits.append(Split(uri, start, at, line))
+                start, line = at, at_line
+            at += len(block.data)
+            at_line = block.line + block.data.count(b"\n")
+    return [*splits, Split(uri, start, size, line)]

@@ -1,0 +1,229 @@
+"""CSV as bytes: where records begin and end, without parsing fields.
+
+A quote opens a quoted field only at the field's start; a quote elsewhere in an unquoted field is
+an ordinary character (`5" pipe`). Newlines inside quoted fields belong to the field.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO, NamedTuple, cast
+
+from lakeport.errors import BadRecord, BadRecords, ConfigError, SourceError
+
+__all__ = ["Block", "CsvOptions", "blocks", "record_end", "records"]
+
+MAX_RECORD_BYTES = 100 << 20
+BLOCK_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CsvOptions:
+    r"""How a CSV source is written.
+
+    Attributes:
+        header: whether the first record names the columns; without it they are `column_1`, ...
+        delimiter: one ASCII character; `\t` may be written out. None: comma, tab for `.tsv`.
+        quote: one ASCII character, or empty for none. Inside quotes it is written twice.
+        escape: one ASCII character that takes the next one literally, or empty for none.
+        encoding: any that Python knows; a UTF-8 byte order mark is left out.
+        null_values: unquoted fields that mean null. A quoted one is text in a text column; an
+            empty field, quoted or not, is null in a column of any other type.
+        skip_rows: lines before the header (or the first record) to leave out.
+        infer_types: False makes every undeclared column text.
+    """
+
+    header: bool = True
+    delimiter: str | None = None
+    quote: str = '"'
+    escape: str = ""
+    encoding: str = "utf-8"
+    null_values: tuple[str, ...] = ("", "NA")
+    skip_rows: int = 0
+    infer_types: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            ConfigError: a value is none that CSV can be read with.
+        """
+        if self.delimiter == "\\t":
+            object.__setattr__(self, "delimiter", "\t")
+        if self.delimiter is not None:
+            _check_character("delimiter", self.delimiter)
+        for name, value in (("quote", self.quote), ("escape", self.escape)):
+            if value:
+                _check_character(name, value)
+        used = [c for c in (self.delimiter, self.quote, self.escape) if c]
+        if len(set(used)) < len(used):
+            raise ConfigError(
+                "delimiter, quote and escape of a CSV source must differ",
+                "set `quote` to '' if fields are not quoted.",
+            )
+        if self.skip_rows < 0:
+            raise ConfigError(f"skip_rows is {self.skip_rows}", "it counts lines, from 0.")
+        try:
+            codecs.lookup(self.encoding)
+        except LookupError:
+            raise ConfigError(
+                f"encoding {self.encoding!r} is unknown", "for example utf-8, latin-1, utf-16."
+            ) from None
+
+
+def _check_character(name: str, value: str) -> None:
+    if len(value) != 1 or not value.isascii() or value in "\r\n\0":
+        raise ConfigError(
+            f"{name} {value!r} of a CSV source is not usable",
+            "it has to be one ASCII character other than a line break.",
+        )
+
+
+class Block(NamedTuple):
+    """Whole records.
+
+    Attributes:
+        data: the bytes; they end at a record's end or at the end of the input.
+        line: line number of the first one, from 1.
+        torn: whether the input ends inside a quoted field, which begins in `data`.
+    """
+
+    data: bytes
+    line: int
+    torn: bool
+
+
+def record_end(data: bytes, options: CsvOptions) -> tuple[int, bool]:
+    r"""Find one past the last record that ends in `data`, which starts at a record's start.
+
+    Returns:
+        The offset, 0 if no record ends; and whether `data` ends inside quotes.
+
+    >>> record_end(b'a,"x\ny"\nb,"z\n', CsvOptions())
+    (8, True)
+    """
+    if options.escape:
+        data = re.sub(re.escape(options.escape.encode()) + rb"(?s:.)", b"__", data)
+    quote = options.quote.encode()
+    if not quote or quote not in data:
+        return data.rfind(b"\n") + 1, False
+    spans = _quotes(data, options)
+    inside = len(spans) % 2 == 1
+    upper = len(data)
+    for position in reversed(spans):
+        if not inside and (found := data.rfind(b"\n", position, upper)) >= 0:
+            return found + 1, len(spans) % 2 == 1
+        inside, upper = not inside, position
+    return data.rfind(b"\n", 0, upper) + 1, len(spans) % 2 == 1
+
+
+def _quotes(data: bytes, options: CsvOptions) -> Sequence[int]:
+    """Positions of the quotes that open and close, alternately (a doubled one does both)."""
+    import numpy as np
+
+    array = np.frombuffer(data, np.uint8)
+    positions = np.flatnonzero(array == ord(options.quote))
+    opening = positions[0::2]
+    before = array[opening - 1]
+    before[opening == 0] = ord("\n")
+    closed = np.zeros(len(opening), bool)
+    closed[1:] = positions[1::2][: len(opening) - 1] == opening[1:] - 1
+    delimiter = ord(options.delimiter or ",")
+    regular = closed | (before == delimiter) | (before == ord("\n")) | (before == ord("\r"))
+    if regular.all():
+        return cast("Sequence[int]", positions)
+    return list(_quotes_one_by_one(data, options))
+
+
+def _quotes_one_by_one(data: bytes, options: CsvOptions) -> Iterator[int]:
+    quote = options.quote.encode()
+    starts = b"\r\n" + (options.delimiter or ",").encode()
+    position = data.find(quote)
+    while position >= 0:
+        if position and data[position - 1] not in starts:
+            position = data.find(quote, position + 1)
+            continue
+        yield position
+        position = data.find(quote, position + 1)
+        while position >= 0 and data[position + 1 : position + 2] == quote:
+            position = data.find(quote, position + 2)
+        if position >= 0:
+            yield position
+            position = data.find(quote, position + 1)
+
+
+def records(data: bytes, options: CsvOptions) -> Iterator[tuple[bytes, int]]:
+    r"""Cut whole records apart; lines without content are left out.
+
+    Yields:
+        The record's bytes without its line break, and how many lines are before it.
+
+    >>> list(records(b'a\n\n"b\nc"\nd', CsvOptions()))
+    [(b'a', 0), (b'"b\nc"', 2), (b'd', 4)]
+    """
+    masked = data
+    if options.escape:
+        masked = re.sub(re.escape(options.escape.encode()) + rb"(?s:.)", b"__", data)
+    edges = _quotes(masked, options) if options.quote else []
+    quoted = [*zip(edges[0::2], edges[1::2], strict=False)]
+    if len(edges) % 2:
+        quoted.append((edges[-1], len(data)))
+    start = lines = index = 0
+    for match in re.finditer(rb"\r\n|\n|\r|\Z", masked):
+        while index < len(quoted) and quoted[index][1] < match.start():
+            index += 1
+        if index < len(quoted) and quoted[index][0] < match.start() < len(data):
+            continue
+        if match.start() > start:
+            yield data[start : match.start()], lines
+        lines += data.count(b"\n", start, match.end())
+        start = match.end()
+
+
+def blocks(
+    source: BinaryIO,
+    options: CsvOptions,
+    *,
+    stream: str,
+    line: int,
+    end: int = -1,
+    block_bytes: int = BLOCK_BYTES,
+    max_record_bytes: int = MAX_RECORD_BYTES,
+) -> Iterator[Block]:
+    """Read from where `source` stands, which must be a record's start, block by block.
+
+    Args:
+        line: line number of that record.
+        end: one past the last byte to read, a record's end; -1 is the end of the file.
+
+    Raises:
+        BadRecords: a record is longer than `max_record_bytes`.
+        SourceError: the file is shorter than `end`.
+    """
+    position = source.tell()
+    rest = b""
+    while True:
+        want = max(block_bytes, len(rest))  # doubles, so that a long record is not read over again
+        data = source.read(want if end < 0 else min(want, end - position))
+        position += len(data)
+        if not data:
+            break
+        rest += data
+        cut, torn = record_end(rest, options)
+        if cut:
+            yield Block(rest[:cut], line, False)
+            line += rest.count(b"\n", 0, cut)
+            rest = rest[cut:]
+        elif len(rest) > max_record_bytes:
+            reason = f"the record is longer than {max_record_bytes >> 20} MB"
+            reason += ": a quote is not closed" if torn else ""
+            raise BadRecords((BadRecord(stream, line, "", reason, rest[:1000]),))
+    if position < end:
+        raise SourceError(
+            "a CSV file became shorter while it was read", "load it when it is complete."
+        )
+    if rest:
+        yield Block(rest, line, record_end(rest, options)[1])

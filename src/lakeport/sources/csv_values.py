@@ -1,0 +1,252 @@
+"""Texts of one CSV column -> values, vectorised and exact; and what type a column's texts allow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["ANY_KIND", "convert", "kinds_of", "type_of_kinds"]
+
+_BOOLEAN, _INTEGER, _NUMBER, _DATE, _TIMESTAMP = 1, 2, 4, 8, 16
+ANY_KIND = 31
+"""The set of all kinds that texts can have besides text, as bits."""
+
+_UTC = pa.timestamp("us", "UTC")
+_TYPES: dict[int, pa.DataType] = {
+    _BOOLEAN: pa.bool_(),
+    _INTEGER: pa.int64(),
+    _NUMBER: pa.float64(),
+    _DATE: pa.date32(),
+    _TIMESTAMP: _UTC,
+}
+_YEARS = {
+    pa.date32(): (-719_162, 2_932_896),
+    _UTC: (-62_135_596_800_000_000, 253_402_300_799_999_999),
+}
+_MAX_DIGITS = 17  # what a double printed in full has
+_TOO_EXACT = rf"^-?[0.]*[1-9](?:\.?[0-9]){{{_MAX_DIGITS},}}"
+_EXACT_INTEGER = 15  # characters of numbers that any double keeps
+_LONG_INTEGER = r"^-?[0-9]{16,}$"  # may lie beyond 2**53
+_NOT_WRITTEN_BY_PROGRAMS = r"^(?:\+|-?0[0-9])"
+_SMALLEST = 2.2250738585072014e-308
+_ZERO = r"^[+-]?[0.]+(?:[eE].*)?$"
+_STAMP = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"(?:[Tt ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?"
+    r"(?:[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?)?$"
+)
+_PATTERNS = {
+    pa.int64(): r"^-?[0-9]+$",
+    pa.float64(): r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$",
+    pa.bool_(): r"^(?i:true|false|1|0)$",
+    pa.date32(): r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
+    _UTC: _STAMP,
+}
+_DECIMAL = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)$"
+
+
+def type_of_kinds(kinds: int) -> pa.DataType:
+    """The narrowest type that a set of kinds allows.
+
+    Text where none is left, and where all are: no text is of every kind, so there was none.
+    """
+    if kinds == ANY_KIND:
+        return pa.string()
+    for kind, type_ in _TYPES.items():
+        if kinds & kind:
+            return type_
+    return pa.string()
+
+
+def kinds_of(texts: pa.StringArray, kinds: int = ANY_KIND) -> int:
+    """Which of `kinds` all texts of a column can be; nulls and empty texts fit all.
+
+    A text fits a kind only if nothing of it would be lost: `00123`, `+1`, 64 bits exceeded or a
+    number with more digits than a double keeps are text.
+
+    >>> type_of_kinds(kinds_of(pa.array(["1", "2.5", None])))
+    DataType(double)
+    """
+    texts = _filled(texts)
+    for part in (texts[:8], texts):
+        for kind, fits in _FITS.items():
+            if not kinds & kind:
+                continue
+            if kind == _NUMBER and kinds & _INTEGER:  # plain integers: no need to look again
+                fitting = _longest(part) <= _EXACT_INTEGER
+            else:
+                fitting = bool(kind == _TIMESTAMP and kinds & _DATE) or fits(part)
+            if not fitting:
+                kinds &= ~kind
+    return kinds
+
+
+def _filled(texts: pa.StringArray) -> pa.StringArray:
+    return texts.filter(pc.fill_null(pc.not_equal(texts, ""), False))
+
+
+def _longest(texts: pa.StringArray) -> int:
+    return pc.max(pc.binary_length(texts)).as_py() or 0
+
+
+def _any(mask: Any) -> bool:
+    return bool(pc.any(mask).as_py())
+
+
+def _is_integer(texts: pa.StringArray) -> bool:
+    try:
+        back = texts.cast(pa.int64()).cast(pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return bool(back.equals(texts))
+
+
+def _is_number(texts: pa.StringArray) -> bool:
+    try:
+        values = texts.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return False
+    if _any(_lost(texts, values)) or _any(
+        pc.match_substring_regex(texts, _NOT_WRITTEN_BY_PROGRAMS)
+    ):
+        return False
+    if _longest(texts) <= _EXACT_INTEGER:
+        return True
+    return not _any(
+        pc.or_(
+            pc.match_substring_regex(texts, _TOO_EXACT),
+            pc.match_substring_regex(texts, _LONG_INTEGER),
+        )
+    )
+
+
+def _is_boolean(texts: pa.StringArray) -> bool:
+    return bool(pc.all(pc.match_substring_regex(texts, r"^(?i:true|false)$")).as_py() is not False)
+
+
+def _fits_whole(type_: pa.DataType) -> Any:
+    def fits(texts: pa.StringArray) -> bool:
+        return _quick(texts, type_) is not None or convert(texts, type_)[1] is None
+
+    return fits
+
+
+_FITS: dict[int, Any] = {
+    _BOOLEAN: _is_boolean,
+    _INTEGER: _is_integer,
+    _NUMBER: _is_number,
+    _DATE: _fits_whole(pa.date32()),
+    _TIMESTAMP: _fits_whole(_UTC),
+}
+
+
+def convert(texts: pa.StringArray, type_: pa.DataType) -> tuple[pa.Array, pa.BooleanArray | None]:
+    """Turn texts into values of `type_`, which no conversion may round, wrap or guess.
+
+    Naive timestamps are UTC. Numbers become the nearest double, as everywhere.
+
+    Returns:
+        The values, null where a text does not fit; and a mask of those, None if there are none.
+
+    >>> convert(pa.array(["7", "x"]), pa.int64())[1].to_pylist()
+    [False, True]
+    """
+    if type_ == pa.string():
+        return texts, None
+    quick = _quick(texts, type_)
+    if quick is not None:
+        return quick, None
+    texts = pc.if_else(pc.equal(texts, ""), None, texts)
+    quick = _quick(texts, type_)
+    if quick is not None:
+        return quick, None
+    return _careful(texts, type_)
+
+
+def _quick(texts: pa.StringArray, type_: pa.DataType) -> pa.Array | None:
+    """All values at once where all are written as Arrow reads them; else None."""
+    if type_ not in (pa.int64(), pa.float64(), pa.date32(), _UTC):
+        return None
+    try:
+        values = texts.cast(type_)
+    except pa.ArrowInvalid:
+        return _quick_naive(texts) if type_ == _UTC else None
+    if type_ == pa.int64() and any(_any(pc.match_substring(texts, x)) for x in "xX"):
+        return None
+    lost = _lost(texts, values)
+    return None if _any(lost) else values
+
+
+def _quick_naive(texts: pa.StringArray) -> pa.Array | None:
+    try:
+        values = texts.cast(pa.timestamp("us")).cast(_UTC)
+    except pa.ArrowInvalid:
+        return None
+    return None if _any(_lost(texts, values)) else values
+
+
+def _lost(texts: pa.StringArray, values: pa.Array) -> Any:
+    """Where a value is not what its text says, although Arrow took it."""
+    if values.type in _YEARS:
+        low, high = _YEARS[values.type]
+        units = values.cast(pa.int32() if values.type == pa.date32() else pa.int64())
+        return pc.or_(pc.less(units, low), pc.greater(units, high))
+    if values.type == pa.float64():
+        lost = pc.invert(pc.is_finite(values))
+        tiny = pc.less(pc.abs(values), _SMALLEST)
+        if _any(tiny):
+            zero = pc.match_substring_regex(texts, _ZERO)
+            lost = pc.or_(lost, pc.and_not(tiny, zero))
+        return lost
+    return pa.nulls(len(values), pa.bool_())
+
+
+def _careful(texts: pa.StringArray, type_: pa.DataType) -> tuple[pa.Array, pa.BooleanArray | None]:
+    plain = _as_arrow_reads(pc.ascii_trim_whitespace(texts), type_)
+    pattern = _PATTERNS.get(type_, _DECIMAL)
+    fits = pc.match_substring_regex(plain, pattern)
+    plain = pc.if_else(fits, plain, None)
+    if type_ == _UTC:
+        plain = _with_offset(plain)
+    elif type_ == pa.bool_():
+        values = pc.match_substring_regex(plain, r"^(?i:true|1)$")
+        return values, _mask(texts, values)
+    values = _cast_each(plain, type_)
+    lost = pc.fill_null(_lost(plain, values), False)
+    values = pc.if_else(lost, None, values)
+    return values, _mask(texts, values)
+
+
+def _mask(texts: pa.StringArray, values: pa.Array) -> pa.BooleanArray | None:
+    if values.null_count == texts.null_count:
+        return None
+    return pc.and_(texts.is_valid(), values.is_null())
+
+
+def _as_arrow_reads(texts: pa.StringArray, type_: pa.DataType) -> pa.StringArray:
+    if type_ == pa.int64():
+        texts = pc.replace_substring_regex(texts, r"^\+([0-9])", r"\1")
+        return pc.replace_substring_regex(texts, r"^(-?[0-9]+)\.0*$", r"\1")
+    if type_ == _UTC:
+        return pc.replace_substring_regex(texts, r"(\.[0-9]{6})0+", r"\1")
+    return texts
+
+
+def _with_offset(texts: pa.StringArray) -> pa.StringArray:
+    """Dates and naive timestamps with the offset that Arrow wants in every text."""
+    texts = pc.ascii_upper(texts)
+    texts = pc.replace_substring_regex(texts, r"^([-0-9]{10})$", r"\1T00:00:00")
+    return pc.replace_substring_regex(texts, r"^(.{10}[T ][0-9:.]+)$", r"\1Z")
+
+
+def _cast_each(texts: pa.StringArray, type_: pa.DataType) -> pa.Array:
+    """Cast; where Arrow refuses, halve until only the texts at fault are null."""
+    try:
+        return texts.cast(type_)
+    except pa.ArrowInvalid:
+        if len(texts) == 1:
+            return pa.nulls(1, type_)
+    middle = len(texts) // 2
+    return pa.concat_arrays([_cast_each(texts[:middle], type_), _cast_each(texts[middle:], type_)])

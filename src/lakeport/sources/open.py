@@ -1,0 +1,195 @@
+"""From what the user gave as a source to flushes of batches."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
+
+from lakeport.errors import ConfigError
+from lakeport.model import Flush, Mode
+
+if TYPE_CHECKING:
+    from lakeport.config.common import DestinationConfig
+    from lakeport.sources.csv_text import CsvOptions
+    from lakeport.sources.plain import SourceFile
+    from lakeport.spark.session import Runtime
+
+__all__ = ["Reading", "Source", "open_source"]
+
+_SINGER_SPLIT = 32 << 20
+_FILE_SPLIT = 64 << 20
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read a source, where it does not tell by itself.
+
+    Attributes:
+        format: csv, tsv, json, jsonl, parquet or singer; by the files' names when empty.
+        csv: how CSV files are written.
+        schema: a JSON schema, or column -> type name.
+        stray_lines: whether a Singer line that is no JSON object fails the run or is skipped.
+    """
+
+    format: str = ""
+    csv: CsvOptions | None = None
+    schema: Mapping[str, Any] | None = None
+    stray_lines: Literal["fail", "skip"] = "fail"
+
+
+@dataclass
+class Source:
+    """An opened source: iterate its flushes, and say when each has landed.
+
+    Attributes:
+        flushes: what the source cuts off, in order.
+        streams: names of the streams seen so far.
+        stray: number of lines so far that belong to no stream.
+        landed: frees what a flush took on disk.
+    """
+
+    flushes: Iterable[Flush]
+    streams: Callable[[], Sequence[str]] = tuple
+    stray: Callable[[], int] = int
+    landed: Callable[[Flush], None] = lambda flush: None
+
+    def __iter__(self) -> Iterator[Flush]:
+        """Iterate the flushes."""
+        return iter(self.flushes)
+
+
+def open_source(
+    source: Any,
+    reading: Reading,
+    config: DestinationConfig,
+    spool: Path,
+    runtime: Runtime,
+    on_progress: Callable[[str, int, int], None],
+) -> Source:
+    """Open a source.
+
+    Args:
+        source: paths, a binary stream of Singer lines, or a frame.
+        reading: how to read it.
+        config: the target's policies and sizes.
+        spool: an empty folder that every task sees.
+        runtime: Spark, for preparation that is worth sharing out.
+        on_progress: takes a stream, its records and its bytes so far.
+
+    Raises:
+        InputError: the source can't be landed as it is.
+        ConfigError: its kind or a setting is wrong.
+    """
+    if isinstance(source, (io.IOBase, io.BytesIO)) or hasattr(source, "readinto"):
+        return _singer(cast(BinaryIO, source), reading, config, spool, on_progress)
+    names = _names(source)
+    if names is None:
+        return _frame(source, config, spool)
+    from lakeport.sources.discovery import discover, format_of
+    from lakeport.sources.inputs import open_inputs
+
+    told = reading.format or ("singer" if names == ["-"] else "")
+    if told == "singer" or (not told and all(format_of(name) == "singer" for name in names)):
+        files = names if names == ["-"] else [f.uri for f in discover(names, format="singer")]
+        return _singer(open_inputs(files), reading, config, spool, on_progress)
+    files_found = discover(names, format=told)
+    if files_found[0].format == "singer":
+        paths = [file.uri for file in files_found]
+        return _singer(open_inputs(paths), reading, config, spool, on_progress)
+    return _files(files_found, names, reading, config, spool, runtime)
+
+
+def _names(source: Any) -> list[str] | None:
+    """File names; None for what is no name."""
+    if isinstance(source, (str, os.PathLike)):
+        return [os.fspath(source)]
+    if isinstance(source, Sequence) and all(isinstance(s, (str, os.PathLike)) for s in source):
+        if not source:
+            raise ConfigError("no source is named", "name a file, a folder, a glob, or `-`.")
+        return [os.fspath(name) for name in source]
+    return None
+
+
+def _singer(
+    lines: BinaryIO,
+    reading: Reading,
+    config: DestinationConfig,
+    spool: Path,
+    on_progress: Callable[[str, int, int], None],
+) -> Source:
+    from lakeport.sources.singer import SingerSource
+    from lakeport.sources.spool import discard
+
+    def landed(flush: Flush) -> None:
+        for batch in flush.batches:
+            discard(batch)
+
+    singer = SingerSource(
+        lines,
+        spool_dir=spool,
+        flush_bytes=max(1, int(config.maximum_batch_size_mb * 2**20)),
+        flush_rows=config.maximum_batch_rows or 0,
+        split_bytes=_SINGER_SPLIT,
+        on_bad_record=config.on_bad_record,
+        unknown=config.unknown_fields,
+        stray_lines=reading.stray_lines,
+        max_record_mb=max(1, int(config.max_record_mb)),
+        digest=config.run_id is not None,
+        batch_roots=tuple(Path(root) for root in config.batch_roots),
+        single_flush=config.mode is Mode.OVERWRITE,
+        on_progress=on_progress,
+    )
+    return Source(singer, lambda: list(singer.counts), lambda: singer.stray_lines_skipped, landed)
+
+
+def _files(
+    files: Sequence[SourceFile],
+    names: Sequence[str],
+    reading: Reading,
+    config: DestinationConfig,
+    spool: Path,
+    runtime: Runtime,
+) -> Source:
+    from lakeport.sources.files import FileSource
+    from lakeport.spark.jobs import run_tasks
+
+    return Source(
+        FileSource(
+            files,
+            stream=_stream(config, names, files),
+            spool_dir=spool,
+            csv=reading.csv,
+            declared=reading.schema,
+            unknown=config.unknown_fields,
+            split_bytes=_FILE_SPLIT,
+            digest=config.run_id is not None,
+            run=partial(run_tasks, runtime),
+        )
+    )
+
+
+def _frame(frame: Any, config: DestinationConfig, spool: Path) -> Source:
+    from lakeport.sources.frames import FrameSource
+
+    if config.table is None:
+        raise ConfigError("a frame has no name of its own", "give `table`.")
+    digest = config.run_id is not None
+    return Source(
+        FrameSource(
+            frame, stream=config.table, spool_dir=spool, split_bytes=_FILE_SPLIT, digest=digest
+        )
+    )
+
+
+def _stream(config: DestinationConfig, names: Sequence[str], files: Sequence[SourceFile]) -> str:
+    """The stream's name: the table's, else the file's or the folder's."""
+    from lakeport.sources.discovery import stream_name
+
+    if config.table is not None and "{stream}" not in config.table:
+        return config.table
+    return stream_name(names, files)

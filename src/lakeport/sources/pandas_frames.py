@@ -1,0 +1,71 @@
+"""pandas DataFrames -> Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakeport.errors import SourceError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["pandas_batches"]
+
+
+def pandas_batches(frame: pd.DataFrame, rows: int) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """A frame's schema, from all of its values, and its rows in batches of `rows`.
+
+    An index without a name is left out; one with a name becomes columns in front. NaN, NaT, NA
+    and None are null.
+
+    Raises:
+        SourceError: a column mixes types, or two columns have the same name.
+    """
+    named = [level for level, name in enumerate(frame.index.names) if name is not None]
+    names = [str(frame.index.names[level]) for level in named] + [str(c) for c in frame.columns]
+    if len(set(names)) < len(names):
+        double = next(name for name in names if names.count(name) > 1)
+        raise SourceError(
+            f"the frame has two columns with the name {double!r}",
+            "rename one of them; a named index becomes a column, too.",
+        )
+    columns = [frame.index.get_level_values(level) for level in named]
+    columns += [frame.iloc[:, i] for i in range(frame.shape[1])]
+    types = [_type(name, column) for name, column in zip(names, columns, strict=True)]
+    schema = pa.schema(list(zip(names, types, strict=True)))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(0, len(frame), rows):
+            arrays = [
+                _array(field.name, column[start : start + rows], field.type)
+                for field, column in zip(schema, columns, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    return schema, batches()
+
+
+def _type(name: str, column: Any) -> pa.DataType:
+    """The type of a whole column; only columns of Python objects need all of their values."""
+    if column.dtype == object:
+        return _array(name, column, None).type
+    return _array(name, column[:0], None).type
+
+
+def _array(name: str, values: Any, type_: pa.DataType | None) -> pa.Array:
+    try:
+        array = pa.array(values, type=type_, from_pandas=True)
+    except (
+        pa.ArrowInvalid,
+        pa.ArrowTypeError,
+        pa.ArrowNotImplementedError,
+        OverflowError,
+    ) as error:
+        raise SourceError(
+            f"column {name!r} of the frame mixes values that no one type holds",
+            "convert it to one type first, for example with `astype`.",
+        ) from error
+    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array

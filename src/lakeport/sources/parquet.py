@@ -1,0 +1,171 @@
+"""Parquet source kernel: row groups of files -> record batches of one schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from lakeport.errors import SchemaConflict, SourceError
+from lakeport.model import Scan, Split
+from lakeport.schema.types import cast_batch, normalise
+from lakeport.sources.plain import SourceFile
+
+__all__ = ["Footer", "ParquetReader", "aligned", "read_footer", "split_groups", "union"]
+
+_BATCH_ROWS = 1 << 16
+
+
+class Footer(NamedTuple):
+    """What a Parquet file's footer tells. Picklable.
+
+    Attributes:
+        uri: the file.
+        name: its name for messages.
+        schema: its columns with the types that a table stores.
+        groups: rows and bytes of each row group.
+    """
+
+    uri: str
+    name: str
+    schema: pa.Schema
+    groups: tuple[tuple[int, int], ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows of the file."""
+        return sum(rows for rows, _ in self.groups)
+
+
+@contextmanager
+def _opened(uri: str) -> Iterator[Any]:
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(uri, pre_buffer=False) as file:
+            yield file
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        raise SourceError(
+            f"file {uri!r} can't be read as Parquet: {str(error).splitlines()[0]}",
+            "check that the file is there, whole, and Parquet indeed.",
+        ) from error
+
+
+def read_footer(file: SourceFile) -> list[Footer]:
+    """Read one local file's footer. Run inside tasks.
+
+    Raises:
+        SourceError: it is no whole Parquet file, or a column's type can't be stored.
+    """
+    with _opened(file.uri) as parquet:
+        meta = parquet.metadata
+        groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
+        sizes = tuple((group.num_rows, group.total_byte_size) for group in groups)
+        return [Footer(file.uri, file.name, normalise(parquet.schema_arrow), sizes)]
+
+
+def union(footers: Sequence[Footer]) -> pa.Schema:
+    """All columns of all files by name; integers and floats of different widths get the wider.
+
+    Raises:
+        SchemaConflict: a column's types in two files don't go together.
+    """
+    types: dict[str, pa.DataType] = {}
+    owners: dict[str, str] = {}
+    for footer in footers:
+        for column in footer.schema:
+            known = types.setdefault(column.name, column.type)
+            owner = owners.setdefault(column.name, footer.name)
+            wider = _wider(known, column.type)
+            if wider is None:
+                raise SchemaConflict(
+                    f"column {column.name!r} is {known} in file {owner!r}, "
+                    f"but {column.type} in file {footer.name!r}",
+                    "load them into different tables, or rewrite one of them.",
+                )
+            types[column.name] = wider
+    return pa.schema([pa.field(name, type_) for name, type_ in types.items()])
+
+
+def _wider(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    if a == b:
+        return a
+    for family in (pa.types.is_signed_integer, pa.types.is_floating):
+        if family(a) and family(b):
+            return a if a.bit_width >= b.bit_width else b
+    if pa.types.is_decimal128(a) and pa.types.is_decimal128(b):
+        scale = max(a.scale, b.scale)
+        precision = max(a.precision - a.scale, b.precision - b.scale) + scale
+        return pa.decimal128(precision, scale) if precision <= 38 else None
+    return None
+
+
+def split_groups(footers: Sequence[Footer], split_bytes: int) -> tuple[Split, ...]:
+    """Ranges of row groups of about `split_bytes` each; a row group is never cut."""
+    splits: list[Split] = []
+    for footer in footers:
+        start = size = 0
+        for index, (_, group_bytes) in enumerate(footer.groups):
+            if size and size + group_bytes > split_bytes:
+                splits.append(Split(footer.uri, start, index, 0))
+                start, size = index, 0
+            size += group_bytes
+        if footer.groups:
+            splits.append(Split(footer.uri, start, len(footer.groups), 0))
+    return tuple(splits)
+
+
+def aligned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch's columns in the schema's order and types; those that it lacks are null.
+
+    Raises:
+        SourceError: a value would be changed by it.
+    """
+    arrays: list[pa.Array] = []
+    fields: list[pa.Field] = []
+    for column in schema:
+        position = batch.schema.get_field_index(column.name)
+        found = position >= 0
+        arrays.append(batch.column(position) if found else pa.nulls(batch.num_rows, column.type))
+        fields.append(batch.schema.field(position) if found else column)
+    return cast_batch(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)), schema)
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetReader:
+    """Reads splits of Parquet files; implements `lakeport.model.Reader`.
+
+    Attributes:
+        stream: the stream's name.
+        schema: the columns to yield.
+        skip_bad: without effect: Parquet has no bad records, only bad files.
+    """
+
+    stream: str
+    schema: pa.Schema
+    skip_bad: bool = False
+
+    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """See `lakeport.model.Reader.read`."""
+        with _opened(split.uri) as parquet:
+            groups = list(range(split.start, split.end))
+            for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=groups):
+                yield aligned(batch, self.schema)
+
+    def scan(self, split: Split) -> Scan:
+        """See `lakeport.model.Reader.scan`."""
+        with _opened(split.uri) as parquet:
+            groups = range(split.start, split.end)
+            return Scan(sum(parquet.metadata.row_group(i).num_rows for i in groups))
+
+    def tolerant(self) -> ParquetReader:
+        """See `lakeport.model.Reader.tolerant`."""
+        return self
+
+    def extended(self, unknown: Mapping[str, pa.DataType]) -> ParquetReader:
+        """See `lakeport.model.Reader.extended`; a Parquet file declares all that it holds."""
+        extra = [pa.field(name, type_) for name, type_ in unknown.items()]
+        return ParquetReader(self.stream, pa.schema([*self.schema, *extra]), self.skip_bad)

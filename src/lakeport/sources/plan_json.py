@@ -1,0 +1,85 @@
+"""Plan the load of JSON files: documents become JSON lines, fields come from all records."""
+
+from __future__ import annotations
+
+from functools import partial, reduce
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakeport.errors import SourceError
+from lakeport.model import Split
+from lakeport.schema.blocks import Block, read_blocks
+from lakeport.schema.conform import JsonReader
+from lakeport.schema.inference import infer_fields, merge_fields
+from lakeport.schema.types import Field, check_names
+from lakeport.sources.files import Planned
+from lakeport.sources.jsonfiles import document_to_lines, is_lines, split_lines
+from lakeport.sources.plain import spool_path
+
+if TYPE_CHECKING:
+    from lakeport.sources.files import FileSource
+    from lakeport.sources.plain import SourceFile
+
+__all__ = ["plan_json"]
+
+_OUTPUT_RATIO = 0.2
+_MAX_LINE = 100 << 20
+
+
+def plan_json(source: FileSource) -> Planned:
+    """Turn documents into lines, cut the files at line ends, and infer undeclared fields.
+
+    Raises:
+        SourceError: a file is not JSON, or no file holds a record.
+    """
+    files = source.plain_files()
+    lines = dict(source.run(partial(_as_lines, source.spool_dir), list(enumerate(files))))
+    splits = [
+        split
+        for _, path in sorted(lines.items())
+        for split in split_lines(path, source.split_bytes)
+    ]
+    fields = _fields(source, splits)
+    reader = JsonReader(
+        source.stream, fields, envelope=False, unknown=source.unknown, key_properties=source.keys
+    )
+    size = sum(path.stat().st_size for path in lines.values())
+    return Planned(reader, tuple(splits), size, _OUTPUT_RATIO)
+
+
+def _as_lines(spool_dir: Path, item: tuple[int, SourceFile]) -> list[tuple[int, Path]]:
+    number, file = item
+    path = Path(file.uri)
+    if file.format == "jsonl" or is_lines(path):
+        return [(number, path)]
+    target = spool_path(spool_dir, number, "lines.jsonl")
+    return [(number, document_to_lines(path, target, file.name))]
+
+
+def _fields(source: FileSource, splits: list[Split]) -> tuple[Field, ...]:
+    if source.declares_all:
+        return source.fields
+    declared = {field.name: field for field in source.fields}
+    parts = sorted(source.run(_infer, list(enumerate(splits))), key=itemgetter(0))
+    found: tuple[Field, ...] = reduce(merge_fields, (fields for _, fields in parts), ())
+    present = {field.name for field in found}
+    absent = [name for name in declared if name not in present]
+    if absent:
+        raise SourceError(
+            f"field {absent[0]!r} is declared, but no record has it",
+            f"the records have {', '.join(repr(field.name) for field in found[:20])}.",
+        )
+    if not found:
+        raise SourceError(
+            f"stream {source.stream!r}: no file holds a JSON object", "check the source's format."
+        )
+    fields = tuple(declared.get(field.name, field) for field in found)
+    check_names(source.stream, [field.name for field in fields])
+    return fields
+
+
+def _infer(item: tuple[int, Split]) -> list[tuple[int, tuple[Field, ...]]]:
+    number, split = item
+    blocks = (block.data for block in read_blocks(split, _MAX_LINE) if isinstance(block, Block))
+    return [(number, infer_fields(blocks))]

@@ -1,0 +1,110 @@
+"""Spark DataFrames with the types that a table stores, by expressions only: nothing is run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakeport.errors import SourceError
+from lakeport.schema.types import check_names
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["normalised"]
+
+_PLAIN = {
+    "BooleanType",
+    "ByteType",
+    "ShortType",
+    "IntegerType",
+    "LongType",
+    "FloatType",
+    "DoubleType",
+    "DateType",
+    "TimestampType",
+    "DecimalType",
+    "BinaryType",
+}
+_TEXT = {"StringType", "CharType", "VarcharType", "NullType"}
+
+
+def normalised(frame: DataFrame, stream: str) -> DataFrame:
+    """Cast what a table can't store as it is: char, varchar and void to text, naive timestamps.
+
+    A `timestamp_ntz` is taken as UTC, whatever the session's time zone.
+
+    Raises:
+        SourceError: a column's type has no equivalent, or it is a Spark Connect frame.
+        InputError: two columns' names clash.
+    """
+    if ".connect." in type(frame).__module__:
+        raise SourceError(
+            "Spark Connect frames can't be landed", "use a classic Spark session's DataFrame."
+        )
+    check_names(stream, frame.columns)
+    _refuse_repeated(frame.columns)
+    utc = frame.sparkSession.conf.get("spark.sql.session.timeZone") in {"UTC", "Etc/UTC", "Z"}
+    targets = [_stored(f.dataType, f.name, utc, top=True) for f in frame.schema.fields]
+    if targets == [f.dataType for f in frame.schema.fields]:
+        return frame
+    return frame.select(
+        *[
+            _cast(frame, f.name, f.dataType, target, utc)
+            for f, target in zip(frame.schema.fields, targets, strict=True)
+        ]
+    )
+
+
+def _refuse_repeated(names: list[str]) -> None:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise SourceError(
+            f"the frame has several columns with the name {repeated[0]!r}",
+            "rename them, for example with `toDF`.",
+        )
+
+
+def _cast(frame: DataFrame, name: str, source: Any, target: Any, utc: bool) -> Column:
+    from pyspark.sql import functions as f
+
+    column = frame["`" + name.replace("`", "``") + "`"]
+    if source == target:
+        return column
+    if type(source).__name__ == "TimestampNTZType" and not utc:
+        column = f.concat(column.cast("string"), f.lit("+00:00"))
+    return column.cast(target).alias(name)
+
+
+def _stored(type_: Any, path: str, utc: bool, top: bool = False) -> Any:
+    """The type that a table stores values of a Spark type as."""
+    from pyspark.sql import types as t
+
+    name = type(type_).__name__
+    if name in _PLAIN:
+        return type_
+    if name in _TEXT:
+        return t.StringType()
+    if name == "TimestampNTZType" and (utc or top):
+        return t.TimestampType()
+    if name == "ArrayType":
+        return t.ArrayType(_stored(type_.elementType, f"{path}.element", utc), type_.containsNull)
+    if name == "MapType":
+        key = _stored(type_.keyType, f"{path}.key", utc)
+        value = _stored(type_.valueType, f"{path}.value", utc)
+        return t.MapType(key, value, type_.valueContainsNull)
+    if name == "StructType":
+        return t.StructType(
+            [
+                t.StructField(x.name, _stored(x.dataType, f"{path}.{x.name}", utc), x.nullable)
+                for x in type_.fields
+            ]
+        )
+    if name == "TimestampNTZType":
+        raise SourceError(
+            f"column {path!r} holds timestamps without a zone inside another value",
+            "set the session's `spark.sql.session.timeZone` to UTC, or cast the column.",
+        )
+    raise SourceError(
+        f"column {path!r} has the Spark type {type_.simpleString()}, which no table stores",
+        "cast or drop the column first.",
+    )

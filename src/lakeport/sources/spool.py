@@ -1,0 +1,199 @@
+"""Record lines of one batch -> files on disk, each the input of one task.
+
+A segment is what one batch is made of: whole lines, in order, cut into files of about equal size.
+Beside each file stands its sidecar, which maps records to line numbers of the input: pairs of
+little-endian unsigned 64-bit numbers (record's ordinal within the file from 0, line number), one
+pair for each run of consecutive lines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+from pathlib import Path
+
+from lakeport.errors import SourceError
+from lakeport.model import Batch, Split
+from lakeport.sources.lines import count_lines
+
+__all__ = ["Segment", "Spool", "discard"]
+
+_PAIR = struct.Struct("<QQ")
+_SEGMENT_BUFFER = 1 << 20
+_DIRECT = 1 << 18  # a run of this size is written from where it is
+_ALL_BUFFERS = 64 << 20
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+_MORE = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+
+
+class Spool:
+    """A folder of segments and what they hold back in memory, bounded over all of them.
+
+    Args:
+        folder: an empty private folder; the caller makes it and removes it.
+        split_bytes: a file is full with the line that reaches this size.
+        digest: whether segments compute the SHA-256 of their lines.
+    """
+
+    def __init__(self, folder: Path, split_bytes: int, *, digest: bool = False) -> None:
+        self._folder = folder
+        self._split_bytes = max(1, split_bytes)
+        self._digest = digest
+        self._made = 0
+        self._open: dict[Segment, None] = {}
+
+    def segment(self) -> Segment:
+        """Begin a segment."""
+        stem = self._folder / f"{self._made:08d}"
+        self._made += 1
+        segment = Segment(stem, self._split_bytes, digest=self._digest)
+        self._open[segment] = None
+        return segment
+
+    def settle(self) -> None:
+        """Write held-back lines to disk if all segments together hold too much."""
+        if sum(segment.held for segment in self._open) > _ALL_BUFFERS:
+            for segment in self._open:
+                segment.drain()
+
+    def finish(self, segment: Segment) -> tuple[Split, ...]:
+        """Complete a segment and list its files, in order."""
+        del self._open[segment]
+        return segment.finish()
+
+
+class Segment:
+    """The lines of one batch.
+
+    Attributes:
+        records: number of lines so far.
+        bytes: their size.
+    """
+
+    def __init__(self, stem: Path, split_bytes: int, *, digest: bool) -> None:
+        self.records = 0
+        self.bytes = 0
+        self._stem = stem
+        self._split_bytes = split_bytes
+        self._hash = hashlib.sha256() if digest else None
+        self._splits: list[Split] = []
+        self._lines = bytearray()
+        self._marks = bytearray()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._path = Path(f"{self._stem}-{len(self._splits):04d}.jsonl")
+        self._file_bytes = 0
+        self._file_records = 0
+        self._first_line = 0
+        self._next_line = -1
+        self._written = False
+
+    @property
+    def held(self) -> int:
+        """Bytes that are still in memory."""
+        return len(self._lines) + len(self._marks)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the lines on disk, in hex; empty if not asked for."""
+        return self._hash.hexdigest() if self._hash else ""
+
+    def append(
+        self, data: bytes | bytearray, start: int, stop: int, records: int, line: int
+    ) -> None:
+        """Add whole lines.
+
+        Args:
+            data: a buffer.
+            start: where the first line begins in it.
+            stop: one past the newline of the last.
+            records: how many lines that is.
+            line: number of the first of them in the input; the others follow it.
+
+        Raises:
+            SourceError: the folder's disk is full or refuses.
+        """
+        while stop - start >= self._split_bytes - self._file_bytes:
+            reached = start + self._split_bytes - self._file_bytes - 1
+            cut = data.index(b"\n", reached, stop) + 1
+            count = count_lines(data, start, cut) if cut < stop else records
+            self._add(data, start, cut, count, line)
+            self._close_file()
+            start, records, line = cut, records - count, line + count
+            if start == stop:
+                return
+        self._add(data, start, stop, records, line)
+
+    def _add(self, data: bytes | bytearray, start: int, stop: int, records: int, line: int) -> None:
+        if line != self._next_line:
+            self._marks += _PAIR.pack(self._file_records, line)
+            self._first_line = self._first_line or line
+        self._next_line = line + records
+        self._file_records += records
+        self._file_bytes += stop - start
+        self.records += records
+        self.bytes += stop - start
+        if stop - start < _DIRECT:
+            self._lines += data[start:stop]
+            if len(self._lines) + len(self._marks) >= _SEGMENT_BUFFER:
+                self.drain()
+            return
+        self.drain()
+        with memoryview(data) as whole, whole[start:stop] as lines:
+            self._write(lines)
+
+    def drain(self) -> None:
+        """Write what is held back."""
+        if self._lines:
+            self._write(self._lines)
+            self._lines = bytearray()
+
+    def _write(self, lines: bytearray | memoryview) -> None:
+        if self._hash:
+            self._hash.update(lines)
+        _append(self._path, lines, new=not self._written)
+        if self._marks:
+            _append(self._path.with_suffix(".lines"), self._marks, new=not self._written)
+            self._marks = bytearray()
+        self._written = True
+
+    def _close_file(self) -> None:
+        self.drain()
+        sidecar = str(self._path.with_suffix(".lines"))
+        self._splits.append(
+            Split(str(self._path), 0, self._file_bytes, self._first_line, lines=sidecar)
+        )
+        self._begin()
+
+    def finish(self) -> tuple[Split, ...]:
+        """Write what is left and list the files; see `Spool.finish`."""
+        if self._file_records:
+            self._close_file()
+        return tuple(self._splits)
+
+
+def _append(path: Path, data: bytearray | memoryview, *, new: bool) -> None:
+    try:
+        descriptor = os.open(path, _NEW if new else _MORE, 0o600)
+        try:
+            with memoryview(data) as left:
+                done = 0
+                while done < len(left):
+                    done += os.write(descriptor, left[done:])
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise SourceError(
+            f"can't spool the input to {path.parent}: {error.strerror}",
+            "point `spool_dir` at a disk with room for one batch being landed and one being read, "
+            "or lower the batch size",
+        ) from None
+
+
+def discard(batch: Batch) -> None:
+    """Delete the files of a batch that has landed; fine if they are gone."""
+    for split in batch.splits:
+        for path in filter(None, (split.uri, split.lines)):
+            Path(path).unlink(missing_ok=True)

@@ -1,0 +1,125 @@
+"""Sessions of this process: which one runs, whether it has what a load needs, how to forget it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from lakeport.errors import ConfigError
+from lakeport.spark.settings import DELTA_SETTINGS
+from lakeport.spark.versions import AWS_SDK, DELTA, HADOOP, SCALA
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+__all__ = ["check", "find", "forget"]
+
+_AWS_PARTS: Final = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
+_CLASSES: Final = {
+    "delta": "org.apache.spark.sql.delta.DeltaLog",
+    "s3a": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+    "azure": "org.apache.hadoop.fs.azurebfs.AzureBlobFileSystem",
+}
+_PACKAGES: Final = {
+    "delta": (f"io.delta:delta-spark_4.2_{SCALA}:{DELTA}",),
+    "s3a": (
+        f"org.apache.hadoop:hadoop-aws:{HADOOP}",
+        *(f"software.amazon.awssdk:{part}:{AWS_SDK}" for part in _AWS_PARTS),
+    ),
+    "azure": (f"org.apache.hadoop:hadoop-azure:{HADOOP}",),
+}
+_EXCLUDED: Final = {"s3a": ("software.amazon.awssdk:bundle",)}
+
+
+def find() -> SparkContext | None:
+    """The context that is running in this process, if any. Does not import pyspark.
+
+    Raises:
+        ConfigError: the process is a Spark Connect client.
+    """
+    if "pyspark.sql.connect.session" in sys.modules:
+        connect = sys.modules["pyspark.sql.connect.session"].SparkSession
+        if connect.getActiveSession() is not None:
+            raise ConfigError(
+                "the active Spark session is a Spark Connect client, which can't commit tables",
+                "stop it, or run where the driver runs.",
+            )
+    module = sys.modules.get("pyspark.core.context")
+    context: SparkContext | None = module.SparkContext._active_spark_context if module else None
+    return context if context is not None and context._jsc is not None else None
+
+
+def check(spark: SparkSession, needs: frozenset[str]) -> None:
+    """Compare a running session with `needs`.
+
+    Raises:
+        ConfigError: it lacks something; the hint has the settings to build it with.
+    """
+    wanted: dict[str, str] = {}
+    lacking: list[str] = []
+    if "delta" in needs:
+        for key, value in DELTA_SETTINGS.items():
+            present = spark.conf.get(key, "") or ""
+            if value not in (part.strip() for part in present.split(",")):
+                others = f"{present}," if present and key.endswith("extensions") else ""
+                wanted[key] = others + value
+                lacking.append(value.rpartition(".")[2])
+    absent = sorted(need for need in needs if not _has_class(spark, _CLASSES[need]))
+    if absent:
+        packages = [package for need in absent for package in _PACKAGES[need]]
+        wanted["spark.jars.packages"] = ",".join(packages)
+        excluded = [name for need in absent for name in _EXCLUDED.get(need, ())]
+        if excluded:
+            wanted["spark.jars.excludes"] = ",".join(excluded)
+        lacking += (f"the class {_CLASSES[need]}" for need in absent)
+    if lacking:
+        calls = "".join(f'\n    .config("{key}", "{value}")' for key, value in wanted.items())
+        raise ConfigError(
+            f"the active Spark session lacks {', '.join(lacking)}",
+            f"build it with{calls}\nor stop it, and lakeport starts its own.",
+        )
+
+
+def _has_class(spark: SparkSession, name: str) -> bool:
+    from py4j.protocol import Py4JJavaError
+
+    jvm = spark._jvm
+    assert jvm is not None
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        loader.loadClass(name)
+    except Py4JJavaError:
+        return False
+    except Exception as error:
+        # With a session, pyspark turns Java's exceptions into its own.
+        if "ClassNotFoundException" in repr(error):
+            return False
+        raise
+    return True
+
+
+def forget(context: SparkContext | None, folder: Path) -> None:
+    """Let pyspark forget a JVM that is about to end, so that another one can be started."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    with suppress(Exception):
+        if context is not None:
+            context._jsc = None
+            if server := getattr(context, "_accumulatorServer", None):
+                server.shutdown()
+                server.server_close()
+    client = SparkContext._gateway
+    if client is not None:
+        with suppress(Exception):
+            client.close(keep_callback_server=False, close_callback_server_connections=True)
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+    SparkSession._activeSession = None
+    sys.path[:] = [entry for entry in sys.path if not entry.startswith(f"{folder}{os.sep}")]

@@ -1,0 +1,263 @@
+"""What Spark, Delta, Hadoop and Python say when they fail -> lakeport's own errors.
+
+Messages have one sentence of the cause, without stack traces and with secrets masked; the original
+is the error's `__cause__`.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
+
+from lakeport.errors import (
+    CommitConflict,
+    DestinationError,
+    InputError,
+    LakeportError,
+    PermissionRefused,
+    SchemaConflict,
+    SparkFailure,
+    Unreachable,
+)
+from lakeport.spark.scrub import scrub
+
+__all__ = ["scrub", "translate", "translated"]
+
+_LONGEST: Final = 400
+_DEEPEST: Final = 12
+_MEMORY_HINT: Final = "give Spark more memory (`spark.driver.memory`), or use smaller batches."
+_DEBUG_HINT: Final = "`--debug` shows Spark's own words."
+_TRANSIENT_HINT: Final = "check the endpoint, the network and the proxy; a repeated run is safe."
+_ACCESS_HINT: Final = "check the credentials and what they permit on this bucket or container."
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """Chain links that match (by `class name: message`) become `error` with `prefix` and `hint`."""
+
+    pattern: re.Pattern[str]
+    error: type[LakeportError]
+    prefix: str
+    hint: str = ""
+    quote: bool = True
+
+
+def _rule(
+    pattern: str, error: type[LakeportError], prefix: str, hint: str = "", *, quote: bool = True
+) -> _Rule:
+    return _Rule(re.compile(pattern), error, prefix, hint, quote)
+
+
+_RULES: Final[tuple[_Rule, ...]] = (
+    _rule(
+        r"java\.lang\.OutOfMemoryError|GC overhead limit exceeded",
+        SparkFailure,
+        "Spark ran out of memory",
+        _MEMORY_HINT,
+    ),
+    _rule(
+        r"No space left on device|DiskFullException|There is not enough space",
+        DestinationError,
+        "the disk is full",
+        "free some space, or point `spark.local.dir` and the target at a bigger disk.",
+        quote=False,
+    ),
+    _rule(
+        r"\bdelta[.\w]*\.(Concurrent\w+|MetadataChanged|ProtocolChanged"
+        r"|DeltaConcurrentModification)Exception\b",
+        CommitConflict,
+        "another writer changed the table at the same time",
+        "nothing of this batch was committed; run it again.",
+    ),
+    _rule(
+        r"\[(_LEGACY_ERROR_TEMP_DELTA_0007|DELTA_(FAILED_TO_MERGE_FIELDS|MERGE_INCOMPATIBLE\w*"
+        r"|METADATA_MISMATCH|DUPLICATE_COLUMNS\w*|INSERT_COLUMN\w*|UNSUPPORTED_DATA_TYPE\w*"
+        r"|CANNOT_CHANGE_DATA_TYPE|COLUMN_NOT_FOUND\w*|SCHEMA_\w+|PARTITION_SCHEMA\w*"
+        r"|CHANGE_TABLE\w*|INVALID_CHARACTERS_IN_COLUMN\w*|NOT_NULL_CONSTRAINT\w*))",
+        SchemaConflict,
+        "the batch's schema does not fit the table's",
+    ),
+    _rule(
+        r"SQLSTATE: 22|\[(CAST_|NUMERIC_VALUE_OUT|ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO)",
+        InputError,
+        "a value of the frame can't be computed as its plan says",
+        "correct the frame's casts; " + _DEBUG_HINT,
+        quote=False,
+    ),
+    _rule(
+        r"UnknownStoreException|NoSuchBucket|ContainerNotFound|FilesystemNotFound"
+        r"|specified (bucket|container|filesystem) does not exist",
+        DestinationError,
+        "the bucket or container does not exist",
+        "create it, or correct its name.",
+    ),
+    _rule(
+        r"AccessDenied|AccessControlException|NoAuthWithAWSException|CredentialInitialization"
+        r"|NoAwsCredentials|InvalidAccessKeyId|SignatureDoesNotMatch|AuthorizationFailure"
+        r"|AuthenticationFailed|AuthorizationPermissionMismatch|InvalidAuthenticationInfo"
+        r"|Status Code: 40[13]\b|, 40[13], |KeyProviderException|InvalidConfigurationValue"
+        r"|Operation failed: .*?, 40[13]\b",
+        PermissionRefused,
+        "the store refused access",
+        _ACCESS_HINT,
+    ),
+    _rule(
+        r"UnknownHostException|ConnectException|SocketTimeoutException|NoRouteToHost"
+        r"|ConnectTimeoutException|HttpHostConnect|SSLException|SSLHandshake|SSLPeerUnverified"
+        r"|UnresolvedAddress|ApiCall\w*TimeoutException|NoHttpResponse|Connection reset"
+        r"|AWSClientIOException|Unable to execute HTTP request",
+        Unreachable,
+        "the store did not answer",
+        _TRANSIENT_HINT,
+    ),
+    _rule(
+        r"\[(DELTA_(TABLE_NOT_FOUND|MISSING_DELTA_TABLE\w*|PATH_DOES_NOT_EXIST"
+        r"|TABLE_ONLY_OPERATION|NOT_A_DELTA_TABLE)|PATH_NOT_FOUND)",
+        DestinationError,
+        "there is no such table",
+    ),
+    _rule(
+        r"\bdelta[.\w]*\.(InvalidProtocolVersion|DeltaUnsupportedTableFeature|DeltaTableFeature)"
+        r"Exception\b",
+        DestinationError,
+        "the table uses features of Delta that this version can't handle",
+    ),
+    _rule(
+        r"\bJob(Group)? \S+ cancelled|cancelled as part of",
+        SparkFailure,
+        "the job was cancelled",
+        quote=False,
+    ),
+    _rule(
+        r"Python worker (exited|failed)|ExecutorLostFailure|SparkException: .*?worker.*?crashed",
+        SparkFailure,
+        "a Python worker ended unexpectedly",
+        "it may have been killed for want of memory; use smaller batches.",
+        quote=False,
+    ),
+)
+
+
+def translate(error: BaseException, secrets: Iterable[str] = ()) -> LakeportError:
+    """The error of lakeport's that says what happened; `error` is its `__cause__`.
+
+    Args:
+        error: anything that a call into Spark, or a task, raised.
+        secrets: values that must not be in the message.
+    """
+    if isinstance(error, LakeportError):
+        return error
+    links = list(_chain(error))
+    result = _judge(links, error)
+    hidden = tuple(secrets)
+    result = type(result)(scrub(result.message, hidden), result.hint)
+    result.__cause__ = error
+    return result
+
+
+@contextmanager
+def translated(secrets: Iterable[str] = ()) -> Iterator[None]:
+    """Raise what `translate` makes of an exception of the body.
+
+    Raises:
+        LakeportError: always one of its kinds. `KeyboardInterrupt` and its like pass unchanged.
+    """
+    try:
+        yield
+    except LakeportError:
+        raise
+    except Exception as error:
+        raise translate(error, secrets) from error
+
+
+def _judge(links: list[str], error: BaseException) -> LakeportError:
+    if not links:
+        return _of_python(error)
+    for rule in _RULES:
+        for link in links:
+            if rule.pattern.search(link):
+                told = f": {_sentence(link)}" if rule.quote and _sentence(link) else ""
+                return rule.error(rule.prefix + told, rule.hint)
+    told = next(filter(None, map(_sentence, reversed(links))), "it gave no reason")
+    return SparkFailure(f"Spark failed: {told}", _DEBUG_HINT)
+
+
+def _of_python(error: BaseException) -> LakeportError:
+    """An exception without a Java side. Messages of unknown kinds may quote data: not repeated."""
+    kind = type(error)
+    if kind.__module__.startswith("py4j"):
+        return SparkFailure(
+            "Spark's Java process is gone",
+            "it may have been killed for want of memory; " + _MEMORY_HINT,
+        )
+    if kind.__module__.startswith("pyspark"):
+        return SparkFailure(f"Spark failed: {_sentence(str(error))}", _DEBUG_HINT)
+    if isinstance(error, MemoryError):
+        return SparkFailure("a task ran out of memory", _MEMORY_HINT)
+    if isinstance(error, OSError):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return DestinationError("the disk is full", "free some space.")
+        told = f"{kind.__name__}: {error.strerror or 'no reason given'}"
+        if isinstance(error, PermissionError):
+            return PermissionRefused(told, "check who owns the folder, and its mode.")
+        if isinstance(error, ConnectionError | TimeoutError):
+            return Unreachable(told, _TRANSIENT_HINT)
+        return DestinationError(told, "`--debug` shows where.")
+    return SparkFailure(f"{_name(kind)} {_place(error)}".rstrip(), "`--debug` shows its own words.")
+
+
+def _name(kind: type) -> str:
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def _place(error: BaseException) -> str:
+    """Where it was raised: the innermost frame, without the folder."""
+    trace = error.__traceback__
+    if trace is None:
+        return ""
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code
+    return f"in {code.co_name} ({PurePath(code.co_filename).name}:{trace.tb_lineno})"
+
+
+def _chain(error: BaseException) -> Iterator[str]:
+    """`class name: message` of a Java exception and its causes, outermost first."""
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    if java is None:
+        description = getattr(error, "_desc", None)
+        if isinstance(description, str) and description:
+            yield f"{getattr(error, '_stackTrace', '').partition(':')[0]}: {description}"
+        return
+    for _ in range(_DEEPEST):
+        try:
+            yield f"{java.getClass().getName()}: {java.getMessage() or ''}"
+            java = java.getCause()
+        except Exception:
+            # The JVM is gone, and with it what it had to say.
+            return
+        if java is None:
+            return
+
+
+def _sentence(text: str) -> str:
+    """The first sentence of a Java message, without class names and stack traces.
+
+    >>> _sentence("java.io.IOException: Stream closed. Try again.\\n\\tat a.b.C(D.java:1)")
+    'Stream closed'
+    """
+    line = re.sub(
+        r"^(?:(?:[\w$]+\.)+[\w$]*(?:Exception|Error|Throwable)[\w$]*:\s*)+", "", text.strip()
+    )
+    line = line.partition("\n")[0].strip()
+    sentence = re.split(r"\.\s", line, maxsplit=1)[0].rstrip(".")
+    return sentence if len(sentence) <= _LONGEST else sentence[: _LONGEST - 1] + "…"

@@ -1,0 +1,80 @@
+"""Spark's own way to a store: credentials for Hadoop's connectors, and a log store that is safe.
+
+Credentials go to the running session's Hadoop configuration, right before the store is first used:
+never on a command line, nor among Spark's settings, which it shows.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
+
+from lakeport.errors import ConfigError
+from lakeport.spark.failures import translated
+from lakeport.spark.settings import LOG_STORE_SETTINGS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakeport.spark.session import Runtime
+
+__all__ = ["session_for"]
+
+_UNSAFE: Final = ("", "io.delta.storage.S3SingleDriverLogStore")
+_lock = threading.Lock()
+_handed: WeakKeyDictionary[Runtime, dict[str, dict[str, str]]] = WeakKeyDictionary()
+
+
+def session_for(runtime: Runtime, root: str, settings: Mapping[str, str]) -> SparkSession:
+    """The session, able to reach a store; waits for it.
+
+    Args:
+        runtime: Spark.
+        root: the store's root as Hadoop names it, such as `s3a://bucket`.
+        settings: of Hadoop's connector for that root, secrets included.
+
+    Raises:
+        ConfigError: the session would let two writers overwrite each other's commits.
+        SparkFailure: Spark did not start.
+    """
+    spark = runtime.spark
+    if not settings:
+        return spark
+    with _lock:
+        known = _handed.setdefault(runtime, {})
+        if known.get(root) != settings:
+            if root.startswith("s3a:"):
+                _check_log_store(spark)
+            _hand_over(runtime, root, settings, known.get(root))
+            known[root] = dict(settings)
+    return spark
+
+
+def _hand_over(
+    runtime: Runtime, root: str, settings: Mapping[str, str], before: Mapping[str, str] | None
+) -> None:
+    """Set what is new; a connector that was opened with other settings is opened anew."""
+    runtime.configure(settings)
+    if before is None:
+        return
+    context: Any = runtime.context
+    conf, jvm = context._jsc.hadoopConfiguration(), context._jvm
+    with translated(runtime.secrets):
+        for key in before.keys() - settings.keys():
+            conf.unset(key)
+        jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI(root), conf).close()
+        jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+
+def _check_log_store(spark: SparkSession) -> None:
+    wanted = {key: value for key, value in LOG_STORE_SETTINGS.items() if "logStore" in key}
+    used = spark.conf.get("spark.delta.logStore.s3a.impl", "") or ""
+    if used in _UNSAFE:
+        calls = "".join(f'\n    .config("{key}", "{value}")' for key, value in wanted.items())
+        raise ConfigError(
+            "the active Spark session has no log store for S3 that is safe for two writers",
+            f"add the jar that `lakeport jars --for delta,s3` names last, and build it with{calls}"
+            "\nor stop it, and lakeport starts its own.",
+        )

@@ -1,0 +1,226 @@
+"""Python functions run as Spark tasks: results gathered, failures typed.
+
+A task never raises what repeating it can't cure: it hands the error back as its result, so that
+Spark neither logs nor retries it, and the driver raises the same error. Everything else is raised
+while Spark may still try the task again (never on a local master).
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import traceback
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from lakeport.errors import LakeportError, SparkFailure
+from lakeport.spark.failures import scrub, translate
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from lakeport.spark.session import Runtime
+
+__all__ = ["TaskTraceError", "run_frame", "run_tasks"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_COLUMN: Final = "outcome"
+_LEAVE_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a task hands back: its results, or the error that it ended with, or neither.
+
+    `trace` is the stack of an error that nobody foresaw.
+    """
+
+    task: int
+    results: tuple[Any, ...] = ()
+    error: LakeportError | None = None
+    trace: str = ""
+
+
+class TaskTraceError(Exception):
+    """The cause of an error that comes from a task: the stack over there, as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Policy:
+    """How a task deals with its failure.
+
+    Attributes:
+        attempts: how often Spark tries a task.
+        flags: folder shared with the other tasks, where a failed one leaves its number; those
+            behind it in line need not start. Empty where there is no shared disk.
+    """
+
+    attempts: int
+    flags: str = ""
+
+    def outcome(self, task: int, attempt: int, work: Callable[[], list[Any]]) -> _Outcome:
+        """Do the work of one task."""
+        if self.flags and any(int(flag.name) < task for flag in Path(self.flags).iterdir()):
+            return _Outcome(task)
+        try:
+            return _Outcome(task, tuple(work()))
+        except Exception as error:
+            transient = not isinstance(error, LakeportError) or error.retriable
+            if transient and attempt + 1 < self.attempts:
+                raise
+            if self.flags:
+                with suppress(OSError):
+                    Path(self.flags, str(task)).touch()
+            foreseen = isinstance(error, LakeportError)
+            trace = "" if foreseen else scrub("".join(traceback.format_exception(error)))
+            return _Outcome(task, error=_portable(translate(error)), trace=trace)
+
+
+def run_tasks(
+    runtime: Runtime,
+    function: Callable[[T], list[R]],
+    items: Sequence[T],
+    *,
+    discard: Callable[[list[R]], None] | None = None,
+) -> list[R]:
+    """Run `function` on every item, one Spark task each.
+
+    May be called by several threads at once.
+
+    Args:
+        runtime: where to run.
+        function: pickled into the tasks (lambdas and partials are fine).
+        items: pickled into the tasks, one each.
+        discard: called with the results of the tasks that succeeded when another one failed.
+
+    Returns:
+        All results, in the order of the items.
+
+    Raises:
+        LakeportError: what the first of the failed tasks raised, the same type and message. An
+            interrupt cancels the tasks and passes.
+    """
+    if not items:
+        return []
+    context = runtime.context
+    with runtime.flags() as flags:
+        task = partial(_run_items, function, _Policy(runtime.attempts, flags))
+
+        def job() -> list[_Outcome]:
+            numbered = context.parallelize(list(enumerate(items)), len(items))
+            found: list[_Outcome] = numbered.mapPartitions(task).collect()
+            return found
+
+        return _gather(_in_group(runtime, job), discard)
+
+
+def run_frame(
+    runtime: Runtime,
+    df: DataFrame,
+    function: Callable[[Iterator[pa.RecordBatch], int], list[R]],
+    *,
+    discard: Callable[[list[R]], None] | None = None,
+) -> list[R]:
+    """Run `function` on every partition of a DataFrame: its record batches and its number.
+
+    See `run_tasks` for the arguments, the order of the results and the errors.
+    """
+    with runtime.flags() as flags:
+        task = partial(_run_batches, function, _Policy(runtime.attempts, flags))
+
+        def job() -> list[_Outcome]:
+            rows = df.mapInArrow(task, f"{_COLUMN} binary").collect()
+            return [pickle.loads(row[0]) for row in rows]
+
+        return _gather(_in_group(runtime, job), discard)
+
+
+def _run_items(
+    function: Callable[[T], list[R]], policy: _Policy, items: Iterable[tuple[int, T]]
+) -> Iterator[_Outcome]:
+    attempt = _attempt()
+    for number, item in items:
+        yield policy.outcome(number, attempt, partial(function, item))
+
+
+def _run_batches(
+    function: Callable[[Iterator[pa.RecordBatch], int], list[R]],
+    policy: _Policy,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    number = 0 if context is None else context.partitionId()
+    outcome = policy.outcome(number, _attempt(), partial(function, batches, number))
+    yield pa.RecordBatch.from_pydict({_COLUMN: [pickle.dumps(outcome)]})
+
+
+def _attempt() -> int:
+    """How often Spark has tried this task before."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else int(context.attemptNumber())
+
+
+def _portable(error: LakeportError) -> LakeportError:
+    """The error, if it survives pickling, else one that tells the same."""
+    with suppress(Exception):
+        if str(pickle.loads(pickle.dumps(error))) == str(error):
+            return error
+    return SparkFailure(error.message, error.hint)
+
+
+def _gather(outcomes: list[_Outcome], discard: Callable[[list[Any]], None] | None) -> list[Any]:
+    ordered = sorted(outcomes, key=lambda outcome: outcome.task)
+    results = [result for outcome in ordered for result in outcome.results]
+    for outcome in ordered:
+        if outcome.error is not None:
+            if discard is not None and results:
+                discard(results)
+            raise outcome.error from TaskTraceError(outcome.trace) if outcome.trace else None
+    return results
+
+
+def _in_group(runtime: Runtime, job: Callable[[], list[_Outcome]]) -> list[_Outcome]:
+    """Run `job` in a thread of its own with a job group of its own, which an interrupt cancels.
+
+    The caller waits where an interrupt reaches it at once and can't break a conversation with the
+    JVM in the middle.
+    """
+    context = runtime.context
+    group = f"lakeport-{uuid.uuid4()}"
+    found: list[list[_Outcome]] = []
+    failed: list[BaseException] = []
+    done = threading.Event()
+
+    def run() -> None:
+        try:
+            context.setJobGroup(group, "lakeport")
+            found.append(job())
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            done.set()
+
+    threading.Thread(target=run, name=group, daemon=True).start()
+    try:
+        done.wait()
+    except BaseException:
+        with suppress(Exception):
+            context.cancelJobGroup(group)
+            done.wait(_LEAVE_SECONDS)
+        raise
+    if failed:
+        raise translate(failed[0], runtime.secrets) from failed[0]
+    return found[0]

@@ -1,0 +1,74 @@
+"""Taking secrets out of text that others wrote."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import quote, quote_plus
+
+__all__ = ["REDACTION", "is_secret_name", "scrub"]
+
+MASK: Final = "***"
+REDACTION: Final = (
+    "(?i)secret|password|passphrase|token|access[.]?key|account[.]?key|encryption[.]?key"
+    "|private[.]?key|signature|sas[.]|credential|keyfile"
+)
+"""What Spark hides in its UI, logs and `SET`: settings whose name or value matches."""
+
+_HARMLESS: Final = re.compile(r"(?i)provider(s|[.]path|[.]mapping)?$|[.](enabled|type|regex|file)$")
+_SUSPECT: Final = re.compile(REDACTION + r"|(^|[.])fs[.].*key|sas([.]|$)|sharedkey")
+_SHORTEST: Final = 4
+_PATTERNS: Final = tuple(
+    (re.compile(pattern), rf"\1{MASK}")
+    for pattern in (
+        r"()\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
+        r"(?i)((?:[?&;]|\b)(?:sig|x-amz-signature|x-amz-credential|x-amz-security-token"
+        r"|x-goog-signature|x-goog-credential|signature|accountkey|sharedaccesssignature"
+        r"|access_token|refresh_token|client_secret|password)\s*=\s*)[^\s&;,'\"]+",
+        r"(?i)(\bauthorization\s*[:=]\s*)[^\r\n]+",
+        r"(?i)(\bbearer\s+)[\w.~+/=-]+",
+        r"(\w://[^/\s:@]*:)[^/\s@]+(?=@)",
+        r"(?s)(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)",
+    )
+)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a setting of that name holds a secret, as far as a name can tell.
+
+    >>> is_secret_name("fs.s3a.secret.key"), is_secret_name("fs.s3a.aws.credentials.provider")
+    (True, False)
+    """
+    return bool(_SUSPECT.search(name)) and not _HARMLESS.search(name)
+
+
+def scrub(text: str, secrets: Iterable[str] = ()) -> str:
+    """`text` with secrets masked.
+
+    Args:
+        text: anything that may end up in a message or a log.
+        secrets: secret values; their URL-encoded and Base64 forms are masked too. What looks like
+            a credential (key ids, signatures, authorization headers, passwords in URLs, private
+            keys) is masked without being named.
+
+    >>> scrub("GET /a?sig=AbC%3D&x=1 with pa/ss", ["pa/ss"])
+    'GET /a?sig=***&x=1 with ***'
+    """
+    for form in sorted({f for s in secrets for f in _forms(s)}, key=len, reverse=True):
+        text = text.replace(form, MASK)
+    for pattern, mask in _PATTERNS:
+        text = pattern.sub(mask, text)
+    return text
+
+
+def _forms(secret: str) -> set[str]:
+    """How a secret may be written. Values too short to be one would mask ordinary text."""
+    if len(secret) < _SHORTEST:
+        return set()
+    raw = secret.encode()
+    encoded = {base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()}
+    quoted = {quote(secret, safe=""), quote(secret), quote_plus(secret)}
+    lower = {re.sub(r"%[0-9A-F]{2}", lambda code: code[0].lower(), form) for form in quoted}
+    return {secret} | quoted | lower | encoded | {form.rstrip("=") for form in encoded}

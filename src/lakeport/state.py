@@ -1,0 +1,119 @@
+"""Where STATE goes once everything before it is durable."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from lakeport.errors import ConfigError, DestinationError
+
+__all__ = ["StateOutput", "merge_state"]
+
+_Object = dict[str, msgspec.Raw]
+
+
+class StateOutput:
+    """Hands STATE values on, to a stream, to a file, or to both.
+
+    Args:
+        stream: gets each value unchanged as one line, flushed at once; usually stdout.
+        path: a file that holds the merged state (see `merge_state`), replaced whole each time.
+
+    Raises:
+        ConfigError: the file has something that is no JSON object, or can't be read.
+    """
+
+    def __init__(self, stream: BinaryIO | None = None, path: Path | None = None) -> None:
+        self._stream = stream
+        self._path = path
+        self._merged = b""
+        if path is not None and path.exists():
+            self._merged = _read(path)
+
+    def emit(self, value: bytes) -> None:
+        """Hand on one value, as the JSON bytes that came.
+
+        Raises:
+            DestinationError: whoever reads the stream has gone, or the file can't be written. What
+                was landed stays landed.
+        """
+        if self._path is not None:
+            self._merged = merge_state(self._merged, value)
+            _replace(self._path, self._merged + b"\n")
+        if self._stream is not None:
+            try:
+                self._stream.write(value + b"\n")
+                self._stream.flush()
+            except (OSError, ValueError) as error:
+                raise DestinationError(
+                    f"the data has landed, but its STATE could not be written: {error}",
+                    "whatever reads the output has to stay until this process ends",
+                ) from None
+
+
+def merge_state(old: bytes, new: bytes) -> bytes:
+    """Merge a STATE value into the one before it.
+
+    Values of the shape `{"bookmarks": {stream: ...}}` keep the bookmarks of the streams that the
+    new one does not name; a bookmark is replaced whole. Any other shape replaces the old value.
+
+    >>> merge_state(b'{"bookmarks": {"a": 1, "b": 2}}', b'{"bookmarks": {"b": 3}}')
+    b'{"bookmarks":{"a":1,"b":3}}'
+    >>> merge_state(b'{"bookmarks": {"a": 1}}', b'{"at": 5}')
+    b'{"at": 5}'
+    """
+    before, after = _bookmarks(old), _bookmarks(new)
+    if before is None or after is None:
+        return new
+    whole = msgspec.json.decode(new, type=_Object)
+    whole["bookmarks"] = msgspec.Raw(msgspec.json.encode({**before, **after}))
+    return msgspec.json.encode(whole)
+
+
+def _bookmarks(value: bytes) -> _Object | None:
+    try:
+        whole = msgspec.json.decode(value, type=_Object)
+        return msgspec.json.decode(whole["bookmarks"], type=_Object)
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+        return None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        content = path.read_bytes().strip()
+        if content:
+            msgspec.json.decode(content, type=_Object)
+    except OSError as error:
+        raise ConfigError(f"can't read the state file {path}: {error.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise ConfigError(
+            f"the state file {path} does not hold a JSON object",
+            "name another file, or move this one away to begin anew",
+        ) from None
+    return content
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file so that a crash leaves the old content or the new."""
+    temporary = ""
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+        temporary = ""
+    except OSError as error:
+        raise DestinationError(
+            f"the data has landed, but the state file {path} could not be written: "
+            f"{error.strerror}",
+            "check that its folder exists and may be written to",
+        ) from None
+    finally:
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)

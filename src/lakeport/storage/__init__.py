@@ -1,0 +1,1 @@
+"""Storages: one cloud (or the local disk) each, behind `model.Storage`."""

@@ -1,0 +1,111 @@
+"""What a connection test consists of, whatever it connects to."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Literal
+
+from lakeport.errors import LakeportError, ObjectExists
+from lakeport.model import Storage
+from lakeport.storage.probe import PROBE_KEY, honours_create_only
+
+__all__ = ["CheckItem", "Checks", "clock_item", "item_of", "writing_items"]
+
+Status = Literal["ok", "failed", "skipped"]
+Checks = Iterator["CheckItem"]
+
+_BODY = b"lakeport: written by a connection test\n"
+_REFUSED_SKEW = 15 * 60
+_NOTED_SKEW = 60
+
+
+@dataclass(frozen=True, slots=True)
+class CheckItem:
+    """One thing that a connection test looked at.
+
+    Attributes:
+        name: what was looked at, in one or two words.
+        status: `failed` if a load would fail because of it, `skipped` if it can't be told.
+        detail: what was found; never a secret.
+        hint: the permission, role, key or setting to change; empty where nothing has to.
+    """
+
+    name: str
+    status: Status
+    detail: str
+    hint: str = ""
+
+
+def item_of(name: str, step: Callable[[], str]) -> CheckItem:
+    """An item from a step that returns what it found, or raises."""
+    try:
+        return CheckItem(name, "ok", step())
+    except LakeportError as error:
+        return CheckItem(name, "failed", error.message, error.hint)
+
+
+def clock_item(headers: Mapping[str, str]) -> CheckItem:
+    """How far this machine's clock is from the store's, by the answer's `Date`.
+
+    >>> clock_item({}).status
+    'skipped'
+    """
+    text = next((value for name, value in headers.items() if name.lower() == "date"), "")
+    try:
+        theirs = parsedate_to_datetime(text).timestamp()
+    except (TypeError, ValueError):
+        return CheckItem("clock", "skipped", "the store does not tell the time")
+    skew = time.time() - theirs
+    words = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the store's"
+    if abs(skew) > _REFUSED_SKEW:
+        hint = (
+            "set the clock (`timedatectl set-ntp true`): requests are refused from 15 minutes on."
+        )
+        return CheckItem("clock", "failed", f"this machine's clock is {words}", hint)
+    noted = "set the clock: it drifts." if abs(skew) > _NOTED_SKEW else ""
+    return CheckItem("clock", "ok", f"this machine's clock is {words}", noted)
+
+
+def writing_items(storage: Storage, condition: str, upload: str) -> Checks:
+    """Whether objects can be put and staged, and whether the store keeps from overwriting.
+
+    The object that this takes is removed where that is allowed; elsewhere it is one for ever.
+
+    Args:
+        storage: where to write.
+        condition: what create-only writes are asked for with.
+        upload: what objects are staged with.
+    """
+
+    def write() -> str:
+        with contextlib.suppress(ObjectExists):
+            storage.put(PROBE_KEY, _BODY, create_only=True)
+        return f"{storage.uri(PROBE_KEY)} can be written"
+
+    found = item_of("write", write)
+    yield found
+    if found.status == "failed":
+        return
+    try:
+        honoured = honours_create_only(storage)
+    except LakeportError as error:
+        yield CheckItem(upload, "failed", error.message, error.hint)
+    else:
+        yield _condition(honoured, condition)
+    with contextlib.suppress(LakeportError):
+        storage.delete(PROBE_KEY)
+
+
+def _condition(honoured: bool, condition: str) -> CheckItem:
+    if honoured:
+        return CheckItem("conditional writes", "ok", "the store refuses to overwrite when asked to")
+    return CheckItem(
+        "conditional writes",
+        "ok",
+        f"the store ignores {condition}: file names get a unique suffix",
+        "nothing to change for files; Delta tables need a store that honours it.",
+    )

@@ -1,0 +1,145 @@
+"""File operations behind `LocalStorage`: durable names, create-only links, errors in our words."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import errno
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lakeport.errors import DestinationError, ObjectExists, PermissionRefused
+from lakeport.model import StoredObject
+
+__all__ = [
+    "link_or_rename",
+    "make_folder",
+    "md5_of",
+    "new_md5",
+    "stored",
+    "sync_folder",
+    "translated",
+    "walk",
+]
+
+_NO_LINKS = frozenset(
+    {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
+)
+_REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+@contextlib.contextmanager
+def translated(action: str, uri: str) -> Iterator[None]:
+    """Turn an `OSError` of the block into a `DestinationError` that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise _failure(action, uri, error) from error
+
+
+def _failure(action: str, uri: str, error: OSError) -> DestinationError:
+    if isinstance(error, FileExistsError):
+        return ObjectExists(f"{uri} exists already", "a create-only write takes the next name.")
+    what = f"can't {action} {uri}: {error.strerror or type(error).__name__}"
+    if error.errno in _REFUSED:
+        return PermissionRefused(what, "give this user write access, or choose another `path`.")
+    if error.errno in _FULL:
+        return DestinationError(what, "free space on that disk, or choose another `path`.")
+    if error.errno == errno.ENAMETOOLONG:
+        return DestinationError(what, "shorten `object_key_path`, `table` or the stream's name.")
+    if error.errno == errno.ENOTDIR:
+        return DestinationError(what, "a file stands where a folder is needed: move it away.")
+    return DestinationError(what)
+
+
+def walk(folder: str, prefix: str) -> Iterator[StoredObject]:
+    """Files below a folder in the order of their keys; symbolic links are left out."""
+    with os.scandir(folder) as entries:
+        found = sorted(
+            (entry.name + "/" * entry.is_dir(follow_symlinks=False), entry) for entry in entries
+        )
+    for name, entry in found:
+        if name.endswith("/"):
+            with contextlib.suppress(FileNotFoundError):
+                yield from walk(entry.path, prefix + name)
+        elif entry.is_file(follow_symlinks=False):
+            with contextlib.suppress(FileNotFoundError):
+                yield stored(prefix + name, entry.stat(follow_symlinks=False))
+
+
+def stored(key: str, found: os.stat_result) -> StoredObject:
+    """Describe a file; its etag changes with the content."""
+    etag = f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
+    return StoredObject(key, found.st_size, etag, found.st_mtime)
+
+
+def new_md5() -> Any:
+    """An MD5 that FIPS builds of OpenSSL allow, since it only detects damage."""
+    return hashlib.md5(usedforsecurity=False)
+
+
+def md5_of(digest: Any) -> str:
+    """Return the checksum as `model.Staged` has it."""
+    return f"md5:{base64.b64encode(digest.digest()).decode()}"
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable, where the file system can."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder and its parents, durably.
+
+    Raises:
+        NotADirectoryError: a file stands in the way.
+    """
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
+    sync_folder(folder.parent)
+
+
+def link_or_rename(source: Path, target: Path) -> None:
+    """Give a file a second name that nothing has; without hard links, rename it.
+
+    Raises:
+        FileExistsError: something has that name.
+    """
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        _reserve_and_rename(source, target)
+
+
+def _reserve_and_rename(source: Path, target: Path) -> None:
+    """Publish without hard links: whoever creates the reservation may rename.
+
+    A crash leaves at worst a stale reservation: that name counts as taken until the sweep.
+    """
+    name = hashlib.sha256(os.fsencode(os.path.realpath(target))).hexdigest()
+    reservation = source.parent / f"{name}.reserved"
+    os.close(os.open(reservation, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    try:
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        source.replace(target)
+    finally:
+        reservation.unlink(missing_ok=True)

@@ -1,0 +1,285 @@
+"""Connections to Google Cloud Storage's JSON API: settings, credentials, one request."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import warnings
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from lakeport.errors import MissingDependency, Unreachable
+from lakeport.storage import gcs_errors
+from lakeport.storage.transfer import Patience, retry
+
+__all__ = ["Connection", "GcpSettings", "connect"]
+
+_GOOGLE = "https://storage.googleapis.com"
+_SCOPES = ["https://www.googleapis.com/auth/devstorage.read_write"]
+_FIRST_CONTACT = Patience(deadline=15)  # a wrong endpoint shall not take two minutes to show
+
+
+@dataclass(frozen=True, slots=True)
+class GcpSettings:
+    """How to reach a bucket. Picklable; its repr shows no secret.
+
+    Attributes:
+        credentials: JSON text of a service account's key (or another credential file); empty for
+            the application default credentials of the machine where the settings are used.
+        endpoint: instead of Google's. One that begins with `http://` never gets a token of the
+            application default credentials: it is an emulator.
+        project: billed for requests to buckets whose requester pays; empty for none.
+        kms_key_name: full resource name of the key that encrypts objects; empty for the bucket's.
+        patience: for failures that may pass.
+        connect_seconds: how long one connection may take to be made.
+        read_seconds: how long the endpoint may stay silent.
+    """
+
+    credentials: str = field(default="", repr=False)
+    endpoint: str = ""
+    project: str = ""
+    kms_key_name: str = ""
+    patience: Patience = field(default_factory=Patience)
+    connect_seconds: float = 5
+    read_seconds: float = 60
+
+    @property
+    def is_google(self) -> bool:
+        """Whether requests go to Google itself.
+
+        >>> GcpSettings().is_google, GcpSettings(endpoint="http://127.0.0.1:4443").is_google
+        (True, False)
+        """
+        host = urlsplit(self.endpoint).hostname or ""
+        return not self.endpoint or host == "googleapis.com" or host.endswith(".googleapis.com")
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether requests carry no credentials."""
+        return not self.credentials and self.endpoint.startswith("http://")
+
+    @property
+    def base(self) -> str:
+        """The endpoint in use, without a slash at its end."""
+        return (self.endpoint or _GOOGLE).rstrip("/")
+
+    def object_url(self, bucket: str, key: str = "") -> str:
+        """Address of an object, or of a bucket's objects.
+
+        >>> GcpSettings().object_url("lake", "a/b c")
+        'https://storage.googleapis.com/storage/v1/b/lake/o/a%2Fb%20c'
+        """
+        name = f"/{quote(key, safe='')}" if key else ""
+        return f"{self.base}/storage/v1/b/{quote(bucket, safe='')}/o{name}"
+
+    def upload_url(self, bucket: str) -> str:
+        """Address that objects are uploaded to."""
+        return f"{self.base}/upload/storage/v1/b/{quote(bucket, safe='')}/o"
+
+
+class Connection:
+    """The sessions of one process, and the one place where requests are repeated."""
+
+    def __init__(self, settings: GcpSettings) -> None:
+        try:
+            import requests
+        except ImportError as error:
+            raise _missing() from error
+        self.settings = settings
+        self._lock = threading.Lock()
+        self._reached = False
+        self._pays = False
+        self._sessions = threading.local()
+        self._new_session = requests.Session
+        self._credentials = None if settings.anonymous else _credentials(settings)
+
+    @property
+    def account(self) -> str:
+        """Who the credentials stand for, as far as they tell."""
+        return str(getattr(self._credentials, "service_account_email", "") or "")
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        action: str,
+        name: str,
+        *,
+        accept: Collection[int] = (200,),
+        doubts: list[Exception] | None = None,
+        patience: Patience | None = None,
+        headers: dict[str, str] | None = None,
+        **arguments: Any,
+    ) -> Any:
+        """Send one request, again while the failure may pass, and name the failure that does not.
+
+        Args:
+            method: of HTTP.
+            url: an address below the endpoint.
+            action: the permission that it takes, such as `storage.objects.create`.
+            name: the object's or bucket's URI, for messages.
+            accept: the statuses that are no failure.
+            doubts: gets the failures after which the store may have done what was asked.
+            patience: instead of the settings' own.
+            headers: of the request.
+            arguments: of `requests.Session.request`.
+
+        Raises:
+            DestinationError: as `gcs_errors` names it.
+        """
+
+        def send() -> Any:
+            try:
+                answer = self._send(method, url, dict(headers or {}), arguments)
+                if answer.status_code not in accept:
+                    raise gcs_errors.Answered(answer)
+            except Exception as error:
+                if doubts is not None and gcs_errors.may_be_done(error):
+                    doubts.append(error)
+                raise
+            return answer
+
+        def allowed() -> Patience:
+            chosen = patience or self.settings.patience
+            return chosen if self._reached or chosen.deadline < 15 else _FIRST_CONTACT
+
+        try:
+            return retry(send, gcs_errors.passing, allowed)
+        except Exception as error:
+            raise gcs_errors.translate(error, action, name, self.settings) from None
+
+    def authenticate(self) -> None:
+        """Fetch a token now.
+
+        Raises:
+            PermissionRefused: the credentials are not accepted.
+        """
+        try:
+            self._authorise({}, fresh=True)
+        except Exception as error:
+            raise gcs_errors.translate(error, "", "", self.settings) from None
+
+    def look(self, bucket: str) -> tuple[int, str, dict[str, str]]:
+        """Ask for an object that need not exist: HTTP status, the store's words, headers.
+
+        Raises:
+            DestinationError: no answer came.
+        """
+        url = self.settings.object_url(bucket, "_lakeport/probe")
+        try:
+            answer = self._send("GET", url, {}, {"params": {"fields": "name"}})
+        except Exception as error:
+            raise gcs_errors.translate(error, "", f"gs://{bucket}", self.settings) from None
+        words = "" if answer.ok else gcs_errors.Answered(answer).words
+        return int(answer.status_code), words, dict(answer.headers)
+
+    def _send(self, method: str, url: str, headers: dict[str, str], arguments: Any) -> Any:
+        session = getattr(self._sessions, "session", None)
+        if session is None:
+            session = self._sessions.session = self._new_session()
+            session.trust_env = not self.settings.anonymous
+        for fresh in (False, True):
+            self._authorise(headers, fresh)
+            answer = session.request(
+                method,
+                url,
+                headers=headers,
+                timeout=(self.settings.connect_seconds, self.settings.read_seconds),
+                allow_redirects=False,
+                auth=_keep,
+                **arguments,
+            )
+            self._reached = True
+            if not self._worth_another(answer):
+                break
+        return answer
+
+    def _worth_another(self, answer: Any) -> bool:
+        """Whether a fresh token, or naming who pays, may change the answer."""
+        if answer.status_code == 400 and self.settings.project and not self._pays:
+            # Named only where it has to be: it takes a permission that loads need not have.
+            self._pays = b"requester pays" in answer.content
+            return self._pays
+        return answer.status_code == 401 and self._credentials is not None
+
+    def _authorise(self, headers: dict[str, str], fresh: bool) -> None:
+        """Add the token, fetched anew shortly before it expires.
+
+        The credentials' own `before_request` would start threads that ask other services of
+        Google's for the bucket's region.
+        """
+        if self._pays:
+            headers["x-goog-user-project"] = self.settings.project
+        if self._credentials is None:
+            return
+        from google.auth.transport.requests import Request
+
+        with self._lock:
+            if fresh or not self._credentials.valid:
+                self._credentials.refresh(Request())
+            headers["Authorization"] = f"Bearer {self._credentials.token}"
+
+
+def _keep(request: Any) -> Any:
+    """Keep `requests` from replacing the token by an entry of ~/.netrc."""
+    return request
+
+
+_connections: dict[GcpSettings, Connection] = {}
+_connections_lock = threading.Lock()
+
+
+def connect(settings: GcpSettings) -> Connection:
+    """The connection of this process for these settings; made at the first use.
+
+    Raises:
+        MissingDependency: google-auth is not installed.
+        PermissionRefused: there are no usable credentials.
+    """
+    with _connections_lock:
+        found = _connections.get(settings)
+        if found is None:
+            found = _connections[settings] = Connection(settings)
+        return found
+
+
+def _forget() -> None:
+    global _connections_lock
+    _connections.clear()
+    _connections_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def _missing() -> MissingDependency:
+    return MissingDependency(
+        "google-auth and requests are not installed", "pip install 'lakeport[gcs]'"
+    )
+
+
+def _credentials(settings: GcpSettings) -> Any:
+    try:
+        import google.auth
+        from google.oauth2 import service_account
+    except ImportError as error:
+        raise _missing() from error
+    try:
+        if not settings.credentials:
+            return google.auth.default(scopes=_SCOPES)[0]  # type: ignore[no-untyped-call,unused-ignore]
+        info = json.loads(settings.credentials)
+        make: Any = service_account.Credentials.from_service_account_info
+        if info.get("type") == "service_account":
+            return make(info, scopes=_SCOPES)
+        load: Any = google.auth.load_credentials_from_dict
+        with warnings.catch_warnings():
+            # The warning is for services that are handed such files by strangers.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return load(info, scopes=_SCOPES)[0]
+    except Unreachable:
+        raise
+    except Exception as error:
+        raise gcs_errors.translate(error, "", "", settings) from None

@@ -1,0 +1,138 @@
+"""Failures of Google Cloud Storage -> lakeport's errors: which pass, and what to change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakeport.errors import (
+    DestinationError,
+    LakeportError,
+    ObjectExists,
+    PermissionRefused,
+    Unreachable,
+)
+
+if TYPE_CHECKING:
+    from lakeport.storage.gcs_client import GcpSettings
+
+__all__ = ["Absent", "Answered", "may_be_done", "passing", "translate"]
+
+_PASSING = {408, 429, 500, 502, 503, 504}
+_ROLES = {
+    "storage.objects.create": "roles/storage.objectCreator",
+    "storage.objects.delete": "roles/storage.objectUser",
+    "storage.objects.get": "roles/storage.objectViewer",
+    "storage.objects.list": "roles/storage.objectViewer",
+}
+_SEARCHED = (
+    "searched in this order: `google_application_credentials`, the variable "
+    "GOOGLE_APPLICATION_CREDENTIALS, gcloud's application_default_credentials.json (made by "
+    "`gcloud auth application-default login`), the metadata server of Google's machines. Set one."
+)
+
+
+class Absent(DestinationError):
+    """There is no such object, bucket or upload."""
+
+
+class Answered(Exception):
+    """An answer whose status is a failure."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__(answer.status_code)
+        self.status = int(answer.status_code)
+        try:
+            error = answer.json().get("error", {})
+        except (ValueError, AttributeError):
+            error = {}
+        words = error.get("message", "") if isinstance(error, dict) else error
+        self.words = str(words or answer.reason or "")[:500]
+
+
+def passing(error: Exception) -> bool:
+    """Whether the same request may succeed later."""
+    if isinstance(error, Answered):
+        return error.status in _PASSING
+    names = _names(error)
+    if "RefreshError" in names or "SSLError" in names:
+        return bool(getattr(error, "retryable", False))
+    return bool(names & {"ConnectionError", "Timeout", "ChunkedEncodingError", "TransportError"})
+
+
+def may_be_done(error: Exception) -> bool:
+    """Whether the store may have done what was asked although the answer was a failure."""
+    return passing(error) and not _names(error) & {"ConnectTimeout", "TransportError"}
+
+
+def translate(error: Exception, action: str, name: str, settings: GcpSettings) -> LakeportError:
+    """The most specific error of lakeport's for a failure of a request."""
+    if isinstance(error, LakeportError):
+        return error
+    if isinstance(error, Answered):
+        return _from_answer(error, action, name, settings)
+    names = _names(error)
+    if "MalformedError" in names or type(error) is ValueError:
+        return PermissionRefused(
+            "`google_application_credentials` is not a usable key",
+            "it takes the path, the JSON text or the mapping of a service account's key file.",
+        )
+    if "DefaultCredentialsError" in names:
+        return PermissionRefused("no usable Google credentials were found", _SEARCHED)
+    if "RefreshError" in names:
+        return PermissionRefused(
+            f"Google did not accept the credentials ({_oauth_code(error)})",
+            "create a new key of the service account, check that the account and the key are "
+            "enabled, and that this machine's clock is right.",
+        )
+    if "SSLError" in names:
+        return Unreachable(
+            f"no trusted TLS connection to {settings.base}",
+            "REQUESTS_CA_BUNDLE names a private authority's certificate; check `google_endpoint`.",
+        )
+    if passing(error):
+        return Unreachable(
+            f"{settings.base} can't be reached ({type(error).__name__})",
+            "check `google_endpoint`, STORAGE_EMULATOR_HOST, DNS, the proxy and the firewall.",
+        )
+    return DestinationError(f"{name}: the request failed with {type(error).__name__}")
+
+
+def _from_answer(error: Answered, action: str, name: str, settings: GcpSettings) -> LakeportError:
+    status, words = error.status, error.words
+    if status == 412:
+        return ObjectExists(f"{name} exists already", "the next free name is tried.")
+    if status == 401:
+        return PermissionRefused(
+            f"{name}: Google does not accept the credentials: {words}",
+            "check `google_application_credentials`; its key may be disabled or deleted.",
+        )
+    if status == 403:
+        role = _ROLES.get(action, "")
+        hint = f"grant {action} on the bucket" + (f" (it is in {role})" if role else "")
+        return PermissionRefused(f"{name}: {action} was refused: {words}", f"{hint}.")
+    if status == 404 and "bucket does not exist" in words:
+        return DestinationError(
+            f"there is no such bucket: {name}", "check `bucket`; lakeport never creates one."
+        )
+    if status in (404, 410):
+        return Absent(
+            f"{name} does not exist: {words}",
+            "check `bucket` and `object_key_path`; lakeport never creates a bucket.",
+        )
+    if status in _PASSING:
+        return Unreachable(
+            f"{name}: the store kept answering {status} for {settings.patience.deadline:g} s",
+            "try again later; a smaller `target_file_size_mb` or fewer tasks ask less of it.",
+        )
+    return DestinationError(f"{name}: {action} failed, {status}: {words}")
+
+
+def _names(error: Exception) -> set[str]:
+    return {each.__name__ for each in type(error).__mro__}
+
+
+def _oauth_code(error: Exception) -> str:
+    """The code of a refused refresh, such as `invalid_grant`; its description may name values."""
+    details = error.args[1] if len(error.args) > 1 else None
+    code = details.get("error") if isinstance(details, dict) else None
+    return code if isinstance(code, str) else type(error).__name__

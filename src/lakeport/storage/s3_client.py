@@ -1,0 +1,222 @@
+"""Clients of S3 and everything that speaks its protocol: credentials, one request."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+from lakeport.errors import MissingDependency
+from lakeport.storage import s3_errors
+from lakeport.storage.s3_settings import AwsSettings
+from lakeport.storage.transfer import Patience, retry
+
+__all__ = ["Connection", "connect"]
+
+_FIRST_CONTACT = Patience(deadline=15)  # a wrong endpoint shall not take two minutes to show
+_CONTENDED = Patience(deadline=10)
+_WITHOUT_KEY = {"head_bucket", "list_objects_v2"}
+
+
+class Connection:
+    """A client of one process, and the one place where requests are repeated and errors named."""
+
+    def __init__(self, settings: AwsSettings) -> None:
+        self.settings = settings
+        self._lock = threading.Lock()
+        self._reached = False
+        self._client, self.credentials = _client(settings)
+
+    def call(
+        self,
+        operation: str,
+        bucket: str,
+        key: str = "",
+        *,
+        doubts: list[Exception] | None = None,
+        patience: Patience | None = None,
+        **parameters: Any,
+    ) -> Any:
+        """Send one request, again while the failure may pass, and name the failure that does not.
+
+        Args:
+            operation: the client's method, such as `put_object`.
+            bucket: the bucket's name.
+            key: the full key; the prefix where the operation has none.
+            doubts: gets the failures that were passing ones.
+            patience: instead of the settings' own.
+            parameters: of the request, without `Bucket` and `Key`.
+
+        Raises:
+            DestinationError: as `s3_errors.translate` names it.
+        """
+        parameters["Bucket"] = bucket
+        if key and operation not in _WITHOUT_KEY:
+            parameters["Key"] = key
+        last: list[Exception] = []
+
+        def send() -> Any:
+            try:
+                return self._send(operation, parameters)
+            except Exception as error:
+                last[:] = [error]
+                if doubts is not None and s3_errors.passing(error):
+                    doubts.append(error)
+                raise
+
+        def allowed() -> Patience:
+            if s3_errors.contended(last[0]):
+                return _CONTENDED
+            chosen = patience or self.settings.patience
+            return chosen if self._reached or chosen.deadline < 15 else _FIRST_CONTACT
+
+        try:
+            return retry(send, s3_errors.passing, allowed)
+        except Exception as error:
+            raise s3_errors.translate(error, operation, bucket, key, self.settings) from None
+
+    def authenticate(self) -> None:
+        """Fetch the credentials now: a role is assumed, an SSO session is used.
+
+        Raises:
+            PermissionRefused: they can't be had.
+        """
+        try:
+            if self.credentials is not None:
+                self.credentials.get_frozen_credentials()
+        except Exception as error:
+            raise s3_errors.translate(error, "connect", "", "", self.settings) from None
+
+    def look(self, bucket: str) -> tuple[int, dict[str, str]]:
+        """Ask for the bucket once: HTTP status and headers, whatever the answer is.
+
+        Raises:
+            DestinationError: no answer came.
+        """
+        try:
+            answer = self._client.head_bucket(Bucket=bucket)
+        except Exception as error:
+            if not s3_errors.answered(error):
+                raise s3_errors.translate(error, "head_bucket", bucket, "", self.settings) from None
+            answer = getattr(error, "response", {})
+        about = answer["ResponseMetadata"]
+        return int(about["HTTPStatusCode"]), dict(about["HTTPHeaders"])
+
+    def _send(self, operation: str, parameters: dict[str, Any]) -> Any:
+        """One request; an object's body is read as part of it."""
+        try:
+            answer = getattr(self._client, operation)(**parameters)
+        except Exception as error:
+            self._reached |= s3_errors.answered(error)
+            if not self._renew(error):
+                raise
+            answer = getattr(self._client, operation)(**parameters)
+        self._reached = True
+        if operation == "get_object":
+            answer["Body"] = answer["Body"].read()
+        return answer
+
+    def _renew(self, error: Exception) -> bool:
+        """Make a new client once if credentials that can be fetched anew have expired."""
+        fixed = self.settings.access_key_id and not self.settings.role_arn
+        if fixed or not s3_errors.expired(error):
+            return False
+        with self._lock:
+            self._client, self.credentials = _client(self.settings)
+        return True
+
+
+_connections: dict[AwsSettings, Connection] = {}
+_connections_lock = threading.Lock()
+
+
+def connect(settings: AwsSettings) -> Connection:
+    """The connection of this process for these settings; made at the first use.
+
+    Raises:
+        MissingDependency: the AWS SDK is not installed.
+        ConfigError: there is no such profile, or a setting is malformed.
+    """
+    with _connections_lock:
+        found = _connections.get(settings)
+        if found is None:
+            found = _connections[settings] = Connection(settings)
+        return found
+
+
+def _forget() -> None:
+    global _connections_lock
+    _connections.clear()
+    _connections_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def _client(settings: AwsSettings) -> tuple[Any, Any]:
+    """A client, and its credentials (None where the chain finds none)."""
+    try:
+        from botocore.config import Config
+        from botocore.session import Session
+    except ImportError as error:
+        raise MissingDependency(
+            "the AWS SDK for Python is not installed", "pip install 'lakeport[s3]'"
+        ) from error
+    try:
+        session = Session(profile=settings.profile or None)
+        if settings.access_key_id:
+            session.set_credentials(
+                settings.access_key_id, settings.secret_access_key, settings.session_token or None
+            )
+        if settings.role_arn:
+            session._credentials = _assumed(session, settings)
+        config = Config(
+            connect_timeout=settings.connect_seconds,
+            read_timeout=settings.read_seconds,
+            tcp_keepalive=True,
+            retries={"total_max_attempts": 1, "mode": "standard"},
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+            s3={"addressing_style": settings.addressing},
+            user_agent_extra="lakeport",
+        )
+        client = session.create_client(
+            "s3", settings.region, endpoint_url=settings.endpoint or None, config=config
+        )
+        return client, session.get_credentials()
+    except Exception as error:
+        raise s3_errors.translate(error, "connect", "", "", settings) from None
+
+
+def _assumed(session: Any, settings: AwsSettings) -> Any:
+    """Credentials of the role, fetched at their first use and renewed before they expire."""
+    from botocore.config import Config
+    from botocore.credentials import DeferredRefreshableCredentials
+
+    extra = {"ExternalId": settings.external_id} if settings.external_id else {}
+    sts = session.create_client(
+        "sts",
+        settings.region,
+        endpoint_url=(settings.endpoint or None) if not settings.is_aws else None,
+        config=Config(
+            connect_timeout=settings.connect_seconds,
+            read_timeout=min(20, settings.read_seconds),
+            retries={"total_max_attempts": 3, "mode": "standard"},
+        ),
+    )
+
+    def assume() -> dict[str, str]:
+        answer = sts.assume_role(
+            RoleArn=settings.role_arn,
+            RoleSessionName=settings.role_session_name,
+            DurationSeconds=settings.role_seconds,
+            **extra,
+        )["Credentials"]
+        return {
+            "access_key": answer["AccessKeyId"],
+            "secret_key": answer["SecretAccessKey"],
+            "token": answer["SessionToken"],
+            "expiry_time": answer["Expiration"].isoformat(),
+        }
+
+    return DeferredRefreshableCredentials(refresh_using=assume, method="assume-role")

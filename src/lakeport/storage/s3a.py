@@ -1,0 +1,77 @@
+"""S3 as Hadoop's S3A connector sees it: the settings of one bucket."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from lakeport.storage.s3_settings import AwsSettings
+
+__all__ = ["hadoop_settings"]
+
+_AUTH = "org.apache.hadoop.fs.s3a.auth"
+_FIXED = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
+_SESSION = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
+_CHAIN = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
+_PROFILE = f"{_AUTH}.ProfileAWSCredentialsProvider"
+_ROLE = f"{_AUTH}.AssumedRoleCredentialProvider"
+_ENCRYPTION = {"AES256": "SSE-S3", "aws:kms": "SSE-KMS"}
+
+
+def hadoop_settings(bucket: str, settings: AwsSettings) -> dict[str, str]:
+    """Settings of `s3a://bucket`, each for that bucket alone.
+
+    They hold the keys, so they belong on a running session's `hadoopConfiguration`, set before the
+    bucket is first used, and never into Spark's own configuration.
+
+    >>> found = hadoop_settings("lake", AwsSettings(region="eu-west-1"))
+    >>> found["fs.s3a.bucket.lake.endpoint.region"]
+    'eu-west-1'
+    """
+    found = {"endpoint.region": settings.region, **_endpoint(settings)}
+    provider, keys = _credentials(settings)
+    found |= keys
+    if settings.role_arn:
+        found |= _role(settings, provider)
+        provider = _ROLE
+    found["aws.credentials.provider"] = provider
+    if settings.sse:
+        found["encryption.algorithm"] = _ENCRYPTION[settings.sse]
+        if settings.sse_kms_key_id:
+            found["encryption.key"] = settings.sse_kms_key_id
+    return {f"fs.s3a.bucket.{bucket}.{name}": value for name, value in found.items()}
+
+
+def _endpoint(settings: AwsSettings) -> dict[str, str]:
+    style = {"path.style.access": "true" if settings.addressing == "path" else "false"}
+    if not settings.endpoint:
+        return style
+    tls = "true" if urlsplit(settings.endpoint).scheme == "https" else "false"
+    return {**style, "endpoint": settings.endpoint, "connection.ssl.enabled": tls}
+
+
+def _credentials(settings: AwsSettings) -> tuple[str, dict[str, str]]:
+    if not settings.access_key_id:
+        if settings.profile:
+            return _PROFILE, {"auth.profile.name": settings.profile}
+        return _CHAIN, {}
+    keys = {"access.key": settings.access_key_id, "secret.key": settings.secret_access_key}
+    if settings.session_token:
+        return _SESSION, {**keys, "session.token": settings.session_token}
+    return _FIXED, keys
+
+
+def _role(settings: AwsSettings, provider: str) -> dict[str, str]:
+    found = {
+        "assumed.role.arn": settings.role_arn,
+        "assumed.role.session.name": settings.role_session_name,
+        "assumed.role.session.duration": f"{settings.role_seconds}s",
+        "assumed.role.credentials.provider": provider,
+        "assumed.role.sts.endpoint.region": settings.region,
+    }
+    if settings.external_id:
+        found["assumed.role.external.id"] = settings.external_id
+    if settings.is_aws:
+        found["assumed.role.sts.endpoint"] = f"sts.{settings.region}.amazonaws.com"
+    else:
+        found["assumed.role.sts.endpoint"] = settings.endpoint
+    return found

@@ -1,0 +1,232 @@
+"""A table's facts and first rows, read from its files without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from lakeport.errors import SourceError
+from lakeport.model import Storage, StoredObject
+from lakeport.writers.delta_history import Commit
+from lakeport.writers.delta_log import parse_path, parse_value
+from lakeport.writers.delta_replay import Contents
+
+__all__ = ["SMALL_FILE_BYTES", "DeltaView", "FilesView", "entry"]
+
+SMALL_FILE_BYTES = 32 << 20
+"""Below this a data file counts as small."""
+_MANY_SMALL = 20
+
+
+@dataclass(frozen=True)
+class DeltaView:
+    """A Delta table at one version.
+
+    Attributes:
+        storage: where it is.
+        folder: its key.
+        contents: what it holds.
+    """
+
+    storage: Storage
+    folder: str
+    contents: Contents
+
+    def facts(self) -> dict[str, Any]:
+        """Format, version, columns, partitions, rows, files, sizes and protocol."""
+        state, files = self.contents.state, self.contents.files
+        protocol = state.protocol
+        return {
+            "format": "delta",
+            "version": state.version,
+            "columns": _columns(state.schema),
+            "partition_columns": list(state.partition_columns),
+            "partitions": len({tuple(sorted(_values(f).items(), key=str)) for f in files})
+            if state.partition_columns
+            else 0,
+            "rows": _rows(files),
+            **_sizes([file["size"] for file in files]),
+            "protocol": f"reader {protocol['minReaderVersion']}, "
+            f"writer {protocol['minWriterVersion']}",
+            "features": sorted(state.features),
+            "properties": dict(state.properties),
+        }
+
+    def preview(self, limit: int) -> pa.Table | None:
+        """The first rows; None when only Spark can read the table's files."""
+        state = self.contents.state
+        if state.protocol["minReaderVersion"] > 1:
+            return None
+        batches: list[pa.Table] = []
+        for file in self.contents.files:
+            wanted = limit - sum(map(len, batches))
+            if wanted <= 0:
+                break
+            key = f"{self.folder}/{parse_path(file['path'])}".lstrip("/")
+            batches.append(self._rows_of(key, _values(file), wanted))
+        return pa.concat_tables([state.schema.empty_table(), *batches])
+
+    def _rows_of(self, key: str, values: Mapping[str, str | None], limit: int) -> pa.Table:
+        rows = _first_rows(self.storage, key, limit)
+        columns = []
+        for item in self.contents.state.schema:
+            if item.name in values:
+                value = pa.scalar(parse_value(values[item.name], item.type), item.type)
+                columns.append(pa.repeat(value, len(rows)))
+            elif item.name in rows.column_names:
+                columns.append(_fit(rows.column(item.name), item.type))
+            else:
+                columns.append(pa.nulls(len(rows), item.type))
+        return pa.table(columns, schema=self.contents.state.schema)
+
+
+@dataclass(frozen=True)
+class FilesView:
+    """A folder of Parquet or CSV files.
+
+    Attributes:
+        storage: where it is.
+        files: the files, all of one kind.
+        kind: `parquet` or `csv`.
+    """
+
+    storage: Storage
+    files: Sequence[StoredObject]
+    kind: str
+
+    @classmethod
+    def of(cls, storage: Storage, folder: str) -> FilesView | None:
+        """Find a folder's files; None when it has none of either kind.
+
+        Raises:
+            SourceError: it has both.
+        """
+        found: dict[str, list[StoredObject]] = {"parquet": [], "csv": []}
+        for item in storage.list(folder):
+            inner = item.key.removeprefix(f"{folder}/").split("/")
+            if any(part.startswith(("_", ".")) for part in inner):
+                continue
+            for kind, files in found.items():
+                if inner[-1].endswith(f".{kind}") or f".{kind}." in inner[-1]:
+                    files.append(item)
+        kinds = [kind for kind, files in found.items() if files]
+        if len(kinds) > 1:
+            raise SourceError(
+                f"{storage.uri(folder)} holds Parquet and CSV files", "name a folder with one kind."
+            )
+        return cls(storage, found[kinds[0]], kinds[0]) if kinds else None
+
+    def facts(self) -> dict[str, Any]:
+        """Format, columns, rows (Parquet only), files and sizes."""
+        rows = sum(self._row_counts()) if self.kind == "parquet" else None
+        return {
+            "format": self.kind,
+            "columns": _columns(self.preview(1).schema),
+            "rows": rows,
+            **_sizes([item.bytes for item in self.files]),
+        }
+
+    def preview(self, limit: int) -> pa.Table:
+        """The first rows of the first files."""
+        read = _first_rows if self.kind == "parquet" else _first_lines
+        tables: list[pa.Table] = []
+        for item in self.files:
+            if sum(map(len, tables)) >= limit:
+                break
+            tables.append(read(self.storage, item.key, limit))
+        return pa.concat_tables(tables, promote_options="permissive").slice(0, limit)
+
+    def _row_counts(self) -> Iterator[int]:
+        import pyarrow.parquet as pq
+
+        for item in self.files:
+            with self.storage.open(item.key) as file:
+                yield pq.read_metadata(file).num_rows
+
+
+def _first_rows(storage: Storage, key: str, limit: int) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    with storage.open(key) as file:
+        source = pq.ParquetFile(file)
+        batch = next(source.iter_batches(batch_size=limit), None)
+        table = source.schema_arrow.empty_table()
+    return table if batch is None else pa.Table.from_batches([batch])
+
+
+def _first_lines(storage: Storage, key: str, limit: int) -> pa.Table:
+    from pyarrow import csv
+
+    with storage.open(key) as file:
+        head = csv.open_csv(
+            pa.input_stream(file, compression=_codec(key)),
+            convert_options=csv.ConvertOptions(
+                strings_can_be_null=True, quoted_strings_can_be_null=False
+            ),
+        )
+        return pa.Table.from_batches([head.read_next_batch()], head.schema).slice(0, limit)
+
+
+def _codec(key: str) -> str | None:
+    return {"gz": "gzip", "zst": "zstd"}.get(key.rsplit(".", 1)[-1])
+
+
+def _fit(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    if column.type.equals(type_):
+        return column
+    if pa.types.is_nested(type_):
+        return pa.chunked_array([pa.array(column.to_pylist(), type_)], type_)
+    return column.cast(type_)
+
+
+def _values(file: Mapping[str, Any]) -> Mapping[str, str | None]:
+    return dict(file.get("partitionValues") or {})
+
+
+def _columns(schema: pa.Schema) -> list[dict[str, str]]:
+    return [{"name": item.name, "type": str(item.type)} for item in schema]
+
+
+def _rows(files: Sequence[Mapping[str, Any]]) -> int | None:
+    """The rows, if every file's statistics tell."""
+    total = 0
+    for file in files:
+        count = json.loads(file.get("stats") or "{}").get("numRecords")
+        if count is None:
+            return None
+        total += count - int((file.get("deletionVector") or {}).get("cardinality", 0))
+    return total
+
+
+def _sizes(sizes: Sequence[int]) -> dict[str, Any]:
+    small = sum(size < SMALL_FILE_BYTES for size in sizes)
+    facts: dict[str, Any] = {"files": len(sizes), "bytes": sum(sizes), "small_files": small}
+    if small >= _MANY_SMALL and small * 2 > len(sizes):
+        facts["warning"] = (
+            f"{small} of {len(sizes)} files are smaller than {SMALL_FILE_BYTES >> 20} MB: "
+            "land larger batches, or compact the table."
+        )
+    return facts
+
+
+def entry(commit: Commit) -> dict[str, Any]:
+    """One line of a table's history."""
+    info, mark = commit.info, commit.mark
+    moment = info.get("timestamp")
+    return {
+        "version": commit.version,
+        "timestamp": datetime.fromtimestamp(moment / 1000, UTC).isoformat() if moment else None,
+        "operation": info.get("operation"),
+        "mode": (info.get("operationParameters") or {}).get("mode"),
+        "files_added": commit.added,
+        "files_removed": commit.removed,
+        "rows_added": commit.rows_added if commit.rows_added >= 0 else None,
+        "bytes_added": commit.bytes_added,
+        "run_id": (mark.run_id or None) if mark else None,
+        "engine": info.get("engineInfo"),
+    }

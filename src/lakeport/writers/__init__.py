@@ -1,0 +1,1 @@
+"""Writers: each knows one format, and reaches any cloud through `model.Storage`."""

@@ -1,0 +1,341 @@
+"""Delta tables: plan a batch against the table, and land its staged files in one commit.
+
+```
+state ──▶ plan (schema, partitions) ──▶ sink (in tasks) ──Staged──▶ commit ──▶ Landed
+```
+A commit that another writer's change invalidates is planned again on the table's new state; data
+files are only made visible right before it, and are taken away again when it fails for good.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakeport.errors import (
+    CommitConflict,
+    LakeportError,
+    RunMismatch,
+    SchemaConflict,
+    SparkFailure,
+)
+from lakeport.model import Landed, Mode, Staged, Storage
+from lakeport.schema.evolution import EvolutionPolicy, plan_evolution
+from lakeport.writers.delta_attempt import Attempt, CommitUnknown, Publication, published
+from lakeport.writers.delta_history import Commit, CommitLog, Mark, app_id
+from lakeport.writers.delta_schema import file_schema, physical_names
+from lakeport.writers.delta_sink import EMPTY_VALUES, DeltaSink
+from lakeport.writers.delta_state import DeltaPlan, TableState, plan_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakeport.writers.delta_commit import Transaction
+
+__all__ = ["DeltaWriter"]
+
+_ATTEMPTS = 15
+_COARSE = 3
+_LONGEST_WAIT = 2.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class DeltaWriter:
+    """Writes one stream's batches to one Delta table.
+
+    Attributes:
+        session: gives the Spark session, which is only asked for when it is needed.
+        storage: where the table is.
+        folder: the table's key; empty when it is the storage's root.
+        stream: the stream's name.
+        properties: table properties of a new table, beside and above the defaults.
+        compression: Parquet codec.
+        target_file_bytes: a data file is closed when it has reached this size.
+    """
+
+    session: Callable[[], SparkSession]
+    storage: Storage
+    folder: str
+    stream: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+    compression: str = "snappy"
+    target_file_bytes: int = 256 << 20
+
+    @property
+    def uri(self) -> str:
+        """The table, as users name it."""
+        return self.storage.uri(self.folder)
+
+    def state(self) -> TableState | None:
+        """The table as it is now; None when there is none.
+
+        Raises:
+            LakeportError: the log can't be read.
+        """
+        return _state(self._begin())
+
+    def plan(
+        self,
+        incoming: pa.Schema,
+        *,
+        mode: Mode | str = Mode.APPEND,
+        partition_keys: Sequence[str] = (),
+        policy: EvolutionPolicy | str = EvolutionPolicy.EVOLVE,
+    ) -> DeltaPlan:
+        """Plan a batch against the table as it is now; see `plan_table` for the errors."""
+        return plan_table(
+            self.state(),
+            incoming,
+            mode=mode,
+            partition_keys=partition_keys,
+            policy=policy,
+            properties=self.properties,
+        )
+
+    def sink(self, plan: DeltaPlan) -> DeltaSink:
+        """The kernel that stages the plan's data files."""
+        apart = () if plan.needs_spark else plan.partition_columns
+        files = (
+            plan.schema
+            if plan.needs_spark
+            else file_schema(plan.schema_json, plan.schema, without=apart)
+        )
+        return DeltaSink(
+            storage=self.storage,
+            folder=self.folder,
+            files=files,
+            partitions=physical_names(plan.schema_json, apart),
+            compression=self.compression,
+            target_file_bytes=self.target_file_bytes,
+            indexed_columns=int(plan.properties.get("delta.dataSkippingNumIndexedCols", 32)),
+        )
+
+    def landed(self, *, run_id: str, sequence: int, digest: str) -> Landed | None:
+        """What an earlier run with this id has landed of a batch; asks Spark only if it must.
+
+        Raises:
+            RunMismatch: the batch that it landed was another one.
+            DestinationError: the store refused.
+        """
+        commits = CommitLog(self.storage, self.folder)
+        version = next(iter(commits.versions()), -1) if run_id else -1
+        if version < 0:
+            return None
+        name = app_id(run_id, self.stream)
+        last = commits.last_transaction(version, name)
+        if last is None:
+            last = self._begin().last_transaction(name)
+        return None if last < sequence else self._skipped(version, run_id, sequence, digest)
+
+    def commit(
+        self,
+        plan: DeltaPlan,
+        staged: Sequence[Staged],
+        *,
+        run_id: str = "",
+        sequence: int = 0,
+        digest: str = "",
+        state: bytes | None = None,
+        batch_id: str = "",
+    ) -> Landed:
+        """Land a batch in one commit, or find that this run had landed it.
+
+        Args:
+            plan: what the files were written for.
+            staged: the files.
+            run_id: makes a repeated batch land once; empty for none.
+            sequence: the batch's ordinal among the stream's batches of the run.
+            digest: SHA-256 of the input in hex.
+            state: Singer STATE that becomes durable with the batch.
+            batch_id: the caller's name for the batch.
+
+        Raises:
+            CommitConflict: other writers were faster, again and again, or changed the schema.
+            RunMismatch: the run landed another batch under this number.
+            SchemaConflict: the table has changed so that the batch no longer fits.
+            LakeportError: the store or Spark refused.
+        """
+        mark = Mark(run_id, self.stream, sequence, digest, batch_id, str(uuid.uuid4()), state)
+        with published(self.storage, staged) as files:
+            for number in range(_ATTEMPTS):
+                txn = self._begin()
+                if run_id and self._committed(txn, run_id) >= sequence:
+                    return self._skipped(txn.version, run_id, sequence, digest)
+                attempt = Attempt(self.storage, self.folder, self._again(plan, txn), staged, mark)
+                try:
+                    version, removed = self._try(attempt, txn, files, coarse=number < _COARSE)
+                except CommitConflict as error:
+                    _log.info("attempt %d on %s: %s", number + 1, self.uri, error.message)
+                    time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**number)))
+                    continue
+                return self._landed(attempt.plan, staged, mark, version, removed)
+        raise CommitConflict(
+            f"{_ATTEMPTS} attempts to commit to {self.uri} met other writers' changes",
+            "nothing of this batch was committed; run it again when fewer writers are at work.",
+        )
+
+    def table_state(self) -> bytes | None:
+        """The Singer STATE that the table's newest commit with one carries.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        commits = CommitLog(self.storage, self.folder)
+        for commit in commits.back_from(next(iter(commits.versions()), -1)):
+            if commit.mark is not None and commit.mark.state is not None:
+                return commit.mark.state
+        return None
+
+    def _begin(self) -> Transaction:
+        from lakeport.writers.delta_commit import DeltaLog
+
+        return DeltaLog(self.session(), self.storage.hadoop_uri(self.folder)).begin()
+
+    def _committed(self, txn: Transaction, run_id: str) -> int:
+        """How far the run has come; a commit of the same run in the meantime is a conflict."""
+        name = app_id(run_id, self.stream)
+        txn.watch(name)
+        if txn.version < 0:
+            return -1
+        last = CommitLog(self.storage, self.folder).last_transaction(txn.version, name)
+        return txn.last_transaction(name) if last is None else last
+
+    def _try(
+        self, attempt: Attempt, txn: Transaction, files: Publication, *, coarse: bool
+    ) -> tuple[int, int]:
+        """Commit; an outcome that nobody reported is looked up in the log."""
+        try:
+            if attempt.plan.needs_spark:
+                files.publish()
+                attempt.through_spark(self.session(), txn.version)
+                raise CommitUnknown(SparkFailure("Spark wrote nothing"), txn.version)
+            version, removed = attempt.direct(txn, files.publish, coarse=coarse)
+        except CommitUnknown as unknown:
+            try:
+                found = self._find(attempt.mark, unknown.version)
+            except LakeportError:
+                files.keep()
+                raise unknown.cause from unknown
+            if found is None:
+                raise unknown.cause from unknown
+            version, removed = found.version, found.removed
+        if not attempt.plan.needs_spark:
+            files.keep()
+        return version, removed
+
+    def _find(self, mark: Mark, after: int) -> Commit | None:
+        commits = CommitLog(self.storage, self.folder)
+        for commit in commits.back_from(next(iter(commits.versions()), -1)):
+            if commit.version <= after:
+                break
+            if commit.mark is not None and commit.mark.commit_id == mark.commit_id:
+                return commit
+        return None
+
+    def _again(self, plan: DeltaPlan, txn: Transaction) -> DeltaPlan:
+        """The plan on the table's present state, if the files that were written still fit it."""
+        now = _state(txn)
+        if now is not None and plan.base is not None and now.metadata == plan.base.metadata:
+            return plan
+        if now is None and plan.base is None:
+            return plan
+        current = plan_table(
+            now,
+            plan.incoming,
+            mode=plan.mode,
+            partition_keys=plan.partition_keys,
+            policy=plan.policy,
+            properties=self.properties,
+        )
+        same = (
+            current.partition_columns == plan.partition_columns
+            and bool(current.needs_spark) == bool(plan.needs_spark)
+            and not (current.mapped or plan.mapped)
+            and _holds(current.schema, plan.schema)
+        )
+        if not same:
+            raise CommitConflict(
+                f"another writer changed the schema of {self.uri} while this batch was written",
+                "nothing of this batch was committed; run it again.",
+            )
+        return current
+
+    def _skipped(self, version: int, run_id: str, sequence: int, digest: str) -> Landed:
+        """A batch that is there already, if it is the same one."""
+        known = self._recorded(version, run_id, sequence)
+        if known is not None and known.digest != digest:
+            raise RunMismatch(
+                f"run {run_id!r} has landed batch {sequence} of stream {self.stream!r} already, "
+                "with other content",
+                "repeat a run with the same input and batch sizes, or give it a new `run_id`.",
+            )
+        warnings = (
+            ()
+            if known
+            else (
+                f"batch {sequence} was landed by an earlier run, whose commit is no longer in the "
+                "log: its content could not be compared.",
+            )
+        )
+        return Landed(
+            self.stream, self.uri, sequence, 0, version=version, skipped=True, warnings=warnings
+        )
+
+    def _recorded(self, version: int, run_id: str, sequence: int) -> Mark | None:
+        wanted = (run_id, self.stream, sequence)
+        for commit in CommitLog(self.storage, self.folder).back_from(version):
+            mark = commit.mark
+            if mark is not None and (mark.run_id, mark.stream, mark.sequence) == wanted:
+                return mark
+        return None
+
+    def _landed(
+        self, plan: DeltaPlan, staged: Sequence[Staged], mark: Mark, version: int, removed: int
+    ) -> Landed:
+        return Landed(
+            stream=self.stream,
+            table=self.uri,
+            sequence=mark.sequence,
+            rows=sum(item.rows for item in staged),
+            files=() if plan.needs_spark else tuple(self.storage.uri(i.key) for i in staged),
+            bytes=sum(item.bytes for item in staged),
+            version=version,
+            removed_files=removed,
+            warnings=(*plan.warnings, *_notes(plan, staged)),
+        )
+
+
+def _state(txn: Transaction) -> TableState | None:
+    return None if txn.version < 0 else TableState(txn.version, txn.metadata(), txn.protocol())
+
+
+def _holds(table: pa.Schema, files: pa.Schema) -> bool:
+    """Whether files with these columns can be part of a table as they are."""
+    try:
+        return not plan_evolution(table, files, EvolutionPolicy.STRICT).cast
+    except SchemaConflict:
+        return False
+
+
+def _notes(plan: DeltaPlan, staged: Sequence[Staged]) -> list[str]:
+    notes = []
+    emptied = sum(int(item.token.get(EMPTY_VALUES, 0)) for item in staged)
+    if emptied:
+        notes.append(
+            f"{emptied} rows have an empty text in a partition column; Delta can't hold one there "
+            "and reads it as null."
+        )
+    if plan.needs_spark:
+        notes.append(
+            f"Spark wrote this batch itself, which takes longer: the table has "
+            f"{', '.join(plan.needs_spark)}."
+        )
+    return notes

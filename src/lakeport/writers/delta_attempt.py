@@ -1,0 +1,250 @@
+"""One attempt to commit a batch: by actions of ours, or by Spark's writer where it must."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakeport.errors import CommitConflict, InputError, LakeportError
+from lakeport.model import Mode, Staged, Storage
+from lakeport.schema.evolution import EvolutionPolicy
+from lakeport.schema.types import spark_json
+from lakeport.spark.failures import translate
+from lakeport.writers.delta_commit import Added, Operation, Transaction
+from lakeport.writers.delta_history import Mark, app_id
+from lakeport.writers.delta_log import add_action, metadata_action, parse_value, transaction_action
+from lakeport.writers.delta_schema import physical_names
+from lakeport.writers.delta_state import DeltaPlan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Attempt", "CommitUnknown", "Publication", "published"]
+
+_PUBLISHERS = 8
+_CONSTRAINT = re.compile(r"(CHECK|NOT NULL) constraint (?:violated for column: )?`?(\w+)")
+
+
+class CommitUnknown(Exception):
+    """A commit failed in a way that does not tell whether it landed.
+
+    Args:
+        cause: what was raised.
+        version: the version that the transaction had read.
+    """
+
+    def __init__(self, cause: LakeportError, version: int) -> None:
+        super().__init__(cause, version)
+        self.cause = cause
+        self.version = version
+
+
+class Publication:
+    """Makes a batch's files visible, once."""
+
+    def __init__(self, storage: Storage, staged: Sequence[Staged]) -> None:
+        self._storage = storage
+        self._staged = staged
+        self._visible: set[str] = set()
+        self._kept = False
+
+    def publish(self) -> None:
+        """Make every file visible under the key that it was staged for.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        waiting = [item for item in self._staged if item.key not in self._visible]
+        with ThreadPoolExecutor(_PUBLISHERS) as pool:
+            list(pool.map(self._publish, waiting))
+
+    def keep(self) -> None:
+        """Leave the visible files where they are."""
+        self._kept = True
+
+    def close(self) -> None:
+        """Drop what was staged, and what is visible unless that is kept. Never raises."""
+        for item in self._staged:
+            if item.key in self._visible and not self._kept:
+                with suppress(LakeportError):
+                    self._storage.delete(item.key)
+            self._storage.discard(item)
+
+    def _publish(self, item: Staged) -> None:
+        self._visible.add(item.key)
+        self._storage.publish(item, item.key)
+
+
+@contextmanager
+def published(storage: Storage, staged: Sequence[Staged]) -> Iterator[Publication]:
+    """Files that stay visible only if the body says so with `keep`."""
+    files = Publication(storage, staged)
+    try:
+        yield files
+    finally:
+        files.close()
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A planned batch and its files.
+
+    Attributes:
+        storage: where the table is.
+        folder: the table's key.
+        plan: on the table's present state.
+        staged: the files.
+        mark: what the commit says about itself.
+    """
+
+    storage: Storage
+    folder: str
+    plan: DeltaPlan
+    staged: Sequence[Staged]
+    mark: Mark
+
+    def direct(
+        self, txn: Transaction, publish: Callable[[], None], *, coarse: bool
+    ) -> tuple[int, int]:
+        """Commit our own actions.
+
+        Args:
+            txn: a fresh transaction, on the state that the plan is for.
+            publish: makes the files visible.
+            coarse: let an overwrite of partitions conflict with changes to any partition, which
+                is quicker to find out than with these alone.
+
+        Returns:
+            The version, and the number of files removed.
+
+        Raises:
+            CommitConflict: another writer was faster; nothing landed.
+            CommitUnknown: the commit may have landed.
+            LakeportError: anything before the commit failed.
+        """
+        moment = int(time.time() * 1000)
+        adds = [self._add(item, moment) for item in self.staged]
+        if self.plan.metadata_changes:
+            txn.set_metadata(self._metadata(moment), replaces=self.plan.evolution.replaced)
+        removed = self._removed(txn, adds, coarse=coarse)
+        txn.remove(removed)
+        actions = list(adds)
+        if self.mark.run_id:
+            app = app_id(self.mark.run_id, self.mark.stream)
+            actions.append(transaction_action(app, self.mark.sequence, moment))
+        publish()
+        try:
+            return txn.commit(actions, self._operation(len(removed))), len(removed)
+        except CommitConflict:
+            raise
+        except LakeportError as error:
+            raise CommitUnknown(error, txn.version) from error
+
+    def through_spark(self, spark: SparkSession, before: int) -> None:
+        """Have Spark's writer read the published files and write them, with every rule checked.
+
+        The version that it makes is found by the commit's mark.
+
+        Args:
+            spark: the session.
+            before: the table's version before.
+
+        Raises:
+            InputError: a row breaks a constraint of the table.
+            CommitUnknown: the commit may have landed.
+        """
+        overwrite = self.plan.mode is Mode.OVERWRITE
+        writer = (
+            self._frame(spark).write.format("delta").mode("overwrite" if overwrite else "append")
+        )
+        options: dict[str, Any] = {"userMetadata": self.mark.text()}
+        if self.mark.run_id:
+            options["txnAppId"] = app_id(self.mark.run_id, self.mark.stream)
+            options["txnVersion"] = self.mark.sequence
+        if self.plan.policy is EvolutionPolicy.EVOLVE:
+            full = overwrite and not self.plan.dynamic
+            options["overwriteSchema" if full else "mergeSchema"] = "true"
+        if overwrite:
+            options["partitionOverwriteMode"] = "dynamic" if self.plan.dynamic else "static"
+        try:
+            writer.options(**options).save(self.storage.hadoop_uri(self.folder))
+        except Exception as error:
+            broken = _CONSTRAINT.search(str(error))
+            if broken:
+                raise InputError(
+                    f"a row breaks the table's {broken[1]} constraint {broken[2]!r}",
+                    "correct the source, or drop the constraint; nothing was committed.",
+                ) from error
+            failure = translate(error)
+            if isinstance(failure, CommitConflict):
+                raise failure from error
+            raise CommitUnknown(failure, before) from error
+
+    def _frame(self, spark: SparkSession) -> DataFrame:
+        from pyspark.sql.types import StructType
+
+        schema = StructType.fromJson(json.loads(spark_json(self.plan.schema)))
+        if not self.staged:
+            return spark.createDataFrame([], schema)
+        paths = [self.storage.hadoop_uri(item.key) for item in self.staged]
+        return spark.read.schema(schema).parquet(*paths)
+
+    def _add(self, item: Staged, moment: int) -> str:
+        path = item.key.removeprefix(f"{self.folder}/") if self.folder else item.key
+        return add_action(path, item.partition, item.bytes, moment, item.stats)
+
+    def _metadata(self, moment: int) -> str:
+        plan = self.plan
+        if plan.base is None:
+            return metadata_action(
+                self.mark.commit_id,
+                plan.schema_json,
+                plan.partition_columns,
+                plan.properties,
+                moment,
+            )
+        text = json.dumps(plan.schema_json, ensure_ascii=False)
+        return json.dumps(
+            {"metaData": {**plan.base.metadata, "schemaString": text}}, ensure_ascii=False
+        )
+
+    def _removed(self, txn: Transaction, adds: Sequence[str], *, coarse: bool) -> list[Added]:
+        if self.plan.mode is not Mode.OVERWRITE or self.plan.base is None:
+            return []
+        if not self.plan.dynamic:
+            return txn.all_files()
+        if not adds:
+            return []
+        if not coarse:
+            return txn.files_beside(adds)
+        columns = self.plan.partition_columns
+        names = physical_names(self.plan.schema_json, columns)
+        types = {names[column]: self.plan.schema.field(column).type for column in columns}
+
+        def typed(values: Any) -> tuple[Any, ...]:
+            return tuple(parse_value(values.get(name), type_) for name, type_ in types.items())
+
+        present = {typed(item.partition) for item in self.staged}
+        return [f for f in txn.all_files() if typed(f.entry["partitionValues"]) in present]
+
+    def _operation(self, removed: int) -> Operation:
+        plan = self.plan
+        return Operation(
+            overwrite=plan.mode is Mode.OVERWRITE,
+            dynamic=plan.dynamic,
+            new_schema=plan.evolution.replaced,
+            partition_columns=() if plan.base else plan.partition_columns,
+            user_metadata=self.mark.text(),
+            metrics={
+                "numFiles": len(self.staged),
+                "numOutputRows": sum(item.rows for item in self.staged),
+                "numOutputBytes": sum(item.bytes for item in self.staged),
+                **({"numRemovedFiles": removed} if removed else {}),
+            },
+        )

@@ -1,0 +1,248 @@
+"""delta-spark's own transaction log, driven through py4j: no Spark job where there is another way.
+
+Conflict detection, log stores, checkpoints and protocol upgrades are delta-spark's; what is made
+here are the actions of one commit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+
+from lakeport.errors import CommitConflict
+from lakeport.spark.failures import translate
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Added", "DeltaLog", "Operation", "Transaction"]
+
+_CONFLICTS = frozenset(
+    {
+        "ConcurrentAppendException",
+        "ConcurrentDeleteDeleteException",
+        "ConcurrentDeleteReadException",
+        "ConcurrentTransactionException",
+        "ConcurrentWriteException",
+        "DeltaConcurrentModificationException",
+        "MetadataChangedException",
+        "ProtocolChangedException",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """How a commit describes itself in the table's history.
+
+    Attributes:
+        overwrite: it replaces rows.
+        dynamic: only those of some partitions.
+        new_schema: it may replace the schema.
+        partition_columns: the table's, for the commit that creates it.
+        user_metadata: free text kept with the commit.
+        metrics: numbers for the history, such as `numFiles`.
+    """
+
+    overwrite: bool
+    dynamic: bool
+    new_schema: bool
+    partition_columns: tuple[str, ...]
+    user_metadata: str
+    metrics: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A file that the table has now: its log entry, and the JVM's own object."""
+
+    entry: Mapping[str, Any]
+    action: Any
+
+
+class DeltaLog:
+    """One table's log.
+
+    Args:
+        spark: a session with Delta's jars.
+        uri: the table's folder as Hadoop names it.
+
+    Raises:
+        DestinationError: the store refused.
+    """
+
+    def __init__(self, spark: SparkSession, uri: str) -> None:
+        self._spark = spark
+        jvm: Any = spark._jvm
+        self._delta = jvm.org.apache.spark.sql.delta
+        try:
+            self._log = self._delta.DeltaLog.forTable(spark._jsparkSession, uri)
+        except Py4JJavaError as error:
+            raise translate(error) from error
+
+    def begin(self) -> Transaction:
+        """Start a transaction on the newest version.
+
+        Raises:
+            LakeportError: the log can't be read.
+        """
+        try:
+            return Transaction(self._spark, self._log.startTransaction())
+        except Py4JJavaError as error:
+            raise translate(error) from error
+
+
+class Transaction:
+    """One optimistic transaction. Use each for one commit."""
+
+    def __init__(self, spark: SparkSession, txn: Any) -> None:
+        self._spark = spark
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._delta = jvm.org.apache.spark.sql.delta
+        self._txn = txn
+        self._snapshot = txn.snapshot()
+        self.version: int = txn.readVersion()
+        self._removed: list[Any] = []
+
+    def metadata(self) -> dict[str, Any]:
+        """The table's `metaData` action."""
+        return dict(json.loads(self._snapshot.metadata().json())["metaData"])
+
+    def protocol(self) -> dict[str, Any]:
+        """The table's `protocol` action."""
+        return dict(json.loads(self._snapshot.protocol().json())["protocol"])
+
+    def watch(self, app_id: str) -> None:
+        """Conflict with commits that others make for the same application."""
+        self._txn.readTxn().addOne(app_id)
+
+    def last_transaction(self, app_id: str) -> int:
+        """The version that an application has come to, -1 for none. May run a Spark job."""
+        known = self._checksum("setTransactions")
+        if known is None:
+            version = self._snapshot.transactions().get(app_id)
+            return int(version.get()) if version.isDefined() else -1
+        return next((int(t.version()) for t in known if t.appId() == app_id), -1)
+
+    def all_files(self) -> list[Added]:
+        """Every file of the table. Any change to the table then conflicts with this commit."""
+        self._txn.readWholeTable()
+        known = self._checksum("allFiles")
+        return _added(_each(self._txn.filterFiles()) if known is None else known)
+
+    def files_beside(self, actions: Sequence[str]) -> list[Added]:
+        """The files in the partitions of these `add` actions, compared by value, not by spelling.
+
+        Runs a Spark job. Only a change to those partitions conflicts with this commit.
+        """
+        return _added(_each(self._txn.filterFiles(self._seq(map(self._action, actions)))))
+
+    def set_metadata(self, action: str, *, replaces: bool = False) -> None:
+        """Change the table's schema or properties, or create it.
+
+        Args:
+            action: a `metaData` action as JSON text.
+            replaces: the schema need not fit the data files that are there.
+
+        Raises:
+            LakeportError: Delta refuses the change.
+        """
+        try:
+            if replaces:
+                self._txn.updateMetadataForTableOverwrite(self._action(action))
+            else:
+                self._txn.updateMetadata(self._action(action), False)
+        except Py4JJavaError as error:
+            raise translate(error) from error
+
+    def remove(self, files: Iterable[Added]) -> None:
+        """Remove files with the commit."""
+        self._removed += [file.action.remove() for file in files]
+
+    def commit(self, actions: Sequence[str], operation: Operation) -> int:
+        """Commit, whatever blind appends others have made meanwhile.
+
+        Args:
+            actions: `add` and `txn` actions as JSON text.
+            operation: what the history says.
+
+        Returns:
+            The new version.
+
+        Raises:
+            CommitConflict: another writer changed what this transaction has read; nothing landed.
+            LakeportError: anything else; the commit may have landed nevertheless.
+        """
+        try:
+            entries = self._seq([*self._removed, *map(self._action, actions)])
+            self._register(operation.metrics)
+            return int(self._txn.commit(entries, self._write(operation)))
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() in _CONFLICTS:
+                raise CommitConflict(
+                    "another writer changed the table at the same time",
+                    "nothing of this batch was committed; run it again.",
+                ) from error
+            raise translate(error) from error
+
+    def _checksum(self, part: str) -> list[Any] | None:
+        """A list that the version's checksum file holds, if it has one and holds it."""
+        checksum = self._snapshot.checksumOpt()
+        if not checksum.isDefined():
+            return None
+        known = getattr(checksum.get(), part)()
+        return _each(known.get()) if known.isDefined() else None
+
+    def _action(self, text: str) -> Any:
+        return self._delta.actions.Action.fromJson(text)
+
+    def _seq(self, items: Iterable[Any]) -> Any:
+        collected = self._jvm.java.util.ArrayList()
+        for item in items:
+            collected.add(item)
+        return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(collected)
+
+    def _option(self, value: Any) -> Any:
+        return self._jvm.scala.Option.apply(value)
+
+    def _write(self, operation: Operation) -> Any:
+        modes = self._jvm.org.apache.spark.sql.SaveMode
+        columns = operation.partition_columns
+        none = self._option(None)
+        return getattr(self._delta, "DeltaOperations$Write")(
+            modes.Overwrite if operation.overwrite else modes.Append,
+            self._option(self._seq(columns)) if columns else none,
+            none,
+            self._option(operation.user_metadata),
+            self._option(operation.dynamic or None),
+            self._option(operation.new_schema or None),
+            none,
+            none,
+            none,
+        )
+
+    def _register(self, metrics: Mapping[str, int]) -> None:
+        maker = self._jvm.org.apache.spark.sql.execution.metric.SQLMetrics
+        context = self._spark.sparkContext._jsc.sc()
+        made = self._jvm.java.util.HashMap()
+        for name, value in metrics.items():
+            metric = maker.createMetric(context, name)
+            metric.set(value)
+            made.put(name, metric)
+        self._txn.registerSQLMetrics(
+            self._spark._jsparkSession,
+            self._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(made),
+        )
+
+
+def _each(seq: Any) -> list[Any]:
+    return [seq.apply(index) for index in range(seq.size())]
+
+
+def _added(actions: Iterable[Any]) -> list[Added]:
+    return [Added(json.loads(action.json())["add"], action) for action in actions]

@@ -1,0 +1,213 @@
+"""Delta's log entries: actions, partition values and paths as the protocol spells them. Pure.
+
+A partition value is a string in the log and part of a folder's name on the store. The log is what
+counts for readers; the folder only has to be unique and a legal name:
+```
+value 2024-05-01 10:30   log "2024-05-01T10:30:00.000000Z"
+folder on the store      at=2024-05-01T10%3A30%3A00.000000Z       Spark's escaping
+path in the log          at=2024-05-01T10%253A30%253A00.000000Z   a URI, so escaped once more
+```
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+
+from lakeport.errors import ConfigError
+
+__all__ = [
+    "NULL_FOLDER",
+    "add_action",
+    "check_partition_type",
+    "metadata_action",
+    "parse_path",
+    "parse_value",
+    "partition_folder",
+    "serialise_value",
+    "transaction_action",
+    "uri_path",
+]
+
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+_NAME_LIMIT = 200
+_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(map(chr, range(0x20)))
+_URI_SAFE = "/-_.!~*'();:@&=+$,"
+
+
+def check_partition_type(name: str, type_: pa.DataType) -> None:
+    """Refuse column types that make no partitions.
+
+    Raises:
+        ConfigError: a nested, binary or floating-point column.
+    """
+    if pa.types.is_nested(type_) or pa.types.is_binary(type_) or pa.types.is_floating(type_):
+        raise ConfigError(
+            f"column {name!r} is {type_}, which can't be a partition column",
+            "partition by text, whole numbers, decimals, booleans, dates or times.",
+        )
+
+
+def serialise_value(value: Any) -> str | None:
+    """One partition value as the log holds it.
+
+    The protocol reads an empty string as null, so one comes out as None here.
+
+    Args:
+        value: str, int, bool, Decimal, date, an aware datetime, or None.
+
+    >>> serialise_value(datetime(2024, 5, 1, 10, 30, tzinfo=UTC))
+    '2024-05-01T10:30:00.000000Z'
+    >>> serialise_value(True), serialise_value(Decimal("1.50")), serialise_value("")
+    ('true', '1.50', None)
+    """
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        text = value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
+        return f"{text}Z"
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, date):
+        return value.isoformat()
+    return str(value)
+
+
+def parse_value(text: str | None, type_: pa.DataType) -> Any:
+    """A partition value of any writer, typed, so that two spellings of it compare equal.
+
+    Times without a zone are UTC.
+
+    >>> at = pa.timestamp("us", "UTC")
+    >>> parse_value("2024-05-01 10:30:00", at) == parse_value("2024-05-01T10:30:00.000000Z", at)
+    True
+    """
+    if text is None or text == "":
+        return None
+    if pa.types.is_boolean(type_):
+        return text.lower() == "true"
+    if pa.types.is_integer(type_):
+        return int(text)
+    if pa.types.is_decimal(type_):
+        return Decimal(text)
+    if pa.types.is_date(type_):
+        return date.fromisoformat(text)
+    if pa.types.is_timestamp(type_):
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return text
+
+
+def partition_folder(values: Mapping[str, str | None]) -> str:
+    """The folder of a partition below the table's, as it is named on the store.
+
+    Names that a file system would refuse for their length are cut and told apart by a hash.
+
+    >>> partition_folder({"day": "2024-05-01", "city": "a/b c"})
+    'day=2024-05-01/city=a%2Fb c'
+    >>> partition_folder({"city": None})
+    'city=__HIVE_DEFAULT_PARTITION__'
+    """
+    return "/".join(
+        _short(f"{_escape(name)}={NULL_FOLDER if value is None else _escape(value)}")
+        for name, value in values.items()
+    )
+
+
+def uri_path(key: str) -> str:
+    """A key below the table's folder as the log holds it: quoted as Java's `URI` does.
+
+    >>> uri_path("city=a%2Fb é/part-0.parquet")
+    'city=a%252Fb%20é/part-0.parquet'
+    """
+    return "".join(char if _stays(char) else quote(char, safe=_URI_SAFE) for char in key)
+
+
+def parse_path(path: str) -> str:
+    """The key that a log's path means.
+
+    >>> parse_path("city=a%252Fb%20é/part-0.parquet")
+    'city=a%2Fb é/part-0.parquet'
+    """
+    return unquote(path)
+
+
+def metadata_action(
+    table_id: str,
+    schema: Mapping[str, Any],
+    partition_columns: Sequence[str],
+    properties: Mapping[str, str],
+    created_ms: int,
+) -> str:
+    """The `metaData` action of a new table, as JSON text."""
+    return _action(
+        "metaData",
+        {
+            "id": table_id,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": json.dumps(schema, ensure_ascii=False, separators=(",", ":")),
+            "partitionColumns": list(partition_columns),
+            "configuration": dict(properties),
+            "createdTime": created_ms,
+        },
+    )
+
+
+def add_action(
+    path: str, partition: Mapping[str, str | None], size: int, modified_ms: int, stats: str
+) -> str:
+    """The `add` action of one data file, as JSON text.
+
+    Args:
+        path: the file's key below the table's folder, not quoted.
+        partition: partition column -> serialised value.
+        size: bytes.
+        modified_ms: milliseconds since 1970.
+        stats: Delta's statistics as JSON text.
+    """
+    return _action(
+        "add",
+        {
+            "path": uri_path(path),
+            "partitionValues": dict(partition),
+            "size": size,
+            "modificationTime": modified_ms,
+            "dataChange": True,
+            "stats": stats,
+        },
+    )
+
+
+def transaction_action(app_id: str, version: int, updated_ms: int) -> str:
+    """The `txn` action that records how far an application has come, as JSON text."""
+    return _action("txn", {"appId": app_id, "version": version, "lastUpdated": updated_ms})
+
+
+def _action(kind: str, body: Mapping[str, Any]) -> str:
+    return json.dumps({kind: body}, ensure_ascii=False, separators=(",", ":"))
+
+
+def _escape(text: str) -> str:
+    return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in text)
+
+
+def _short(name: str) -> str:
+    encoded = name.encode()
+    if len(encoded) <= _NAME_LIMIT:
+        return name
+    head = encoded[: _NAME_LIMIT - 33].decode(errors="ignore").rstrip("%")
+    return f"{head}~{hashlib.sha256(encoded).hexdigest()[:32]}"
+
+
+def _stays(char: str) -> bool:
+    # Java's URI leaves characters outside ASCII as they are, except spaces and control characters.
+    return char > "\x9f" and not char.isspace()

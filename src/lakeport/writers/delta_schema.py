@@ -1,0 +1,164 @@
+"""A Delta table's schema text: kept where it stands, grown where columns are new. Pure.
+
+Names that Delta's plain schemas can't hold (with spaces, line breaks, tabs, `,;{}()=`) need column
+mapping: the data files then have other names, and the schema's metadata says which is which.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from lakeport.schema.types import spark_json
+
+__all__ = [
+    "MAPPING_MODE",
+    "NameFactory",
+    "file_schema",
+    "grow_schema",
+    "max_column_id",
+    "needs_mapping",
+    "physical_names",
+]
+
+MAPPING_MODE = "delta.columnMapping.mode"
+_ID = "delta.columnMapping.id"
+_PHYSICAL = "delta.columnMapping.physicalName"
+_UNHOLDABLE = frozenset(" ,;{}()\n\t=")
+
+NameFactory = Callable[[], str]
+
+
+def needs_mapping(schema: pa.Schema) -> tuple[str, ...]:
+    """Dotted paths of the columns whose names a table without column mapping can't hold.
+
+    >>> needs_mapping(pa.schema([("a.b", pa.int64()), ("unit price", pa.int64())]))
+    ('unit price',)
+    """
+    found: list[str] = []
+    for name, path, _ in _named(json.loads(spark_json(schema)), ""):
+        if _UNHOLDABLE & set(name):
+            found.append(path)
+    return tuple(found)
+
+
+def grow_schema(
+    known: Mapping[str, Any] | None,
+    schema: pa.Schema,
+    *,
+    mapped: bool = False,
+    highest_id: int = 0,
+    new_name: NameFactory = lambda: f"col-{uuid.uuid4()}",
+) -> dict[str, Any]:
+    """Write a table's schema, leaving what it has already untouched.
+
+    Args:
+        known: the table's schema as Delta's JSON; None when there is no table.
+        schema: the columns it is to have.
+        mapped: give new columns an id and a physical name.
+        highest_id: the highest column id that the table has used.
+        new_name: makes physical names.
+
+    Returns:
+        Delta's schema JSON, as a mapping.
+    """
+    wanted: dict[str, Any] = json.loads(spark_json(schema))
+    merged: dict[str, Any] = _merge(known, wanted)
+    if mapped:
+        last = max(highest_id, max_column_id(merged))
+        for _, _, field in _named(merged, ""):
+            if _ID not in field["metadata"]:
+                last += 1
+                field["metadata"] = {**field["metadata"], _ID: last, _PHYSICAL: new_name()}
+    return merged
+
+
+def max_column_id(schema: Mapping[str, Any]) -> int:
+    """The highest column id in a schema, 0 when it has none."""
+    return max((field["metadata"].get(_ID, 0) for _, _, field in _named(schema, "")), default=0)
+
+
+def physical_names(schema: Mapping[str, Any], columns: Sequence[str]) -> dict[str, str]:
+    """Top-level column -> its name in data files and in partition values."""
+    fields = {field["name"]: field for field in schema["fields"]}
+    return {name: _physical(fields[name]) for name in columns}
+
+
+def file_schema(
+    schema: Mapping[str, Any], columns: pa.Schema, *, without: Sequence[str] = ()
+) -> pa.Schema:
+    """The Arrow schema of the data files: physical names, field ids, no partition columns.
+
+    Args:
+        schema: the table's schema as Delta's JSON.
+        columns: the columns that are written, by their logical names.
+        without: partition columns.
+    """
+    fields = {field["name"]: field for field in schema["fields"]}
+    return pa.schema(
+        [_arrow(fields[item.name], item) for item in columns if item.name not in without]
+    )
+
+
+def _arrow(field: Mapping[str, Any], item: pa.Field) -> pa.Field:
+    ident = field["metadata"].get(_ID)
+    metadata = None if ident is None else {"PARQUET:field_id": str(ident)}
+    return pa.field(_physical(field), _arrow_type(field["type"], item.type), metadata=metadata)
+
+
+def _arrow_type(spark: Any, type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(type_):
+        fields = {field["name"]: field for field in spark["fields"]}
+        return pa.struct([_arrow(fields[child.name], child) for child in type_])
+    if pa.types.is_list(type_):
+        item = type_.value_field
+        return pa.list_(item.with_type(_arrow_type(spark["elementType"], item.type)))
+    if pa.types.is_map(type_):
+        key = type_.key_field.with_type(_arrow_type(spark["keyType"], type_.key_type))
+        value = type_.item_field.with_type(_arrow_type(spark["valueType"], type_.item_type))
+        return pa.map_(key, value)
+    return type_
+
+
+def _physical(field: Mapping[str, Any]) -> str:
+    return str(field["metadata"].get(_PHYSICAL, field["name"]))
+
+
+def _merge(known: Any, wanted: Any) -> Any:
+    """What is wanted, with the known text wherever the two mean the same."""
+    if not isinstance(wanted, dict) or not isinstance(known, Mapping):
+        return wanted
+    if wanted.get("type") != known.get("type"):
+        return wanted
+    if wanted["type"] == "struct":
+        fields = {field["name"]: field for field in known["fields"]}
+        grown = [_merge_field(fields.get(field["name"]), field) for field in wanted["fields"]]
+        return {**wanted, "fields": grown}
+    inner = ("elementType",) if wanted["type"] == "array" else ("keyType", "valueType")
+    return {**known, **{part: _merge(known[part], wanted[part]) for part in inner}}
+
+
+def _merge_field(known: Mapping[str, Any] | None, wanted: dict[str, Any]) -> dict[str, Any]:
+    if known is None:
+        return wanted
+    merged = _merge(known["type"], wanted["type"])
+    if isinstance(merged, str) and merged != known["type"]:
+        return wanted
+    return {**known, "type": merged}
+
+
+def _named(spark: Any, above: str) -> list[tuple[str, str, dict[str, Any]]]:
+    """Every named field below a type, as (name, dotted path, field), parents first."""
+    if not isinstance(spark, Mapping):
+        return []
+    found: list[tuple[str, str, dict[str, Any]]] = []
+    for field in spark.get("fields", ()):
+        path = f"{above}{field['name']}"
+        found += [(field["name"], path, field), *_named(field["type"], f"{path}.")]
+    for part in ("elementType", "keyType", "valueType"):
+        found += _named(spark.get(part), above)
+    return found

@@ -1,0 +1,275 @@
+"""What a Delta table is before a batch, and what it is to become. No Spark here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lakeport.errors import ConfigError, SchemaConflict
+from lakeport.model import Mode
+from lakeport.schema.evolution import Evolution, EvolutionPolicy, plan_evolution
+from lakeport.schema.types import from_spark_json
+from lakeport.writers.delta_log import check_partition_type
+from lakeport.writers.delta_schema import MAPPING_MODE, grow_schema, needs_mapping
+
+__all__ = ["DEFAULT_PROPERTIES", "DeltaPlan", "TableState", "plan_table"]
+
+DEFAULT_PROPERTIES: Mapping[str, str] = {
+    "delta.checkpointPolicy": "classic",
+    "delta.enableDeletionVectors": "false",
+}
+"""Properties of new tables: what keeps them readable by every engine, whatever the session says."""
+
+_MAX_ID = "delta.columnMapping.maxColumnId"
+_HONOURED = frozenset(
+    {
+        "appendOnly",
+        "changeDataFeed",
+        "checkConstraints",
+        "clustering",
+        "columnMapping",
+        "deletionVectors",
+        "domainMetadata",
+        "generatedColumns",
+        "identityColumns",
+        "inCommitTimestamp",
+        "invariants",
+        "allowColumnDefaults",
+        "timestampNtz",
+        "typeWidening",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+    }
+)
+_RULES = (
+    "delta.generationExpression",
+    "delta.identity.",
+    "delta.invariants",
+    "CURRENT_DEFAULT",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table at one version.
+
+    Attributes:
+        version: the version.
+        metadata: the `metaData` action.
+        protocol: the `protocol` action.
+    """
+
+    version: int
+    metadata: Mapping[str, Any]
+    protocol: Mapping[str, Any]
+
+    @property
+    def schema_json(self) -> Mapping[str, Any]:
+        """The schema as Delta's JSON."""
+        return dict(json.loads(self.metadata["schemaString"]))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, partition columns included."""
+        return from_spark_json(self.metadata["schemaString"])
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The partition columns."""
+        return tuple(self.metadata["partitionColumns"])
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table's properties."""
+        return dict(self.metadata["configuration"])
+
+    @property
+    def features(self) -> frozenset[str]:
+        """Names of the table features that the protocol lists."""
+        listed = (self.protocol.get(f"{kind}Features") or () for kind in ("reader", "writer"))
+        return frozenset(name for names in listed for name in names)
+
+    @property
+    def mapped(self) -> bool:
+        """Whether data files have other column names than the table."""
+        return self.properties.get(MAPPING_MODE, "none") != "none"
+
+    @property
+    def needs_spark(self) -> tuple[str, ...]:
+        """What only Spark's own writer can honour: rules about rows, and features unknown here."""
+        found = sorted(self.features - _HONOURED)
+        found += [name for name in self.properties if name.startswith("delta.constraints.")]
+        if self.properties.get(MAPPING_MODE) == "id":
+            found.append("column mapping by id")
+        if any(self.properties.get(f"delta.enableIcebergCompatV{n}") == "true" for n in (1, 2, 3)):
+            found.append("Iceberg compatibility")
+        if self.properties.get("delta.enableRowTracking") == "true":
+            found.append("row tracking")
+        for field in self.schema_json["fields"]:
+            if '"nullable": false' in json.dumps(field):
+                found.append(f"NOT NULL in column {field['name']!r}")
+            if any(key.startswith(_RULES) for key in field["metadata"]):
+                found.append(f"a rule of column {field['name']!r}")
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaPlan:
+    """What a batch makes of a table.
+
+    Attributes:
+        incoming: the batch's columns.
+        schema: the table's columns after the batch, partition columns included, in order: what
+            the shaped batches must have.
+        schema_json: the same as Delta's JSON.
+        partition_columns: the table's partition columns.
+        mode: append or overwrite.
+        policy: whether columns may be added.
+        partition_keys: the columns that were asked for; none means the table's own.
+        dynamic: the overwrite replaces only the partitions that the batch has.
+        evolution: how the schema came about.
+        properties: the table's properties after the batch.
+        base: the table before the batch; None when there is none.
+        mapped: data files have other column names than the table.
+        needs_spark: why Spark has to write this batch itself; empty when it need not.
+        warnings: sentences for the report.
+    """
+
+    incoming: pa.Schema
+    schema: pa.Schema
+    schema_json: Mapping[str, Any]
+    partition_columns: tuple[str, ...]
+    mode: Mode
+    policy: EvolutionPolicy
+    partition_keys: tuple[str, ...]
+    dynamic: bool
+    evolution: Evolution
+    properties: Mapping[str, str]
+    base: TableState | None
+    mapped: bool
+    needs_spark: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def metadata_changes(self) -> bool:
+        """Whether the commit has to change the table's metadata."""
+        return self.base is None or self.schema_json != self.base.schema_json
+
+
+def plan_table(
+    state: TableState | None,
+    incoming: pa.Schema,
+    *,
+    mode: Mode | str = Mode.APPEND,
+    partition_keys: Sequence[str] = (),
+    policy: EvolutionPolicy | str = EvolutionPolicy.EVOLVE,
+    properties: Mapping[str, str] | None = None,
+) -> DeltaPlan:
+    """Plan what a batch makes of a table.
+
+    Args:
+        state: the table; None when there is none.
+        incoming: the batch's columns.
+        mode: append or overwrite.
+        partition_keys: columns to partition by; none means the table's own.
+        policy: whether columns may be added.
+        properties: of a new table, beside and above the defaults.
+
+    Raises:
+        ConfigError: a partition column is absent or of a type that can't be one.
+        SchemaConflict: the batch does not fit the table, or the partition keys differ.
+    """
+    mode, policy = Mode(mode), EvolutionPolicy(policy)
+    dynamic = mode is Mode.OVERWRITE and bool(partition_keys) and state is not None
+    evolution = plan_evolution(
+        None if state is None else state.schema, incoming, policy, mode, partial=dynamic
+    )
+    columns = _partition_columns(state, evolution.schema, partition_keys)
+    settings = dict(state.properties if state else {**DEFAULT_PROPERTIES, **(properties or {})})
+    warnings = _map_columns(state, evolution.schema, settings)
+    mapped = settings.get(MAPPING_MODE, "none") != "none"
+    schema_json = grow_schema(
+        state.schema_json if state else None,
+        evolution.schema,
+        mapped=mapped,
+        highest_id=int(settings.get(_MAX_ID, 0)),
+    )
+    return DeltaPlan(
+        incoming=incoming,
+        schema=evolution.schema,
+        schema_json=schema_json,
+        partition_columns=columns,
+        mode=mode,
+        policy=policy,
+        partition_keys=tuple(partition_keys),
+        dynamic=dynamic,
+        evolution=evolution,
+        properties=settings,
+        base=state,
+        mapped=mapped,
+        needs_spark=state.needs_spark if state else (),
+        warnings=warnings,
+    )
+
+
+def _map_columns(
+    state: TableState | None, schema: pa.Schema, settings: dict[str, str]
+) -> tuple[str, ...]:
+    names = needs_mapping(schema)
+    if not names or settings.get(MAPPING_MODE, "none") != "none":
+        return ()
+    listed = ", ".join(repr(name) for name in names)
+    if state is not None:
+        raise SchemaConflict(
+            f"the table can't hold a column of the name {listed}: it has no column mapping",
+            "rename the column, land in a new table, or set the table property "
+            "`delta.columnMapping.mode` to `name`.",
+        )
+    settings[MAPPING_MODE] = "name"
+    return (
+        f"the names {listed} need column mapping, which some readers of Delta tables lack; "
+        "names without spaces and ,;{}()= do not.",
+    )
+
+
+def _partition_columns(
+    state: TableState | None, schema: pa.Schema, keys: Sequence[str]
+) -> tuple[str, ...]:
+    spelling = {name.lower(): name for name in schema.names}
+    absent = [key for key in keys if key.lower() not in spelling]
+    if absent:
+        raise ConfigError(
+            f"there is no column {absent[0]!r} to partition by",
+            f"the columns are {', '.join(schema.names)}.",
+        )
+    wanted = tuple(dict.fromkeys(spelling[key.lower()] for key in keys))
+    if state is not None:
+        known = state.partition_columns
+        if wanted and wanted != known:
+            raise SchemaConflict(
+                f"the table is partitioned by {_listed(known)}, the batch by {_listed(wanted)}",
+                "leave out `partition_keys` to keep the table's, or land in another table.",
+            )
+        lost = [name for name in known if name not in schema.names]
+        if lost:
+            raise SchemaConflict(
+                f"the batch lacks {lost[0]!r}, by which the table is partitioned",
+                "add the column to the source, or land in another table.",
+            )
+        return known
+    for name in wanted:
+        check_partition_type(name, schema.field(name).type)
+    if wanted and len(wanted) == len(schema.names):
+        raise ConfigError(
+            f"every column is a partition column: {_listed(wanted)}",
+            "leave at least one column for the data files.",
+        )
+    return wanted
+
+
+def _listed(names: Sequence[str]) -> str:
+    return "(" + ", ".join(names) + ")" if names else "nothing"

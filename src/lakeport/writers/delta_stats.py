@@ -1,0 +1,199 @@
+"""Delta's file statistics from a Parquet footer. Pure.
+
+Readers leave a file out when its statistics say that no row can match, so a bound that is not
+certain is left out, and one that is cut is moved outwards, never inwards.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+__all__ = ["INDEXED_COLUMNS", "leaves", "nan_leaves", "stats_json"]
+
+INDEXED_COLUMNS = 32
+_PREFIX = 32
+_EPOCH = datetime(1970, 1, 1)
+_EPOCH_DAY = date(1970, 1, 1)
+_MISSING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One Parquet column.
+
+    Attributes:
+        index: its ordinal in the file.
+        path: names from the top-level column down.
+        type: the values' type.
+        repeated: below a list or map, where Delta has no statistics.
+    """
+
+    index: int
+    path: tuple[str, ...]
+    type: pa.DataType
+    repeated: bool
+
+
+def leaves(schema: pa.Schema) -> list[Leaf]:
+    """The Parquet columns of a schema, in the file's order.
+
+    >>> s = pa.schema([("a", pa.struct([("b", pa.int64())])), ("c", pa.list_(pa.string()))])
+    >>> [(leaf.path, leaf.repeated) for leaf in leaves(s)]
+    [(('a', 'b'), False), (('c', 'element'), True)]
+    """
+    found = (item for column in schema for item in _walk((column.name,), column.type, False))
+    return [Leaf(i, *parts) for i, parts in enumerate(found)]
+
+
+def nan_leaves(batch: pa.RecordBatch, columns: Collection[Leaf]) -> set[int]:
+    """The ordinals of floating-point columns that hold a NaN, which a Parquet footer hides."""
+    found = set()
+    for leaf in columns:
+        if leaf.repeated or not pa.types.is_floating(leaf.type):
+            continue
+        values = batch.column(batch.schema.get_field_index(leaf.path[0]))
+        for name in leaf.path[1:]:
+            values = values.field(name)
+        if pc.any(pc.is_nan(values)).as_py():
+            found.add(leaf.index)
+    return found
+
+
+def stats_json(
+    footer: pq.FileMetaData,
+    schema: pa.Schema,
+    *,
+    nans: Collection[int] = (),
+    indexed: int = INDEXED_COLUMNS,
+) -> str:
+    """Delta's statistics of one data file.
+
+    Args:
+        footer: the file's Parquet metadata.
+        schema: the file's columns.
+        nans: ordinals of the Parquet columns that hold a NaN.
+        indexed: how many leaf columns get statistics; -1 for all of them.
+
+    Returns:
+        JSON text with `numRecords`, `minValues`, `maxValues` and `nullCount`.
+    """
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    nulls: dict[str, Any] = {}
+    usable = [leaf for leaf in leaves(schema) if not leaf.repeated]
+    for leaf in usable if indexed < 0 else usable[:indexed]:
+        chunks = [footer.row_group(g).column(leaf.index) for g in range(footer.num_row_groups)]
+        counts = [_null_count(chunk) for chunk in chunks]
+        if None not in counts:
+            _put(nulls, leaf.path, sum(count for count in counts if count is not None))
+        bounds = _bounds(chunks, leaf.type) if leaf.index not in nans else None
+        if bounds is not None:
+            for tree, value in zip((low, high), bounds, strict=True):
+                if value is not _MISSING:
+                    _put(tree, leaf.path, value)
+    body = {"numRecords": footer.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls}
+    return _dump(body)
+
+
+def _walk(
+    path: tuple[str, ...], type_: pa.DataType, repeated: bool
+) -> Iterator[tuple[tuple[str, ...], pa.DataType, bool]]:
+    if pa.types.is_struct(type_):
+        for child in type_:
+            yield from _walk((*path, child.name), child.type, repeated)
+    elif pa.types.is_list(type_):
+        yield from _walk((*path, "element"), type_.value_type, True)
+    elif pa.types.is_map(type_):
+        yield from _walk((*path, "key"), type_.key_type, True)
+        yield from _walk((*path, "value"), type_.item_type, True)
+    else:
+        yield path, type_, repeated
+
+
+def _null_count(chunk: pq.ColumnChunkMetaData) -> int | None:
+    stats = chunk.statistics
+    return int(stats.null_count) if stats is not None and stats.has_null_count else None
+
+
+def _bounds(chunks: list[pq.ColumnChunkMetaData], type_: pa.DataType) -> tuple[Any, Any] | None:
+    if pa.types.is_boolean(type_) or pa.types.is_binary(type_):
+        return None
+    low: Any = None
+    high: Any = None
+    for chunk in chunks:
+        stats = chunk.statistics
+        if stats is not None and stats.has_null_count and stats.null_count == chunk.num_values:
+            continue
+        if stats is None or not stats.has_min_max:
+            return None
+        first, last = _raw(stats, type_)
+        low = first if low is None else min(low, first)
+        high = last if high is None else max(high, last)
+    return None if low is None else _encoded(low, high, type_)
+
+
+def _raw(stats: pq.Statistics, type_: pa.DataType) -> tuple[Any, Any]:
+    # The raw integers, because Python's own dates and times end at the year 9999.
+    if pa.types.is_temporal(type_):
+        return stats.min_raw, stats.max_raw
+    return stats.min, stats.max
+
+
+def _encoded(low: Any, high: Any, type_: pa.DataType) -> tuple[Any, Any] | None:
+    if pa.types.is_string(type_):
+        return low[:_PREFIX], _above(high)
+    if pa.types.is_floating(type_):
+        return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+    if not pa.types.is_temporal(type_):
+        return low, high
+    try:
+        if pa.types.is_date(type_):
+            return _day(low), _day(high)
+        return _moment(low // 1000), _moment(-(-high // 1000))
+    except OverflowError:
+        return None
+
+
+def _day(days: int) -> str:
+    return (_EPOCH_DAY + timedelta(days=days)).isoformat()
+
+
+def _moment(milliseconds: int) -> str:
+    moment = (_EPOCH + timedelta(milliseconds=milliseconds)).replace(tzinfo=UTC)
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def _above(text: str) -> Any:
+    """The text, or when it is long the shortest cut that no value with its prefix exceeds."""
+    if len(text) <= _PREFIX:
+        return text
+    for end in range(_PREFIX, 0, -1):
+        code = ord(text[end - 1]) + 1
+        if code <= 0x10FFFF:
+            return text[: end - 1] + chr(0xE000 if 0xD800 <= code <= 0xDFFF else code)
+    return _MISSING
+
+
+def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for name in path[:-1]:
+        tree = tree.setdefault(name, {})
+    tree[path[-1]] = value
+
+
+def _dump(value: Any) -> str:
+    """JSON text in which decimals are plain numbers with all their digits."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_dump(k)}:{_dump(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return json.dumps(value, ensure_ascii=False)

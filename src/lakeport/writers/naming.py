@@ -1,0 +1,224 @@
+"""Names of objects: pure functions from configuration and stream names to keys.
+
+One rule keeps every name below its prefix:
+
+- *Configured* paths (`object_key_path`, `table`, `date_partition_format`) are taken as they are or
+  refused. Empty and `.` segments vanish, so that slashes at either end are harmless. `..`, control
+  characters, backslashes, percent-encoded characters (`%2e`, `%2f`) and the segments `_delta_log`
+  and `_lakeport` are a `ConfigError`.
+- *Stream names* are data and never refused: `safe_segment` turns each into one path segment, and
+  two different names never into the same one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from datetime import UTC, datetime
+
+from lakeport.errors import ConfigError
+
+__all__ = [
+    "HOME",
+    "MAX_KEY_BYTES",
+    "check_date_format",
+    "check_key",
+    "object_folder",
+    "object_name",
+    "safe_segment",
+    "table_folder",
+    "table_name",
+]
+
+HOME = "_lakeport"
+"""Folder below a destination's root that holds everything that is not data."""
+
+MAX_KEY_BYTES = 1024
+"""Longest key that S3 and GCS take, in UTF-8 bytes."""
+
+_RESERVED = frozenset({HOME, "_delta_log"})
+_MAX_SEGMENT_BYTES = 200
+_KEPT_BYTES = 160
+_ENCODED = re.compile(r"%(?:[0-9a-fA-F]{2}|[0-9a-fA-F]?\{stream\})")
+_PLACEHOLDER = "{stream}"
+
+
+def object_folder(
+    object_key_path: str, table: str, date_partition_format: str | None, clock: datetime
+) -> str:
+    """Return the folder of a batch's objects, without a slash at either end.
+
+    Args:
+        object_key_path: configured prefix; may be empty.
+        table: the table's folder, as `table_name` returns it.
+        date_partition_format: strftime pattern below the table, or None.
+        clock: the batch's one clock reading; without a zone it counts as UTC.
+
+    Raises:
+        ConfigError: a part breaks the rule above, or the folder is too long for a key.
+
+    >>> object_folder("/raw/", "users", "%Y/%m/%d", datetime(2024, 3, 4, tzinfo=UTC))
+    'raw/users/2024/03/04'
+    """
+    folder = table_folder(object_key_path, table)
+    if not date_partition_format:
+        return folder
+    rendered = _render(date_partition_format, clock)
+    return check_key("/".join((folder, *_segments("date_partition_format", rendered))))
+
+
+def table_folder(object_key_path: str, table: str) -> str:
+    """Return the folder that holds all objects of a table, without a slash at either end.
+
+    Raises:
+        ConfigError: as `object_folder`.
+
+    >>> table_folder("lake//raw", "users")
+    'lake/raw/users'
+    """
+    if _ENCODED.search(object_key_path):
+        raise _refused("object_key_path", object_key_path, "a percent-encoded character")
+    head = _segments("object_key_path", object_key_path)
+    tail = _segments("table", table)
+    if not tail:
+        raise ConfigError("`table` is empty", "name the table, or leave `table` out.")
+    return check_key("/".join((*head, *tail)))
+
+
+def object_name(clock: datetime, extension: str, ordinal: int = 0, unique: str = "") -> str:
+    """Return an object's name: `YYYYMMDD-HHMMSS.parquet`, then `-1`, `-2` and so on.
+
+    Args:
+        clock: the batch's one clock reading; without a zone it counts as UTC.
+        extension: what follows the dot, such as `parquet` or `csv.gz`.
+        ordinal: 0 for the plain name.
+        unique: text that makes the name unique where a store ignores create-only conditions.
+
+    >>> object_name(datetime(2024, 3, 4, 15, 30, 45, tzinfo=UTC), "csv.gz", 2)
+    '20240304-153045-2.csv.gz'
+    """
+    stem = f"{_utc(clock):%Y%m%d-%H%M%S}"
+    parts = [stem, *([unique] if unique else []), *([str(ordinal)] if ordinal else [])]
+    return f"{'-'.join(parts)}.{extension}"
+
+
+def table_name(pattern: str | None, stream: str) -> str:
+    """Return a stream's table folder: the pattern with `{stream}` replaced, or the stream's name.
+
+    Raises:
+        ConfigError: the pattern is no allowed path, or the stream turns it into a reserved name.
+
+    >>> table_name("raw/{stream}_v1", "public/users")
+    'raw/public%2Fusers_v1'
+    >>> table_name(None, "users")
+    'users'
+    """
+    if pattern is None:
+        return safe_segment(stream)
+    if _ENCODED.search(pattern):
+        raise _refused("table", pattern, "a percent-encoded character")
+    segments = _segments("table", pattern.replace(_PLACEHOLDER, safe_segment(stream)))
+    if not segments:
+        raise ConfigError("`table` is empty", "name the table, or leave `table` out.")
+    return "/".join(segments)
+
+
+def safe_segment(name: str) -> str:
+    """Map any name to one path segment; different names never meet in the same segment.
+
+    Percent-encoded (UTF-8, upper-case hex): `/`, `\\`, `%`, control characters, line and paragraph
+    separators, lone surrogates, and a leading `.` or `_`. The empty name is `%empty`. Everything
+    else stays, and decoding `%XX` gives the name back. A result of more than 200 bytes is cut to
+    160 and takes `%~` and 32 hex digits of the name's SHA-256 instead.
+
+    >>> [safe_segment(n) for n in ("users", "../x", "_delta_log", "a%2fb", "")]
+    ['users', '%2E.%2Fx', '%5Fdelta_log', 'a%252fb', '%empty']
+    """
+    if not name:
+        return "%empty"
+    pieces = [
+        _encoded(char) if _unsafe(char) or (at == 0 and char in "._") else char
+        for at, char in enumerate(name)
+    ]
+    if sum(len(piece.encode()) for piece in pieces) <= _MAX_SEGMENT_BYTES:
+        return "".join(pieces)
+    kept, size = [], 0
+    for piece in pieces:
+        size += len(piece.encode())
+        if size > _KEPT_BYTES:
+            break
+        kept.append(piece)
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return f"{''.join(kept)}%~{digest}"
+
+
+def check_date_format(pattern: str) -> None:
+    """Refuse a `date_partition_format` that could not name a folder at some time.
+
+    Raises:
+        ConfigError: an unknown directive, an empty result or a forbidden segment.
+
+    >>> check_date_format("year=%Y/month=%m")
+    """
+    if not _segments("date_partition_format", _render(pattern, datetime(2024, 12, 31, tzinfo=UTC))):
+        raise _refused("date_partition_format", pattern, "nothing that names a folder")
+
+
+def check_key(key: str) -> str:
+    """Return the key, or refuse one that S3 and GCS would not take.
+
+    Raises:
+        ConfigError: more than 1024 bytes.
+    """
+    size = len(key.encode())
+    if size > MAX_KEY_BYTES:
+        raise ConfigError(
+            f"object key of {size} bytes (limit {MAX_KEY_BYTES}) below {key[:40]!r}",
+            "shorten `object_key_path`, `table` or `date_partition_format`.",
+        )
+    return key
+
+
+def _segments(setting: str, path: str) -> list[str]:
+    segments = [part for part in path.split("/") if part not in ("", ".")]
+    for part in segments:
+        if part == ".." or part in _RESERVED:
+            raise _refused(setting, path, f"the segment {part!r}")
+        if any(char != "%" and _unsafe(char) for char in part):
+            raise _refused(setting, path, "a control character or a backslash")
+    return segments
+
+
+def _render(pattern: str, clock: datetime) -> str:
+    try:
+        rendered = _utc(clock).strftime(pattern)
+    except (ValueError, UnicodeEncodeError) as error:
+        raise _refused("date_partition_format", pattern, "an unknown directive") from error
+    if "%" in rendered:
+        raise _refused("date_partition_format", pattern, "an unknown directive or a literal `%`")
+    return rendered
+
+
+def _utc(clock: datetime) -> datetime:
+    return clock.astimezone(UTC) if clock.tzinfo else clock.replace(tzinfo=UTC)
+
+
+def _unsafe(char: str) -> bool:
+    return char in "/\\%" or unicodedata.category(char) in ("Cc", "Zl", "Zp", "Cs")
+
+
+def _encoded(char: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
+
+
+def _refused(setting: str, value: str, what: str) -> ConfigError:
+    return ConfigError(
+        f"`{setting}` is {value!r}: it has {what}",
+        "use folder names separated by `/`"
+        + (
+            " and strftime directives, such as `%Y/%m/%d`."
+            if setting == "date_partition_format"
+            else "."
+        ),
+    )

@@ -1,0 +1,94 @@
+"""One table of a destination, whatever its format: what the road asks of a writer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakeport.model import Batch, Landed, Staged
+
+__all__ = ["Current", "Sink", "TablePlan", "TableWriter"]
+
+
+class Sink(Protocol):
+    """Sink kernel: shaped batches of one task -> staged objects. Pickled into Spark tasks."""
+
+    def write(self, batches: Iterator[pa.RecordBatch], split: int) -> list[Staged]:
+        """Encode and stage; on an error nothing of this task stays staged."""
+        ...
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """How a batch will enter its table.
+
+    Attributes:
+        schema: the table's columns after the batch, in order.
+        sink: the kernel that encodes for this table.
+        detail: what the writer that made the plan needs at its commit.
+        warnings: sentences for the report.
+    """
+
+    schema: pa.Schema
+    sink: Sink
+    detail: Any = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Current:
+    """A table before a load: its columns, the keys that it is partitioned by, its version."""
+
+    schema: pa.Schema
+    partition_keys: tuple[str, ...] = ()
+    version: int = -1
+
+
+class TableWriter(Protocol):
+    """One table of a destination, files or Delta."""
+
+    @property
+    def uri(self) -> str:
+        """The table, as users name it."""
+        ...
+
+    def current(self) -> Current | None:
+        """The table as it is now; None when there is none, or when files have no common schema."""
+        ...
+
+    def landed_before(self, batch: Batch) -> Landed | None:
+        """What the same run landed of this batch before; None if nothing.
+
+        Raises:
+            RunMismatch: the run landed something else under this number.
+        """
+        ...
+
+    def plan(
+        self, incoming: pa.Schema, batch: Batch, keys: Sequence[str], clock: datetime, tasks: int
+    ) -> TablePlan:
+        """Check the batch's columns against the table before anything is written.
+
+        Raises:
+            SchemaConflict: they don't fit, or the policy forbids the change.
+        """
+        ...
+
+    def commit(
+        self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, state: bytes | None
+    ) -> Landed:
+        """Make what the tasks staged visible, whole.
+
+        Raises:
+            ObjectExists: names were taken and the objects are bound to them: plan and stage again.
+        """
+        ...
+
+    def discard(self, staged: Sequence[Staged]) -> None:
+        """Drop what was staged and will not be committed. Never raises."""
+        ...

@@ -1,0 +1,1 @@
+"""One suite of promises, run unchanged on every destination and format."""

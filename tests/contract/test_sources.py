@@ -1,0 +1,68 @@
+"""Every kind of source into every destination."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from lakeport.spark.session import Runtime
+from tests.contract.conftest import Land
+from tests.contract.targets import Target
+
+ROWS = [{"id": 1, "name": "a"}, {"id": 2, "name": None}, {"id": 3, "name": ""}]
+TABLE = pa.Table.from_pylist(ROWS, pa.schema([("id", pa.int64()), ("name", pa.string())]))
+
+
+class Stream:
+    """Anything that speaks the Arrow C stream interface."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return TABLE.__arrow_c_stream__(requested_schema)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [TABLE, TABLE.to_reader(), pl.from_arrow(TABLE), pd.DataFrame(ROWS), Stream()],
+    ids=["arrow table", "arrow reader", "polars", "pandas", "c stream"],
+)
+def test_frames(target: Target, land: Land, frame: Any) -> None:
+    if isinstance(frame, pa.RecordBatchReader):
+        frame = TABLE.to_reader()
+    report = land(frame, table="people")
+    rows = sorted(target.rows("people"), key=lambda row: int(row["id"]))
+    assert [row["name"] for row in rows] == ["a", None, ""]
+    assert report.rows == 3
+
+
+def test_files(target: Target, land: Land, tmp_path: Path) -> None:
+    folder = tmp_path / "people"
+    folder.mkdir()
+    (folder / "1.csv").write_text('id,name\n1,a\n2,\n3,""\n')
+    (folder / "2.csv.gz").write_bytes(gzip.compress(b"id,name\n4,NA\n5,x\n"))
+    land(str(folder), table="people")
+    rows = sorted(target.rows("people"), key=lambda row: int(row["id"]))
+    assert [row["name"] for row in rows] == ["a", None, "", None, "x"]
+
+
+def test_json_lines_and_parquet(target: Target, land: Land, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    (tmp_path / "a.jsonl").write_text('{"id": 1, "name": "a"}\n{"id": 2, "name": null}\n')
+    pq.write_table(TABLE, tmp_path / "b.parquet")
+    land(str(tmp_path / "a.jsonl"))
+    land(str(tmp_path / "b.parquet"))
+    assert target.ids("a") == [1, 2]
+    assert target.ids("b") == [1, 2, 3]
+
+
+def test_a_spark_frame(target: Target, land: Land) -> None:
+    frame = Runtime.start(set(), {}, small=True).spark.createDataFrame([(1, "a"), (2, None), (3, "")], "id long, name string")
+    land(frame, table="people")
+    rows = sorted(target.rows("people"), key=lambda row: int(row["id"]))
+    assert [row["name"] for row in rows] == ["a", None, ""]

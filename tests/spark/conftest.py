@@ -1,0 +1,24 @@
+"""One Spark session for all tests of this folder; tests that need another one start a process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from lakeport.spark.session import Runtime
+
+os.environ["LAKEPORT_CDS"] = "off"
+
+
+@pytest.fixture(scope="session")
+def runtime() -> Iterator[Runtime]:
+    """A session of our own with Delta."""
+    from lakeport.spark.session import Runtime
+
+    started = Runtime.start({"delta"}, {}, small=True)
+    yield started
+    started.stop()

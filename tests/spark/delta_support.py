@@ -1,0 +1,57 @@
+"""One Spark session with Delta for the tests of tables, and the short way to land rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+
+from lakeport.model import Landed
+from lakeport.spark.session import Runtime
+from lakeport.storage.local import LocalStorage
+from lakeport.writers.delta import DeltaWriter
+from lakeport.writers.delta_state import DeltaPlan
+
+
+@cache
+def runtime() -> Runtime:
+    """The process's own session."""
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return Runtime.start({"delta"}, {}, small=True)
+
+
+def session() -> Any:
+    return runtime().spark
+
+
+def writer(root: Any, folder: str = "t", stream: str = "t", **more: Any) -> DeltaWriter:
+    return DeltaWriter(session, LocalStorage(str(root)), folder, stream, **more)
+
+
+def aligned(plan: DeltaPlan, table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """The rows with the planned columns."""
+    columns = [
+        table.column(field.name).cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(len(table), field.type)
+        for field in plan.schema
+    ]
+    yield from pa.table(columns, schema=plan.schema).to_batches()
+
+
+def land(
+    into: DeltaWriter,
+    table: pa.Table,
+    *,
+    mode: str = "append",
+    keys: Sequence[str] = (),
+    policy: str = "evolve",
+    split: int = 0,
+    **more: Any,
+) -> Landed:
+    plan = into.plan(table.schema, mode=mode, partition_keys=keys, policy=policy)
+    staged = into.sink(plan).write(aligned(plan, table), split)
+    return into.commit(plan, staged, **more)

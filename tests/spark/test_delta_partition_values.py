@@ -1,0 +1,82 @@
+"""Hard partition values: Spark, delta-rs and DuckDB read the same rows; filters find each."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+from delta_support import land, session, writer
+from deltalake import DeltaTable
+from pyspark.sql.functions import col
+
+HARD = [
+    "a b",
+    "a:b",
+    "a/b",
+    "100%",
+    "%2F",
+    "a=b",
+    "é\u00a0",
+    "🦀",
+    "..",
+    "\n",
+    "\\",
+    "x" * 300,
+    None,
+]
+
+
+def test_hard_values_are_read_identically(tmp_path: Path) -> None:
+    into = writer(tmp_path)
+    at = pa.array([datetime(2024, 1, 1, 10, n, tzinfo=UTC) for n in range(len(HARD) + 1)])
+    texts = [*HARD, ""]
+    table = pa.table({"p": texts, "at": at.cast(pa.timestamp("us", "UTC")), "n": range(len(texts))})
+    landed = land(into, table, keys=["p", "at"])
+    assert "1 rows have an empty text" in landed.warnings[0]
+    expected = {(n, text or None) for n, text in enumerate(texts)}
+    path = str(tmp_path / "t")
+    frame = session().read.format("delta").load(path)
+    assert {(r.n, r.p) for r in frame.select("n", "p").collect()} == expected
+    assert {r.n: r.at for r in frame.collect()}.keys() == set(range(len(texts)))
+    arrow = frame.select("n", "at").toArrow().sort_by("n")
+    assert arrow.column("at").to_pylist() == table.column("at").to_pylist()
+    found = DeltaTable(path).to_pyarrow_table()
+    assert {(r["n"], r["p"]) for r in found.to_pylist()} == expected
+    assert found.sort_by("n").column("at").to_pylist() == table.column("at").to_pylist()
+    assert frame.where(col("p") == "a/b").select("n").collect()[0].n == 2
+    files = [uri.removeprefix("file://") for uri in DeltaTable(path).file_uris()]
+    total = duckdb.execute(
+        "select count(*) from read_parquet(?)", [[f for f in files if Path(f).is_file()]]
+    ).fetchone()
+    assert total is not None
+    assert total[0] >= 1
+    again = land(into, table.slice(0, 3), mode="overwrite", keys=["p", "at"])
+    assert again.removed_files == 3
+    assert DeltaTable(path).to_pyarrow_table().num_rows == len(texts)
+    assert session().read.format("delta").load(path).count() == len(texts)
+
+
+def test_filters_skip_no_row(tmp_path: Path) -> None:
+    into = writer(tmp_path)
+    texts = ["a" * 40, "a" * 40 + "b", "z\U0010ffff" * 30]
+    for n, text in enumerate(texts):
+        moment = datetime(2024, 1, 1, 0, 0, 0, 1500 + n, tzinfo=UTC)
+        land(
+            into,
+            pa.table(
+                {
+                    "t": [text],
+                    "at": pa.array([moment], pa.timestamp("us", "UTC")),
+                    "f": [float("nan") if n == 1 else 1.0],
+                    "s": pa.array([{"x": n}]),
+                }
+            ),
+        )
+    frame = session().read.format("delta").load(str(tmp_path / "t"))
+    for text in texts:
+        assert frame.where(col("t") == text).count() == 1
+    assert frame.where("at > timestamp'2024-01-01 00:00:00.001501'").count() == 1
+    assert frame.where("f > 5").count() == 1
+    assert frame.where("s.x >= 1").count() == 2

@@ -1,0 +1,320 @@
+"""Delta commits on a local table: what lands, read back by delta-rs, DuckDB and Spark."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from delta_support import aligned, land, session, writer
+from deltalake import DeltaTable, write_deltalake
+
+from lakeport.errors import CommitConflict, RunMismatch, SchemaConflict
+from lakeport.writers.delta_commit import Transaction
+
+
+def rows(path: Path, order: str = "id") -> list[dict[str, object]]:
+    table = DeltaTable(str(path)).to_pyarrow_table()
+    return table.sort_by(order).to_pylist()
+
+
+def log(path: Path, version: int) -> list[dict[str, object]]:
+    text = (path / "_delta_log" / f"{version:020d}.json").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def ids(*values: int) -> pa.Table:
+    return pa.table({"id": pa.array(values, pa.int64())})
+
+
+def test_append_creates_and_grows_a_table_that_any_reader_reads(tmp_path: Path) -> None:
+    into = writer(tmp_path)
+    first = land(into, pa.table({"id": [1, 2], "name": ["a", None]}))
+    second = land(into, pa.table({"ID": [3], "age": [7]}).rename_columns(["id", "age"]))
+    assert (first.version, second.version) == (0, 1)
+    assert (second.rows, len(second.files), Path(second.files[0]).is_file()) == (1, 1, True)
+    expected = [
+        {"id": 1, "name": "a", "age": None},
+        {"id": 2, "name": None, "age": None},
+        {"id": 3, "name": None, "age": 7},
+    ]
+    path = tmp_path / "t"
+    assert rows(path) == expected
+    assert [
+        r.asDict() for r in session().read.format("delta").load(str(path)).sort("id").collect()
+    ] == expected
+    files = DeltaTable(str(path)).file_uris()
+    total = duckdb.execute("select sum(id) from read_parquet(?)", [files]).fetchone()
+    assert total == (6,)
+    protocol = next(a["protocol"] for a in log(path, 0) if "protocol" in a)
+    assert protocol == {"minReaderVersion": 1, "minWriterVersion": 2}
+    info = next(a["commitInfo"] for a in log(path, 1) if "commitInfo" in a)
+    assert info["isBlindAppend"] is True
+    assert info["operationMetrics"]["numOutputRows"] == "1"
+
+
+def test_every_type_comes_back(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "i8": pa.array([1, None], pa.int8()),
+            "i64": pa.array([9007199254740993, -1], pa.int64()),
+            "f": pa.array([1.5, None], pa.float64()),
+            "b": pa.array([False, True]),
+            "d": pa.array([date(1, 1, 1), date(9999, 12, 31)]),
+            "at": pa.array(
+                [datetime(1900, 1, 1, tzinfo=UTC), datetime(2024, 5, 1, 1, 2, 3, 456789, UTC)],
+                pa.timestamp("us", "UTC"),
+            ),
+            "dec": pa.array(
+                [Decimal("12345678901234567890.123456789"), None], pa.decimal128(38, 9)
+            ),
+            "raw": pa.array([b"\x00\xff", None], pa.binary()),
+            "list": pa.array([["x", None], []], pa.list_(pa.string())),
+            "s": pa.array(
+                [{"a": {"b": [1]}}, None],
+                pa.struct([("a", pa.struct([("b", pa.list_(pa.int64()))]))]),
+            ),
+            "m": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
+            'a.b`q"é🦀': ["x", "y"],
+        }
+    )
+    land(writer(tmp_path), table)
+    back = DeltaTable(str(tmp_path / "t")).to_pyarrow_table()
+    assert back.to_pylist() == table.to_pylist()
+    spark = session().read.format("delta").load(str(tmp_path / "t")).toArrow()
+    assert spark.column("dec").to_pylist() == table.column("dec").to_pylist()
+    assert spark.column("at").to_pylist() == table.column("at").to_pylist()
+
+
+def test_overwrite_replaces_rows_and_schema_in_one_commit(tmp_path: Path) -> None:
+    into = writer(tmp_path)
+    land(into, pa.table({"id": [1], "old": ["x"]}))
+    landed = land(into, pa.table({"id": ["a"], "new": [1.5]}), mode="overwrite")
+    assert (landed.version, landed.removed_files) == (1, 1)
+    assert rows(tmp_path / "t") == [{"id": "a", "new": 1.5}]
+    assert DeltaTable(str(tmp_path / "t"), version=0).to_pyarrow_table().num_rows == 1
+
+
+def test_partition_overwrite_touches_only_its_partitions_compared_by_value(tmp_path: Path) -> None:
+    at = pa.timestamp("us", "UTC")
+
+    def table(moments: list[datetime | None], n: int) -> pa.Table:
+        return pa.table({"at": pa.array(moments, at), "n": [n] * len(moments)})
+
+    one, two = datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC)
+    into = writer(tmp_path)
+    write_deltalake(str(tmp_path / "t"), table([one, two, None], 1), partition_by=["at"])
+    before = log(tmp_path / "t", 0)
+    landed = land(into, table([one, None], 2), mode="overwrite", keys=["at"])
+    assert (landed.version, landed.removed_files) == (1, 2)
+    found = {
+        (r["at"], r["n"]) for r in DeltaTable(str(tmp_path / "t")).to_pyarrow_table().to_pylist()
+    }
+    assert found == {(one, 2), (two, 1), (None, 2)}
+    assert log(tmp_path / "t", 0) == before
+
+
+def test_partition_keys_that_differ_are_refused(tmp_path: Path) -> None:
+    into = writer(tmp_path)
+    table = pa.table({"a": ["x"], "b": ["y"], "n": [1]})
+    land(into, table, keys=["a"])
+    with pytest.raises(SchemaConflict, match=r"\(a\), the batch by \(b\)"):
+        into.plan(table.schema, partition_keys=["b"])
+    assert into.plan(table.schema).partition_columns == ("a",)
+
+
+def test_a_repeated_run_adds_nothing_and_other_content_is_refused(tmp_path: Path) -> None:
+    into = writer(tmp_path)
+    again = {"run_id": "r", "sequence": 0, "digest": "d0", "state": b'{"at": 1}'}
+    land(into, ids(1), **again)
+    land(into, ids(2), run_id="r", sequence=1, digest="d1", state=b'{"at":  2}')
+    landed = land(into, ids(1), **again)
+    assert (landed.skipped, landed.rows, landed.version) == (True, 0, 1)
+    assert into.landed(run_id="r", sequence=1, digest="d1") is not None
+    assert into.landed(run_id="r", sequence=2, digest="d2") is None
+    assert into.landed(run_id="other", sequence=0, digest="d0") is None
+    with pytest.raises(RunMismatch, match="batch 0"):
+        land(into, ids(9), run_id="r", sequence=0, digest="zz")
+    assert rows(tmp_path / "t") == [{"id": 1}, {"id": 2}]
+    assert into.table_state() == b'{"at":  2}'
+    names = {p.name for p in (tmp_path / "t").glob("*.parquet")}
+    assert len(names) == 2
+
+
+def test_the_same_run_in_two_processes_lands_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    into = writer(tmp_path)
+    land(into, ids(0))
+    commit = Transaction.commit
+    raced: list[int] = []
+
+    def late(self: Transaction, *args: object) -> int:
+        if not raced:
+            raced.append(1)
+            land(into, ids(1), run_id="r", sequence=0, digest="d")
+        return commit(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Transaction, "commit", late)
+    landed = land(into, ids(1), run_id="r", sequence=0, digest="d")
+    assert landed.skipped
+    assert rows(tmp_path / "t") == [{"id": 0}, {"id": 1}]
+    assert len(list((tmp_path / "t").glob("*.parquet"))) == 2
+
+
+def test_an_overwrite_that_meets_an_append_is_planned_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    into = writer(tmp_path)
+    land(into, ids(0))
+    commit = Transaction.commit
+    raced: list[int] = []
+
+    def late(self: Transaction, *args: object) -> int:
+        if not raced:
+            raced.append(1)
+            write_deltalake(str(tmp_path / "t"), ids(1), mode="append")
+        return commit(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Transaction, "commit", late)
+    landed = land(into, ids(2), mode="overwrite")
+    assert (landed.version, landed.removed_files) == (2, 2)
+    assert rows(tmp_path / "t") == [{"id": 2}]
+
+
+def test_an_append_rides_along_with_another_writers_new_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    into = writer(tmp_path)
+    land(into, ids(0))
+    plan = into.plan(ids(1).schema)
+    staged = into.sink(plan).write(aligned(plan, ids(1)), 0)
+    write_deltalake(
+        str(tmp_path / "t"), pa.table({"id": [5], "x": ["y"]}), mode="append", schema_mode="merge"
+    )
+    assert into.commit(plan, staged).version == 2
+    assert [r["id"] for r in rows(tmp_path / "t")] == [0, 1, 5]
+
+
+def test_a_column_that_got_another_type_meanwhile_is_a_conflict(tmp_path: Path) -> None:
+    into = writer(tmp_path)
+    land(into, ids(0))
+    wide = pa.table({"id": [1], "x": pa.array([1], pa.int32())})
+    plan = into.plan(wide.schema)
+    staged = into.sink(plan).write(aligned(plan, wide), 0)
+    land(into, pa.table({"id": [2], "x": pa.array([1], pa.int64())}))
+    with pytest.raises(CommitConflict, match="changed the schema"):
+        into.commit(plan, staged)
+    assert len(list((tmp_path / "t").glob("*.parquet"))) == 2
+
+
+def test_a_lost_answer_is_recognised_as_our_own_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lakeport.errors import Unreachable
+
+    into = writer(tmp_path)
+    commit = Transaction.commit
+
+    def lost(self: Transaction, *args: object) -> int:
+        commit(self, *args)  # type: ignore[arg-type]
+        raise Unreachable("no answer")
+
+    monkeypatch.setattr(Transaction, "commit", lost)
+    assert land(into, ids(1)).version == 0
+    assert rows(tmp_path / "t") == [{"id": 1}]
+
+
+def test_a_failed_commit_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lakeport.errors import Unreachable
+
+    into = writer(tmp_path)
+    land(into, ids(0))
+
+    def fails(self: Transaction, *args: object) -> int:
+        raise Unreachable("no route")
+
+    monkeypatch.setattr(Transaction, "commit", fails)
+    with pytest.raises(Unreachable):
+        land(into, ids(1))
+    assert len(list((tmp_path / "t").glob("*.parquet"))) == 1
+    assert not [p for p in (tmp_path / "_lakeport").rglob("*") if p.is_file()]
+
+
+def test_two_writers_lose_nothing_and_old_commits_never_change(tmp_path: Path) -> None:
+    failures: list[BaseException] = []
+    prints: dict[str, str] = {}
+
+    def append(first: int) -> None:
+        try:
+            into = writer(tmp_path)
+            for n in range(first, first + 20):
+                land(into, ids(n))
+                for path in (tmp_path / "t" / "_delta_log").glob("*.json"):
+                    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+                    assert prints.setdefault(path.name, digest) == digest
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=append, args=(n,)) for n in (0, 20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert sorted(r["id"] for r in rows(tmp_path / "t")) == list(range(40))
+    names = sorted(p.name for p in (tmp_path / "t" / "_delta_log").glob("*.json"))
+    assert names == [f"{n:020d}.json" for n in range(40)]
+    assert (tmp_path / "t" / "_delta_log" / f"{10:020d}.checkpoint.parquet").is_file()
+
+
+def test_names_that_delta_can_not_hold_use_column_mapping(tmp_path: Path) -> None:
+    into = writer(tmp_path)
+    table = pa.table(
+        {
+            "unit price (€)": [1.5, 2.5],
+            "at,day": ["x", "y"],
+            "s": pa.array([{"a b": 1}, None], pa.struct([("a b", pa.int64())])),
+        }
+    )
+    landed = land(into, table, keys=["at,day"])
+    assert "column mapping" in landed.warnings[0]
+    more = table.append_column("new one", pa.array([1, 2]))
+    land(into, more)
+    found = session().read.format("delta").load(str(tmp_path / "t")).toArrow()
+    assert found.num_rows == 4
+    assert sorted(found.column("unit price (€)").to_pylist()) == [1.5, 1.5, 2.5, 2.5]
+    assert (
+        sorted(str(v) for v in found.column("s").to_pylist())
+        == ["None", "None"] + ["{'a b': 1}"] * 2
+    )
+    assert found.filter(pa.compute.field("at,day") == "x").num_rows == 2
+    back = land(into, pa.table({"q q": [1], "at,day": ["z"]}), mode="overwrite")
+    assert back.removed_files == 4
+    frame = session().read.format("delta").load(str(tmp_path / "t"))
+    assert [r.asDict() for r in frame.collect()] == [{"q q": 1, "at,day": "z"}]
+
+
+def test_a_table_with_a_check_constraint_is_written_by_spark(tmp_path: Path) -> None:
+    from lakeport.errors import InputError
+
+    into = writer(tmp_path)
+    land(into, ids(1))
+    path = tmp_path / "t"
+    session().sql(f"alter table delta.`{path}` add constraint positive check (id > 0)")
+    landed = land(into, ids(2, 3), run_id="r", digest="d", state=b"{}")
+    assert landed.version == 2
+    assert "Spark wrote this batch" in landed.warnings[0]
+    assert into.table_state() == b"{}"
+    with pytest.raises(InputError, match="positive") as refused:
+        land(into, ids(4, -77))
+    assert "77" not in str(refused.value)
+    assert DeltaTable(str(path)).version() == 2
+    assert [r["id"] for r in rows(path)] == [1, 2, 3]
+    assert land(into, ids(2, 3), run_id="r", digest="d").skipped

@@ -1,0 +1,188 @@
+"""Python functions as Spark tasks: order, typed errors, several threads, DataFrames."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeport.errors import (
+    BadRecord,
+    BadRecords,
+    InputError,
+    SparkFailure,
+    UnknownFields,
+    Unreachable,
+)
+from lakeport.spark.jobs import TaskTraceError, run_frame, run_tasks
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakeport.spark.session import Runtime
+
+
+def test_results_in_the_order_of_the_items(runtime: Runtime) -> None:
+    def work(base: int, item: int) -> list[int]:
+        time.sleep(0.02 * (5 - item))
+        return [base + item, -item]
+
+    assert run_tasks(runtime, partial(work, 100), range(5)) == [
+        100, 0, 101, -1, 102, -2, 103, -3, 104, -4,
+    ]  # fmt: skip
+
+
+def test_no_items(runtime: Runtime) -> None:
+    assert run_tasks(runtime, lambda _: [1], []) == []
+
+
+def test_tasks_run_in_warm_processes_of_their_own(runtime: Runtime) -> None:
+    def work(_: int) -> list[tuple[int, bool]]:
+        import sys
+
+        return [(os.getpid(), "pyarrow.parquet" in sys.modules)]
+
+    found = run_tasks(runtime, work, range(4))
+    assert all(pid != os.getpid() and warm for pid, warm in found)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        BadRecords((BadRecord("s", 7, "a.b", "not a number", b"{}"),), 3),
+        UnknownFields("stream 's' has undeclared fields: x", "declare them."),
+        Unreachable("no answer"),
+        InputError("plain"),
+    ],
+)
+def test_errors_come_out_as_they_were(runtime: Runtime, error: Exception) -> None:
+    def work(item: int) -> list[int]:
+        if item == 1:
+            raise error
+        return [item]
+
+    with pytest.raises(type(error)) as caught:
+        run_tasks(runtime, work, [0, 1])
+    assert str(caught.value) == str(error)
+    if isinstance(error, BadRecords):
+        assert isinstance(caught.value, BadRecords)
+        assert caught.value.records == error.records
+        assert caught.value.total == 3
+
+
+def test_the_first_failure_counts_and_those_behind_it_do_not_start(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    def work(item: int) -> list[int]:
+        if item == 0:
+            time.sleep(0.3)
+        if item in (0, 1):
+            raise InputError(f"item {item}")
+        (tmp_path / str(item)).touch()
+        time.sleep(0.05)
+        return [item]
+
+    dropped: list[int] = []
+    with pytest.raises(InputError, match="item 0"):
+        run_tasks(runtime, work, range(60), discard=dropped.extend)
+    begun = sorted(int(path.name) for path in tmp_path.iterdir())
+    assert len(begun) < 58
+    assert sorted(dropped) == begun
+
+
+def test_an_unforeseen_error_tells_where_and_not_the_data(runtime: Runtime) -> None:
+    def work(_: int) -> list[int]:
+        return [int("value of a record")]
+
+    with pytest.raises(SparkFailure, match=r"ValueError in work \(test_jobs.py:") as caught:
+        run_tasks(runtime, work, [1])
+    assert "value of a record" not in str(caught.value)
+    assert isinstance(caught.value.__cause__, TaskTraceError)
+    assert "value of a record" in str(caught.value.__cause__)
+
+
+def test_a_worker_that_dies(runtime: Runtime) -> None:
+    def work(_: int) -> list[int]:
+        os._exit(3)
+
+    with pytest.raises(SparkFailure, match="Python worker"):
+        run_tasks(runtime, work, [1])
+    assert run_tasks(runtime, lambda x: [x], [1]) == [1]
+
+
+def test_results_that_can_not_be_pickled(runtime: Runtime) -> None:
+    with pytest.raises(SparkFailure):
+        run_tasks(runtime, lambda _: [threading.Lock()], [1])
+
+
+def test_several_threads(runtime: Runtime) -> None:
+    found: dict[int, list[int] | Exception] = {}
+
+    def land(number: int) -> None:
+        def work(item: int) -> list[int]:
+            if number == 2:
+                raise InputError("the second")
+            return [number * 10 + item]
+
+        try:
+            found[number] = run_tasks(runtime, work, range(3))
+        except InputError as error:
+            found[number] = error
+
+    threads = [threading.Thread(target=land, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found[1] == [10, 11, 12]
+    assert found[3] == [30, 31, 32]
+    assert isinstance(found[2], InputError)
+
+
+def test_frames(runtime: Runtime) -> None:
+    def work(batches: Iterator[pa.RecordBatch], partition: int) -> list[tuple[int, int]]:
+        return [(partition, sum(batch.column("id").to_pylist())) for batch in batches]
+
+    frame = runtime.spark.range(0, 10, 1, 3)
+    assert run_frame(runtime, frame, work) == [(0, 3), (1, 12), (2, 30)]
+
+
+def test_frames_without_rows(runtime: Runtime) -> None:
+    frame = runtime.spark.range(0).repartition(2)
+
+    def work(batches: Iterator[pa.RecordBatch], _: int) -> list[int]:
+        return [batch.num_rows for batch in batches]
+
+    assert sum(run_frame(runtime, frame, work)) == 0
+
+
+def test_errors_in_frames(runtime: Runtime) -> None:
+    def work(batches: Iterator[pa.RecordBatch], partition: int) -> list[int]:
+        for batch in batches:
+            if partition == 1:
+                raise UnknownFields("field 'x'", "declare it.")
+            assert batch.num_rows
+        return [partition]
+
+    frame = runtime.spark.range(0, 3_000_000, 1, 3)
+    dropped: list[int] = []
+    with pytest.raises(UnknownFields, match="field 'x'"):
+        run_frame(runtime, frame, work, discard=dropped.extend)
+    assert 0 in dropped
+    assert run_frame(runtime, frame, lambda batches, n: [sum(1 for _ in batches) and n]) == [
+        0, 1, 2,
+    ]  # fmt: skip
+
+
+def test_errors_of_the_plan(runtime: Runtime) -> None:
+    runtime.spark.conf.set("spark.sql.ansi.enabled", "true")
+    frame = runtime.spark.createDataFrame([("secret value",)], "a string").selectExpr("int(a)")
+    with pytest.raises(InputError) as caught:
+        run_frame(runtime, frame, lambda batches, _: [batch.num_rows for batch in batches])
+    assert "secret value" not in str(caught.value)

@@ -1,0 +1,242 @@
+"""A session of our own: what it hides, what it survives, what it adopts, how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from lakeport.errors import ConfigError, LakeportError, SchemaConflict
+from lakeport.spark.failures import translate, translated
+from lakeport.spark.jobs import run_tasks
+from lakeport.spark.session import Runtime
+
+CANARY = "canary/" + "s3cr3t+value"
+
+
+def command_line(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def run_script(script: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def gone(pids: list[int], seconds: float = 30) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if not any(Path(f"/proc/{pid}").exists() for pid in pids):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_settings(runtime: Runtime) -> None:
+    conf = runtime.spark.conf
+    assert conf.get("spark.sql.session.timeZone") == "UTC"
+    assert conf.get("spark.sql.shuffle.partitions") == str(runtime.cores)
+    assert conf.get("spark.databricks.delta.snapshotPartitions") == "2"
+    assert runtime.context.uiWebUrl is None
+    assert runtime.is_local
+    assert not runtime.adopted
+    assert runtime.context.defaultParallelism == runtime.cores
+
+
+def test_the_command_line_holds_no_settings(runtime: Runtime) -> None:
+    assert runtime.context is not None
+    gateway = runtime._gateway
+    assert gateway is not None
+    line = command_line(gateway.process.pid)
+    assert "spark.sql" not in line
+    assert "--conf" not in line
+    assert "redaction" not in line
+
+
+def test_secrets_reach_hadoop_and_nothing_else(runtime: Runtime) -> None:
+    key = "fs.s3a.bucket.canaries.secret.key"
+    runtime.configure({key: CANARY})
+    assert runtime.context._jsc.hadoopConfiguration().get(key) == CANARY
+    shown = [str(row) for row in runtime.spark.sql("SET").collect()]
+    shown += [str(pair) for pair in runtime.context.getConf().getAll()]
+    gateway = runtime._gateway
+    assert gateway is not None
+    shown += [command_line(gateway.process.pid), gateway.log.read_text()]
+    assert not any(CANARY in text for text in shown)
+    jvm = runtime.context._jvm
+    assert jvm is not None
+    with pytest.raises(Exception) as caught:
+        jvm.java.lang.Integer.parseInt(CANARY)
+    told = translate(caught.value, runtime.secrets)
+    assert CANARY not in str(told)
+    assert "***" in str(told)
+
+
+def test_a_setting_that_looks_like_a_secret_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"spark\.hadoop\.fs\.s3a\.secret\.key") as caught:
+        Runtime(frozenset(), {"spark.hadoop.fs.s3a.secret.key": CANARY}, small=True)
+    assert CANARY not in str(caught.value)
+
+
+def test_taken_up_again(runtime: Runtime) -> None:
+    assert Runtime.start({"delta"}, {}, small=False) is runtime
+    assert Runtime.start(set(), {}, small=True) is runtime
+
+
+def test_warming_up_leaves_nothing_behind(runtime: Runtime) -> None:
+    before = set(threading.enumerate())
+    runtime.warm()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(60)
+    assert runtime._folder is not None
+    assert list(runtime._folder.iterdir()) == []
+    assert run_tasks(runtime, lambda x: [x], [1]) == [1]
+
+
+def test_delta_works(runtime: Runtime, tmp_path: Path) -> None:
+    from deltalake import DeltaTable
+
+    from lakeport.spark.training import exercise
+
+    exercise(runtime, frozenset({"delta"}))
+    path = str(tmp_path / "table")
+    runtime.spark.range(5).write.format("delta").save(path)
+    assert sorted(DeltaTable(path).to_pyarrow_table()["id"].to_pylist()) == [0, 1, 2, 3, 4]
+
+
+def test_errors_of_delta_are_ours(runtime: Runtime, tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    runtime.spark.range(5).write.format("delta").save(path)
+    other = runtime.spark.createDataFrame([("x",)], "name string")
+    with pytest.raises(SchemaConflict) as caught, translated():
+        other.write.format("delta").mode("append").save(path)
+    assert "\tat " not in str(caught.value)
+    with pytest.raises(LakeportError, match="no such table"), translated():
+        runtime.spark.read.format("delta").load(str(tmp_path / "none")).collect()
+
+
+def test_an_interrupt_cancels(runtime: Runtime) -> None:
+    def slow(seconds: float) -> list[int]:
+        time.sleep(seconds)
+        return [1]
+
+    assert run_tasks(runtime, slow, [0.0]) == [1]
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    begun = time.monotonic()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks(runtime, slow, [60.0])
+    assert time.monotonic() - begun < 50
+    assert run_tasks(runtime, slow, [0.0]) == [1]
+
+
+def test_nothing_outlives_a_killed_driver() -> None:
+    script = """
+    import os, sys, time
+    from lakeport.spark.jobs import run_tasks
+    from lakeport.spark.session import Runtime
+    runtime = Runtime.start({"delta"}, {}, small=True)
+    workers = run_tasks(runtime, lambda _: [os.getpid(), os.getppid()], [0, 1])
+    print(runtime._gateway.process.pid, *workers, flush=True)
+    time.sleep(600)
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as child:
+        assert child.stdout is not None
+        pids = [int(word) for word in child.stdout.readline().split()]
+        assert len(pids) >= 3
+        assert all(Path(f"/proc/{pid}").exists() for pid in pids)
+        child.kill()
+    assert gone(pids)
+
+
+def test_adopting_growing_and_ending() -> None:
+    out = run_script("""
+    import os
+    from pathlib import Path
+    from lakeport.errors import ConfigError
+    from lakeport.spark.jobs import run_tasks
+    from lakeport.spark.session import Runtime
+
+    own = Runtime.start(set(), {"spark.app.name": "mine"}, small=True)
+    session = own.spark
+    pid = own._gateway.process.pid
+    Runtime._current = None      # as if somebody else had built it
+    try:
+        Runtime.start({"delta", "s3a"}, {}, small=True)
+    except ConfigError as error:
+        told = str(error)
+        assert '("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")' in told
+        assert "io.delta:delta-spark_4.2_2.13:4.4.0" in str(error)
+        assert "org.apache.hadoop:hadoop-aws:3.5.0" in str(error)
+        assert "software.amazon.awssdk:bundle" in str(error)
+    else:
+        raise SystemExit("adopted what lacks Delta")
+    adopted = Runtime.start(set(), {}, small=True)
+    assert adopted.adopted and adopted.spark is session and adopted.attempts == 1
+    assert run_tasks(adopted, lambda x: [x + 1], [1, 2]) == [2, 3]
+    adopted.stop()
+    assert session.range(3).count() == 3
+    own.stop()
+    assert not Path(f"/proc/{pid}").exists()
+
+    again = Runtime.start({"delta"}, {}, small=True)
+    assert run_tasks(again, lambda x: [x + 1], [1]) == [2]
+    folder = again._gateway.folder
+    grown = Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
+    assert grown is not again and not folder.exists()
+    jvm = grown.context._jvm
+    conf = grown.context._jsc.hadoopConfiguration()
+    grown.configure({
+        "fs.s3a.access.key": "a" * 20, "fs.s3a.secret.key": "b" * 40, "fs.s3a.bucket.probe": "0",
+        "fs.s3a.endpoint.region": "us-east-1",
+        "fs.azure.account.key.account.dfs.core.windows.net": "Yg==",
+        "fs.azure.account.hns.enabled": "false",
+    })
+    for uri in ("s3a://bucket/", "abfss://container@account.dfs.core.windows.net/"):
+        system = jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI.create(uri), conf)
+        print(system.getClass().getSimpleName())
+    pid = grown._gateway.process.pid
+    grown.stop(fast=False)
+    assert not Path(f"/proc/{pid}").exists()
+    """)
+    assert out.split() == ["S3AFileSystem", "SecureAzureBlobFileSystem"]
+
+
+def test_a_jvm_that_ends_at_its_start() -> None:
+    run_script("""
+    from lakeport.errors import SparkFailure
+    from lakeport.spark.session import Runtime
+    wrong = {"spark.driver.extraJavaOptions": "--add-modules=no.such"}
+    bad = Runtime.start(set(), wrong, small=True)
+    try:
+        bad.context
+    except SparkFailure as error:
+        assert "no.such" in str(error), str(error)
+    else:
+        raise SystemExit("it started")
+    """)

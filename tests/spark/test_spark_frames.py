@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from lakeport.errors import InputError, SourceError
+from lakeport.sources.frames import FrameSource, is_frame
+
+if TYPE_CHECKING:
+    from lakeport.spark.session import Runtime
+
+
+def normal(frame: Any) -> Any:
+    (flush,) = FrameSource(frame, stream="t", spool_dir=Path("unused"))
+    batch = flush.batches[0]
+    assert batch.reader is None
+    return batch.frame
+
+
+def test_a_frame_of_plain_types_is_handed_on_as_it_is(runtime: Runtime) -> None:
+    frame = runtime.spark.sql("select 1 as id, 'x' as `a.b`, array(map('k', 1.5d)) as l")
+    assert is_frame(frame)
+    assert normal(frame) is frame
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_naive_timestamps_are_utc_in_every_session(runtime: Runtime, zone: str) -> None:
+    spark = runtime.spark
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        # 02:30 does not exist on that day in New York
+        frame = spark.sql("select timestamp_ntz'2024-03-10 02:30:00.123456' as `w.x`, null as n")
+        assert normal(frame).schema.simpleString() == "struct<w.x:timestamp,n:string>"
+        table: pa.Table = normal(frame).toArrow()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    (row,) = table.cast(
+        pa.schema([("w.x", pa.timestamp("us", "UTC")), ("n", pa.string())])
+    ).to_pylist()
+    assert row == {"w.x": datetime(2024, 3, 10, 2, 30, 0, 123456, tzinfo=UTC), "n": None}
+
+
+def test_what_no_table_stores_is_refused_by_name(runtime: Runtime) -> None:
+    with pytest.raises(SourceError, match="column 'gap' has the Spark type interval"):
+        normal(runtime.spark.sql("select interval 1 day as gap, 1 as id"))
+    with pytest.raises(InputError, match="'id'"):
+        normal(runtime.spark.sql("select 1 as id, 2 as id"))
+    with pytest.raises(InputError, match="'Id'"):
+        normal(runtime.spark.sql("select 1 as id, 2 as Id"))

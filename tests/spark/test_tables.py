@@ -1,0 +1,120 @@
+"""`Table`: facts and rows of Delta tables and of plain files, queries, maintenance."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from delta_support import land, runtime, writer
+from deltalake import DeltaTable
+
+from lakeport.errors import ConfigError, SourceError
+from lakeport.tables import Table
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    into = writer(tmp_path, "my-table")
+    land(into, pa.table({"id": [1, 2], "p": ["a b", None]}), keys=["p"], run_id="r1", digest="d")
+    land(into, pa.table({"id": [3], "p": ["a b"], "more": [1.5]}))
+    return Table(tmp_path / "my-table", runtime=runtime())
+
+
+def test_describe_and_history_need_no_spark(table: Table) -> None:
+    plain = Table(table.uri)
+    facts = plain.describe()
+    assert (facts["version"], facts["rows"], facts["files"], facts["small_files"]) == (1, 3, 3, 3)
+    assert facts["partition_columns"] == ["p"]
+    assert facts["partitions"] == 2
+    assert facts["protocol"] == "reader 1, writer 2"
+    assert "Delta-Lake" in facts["last_writer"]
+    assert [c["name"] for c in facts["columns"]] == ["id", "p", "more"]
+    assert plain.describe(version=0)["rows"] == 2
+    versions = plain.history()
+    assert [e["version"] for e in versions] == [1, 0]
+    assert versions[1]["run_id"] == "r1"
+    assert [e["rows_added"] for e in plain.history(limit=1)] == [1]
+
+
+def test_preview_now_and_then(table: Table) -> None:
+    rows = Table(table.uri).preview(10).sort_by("id").to_pylist()
+    assert rows == [
+        {"id": 1, "p": "a b", "more": None},
+        {"id": 2, "p": None, "more": None},
+        {"id": 3, "p": "a b", "more": 1.5},
+    ]
+    assert table.preview(1).num_rows == 1
+    assert table.preview(10, version=0).num_rows == 2
+    assert table.preview(10, timestamp="2999-01-01").num_rows == 3
+    with pytest.raises(SourceError, match="as old as"):
+        table.preview(10, timestamp="2001-01-01T00:00:00+02:00")
+    with pytest.raises(SourceError, match="no version 7"):
+        table.preview(10, version=7)
+    with pytest.raises(ConfigError, match="not a moment"):
+        table.preview(10, timestamp="yesterday")
+
+
+def test_query_reads_and_does_nothing_else(table: Table) -> None:
+    found = table.query(
+        "with x as (select * from t) select count(*) n from x join `my-table` using (id)"
+    )
+    assert found.to_pylist() == [{"n": 3}]
+    assert table.query("select * from t", version=0).num_rows == 2
+    assert table.query("select * from t order by id", limit=1).num_rows == 1
+    for sql in (
+        "drop table t",
+        "insert into t values (1)",
+        "select 1; select 2",
+        "create table x as select 1",
+        "set a=b",
+        "",
+        "vacuum t",
+        "explain select 1",
+    ):
+        with pytest.raises(ConfigError, match="not one query"):
+            table.query(sql)
+    with pytest.raises(ConfigError, match="scripts"):
+        table.query("select transform(id) using 'cat' from t")
+    with pytest.raises(ConfigError, match="can't run"):
+        table.query("select nothing from t")
+
+
+def test_plain_files_have_no_versions(tmp_path: Path) -> None:
+    (tmp_path / "f").mkdir()
+    for n in range(2):
+        pq.write_table(pa.table({"id": [n, n]}), tmp_path / "f" / f"{n}.parquet")
+    table = Table(tmp_path / "f", runtime=runtime())
+    assert (table.describe()["rows"], table.describe()["files"]) == (4, 2)
+    assert table.preview(3).num_rows == 3
+    assert table.query("select sum(id) s from f").to_pylist() == [{"s": 2}]
+    with pytest.raises(SourceError, match="no versions"):
+        table.preview(1, version=0)
+    with pytest.raises(SourceError):
+        table.history()
+    (tmp_path / "c").mkdir()
+    pyarrow.csv.write_csv(pa.table({"id": ["1"], "b": [None]}), tmp_path / "c" / "x.csv")
+    csv = Table(tmp_path / "c", runtime=runtime())
+    assert csv.preview(5).num_rows == 1
+    assert csv.query("select id from t").to_pylist() == [{"id": "1"}]
+    with pytest.raises(SourceError, match="no table"):
+        Table(tmp_path / "nothing").describe()
+    with pytest.raises(ConfigError):
+        Table("s3://bucket/t")
+
+
+def test_optimize_restore_and_vacuum(table: Table, tmp_path: Path) -> None:
+    assert table.optimize(zorder=["id"])["files_removed"] == 3
+    assert table.restore(0) == 3
+    assert DeltaTable(table.uri).to_pyarrow_table().num_rows == 2
+    with pytest.raises(ConfigError, match="1 hours"):
+        table.vacuum(retain_hours=1)
+    assert table.vacuum(dry_run=True) == []
+    time.sleep(0.01)
+    files = len(list(Path(table.uri).rglob("*.parquet")))
+    table.vacuum(retain_hours=0, force=True)
+    assert len(list(Path(table.uri).rglob("part-*.parquet"))) < files
+    assert DeltaTable(table.uri).to_pyarrow_table().num_rows == 2

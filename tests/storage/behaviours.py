@@ -1,0 +1,187 @@
+"""What every cloud storage has to do, as plain functions that take one."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakeport.errors import DestinationError, ObjectExists
+from lakeport.model import Staged, Storage
+
+WRITERS = 6
+
+
+def stage(storage: Storage, key: str, *pieces: bytes, **metadata: str) -> Staged:
+    """Stage an object of these pieces."""
+    writer = storage.stage(key, "text/csv", metadata)
+    for piece in pieces:
+        writer.write(piece)
+    done = writer.finish()
+    return Staged(key, done["token"], 1, done["bytes"], done["checksum"])
+
+
+def published(storage: Storage, key: str, *pieces: bytes) -> Staged:
+    """Stage and publish an object."""
+    staged = stage(storage, key, *pieces)
+    storage.publish(staged, key)
+    return staged
+
+
+def keys(storage: Storage, prefix: str = "") -> list[str]:
+    """The keys that a listing gives, without the probe's."""
+    return [o.key for o in storage.list(prefix) if not o.key.startswith("_lakeport/")]
+
+
+def appears_whole_when_published(storage: Storage) -> None:
+    staged = stage(storage, "t/a.csv", b"1,2\n", memoryview(b"3,4\n"))
+    assert keys(storage) == []
+    assert staged.bytes == 8
+    assert staged.checksum.startswith("crc32c:")
+    storage.publish(pickle.loads(pickle.dumps(staged)), "t/a.csv")
+    assert storage.get("t/a.csv") == b"1,2\n3,4\n"
+    assert storage.owned(staged, "t/a.csv")
+    assert not storage.owned(stage(storage, "t/a.csv", b"1"), "t/a.csv")
+
+
+def takes_an_empty_object(storage: Storage) -> None:
+    published(storage, "t/empty.csv")
+    assert storage.get("t/empty.csv") == b""
+
+
+def takes_a_large_object_of_odd_pieces(storage: Storage) -> None:
+    chance = random.Random(1)
+    data = chance.randbytes(1 << 20) * 36 + b"tail"
+    pieces, at = [], 0
+    while at < len(data):
+        size = chance.choice([1, 1000, 300_000, 9_000_000, 17_000_000])
+        pieces.append(data[at : at + size])
+        at += size
+    staged = published(storage, "t/large.bin", *pieces)
+    assert staged.bytes == len(data)
+    with storage.open("t/large.bin") as file:
+        assert file.read() == data
+        for _ in range(20):
+            start, size = chance.randrange(len(data)), chance.randrange(3 << 20)
+            file.seek(start)
+            assert file.read(size) == data[start : start + size]
+        assert file.seek(-4, io.SEEK_END) == len(data) - 4
+        assert file.read(10) == b"tail"
+
+
+def never_overwrites(storage: Storage) -> None:
+    first = published(storage, "t/a.csv", b"first")
+    second = stage(storage, "t/a.csv", b"second")
+    with pytest.raises(ObjectExists):
+        storage.publish(second, "t/a.csv")
+    storage.discard(second)
+    with pytest.raises(ObjectExists):
+        storage.put("t/a.csv", b"third", create_only=True)
+    assert storage.get("t/a.csv") == b"first"
+    storage.publish(first, "t/a.csv")
+    assert storage.get("t/a.csv") == b"first"
+
+
+def lets_one_of_many_threads_win(storage: Storage) -> None:
+    def attempt(number: int) -> bool:
+        staged = stage(storage, "t/race.csv", b"%d" % number)
+        try:
+            storage.publish(staged, "t/race.csv")
+        except ObjectExists:
+            storage.discard(staged)
+            return False
+        return storage.owned(staged, "t/race.csv")
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        assert sum(pool.map(attempt, range(WRITERS))) == 1
+
+
+def aborts_without_a_trace(storage: Storage) -> None:
+    writer = storage.stage("t/a.csv", "text/csv", {})
+    writer.write(b"x" * (20 << 20))
+    writer.abort()
+    storage.discard(stage(storage, "t/b.csv", b"1"))
+    assert keys(storage) == []
+
+
+def puts_gets_and_deletes(storage: Storage) -> None:
+    assert storage.get("a/b.json") is None
+    storage.put("a/b.json", b"1", create_only=True)
+    storage.put("a/b.json", b"2")
+    assert storage.get("a/b.json") == b"2"
+    storage.delete("a/b.json")
+    storage.delete("a/b.json")
+    assert storage.get("a/b.json") is None
+    with pytest.raises(DestinationError):
+        storage.open("a/b.json")
+
+
+def lists_a_folder_and_not_its_namesakes(storage: Storage) -> None:
+    names = ["user/1", "user/b/2", "user_events/3", "user/é ü+%2F.csv"]
+    for name in names:
+        storage.put(name, name.encode())
+    assert keys(storage, "user") == ["user/1", "user/b/2", "user/é ü+%2F.csv"]
+    assert keys(storage, "user/b") == ["user/b/2"]
+    assert keys(storage, "user/b/2") == ["user/b/2"]
+    assert keys(storage, "use") == []
+    assert sorted(keys(storage)) == sorted(names)
+    found = next(iter(storage.list("user/1")))
+    assert (found.bytes, bool(found.etag), found.modified > 1e9) == (6, True, True)
+    assert storage.get("user/é ü+%2F.csv") == "user/é ü+%2F.csv".encode()
+
+
+def refuses_keys_that_climb(storage: Storage) -> None:
+    for key in ("../a", "a/../b", "/a", "a//b", "a/", "a/%2e%2e/b", "a\nb", "a\\b", "x" * 1025):
+        for attempt in (storage.get, storage.uri, lambda k: storage.put(k, b"")):
+            with pytest.raises(DestinationError):
+                attempt(key)
+
+
+def serves_pyarrow(storage: Storage) -> None:
+    table = pa.table({"n": range(100_000), "t": [f"row {n}" for n in range(100_000)]})
+    writer = storage.stage("t/a.parquet", "application/vnd.apache.parquet", {})
+    with pa.PythonFile(_Sink(writer), "w") as sink:
+        pq.write_table(table, sink, row_group_size=10_000)
+    done = writer.finish()
+    storage.publish(Staged("t/a.parquet", done["token"], 100_000, done["bytes"]), "t/a.parquet")
+    with storage.open("t/a.parquet") as file:
+        assert pq.read_table(pa.PythonFile(file, "r")) == table
+
+
+def hides_its_secrets(storage: Any, *secrets: str) -> None:
+    staged = stage(storage, "t/a.csv", b"1")
+    shown = repr(storage) + str(storage.settings) + storage.uri("a") + storage.hadoop_uri("a")
+    assert not any(secret in shown + repr(staged.token) for secret in secrets)
+
+
+class _Sink(io.RawIOBase):
+    def __init__(self, writer: Any) -> None:
+        super().__init__()
+        self._writer = writer
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        return int(self._writer.write(data))
+
+
+BEHAVIOURS: list[Callable[[Storage], None]] = [
+    appears_whole_when_published,
+    takes_an_empty_object,
+    takes_a_large_object_of_odd_pieces,
+    never_overwrites,
+    lets_one_of_many_threads_win,
+    aborts_without_a_trace,
+    puts_gets_and_deletes,
+    lists_a_folder_and_not_its_namesakes,
+    refuses_keys_that_climb,
+    serves_pyarrow,
+]

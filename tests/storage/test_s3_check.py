@@ -1,0 +1,170 @@
+"""The connection test: what it finds, what it advises, what it never shows."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import socket
+from collections.abc import Iterator
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+
+from lakeport.check import CheckReport, check
+from lakeport.config.amazon_s3 import AmazonS3Config
+from lakeport.config.google_cloud_storage import GoogleCloudStorageConfig
+from lakeport.config.local import LocalConfig
+from lakeport.storage.checks import clock_item
+from lakeport.storage.s3_check import check_s3
+from lakeport.storage.s3_client import Connection
+from tests.emulators import Keys, Minio, TokenServer
+from tests.gcs_stub import GcsStub
+from tests.s3_stub import BrokenS3
+
+
+@pytest.fixture(scope="module")
+def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
+    with Minio(tmp_path_factory.mktemp("minio")) as server:
+        server.create_bucket("lake")
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def no_credentials_around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "GOOGLE_", "STORAGE_EMULATOR")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+
+
+def s3(minio: Minio, keys: Keys | None = None, **more: str) -> AmazonS3Config:
+    who = keys or minio.keys
+    values = {"aws_access_key_id": who.access_key, "aws_secret_access_key": who.secret_key}
+    if who.token:
+        values["aws_session_token"] = who.token
+    values |= {"bucket": "lake", "aws_endpoint": minio.endpoint, **more}
+    return AmazonS3Config(**values)
+
+
+def statuses(report: CheckReport) -> dict[str, str]:
+    return {item.name: item.status for item in report.items}
+
+
+def advice(report: CheckReport) -> str:
+    assert not report.ok
+    return " ".join(f"{i.detail} {i.hint}" for i in report.items if i.status == "failed")
+
+
+def test_all_is_well_and_nothing_stays(minio: Minio) -> None:
+    report = check(s3(minio, object_key_path="check"))
+    assert report.ok
+    assert report.target == "s3://lake/check"
+    wanted = {"credentials": "ok", "bucket": "ok", "clock": "ok", "write": "ok"}
+    assert statuses(report).items() >= wanted.items()
+    assert statuses(report)["conditional writes"] == "ok"
+    assert "`aws_access_key_id`" in report.items[0].detail
+    assert not minio.client().list_objects_v2(Bucket="lake", Prefix="check").get("Contents")
+    assert minio.secret_key not in repr(report)
+
+
+def test_put_object_alone_passes(minio: Minio) -> None:
+    rule = {"Effect": "Allow", "Action": ["s3:PutObject"], "Resource": ["arn:aws:s3:::lake/p/*"]}
+    keys = minio.restricted({"Version": "2012-10-17", "Statement": [rule]})
+    report = check(s3(minio, keys, object_key_path="p"))
+    assert report.ok
+    assert statuses(report)["bucket"] == "skipped"
+
+
+def test_a_missing_permission_is_named(minio: Minio) -> None:
+    rule = {"Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": ["arn:aws:s3:::lake"]}
+    keys = minio.restricted({"Version": "2012-10-17", "Statement": [rule]})
+    assert "allow s3:PutObject on arn:aws:s3:::lake/" in advice(check(s3(minio, keys)))
+
+
+def test_wrong_keys_bucket_and_profile(minio: Minio) -> None:
+    wrong = Keys(minio.access_key, "not-the-secret")
+    assert "`aws_secret_access_key`" in advice(check(s3(minio, wrong)))
+    assert "no bucket 'lagoon'" in advice(check(s3(minio, bucket="lagoon")))
+    role = check(s3(minio, wrong, role_arn="arn:aws:iam::123456789012:role/x"))
+    assert "can't be assumed" in advice(role)
+    nobody = AmazonS3Config(bucket="lake", aws_endpoint=minio.endpoint)
+    assert "searched in this order" in advice(check(nobody))
+    profile = AmazonS3Config(bucket="lake", aws_endpoint=minio.endpoint, aws_profile="gone")
+    assert "no profile 'gone'" in advice(check(profile))
+
+
+def test_nobody_listens_or_nobody_answers() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        closed = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        values = {"aws_access_key_id": "a" * 9, "aws_secret_access_key": "b" * 9}
+        config = AmazonS3Config(bucket="lake", aws_endpoint=closed, **values)
+        assert "can't be reached" in advice(check(config))
+        silent.listen()
+        assert "no answer within 0.5 s" in advice(check(config, seconds=0.5))
+
+
+def test_tls_trouble_is_told(minio: Minio) -> None:
+    config = s3(minio, aws_endpoint=minio.endpoint.replace("http:", "https:"))
+    assert "TLS" in advice(check(config))
+
+
+def test_the_real_region_is_named(minio: Minio, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = (200, {"x-amz-bucket-region": "eu-west-1"})
+    monkeypatch.setattr(Connection, "look", lambda _self, _bucket: seen)
+    assert "`aws_region: eu-west-1`" in advice(check(s3(minio)))
+
+
+def test_a_store_that_ignores_conditions_passes_with_a_word() -> None:
+    with BrokenS3() as liar:
+        liar.create_bucket("lake")
+        values = {"aws_access_key_id": "stub", "aws_secret_access_key": "stub"}
+        report = check(AmazonS3Config(bucket="lake", aws_endpoint=liar.endpoint, **values))
+        assert report.ok
+        assert "unique suffix" in report.items[-1].detail
+
+
+def test_a_clock_that_is_wrong() -> None:
+    assert clock_item({"Date": formatdate(usegmt=True)}).status == "ok"
+    late = clock_item({"date": formatdate(1_700_000_000, usegmt=True)})
+    assert (late.status, "timedatectl" in late.hint) == ("failed", True)
+    assert clock_item({"Date": "noon"}).status == "skipped"
+
+
+def test_google_is_tested_too() -> None:
+    with GcsStub() as stub, TokenServer() as tokens:
+        values = {"bucket": "lake", "google_endpoint": stub.endpoint}
+        config = GoogleCloudStorageConfig(**values, google_application_credentials=tokens.key())
+        report = check(config)
+        assert report.ok
+        assert tokens.email in report.items[0].detail
+        assert not stub.keys()
+        stub.denied = {"storage.objects.get", "storage.objects.delete"}
+        assert check(config).ok
+        stub.denied = {"storage.objects.create"}
+        assert "grant storage.objects.create" in advice(check(config))
+        lost = GoogleCloudStorageConfig(**{**values, "bucket": "lagoon"})
+        assert "no bucket 'lagoon'" in advice(check(lost))
+        assert "PRIVATE KEY" not in repr(config)
+
+
+def test_a_google_key_that_is_not_accepted() -> None:
+    with GcsStub() as stub, TokenServer() as tokens, TokenServer() as stranger:
+        forged = tokens.key() | {"private_key": stranger.private_key}
+        values = {"bucket": "lake", "google_endpoint": stub.endpoint}
+        config = GoogleCloudStorageConfig(**values, google_application_credentials=forged)
+        assert "invalid_grant" in advice(check(config))
+
+
+def test_a_folder_is_tested_too(tmp_path: Path) -> None:
+    assert check(LocalConfig(path=str(tmp_path / "lake"))).ok
+    assert not [path for path in (tmp_path / "lake").rglob("*") if path.is_file()]
+
+
+def test_items_stop_where_nothing_can_work(minio: Minio) -> None:
+    storage = s3(minio, bucket="lagoon").storage()
+    names = [item.name for item in check_s3(dataclasses.replace(storage, prefix="x"))]
+    assert names == ["credentials", "bucket", "region", "clock"]

@@ -1,0 +1,119 @@
+"""Evolution plans: order, spelling, types, nesting, policies."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from lakeport.errors import SchemaConflict
+from lakeport.model import Mode
+from lakeport.schema.evolution import EvolutionPolicy, fits, plan_evolution
+
+TABLE = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("Name", pa.string()),
+        ("place", pa.struct([("city", pa.string())])),
+        ("items", pa.list_(pa.struct([("sku", pa.string())]))),
+    ]
+)
+
+
+def test_no_table_takes_the_incoming_columns() -> None:
+    plan = plan_evolution(None, TABLE)
+    assert (plan.schema, plan.created, plan.added) == (TABLE, True, ())
+
+
+def test_order_spelling_and_types_stay_and_new_columns_come_last() -> None:
+    incoming = pa.schema([("extra", pa.string()), ("NAME", pa.string()), ("id", pa.int32())])
+    plan = plan_evolution(TABLE, incoming)
+    assert plan.schema.names == ["id", "Name", "place", "items", "extra"]
+    assert plan.schema.field("id").type == pa.int64()
+    assert plan.added == ("extra",)
+    assert plan.missing == ("place", "items")
+    assert plan.renamed == {"NAME": "Name"}
+    assert plan.cast == ("id",)
+
+
+def test_nested_fields_are_added_at_the_end_also_below_lists() -> None:
+    incoming = pa.schema(
+        [
+            ("place", pa.struct([("zip", pa.string()), ("CITY", pa.string())])),
+            ("items", pa.list_(pa.struct([("n", pa.int64()), ("sku", pa.string())]))),
+            ("tags", pa.map_(pa.string(), pa.int64())),
+        ]
+    )
+    plan = plan_evolution(TABLE, incoming)
+    assert plan.added == ("place.zip", "items.element.n", "tags")
+    assert plan.schema.field("place").type == pa.struct(
+        [("city", pa.string()), ("zip", pa.string())]
+    )
+    assert plan.schema.field("items").type.value_type == pa.struct(
+        [("sku", pa.string()), ("n", pa.int64())]
+    )
+
+
+def test_strict_refuses_new_columns_only() -> None:
+    with pytest.raises(SchemaConflict, match=r"'note'.*strict"):
+        plan_evolution(TABLE, pa.schema([("note", pa.string())]), EvolutionPolicy.STRICT)
+    assert plan_evolution(TABLE, pa.schema([("id", pa.int64())]), "strict").schema == TABLE
+
+
+@pytest.mark.parametrize(
+    ("table", "incoming"),
+    [
+        (pa.int64(), pa.string()),
+        (pa.int32(), pa.int64()),
+        (pa.float32(), pa.float64()),
+        (pa.decimal128(10, 2), pa.decimal128(12, 2)),
+        (pa.timestamp("us"), pa.timestamp("us", "UTC")),
+        (pa.string(), pa.struct([("a", pa.string())])),
+        (pa.list_(pa.int32()), pa.list_(pa.string())),
+        (pa.map_(pa.string(), pa.int32()), pa.map_(pa.string(), pa.bool_())),
+    ],
+)
+def test_types_that_do_not_fit_name_column_and_both_types(
+    table: pa.DataType, incoming: pa.DataType
+) -> None:
+    with pytest.raises(SchemaConflict) as refused:
+        plan_evolution(pa.schema([("c", table)]), pa.schema([("c", incoming)]))
+    assert "'c" in refused.value.message
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize("names", [("id", "ID"), ("id", "id")])
+def test_columns_that_a_table_takes_for_one_are_refused(names: tuple[str, str]) -> None:
+    with pytest.raises(SchemaConflict):
+        plan_evolution(None, pa.schema([(name, pa.int64()) for name in names]))
+    nested = pa.struct([(name, pa.int64()) for name in names])
+    with pytest.raises(SchemaConflict, match=r"'s\.element\.id'"):
+        plan_evolution(None, pa.schema([("s", pa.list_(nested))]))
+
+
+def test_full_overwrite_replaces_unless_strict_or_partial() -> None:
+    new = pa.schema([("id", pa.string())])
+    plan = plan_evolution(TABLE, new, mode=Mode.OVERWRITE)
+    assert (plan.schema, plan.replaced) == (new, True)
+    assert not plan_evolution(TABLE, TABLE, mode=Mode.OVERWRITE).replaced
+    for more in ({"policy": "strict"}, {"partial": True}):
+        with pytest.raises(SchemaConflict):
+            plan_evolution(TABLE, new, mode=Mode.OVERWRITE, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "expected"),
+    [
+        (pa.int8(), pa.int16(), True),
+        (pa.int16(), pa.float32(), True),
+        (pa.int32(), pa.float32(), False),
+        (pa.int64(), pa.decimal128(19, 0), True),
+        (pa.int64(), pa.decimal128(19, 1), False),
+        (pa.float32(), pa.float64(), True),
+        (pa.float64(), pa.int64(), False),
+        (pa.decimal128(5, 2), pa.decimal128(7, 3), True),
+        (pa.decimal128(5, 2), pa.decimal128(5, 3), False),
+        (pa.bool_(), pa.int64(), False),
+    ],
+)
+def test_fits(narrow: pa.DataType, wide: pa.DataType, expected: bool) -> None:
+    assert fits(narrow, wide) is expected

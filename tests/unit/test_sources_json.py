@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakeport.errors import BadRecords, SourceError, UnknownFields
+from lakeport.model import Batch, UnknownPolicy
+from lakeport.sources import jsonfiles
+from lakeport.sources.discovery import discover
+from lakeport.sources.files import FileSource
+from lakeport.sources.jsonfiles import document_to_lines, is_lines, split_lines
+
+
+def lines_of(tmp_path: Path, content: bytes) -> list[str]:
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    target = document_to_lines(path, tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl", "x.json")
+    return target.read_text("utf-8").splitlines()
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"[]", []),
+        (b" \n", []),
+        (b'[{"a": 1},\n{"a":\n 2}]\n', ['{"a": 1}', '{"a":  2}']),
+        (b'\xef\xbb\xbf[{"a": 1}]', ['{"a": 1}']),
+        (b'{\n"a": 1}{"a": 2}\n\n{"a":3}', ['{ "a": 1}', '{"a": 2}', '{"a":3}']),
+        (b'[{"n": 0.10000000000000000000000001, "e": 1E400}]', None),
+        (b'[{"n": ' + b"9" * 5000 + b"}]", None),
+        ('[{"s": "a\\n\\u00e9é€ ,]}"}]'.encode(), None),
+        (b"[1, 23, null]", ["1", "23", "null"]),
+    ],
+)
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
+def test_documents_become_lines_without_being_re_encoded(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    content: bytes,
+    lines: list[str] | None,
+    chunk: int,
+) -> None:
+    monkeypatch.setattr(jsonfiles, "_CHUNK", chunk)
+    assert lines_of(tmp_path, content) == ([content.decode()[1:-1]] if lines is None else lines)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'[{"a": 1}, {"a"', "behind record 1"),
+        (b'[{"a": 1}', "the array is not closed"),
+        (b'[{"a": 1} {"a": 2}]', "a comma is missing"),
+        (b'[{"a": 1}] 5', "follows the end"),
+        (b'[{"a": 1},]', "behind record 1"),
+        (b'{"a": 1} x', "behind record 1"),
+        (b'{"a": "\xff"}', "not UTF-8"),
+        (b"[" * 200_000, "too deeply"),
+    ],
+)
+def test_what_is_no_json_document(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(SourceError, match=message):
+        lines_of(tmp_path, content)
+
+
+def test_a_record_without_end_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonfiles, "MAX_RECORD_CHARS", 1000)
+    monkeypatch.setattr(jsonfiles, "_CHUNK", 10)
+    with pytest.raises(SourceError, match="no record ends within"):
+        lines_of(tmp_path, b'[{"a": "' + b"x" * 5000)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b'{"a": 1}\n{"a": 2}\n', True),
+        (b'{"a": 1}', True),
+        (b"", True),
+        (b'{\n"a": 1}', False),
+        (b'[{"a": 1}]', False),
+        (b'{"a": 1}{"a": 2}\n', False),
+        (b'{"a": 1}{"a": 2}', False),
+    ],
+)
+def test_json_lines_are_known(tmp_path: Path, content: bytes, expected: bool) -> None:
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    assert is_lines(path) is expected
+
+
+@pytest.mark.parametrize("split_bytes", [1, 5, 64, 10_000])
+def test_splits_end_at_line_ends_with_their_line_numbers(tmp_path: Path, split_bytes: int) -> None:
+    path = tmp_path / "x.jsonl"
+    data = b"".join(b"%d\n" % (n**5) for n in range(100)) + b"last"
+    path.write_bytes(b"\xef\xbb\xbf" + data)
+    splits = split_lines(path, split_bytes)
+    whole = path.read_bytes()
+    assert b"".join(whole[s.start : s.end] for s in splits) == data
+    assert [s.first_line for s in splits] == [1 + whole.count(b"\n", 0, s.start) for s in splits]
+    assert all(whole[s.end - 1 : s.end] == b"\n" for s in splits[:-1])
+    assert all(s.end - s.start <= split_bytes + 20 for s in splits)
+    path.write_bytes(b"")
+    assert split_lines(path, split_bytes) == []
+
+
+def load(tmp_path: Path, *contents: bytes, name: str = "t.json", **settings: Any) -> Batch:
+    folder = tmp_path / "in"
+    folder.mkdir(exist_ok=True)
+    spool = tmp_path / "spool"
+    spool.mkdir(exist_ok=True)
+    for number, content in enumerate(contents):
+        (folder / f"{number}{name}").write_bytes(content)
+    source = FileSource(discover([str(folder)]), stream="t", spool_dir=spool, **settings)
+    (flush,) = source
+    return flush.batches[0]
+
+
+def rows(batch: Batch) -> list[dict[str, Any]]:
+    reader = pickle.loads(pickle.dumps(batch.reader))
+    found = [b for split in batch.splits for b in reader.read(split)]
+    return pa.Table.from_batches(found, reader.schema).to_pylist()
+
+
+def test_records_of_all_layouts_land_together(tmp_path: Path) -> None:
+    batch = load(
+        tmp_path,
+        b'[{"id": 1, "x": 1},\n {"id": 2, "x": 2.5}]',
+        b'{"id": 9007199254740993}\n{"id": 4, "s": "a"}\n',
+        b'{\n  "id": 5,\n  "l": [1, 2]\n}',
+    )
+    assert rows(batch) == [
+        {"id": 1, "x": 1.0, "s": None, "l": None},
+        {"id": 2, "x": 2.5, "s": None, "l": None},
+        {"id": 9007199254740993, "x": None, "s": None, "l": None},
+        {"id": 4, "x": None, "s": "a", "l": None},
+        {"id": 5, "x": None, "s": None, "l": [1, 2]},
+    ]
+    assert batch.output_ratio == 0.2
+
+
+def test_types_come_from_all_records(tmp_path: Path) -> None:
+    many = b'{"a": 1}\n' * 3000
+    batch = load(tmp_path, many, many + b'{"a": 0.5}\n', name="t.jsonl", split_bytes=1 << 12)
+    assert len(batch.splits) > 5
+    assert [row["a"] for row in rows(batch)][-2:] == [1.0, 0.5]
+
+
+def test_compressed_lines(tmp_path: Path) -> None:
+    content = b"".join(json.dumps({"a": n}).encode() + b"\n" for n in range(3000))
+    batch = load(tmp_path, gzip.compress(content), name="t.jsonl.gz", split_bytes=1 << 12)
+    assert [row["a"] for row in rows(batch)] == list(range(3000))
+    assert batch.bytes == len(content)
+
+
+def test_bad_records_have_their_line(tmp_path: Path) -> None:
+    content = b'{"a": 1}\n' * 1000 + b'{"a": "x"}\n' + b'{"a": 1}\n' * 1000
+    batch = load(tmp_path, content, name="t.jsonl", split_bytes=1 << 11, declared={"a": "integer"})
+    with pytest.raises(BadRecords, match="line 1001, column 'a'"):
+        rows(batch)
+
+
+def test_declared_types_and_unknown_fields(tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    content = b'{"a": "1", "b": 2}\n'
+    with pytest.raises(UnknownFields, match="b"):
+        rows(load(tmp_path, content, declared=schema))
+    dropped = load(tmp_path, content, declared=schema, unknown=UnknownPolicy.DROP)
+    assert [row["a"] for row in rows(dropped)] == ["1"]
+    mapped = load(tmp_path, b'{"a": 1, "b": 2}\n', declared={"b": "decimal(5,1)"})
+    assert str(rows(mapped)) == "[{'a': 1, 'b': Decimal('2.0')}]"
+    with pytest.raises(SourceError, match="'z' is declared, but no record has it"):
+        load(tmp_path, content, declared={"z": "string"})
+
+
+def test_no_records_at_all(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="no file holds a JSON object"):
+        load(tmp_path, b"[]", b"")

@@ -1,0 +1,147 @@
+"""What others say when they fail -> our errors."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from lakeport import errors
+from lakeport.errors import InputError, LakeportError, SparkFailure
+from lakeport.spark.failures import translate, translated
+
+
+class JavaClass:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def getName(self) -> str:
+        return self.name
+
+
+class JavaError:
+    """What py4j shows of a Java exception."""
+
+    def __init__(self, name: str, message: str | None, cause: JavaError | None = None) -> None:
+        self.name, self.message, self.cause = name, message, cause
+
+    def getClass(self) -> JavaClass:
+        return JavaClass(self.name)
+
+    def getMessage(self) -> str | None:
+        return self.message
+
+    def getCause(self) -> JavaError | None:
+        return self.cause
+
+
+class FromJavaError(Exception):
+    def __init__(self, *links: tuple[str, str | None]) -> None:
+        java = None
+        for name, message in reversed(links):
+            java = JavaError(name, message, java)
+        super().__init__("An error occurred while calling o1.x\n\tat a.b.C.d(E.java:1)")
+        self.java_exception = java
+
+
+SPARK = "org.apache.spark.SparkException"
+S3 = "software.amazon.awssdk.services.s3.model.S3Exception"
+
+
+@pytest.mark.parametrize(
+    ("links", "expected"),
+    [
+        ([(SPARK, "Job aborted."), ("java.lang.OutOfMemoryError", "Java heap space")],
+         "SparkFailure"),
+        ([("io.delta.exceptions.ConcurrentAppendException", "[DELTA_X] Files were added.")],
+         "CommitConflict"),
+        ([("org.apache.spark.sql.delta.ProtocolChangedException", "changed")], "CommitConflict"),
+        ([("io.delta.exceptions.DeltaConcurrentModificationException", None)], "CommitConflict"),
+        ([("org.apache.spark.sql.delta.DeltaAnalysisException",
+           "[DELTA_FAILED_TO_MERGE_FIELDS] Failed to merge fields 'a' and 'a'. SQLSTATE: 22005")],
+         "SchemaConflict"),
+        ([("org.apache.spark.sql.AnalysisException",
+           "[_LEGACY_ERROR_TEMP_DELTA_0007] A schema mismatch detected when writing")],
+         "SchemaConflict"),
+        ([("java.nio.file.AccessDeniedException",
+           "s3a://b/k: getFileStatus on s3a://b/k: Access Denied")], "PermissionRefused"),
+        ([("java.io.IOException", "x"), (S3, "Forbidden (Service: S3, Status Code: 403, Id: 1)")],
+         "PermissionRefused"),
+        ([("org.apache.hadoop.fs.azurebfs.contracts.exceptions.AbfsRestOperationException",
+           'Operation failed: "Server failed to authenticate", 403, HEAD, http://x')],
+         "PermissionRefused"),
+        ([("org.apache.hadoop.fs.s3a.UnknownStoreException", "s3a://b/: bucket is unknown")],
+         "DestinationError"),
+        ([("java.net.UnknownHostException", "nowhere.example")], "Unreachable"),
+        ([("org.apache.hadoop.fs.s3a.AWSClientIOException", "Unable to execute HTTP request")],
+         "Unreachable"),
+        ([("java.io.IOException", "No space left on device")], "DestinationError"),
+        ([("org.apache.spark.SparkNumberFormatException",
+           "[CAST_INVALID_INPUT] The value 'canary' can not be cast. SQLSTATE: 22018")],
+         "InputError"),
+        ([("org.apache.spark.sql.AnalysisException", "[PATH_NOT_FOUND] no such path")],
+         "DestinationError"),
+        ([(SPARK, "Job 3 cancelled part of cancelled job group x")], "SparkFailure"),
+        ([("java.lang.IllegalStateException", "who knows")], "SparkFailure"),
+    ],
+)  # fmt: skip
+def test_java(links: list[tuple[str, str | None]], expected: str) -> None:
+    error = FromJavaError(*links)
+    found = translate(error)
+    assert type(found) is getattr(errors, expected)
+    assert found.__cause__ is error
+    assert "\tat " not in str(found)
+    assert "canary" not in str(found)
+
+
+def test_one_sentence_of_the_cause() -> None:
+    error = FromJavaError(
+        (SPARK, "Job aborted.\n\tat x"), ("a.b.OddException", "a.b.OddException: Odd. More.\nat")
+    )
+    assert translate(error).message == "Spark failed: Odd"
+
+
+def test_secrets_are_masked() -> None:
+    error = FromJavaError(("a.b.OddException", "no luck with can+ary at https://h/?sig=abc"))
+    found = translate(error, ["can+ary"])
+    assert found.message == "Spark failed: no luck with *** at https://h/?sig=***"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (OSError(errno.ENOSPC, "No space left"), "DestinationError"),
+        (PermissionError(errno.EACCES, "Permission denied", "/x"), "PermissionRefused"),
+        (ConnectionResetError(errno.ECONNRESET, "reset"), "Unreachable"),
+        (TimeoutError("slow"), "Unreachable"),
+        (MemoryError(), "SparkFailure"),
+        (ValueError("canary"), "SparkFailure"),
+    ],
+)
+def test_python(error: Exception, expected: str) -> None:
+    found = translate(error)
+    assert type(found) is getattr(errors, expected)
+    assert "canary" not in str(found)
+
+
+def test_a_jvm_that_is_gone() -> None:
+    from py4j.protocol import Py4JNetworkError
+
+    assert "Java process is gone" in translate(Py4JNetworkError("refused")).message
+
+
+def test_our_own_pass() -> None:
+    error = InputError("x")
+    assert translate(error) is error
+    with pytest.raises(InputError) as caught, translated():
+        raise error
+    assert caught.value is error
+
+
+def test_context_manager() -> None:
+    with pytest.raises(SparkFailure) as caught, translated():
+        raise ValueError("canary")
+    assert isinstance(caught.value, LakeportError)
+    assert isinstance(caught.value.__cause__, ValueError)
+    with pytest.raises(KeyboardInterrupt), translated():
+        raise KeyboardInterrupt
