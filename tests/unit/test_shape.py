@@ -97,3 +97,19 @@ def test_alignment_reorders_fills_and_casts_nested_columns() -> None:
     ]
     (tail,) = shape(iter([rows.slice(1, 2)]))
     assert tail.to_pylist() == batch.to_pylist()[1:]
+
+
+def test_a_table_may_spell_names_in_another_case() -> None:
+    source = pa.schema([("ID", pa.int64()), ("s", pa.struct([("Y", pa.int64())]))])
+    table = pa.schema([("id", pa.int64()), ("s", pa.struct([("y", pa.int64())]))])
+    rows = pa.RecordBatch.from_pylist([{"ID": 1, "s": {"Y": 2}}], schema=source)
+    shape = plan_shape(source, internal_prefix=None).aligned(table)
+    assert next(shape(iter([rows]))).to_pylist() == [{"id": 1, "s": {"y": 2}}]
+
+
+def test_a_value_that_the_table_can_t_hold_exactly_is_refused() -> None:
+    source = pa.schema([("n", pa.int64())])
+    rows = pa.RecordBatch.from_pylist([{"n": 2**53 + 1}], schema=source)
+    shape = plan_shape(source, internal_prefix=None).aligned(pa.schema([("n", pa.float64())]))
+    with pytest.raises(InputError, match="'n'"):
+        next(shape(iter([rows])))

@@ -46,7 +46,8 @@ class Shape:
         created: name of the column that tells when a row first came; empty for none.
         updated: name of the column that tells when a row last changed; empty for none.
         clock: the batch's one reading of the clock.
-        schema: the table's columns, in order; those that no source column feeds are null.
+        schema: the table's columns, in order; those that no source column feeds are null. A table
+            may spell a name in another case.
     """
 
     source: pa.Schema
@@ -66,15 +67,15 @@ class Shape:
         return replace(self, schema=table)
 
     def _shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = {name: batch.column(source) for source, name in self.names}
+        columns = {name.lower(): batch.column(source) for source, name in self.names}
         if self.created:
             stamp = pa.scalar(self.clock, TIMESTAMP)
-            known = columns.get(self.created)
-            columns[self.created] = (
+            known = columns.get(self.created.lower())
+            columns[self.created.lower()] = (
                 pa.repeat(stamp, len(batch)) if known is None else pc.fill_null(known, stamp)
             )
-            columns[self.updated] = pa.repeat(stamp, len(batch))
-        arrays = [_fit(columns.get(field.name), field, len(batch)) for field in self.schema]
+            columns[self.updated.lower()] = pa.repeat(stamp, len(batch))
+        arrays = [_fit(columns.get(field.name.lower()), field, len(batch)) for field in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
@@ -128,12 +129,17 @@ def _refuse_clashes(names: Sequence[tuple[str, str]], case: HeaderCase | None) -
 
 
 def _fit(column: pa.Array | None, field: pa.Field, rows: int) -> pa.Array:
-    """Give a column the table's type; evolution has seen to it that this loses nothing."""
+    """Give a column the table's type, which is wide enough or refuses the value."""
     if column is None:
         return pa.nulls(rows, field.type)
-    if column.type == field.type:
-        return column
-    return _cast(column, field.type)
+    try:
+        return _cast(column, field.type)
+    except pa.ArrowInvalid:
+        raise InputError(
+            f"column {field.name!r} has a value that the table's type {field.type} can't hold "
+            f"exactly; in the source it is {column.type}",
+            "land it in another table or column, or declare the table's type in the source.",
+        ) from None
 
 
 def _cast(column: pa.Array, target: pa.DataType) -> pa.Array:
@@ -141,10 +147,10 @@ def _cast(column: pa.Array, target: pa.DataType) -> pa.Array:
     if column.type == target:
         return column
     if pa.types.is_struct(target):
-        present = {column.type.field(i).name: i for i in range(column.type.num_fields)}
+        present = {column.type.field(i).name.lower(): i for i in range(column.type.num_fields)}
         children = [
-            _cast(pc.struct_field(column, [present[child.name]]), child.type)
-            if child.name in present
+            _cast(pc.struct_field(column, [present[child.name.lower()]]), child.type)
+            if child.name.lower() in present
             else pa.nulls(len(column), child.type)
             for child in target
         ]
