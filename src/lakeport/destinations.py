@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import secrets
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeport.errors import ConfigError, MissingDependency
+from lakeport.errors import ConfigError, DestinationError, MissingDependency
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from lakeport.config.common import DestinationConfig
     from lakeport.model import Storage
     from lakeport.spark.session import Runtime
     from lakeport.writers.table import TableWriter
 
-__all__ = ["DESTINATIONS", "Destination", "destination", "open_storage", "open_table"]
+__all__ = [
+    "DESTINATIONS",
+    "Destination",
+    "destination",
+    "open_storage",
+    "open_table",
+    "table_pattern",
+]
 
 
 @dataclass(frozen=True)
@@ -33,6 +43,8 @@ class Destination:
 DESTINATIONS: Mapping[str, Destination] = {
     "local": Destination(frozenset({"delta"})),
     "amazon_s3": Destination(frozenset(), "s3"),
+    "delta_lake_azure": Destination(frozenset({"delta", "azure"}), "azure"),
+    "delta_lake_s3": Destination(frozenset({"delta", "s3a"}), "s3"),
     "google_cloud_storage": Destination(frozenset(), "gcs"),
 }
 
@@ -68,6 +80,12 @@ def open_storage(config: DestinationConfig) -> Storage:
         ) from error
 
 
+def table_pattern(config: DestinationConfig) -> str | None:
+    """What names the tables' folders: `table`, or the end of a table's own URI."""
+    folder: str | None = getattr(config, "folder", config.table)
+    return folder
+
+
 def open_table(
     config: DestinationConfig, storage: Storage, runtime: Runtime, stream: str
 ) -> TableWriter:
@@ -78,14 +96,14 @@ def open_table(
     """
     from lakeport.writers.naming import table_folder, table_name
 
-    table = table_name(config.table, stream)
+    table = table_name(table_pattern(config), stream)
     target_bytes = int(config.target_file_size_mb * 2**20)
     if config.file_type == "delta":
         from lakeport.writers.delta import DeltaWriter
         from lakeport.writers.delta_table import DeltaTableWriter
 
         writer = DeltaWriter(
-            lambda: runtime.spark,
+            _session(config, storage, runtime),
             storage,
             table_folder("", table),
             stream,
@@ -108,5 +126,28 @@ def open_table(
         date_partition_format=config.date_partition_format,
         journal=Journal(storage, table, config.run_id) if config.run_id else None,
         manifest=config.manifest,
+        unique=secrets.token_hex(4) if storage.needs_unique_names() else "",
         target_bytes=target_bytes,
     )
+
+
+def _session(
+    config: DestinationConfig, storage: Storage, runtime: Runtime
+) -> Callable[[], SparkSession]:
+    """Gives the session, with the credentials for Spark's own way to the store handed over."""
+    from lakeport.config.delta_lake_azure import DeltaLakeAzureConfig
+    from lakeport.config.delta_lake_s3 import DeltaLakeS3Config
+
+    if not isinstance(config, (DeltaLakeAzureConfig, DeltaLakeS3Config)):
+        return lambda: runtime.spark
+    from lakeport.spark.filesystems import session_for
+    from lakeport.storage.s3 import S3Storage
+
+    if isinstance(storage, S3Storage) and storage.needs_unique_names():
+        raise DestinationError(
+            f"the store at {config.storage().uri()} ignores If-None-Match: two writers of a Delta "
+            "table would overwrite each other's commits there",
+            "use a store that honours it (AWS, MinIO, R2, Ceph), or land files (`amazon_s3`).",
+        )
+    root, settings = storage.hadoop_uri(), config.hadoop_settings()
+    return lambda: session_for(runtime, root, settings)

@@ -184,7 +184,9 @@ class _Run:
             self._emit(flush.state)
 
     def _check_tables(self, streams: Iterable[str]) -> None:
-        pattern = self.config.table
+        from lakeport.destinations import table_pattern
+
+        pattern = table_pattern(self.config)
         names = dict.fromkeys(streams)
         if len(names) > 1 and pattern is not None and "{stream}" not in pattern:
             first, second = list(names)[:2]

@@ -256,6 +256,10 @@ class Storage(Protocol):
         """Whether a staged object can be published under another key than it was staged for."""
         ...
 
+    def needs_unique_names(self) -> bool:
+        """Whether the store ignores create-only conditions, so that names must never clash."""
+        ...
+
     def uri(self, key: str = "") -> str:
         """How users name that object: a path, `s3://…`, `gs://…`."""
         ...

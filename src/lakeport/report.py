@@ -31,10 +31,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from lakeport.config.secrets import scrub
 from lakeport.errors import LakeportError
 from lakeport.model import Landed
 from lakeport.plan import ColumnPlan, LandingPlan, StreamPlan
+from lakeport.scrub import scrub
 
 __all__ = [
     "ColumnPlan",

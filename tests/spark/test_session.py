@@ -108,8 +108,9 @@ def test_warming_up_leaves_nothing_behind(runtime: Runtime) -> None:
     runtime.warm()
     for thread in set(threading.enumerate()) - before:
         thread.join(60)
-    assert runtime._folder is not None
-    assert list(runtime._folder.iterdir()) == []
+    gateway = runtime._gateway
+    assert gateway is not None
+    assert list((gateway.folder / "failed").iterdir()) == []
     assert run_tasks(runtime, lambda x: [x], [1]) == [1]
 
 
@@ -239,4 +240,28 @@ def test_a_jvm_that_ends_at_its_start() -> None:
         assert "no.such" in str(error), str(error)
     else:
         raise SystemExit("it started")
+    """)
+
+
+def test_a_damaged_class_archive_is_dropped(tmp_path: Path) -> None:
+    run_script(f"""
+    import os
+    from pathlib import Path
+    from lakeport.spark import archive, gateway, jars
+    from lakeport.spark.java import find_java
+    from lakeport.spark.session import Runtime
+
+    os.environ["LAKEPORT_CDS"] = "on"
+    entries = gateway.class_path(jars.ensure(set()))
+    file = Path({str(tmp_path)!r}, "damaged.jsa")
+    os.system(f"{{find_java().path}} -XX:ArchiveClassesAtExit={{file}} -Xlog:cds=off "
+              "-Xlog:cds+dynamic=off -Xlog:class+path=off -version 2>/dev/null >&2")
+    file.chmod(0o644)
+    os.truncate(file, 5000)
+    file.with_suffix(".size").write_text("5000")
+    archive.path = lambda *_: file
+    archive.refresh = lambda *_: None
+    runtime = Runtime.start(set(), {{}}, small=True)
+    assert runtime.context is not None
+    runtime.stop()
     """)

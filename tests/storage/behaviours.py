@@ -19,7 +19,7 @@ from lakeport.model import Staged, Storage
 WRITERS = 6
 
 
-def stage(storage: Storage, key: str, *pieces: bytes, **metadata: str) -> Staged:
+def stage(storage: Storage, key: str, *pieces: bytes | memoryview, **metadata: str) -> Staged:
     """Stage an object of these pieces."""
     writer = storage.stage(key, "text/csv", metadata)
     for piece in pieces:

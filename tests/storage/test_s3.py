@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ def no_credentials_around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
 
 
-def storage_of(minio: Minio, keys: Keys | None = None, prefix: str = "", **more: str) -> S3Storage:
+def storage_of(minio: Minio, keys: Keys | None = None, prefix: str = "", **more: Any) -> S3Storage:
     who = keys or minio.keys
     settings = AwsSettings(*who, endpoint=minio.endpoint, **more)
     return S3Storage("lake", prefix or next(_prefixes), settings)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import socket
 from collections.abc import Iterator
 from email.utils import formatdate
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from lakeport.check import CheckReport, check
 from lakeport.config.amazon_s3 import AmazonS3Config
 from lakeport.config.google_cloud_storage import GoogleCloudStorageConfig
 from lakeport.config.local import LocalConfig
+from lakeport.config.secrets import Secret
 from lakeport.storage.checks import clock_item
 from lakeport.storage.s3_check import check_s3
 from lakeport.storage.s3_client import Connection
@@ -42,7 +45,10 @@ def no_credentials_around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
 def s3(minio: Minio, keys: Keys | None = None, **more: str) -> AmazonS3Config:
     who = keys or minio.keys
-    values = {"aws_access_key_id": who.access_key, "aws_secret_access_key": who.secret_key}
+    values: dict[str, Any] = {
+        "aws_access_key_id": who.access_key,
+        "aws_secret_access_key": who.secret_key,
+    }
     if who.token:
         values["aws_session_token"] = who.token
     values |= {"bucket": "lake", "aws_endpoint": minio.endpoint, **more}
@@ -100,7 +106,7 @@ def test_nobody_listens_or_nobody_answers() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         closed = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        values = {"aws_access_key_id": "a" * 9, "aws_secret_access_key": "b" * 9}
+        values: dict[str, Any] = {"aws_access_key_id": "a" * 9, "aws_secret_access_key": "b" * 9}
         config = AmazonS3Config(bucket="lake", aws_endpoint=closed, **values)
         assert "can't be reached" in advice(check(config))
         silent.listen()
@@ -121,7 +127,7 @@ def test_the_real_region_is_named(minio: Minio, monkeypatch: pytest.MonkeyPatch)
 def test_a_store_that_ignores_conditions_passes_with_a_word() -> None:
     with BrokenS3() as liar:
         liar.create_bucket("lake")
-        values = {"aws_access_key_id": "stub", "aws_secret_access_key": "stub"}
+        values: dict[str, Any] = {"aws_access_key_id": "stub", "aws_secret_access_key": "stub"}
         report = check(AmazonS3Config(bucket="lake", aws_endpoint=liar.endpoint, **values))
         assert report.ok
         assert "unique suffix" in report.items[-1].detail
@@ -136,8 +142,10 @@ def test_a_clock_that_is_wrong() -> None:
 
 def test_google_is_tested_too() -> None:
     with GcsStub() as stub, TokenServer() as tokens:
-        values = {"bucket": "lake", "google_endpoint": stub.endpoint}
-        config = GoogleCloudStorageConfig(**values, google_application_credentials=tokens.key())
+        values: dict[str, Any] = {"bucket": "lake", "google_endpoint": stub.endpoint}
+        config = GoogleCloudStorageConfig(
+            **values, google_application_credentials=Secret(json.dumps(tokens.key()))
+        )
         report = check(config)
         assert report.ok
         assert tokens.email in report.items[0].detail
@@ -154,8 +162,10 @@ def test_google_is_tested_too() -> None:
 def test_a_google_key_that_is_not_accepted() -> None:
     with GcsStub() as stub, TokenServer() as tokens, TokenServer() as stranger:
         forged = tokens.key() | {"private_key": stranger.private_key}
-        values = {"bucket": "lake", "google_endpoint": stub.endpoint}
-        config = GoogleCloudStorageConfig(**values, google_application_credentials=forged)
+        values: dict[str, Any] = {"bucket": "lake", "google_endpoint": stub.endpoint}
+        config = GoogleCloudStorageConfig(
+            **values, google_application_credentials=Secret(json.dumps(forged))
+        )
         assert "invalid_grant" in advice(check(config))
 
 

@@ -209,6 +209,23 @@ def test_a_store_that_knows_no_condition_at_all_is_not_sent_one(stub: BrokenS3) 
     assert "if-none-match" not in last.headers
 
 
+def test_a_request_that_the_store_does_not_know_for_another_reason(stub: BrokenS3) -> None:
+    stub.inject(Fault("status", on="PutObject", status=501, code="NotImplemented", times=2))
+    with pytest.raises(DestinationError, match="does not know a part"):
+        storage_of(stub).needs_unique_names()
+
+
+def test_an_upload_that_can_not_begin_is_asked_for_once(stub: BrokenS3) -> None:
+    stub.inject(Fault("status", on="CreateMultipartUpload", status=403, times=99))
+    writer = storage_of(stub).stage("a.csv", "text/csv", {})
+    with pytest.raises(PermissionRefused):
+        for _ in range(5):
+            writer.write(b"x" * (16 << 20))
+        writer.finish()
+    writer.abort()
+    assert stub.count("CreateMultipartUpload") == 1
+
+
 def test_the_probe_leaves_one_object_and_runs_once(stub: BrokenS3) -> None:
     storage = storage_of(stub)
     assert not storage.needs_unique_names()

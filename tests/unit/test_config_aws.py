@@ -110,7 +110,7 @@ def test_secrets_show_nowhere_but_travel() -> None:
 
 
 def test_a_uri_gives_bucket_and_prefix() -> None:
-    keys = AmazonS3Config.uri_keys("s3://lake/raw/events/")
+    keys: dict[str, Any] = dict(AmazonS3Config.uri_keys("s3://lake/raw/events/"))
     assert AmazonS3Config(**keys).storage().uri() == "s3://lake/raw/events"
 
 

@@ -7,7 +7,8 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from lakeport.config.secrets import MASK, Secret, names_a_secret, scrub
+from lakeport.config.secrets import Secret
+from lakeport.scrub import MASK, is_secret_name, scrub
 
 
 def test_only_reveal_gives_it_away() -> None:
@@ -41,12 +42,12 @@ def test_copies_and_pickles() -> None:
     ],
 )
 def test_names_of_secrets(name: str) -> None:
-    assert names_a_secret(name)
+    assert is_secret_name(name)
 
 
 @pytest.mark.parametrize("name", ["table", "partition_keys", "spark.cores.max", "delta.appendOnly"])
 def test_names_of_other_things(name: str) -> None:
-    assert not names_a_secret(name)
+    assert not is_secret_name(name)
 
 
 def test_scrub_finds_every_form() -> None:

@@ -79,6 +79,9 @@ S3 = "software.amazon.awssdk.services.s3.model.S3Exception"
         ([("org.apache.spark.SparkNumberFormatException",
            "[CAST_INVALID_INPUT] The value 'canary' can not be cast. SQLSTATE: 22018")],
          "InputError"),
+        ([("org.apache.spark.sql.delta.schema.DeltaInvariantViolationException",
+           "[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] CHECK p (id > 0) violated by row with values:"
+           "\n - id : canary")], "InputError"),
         ([("org.apache.spark.sql.AnalysisException", "[PATH_NOT_FOUND] no such path")],
          "DestinationError"),
         ([(SPARK, "Job 3 cancelled part of cancelled job group x")], "SparkFailure"),

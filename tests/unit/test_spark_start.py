@@ -92,6 +92,11 @@ def jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
+def make(file: Path) -> None:
+    file.write_bytes(b"classes")
+    file.with_suffix(".size").write_text("7")
+
+
 def test_an_archive_belongs_to_java_and_class_path(jar: Path, tmp_path: Path) -> None:
     other = tmp_path / "b.jar"
     other.write_bytes(b"2")
@@ -118,8 +123,11 @@ def test_an_archive_is_used_when_it_is_there(jar: Path, monkeypatch: pytest.Monk
     assert file is not None
     assert archive.options(file) == ()
     file.parent.mkdir(parents=True)
-    file.write_bytes(b"")
+    make(file)
     assert f"-XX:SharedArchiveFile={file}" in archive.options(file)
+    file.write_bytes(b"cut")
+    assert archive.options(file) == ()
+    make(file)
     monkeypatch.setenv("LAKEPORT_CDS", "off")
     assert archive.options(file) == ()
 
@@ -147,9 +155,11 @@ def test_made_once_and_only_when_wanted(jar: Path, monkeypatch: pytest.MonkeyPat
     assert lock is not None
     archive.refresh(file, {"delta"})
     os.close(lock)
-    file.write_bytes(b"")
+    make(file)
     archive.refresh(file, {"delta"})
     assert len(started) == 1
+    assert archive.drop(file)
+    assert not archive.drop(file)
 
 
 def test_old_archives_are_removed(tmp_path: Path) -> None:

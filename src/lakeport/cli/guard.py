@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from lakeport.config.secrets import scrub
 from lakeport.errors import LakeportError
 from lakeport.report import Failure
+from lakeport.scrub import scrub
 
 if TYPE_CHECKING:
     from lakeport.cli.console import Output

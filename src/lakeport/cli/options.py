@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakeport.config.secrets import names_a_secret
 from lakeport.errors import ConfigError
+from lakeport.scrub import is_secret_name
 
 if TYPE_CHECKING:
     from lakeport.config.common import DestinationConfig
@@ -91,7 +91,7 @@ def refuse_secrets(given: Mapping[str, Any], model: type[DestinationConfig]) -> 
         )
     settings = given.get("spark")
     for name in sorted(settings if isinstance(settings, Mapping) else ()):
-        if names_a_secret(name):
+        if is_secret_name(name):
             raise ConfigError(
                 f"the Spark setting {name!r} is a secret, and other users can read a command line",
                 "put it under `spark:` in the config file.",

@@ -24,8 +24,9 @@ from pydantic import (
 )
 
 from lakeport.config.explain import explain, same_key
-from lakeport.config.secrets import MASK, Secret, names_a_secret
+from lakeport.config.secrets import Secret
 from lakeport.model import Mode, UnknownPolicy
+from lakeport.scrub import MASK, is_secret_name
 
 if TYPE_CHECKING:
     from lakeport.model import Storage
@@ -79,7 +80,7 @@ def _setting(value: str | float | Secret) -> str:
 
 def _public(settings: Mapping[str, str]) -> Mapping[str, str]:
     """Refuse what would be written into the table's log for everybody to read."""
-    wrong = sorted(name for name in settings if name.startswith("fs.") or names_a_secret(name))
+    wrong = sorted(name for name in settings if name.startswith("fs.") or is_secret_name(name))
     if wrong:
         raise ValueError(f"can't hold {', '.join(wrong)}: table properties are stored in the open")
     return settings
@@ -260,7 +261,7 @@ class DestinationConfig(BaseModel):
         """Every secret of the config, to remove from text that others wrote (see `scrub`)."""
         fields = (getattr(self, name) for name in sorted(self.secret_keys()))
         found = [value.reveal() for value in fields if isinstance(value, Secret)]
-        found += [value for name, value in self.spark.items() if names_a_secret(name)]
+        found += [value for name, value in self.spark.items() if is_secret_name(name)]
         return tuple(dict.fromkeys(value for value in found if value))
 
     def __repr_args__(self) -> Any:
@@ -268,7 +269,7 @@ class DestinationConfig(BaseModel):
         for name in sorted(self.model_fields_set):
             value = getattr(self, name)
             if name == "spark":
-                value = {k: MASK if names_a_secret(k) else v for k, v in value.items()}
+                value = {k: MASK if is_secret_name(k) else v for k, v in value.items()}
             yield name, value
 
 

@@ -20,9 +20,17 @@ __all__ = ["config_class", "load_file", "load_target"]
 _DESTINATIONS = {
     "local": "lakeport.config.local:LocalConfig",
     "amazon_s3": "lakeport.config.amazon_s3:AmazonS3Config",
+    "delta_lake_azure": "lakeport.config.delta_lake_azure:DeltaLakeAzureConfig",
+    "delta_lake_s3": "lakeport.config.delta_lake_s3:DeltaLakeS3Config",
     "google_cloud_storage": "lakeport.config.google_cloud_storage:GoogleCloudStorageConfig",
 }
-_SCHEMES = {"file": "local", "s3": "amazon_s3", "gs": "google_cloud_storage"}
+_SCHEMES = {
+    "abfs": "delta_lake_azure",
+    "abfss": "delta_lake_azure",
+    "file": "local",
+    "gs": "google_cloud_storage",
+    "s3": "amazon_s3",
+}
 _PREFIX = "LAKEPORT_"
 _SUFFIXES = (".yaml", ".yml", ".json")
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):")

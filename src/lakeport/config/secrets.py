@@ -1,29 +1,17 @@
-"""Secrets: values that never show themselves, and the means to remove them from foreign text."""
+"""Secrets: values that never show themselves."""
 
 from __future__ import annotations
 
-import base64
 import hmac
-import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, quote_plus
+
+from lakeport.scrub import MASK
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
     from pydantic_core import CoreSchema
 
-__all__ = ["MASK", "Secret", "names_a_secret", "scrub"]
-
-MASK = "**********"
-"""What stands in place of a secret wherever one would be shown."""
-
-_SHORTEST = 4
-_NAMES = re.compile(
-    r"secret|passw(or)?d|passphrase|token|access[._-]?key|account[._-]?key|encryption[._-]?key"
-    r"|private[._-]?key|api[._-]?key|signature|sas[._]|credential|keyfile",
-    re.IGNORECASE,
-)
+__all__ = ["Secret"]
 
 
 class Secret:
@@ -79,46 +67,6 @@ class Secret:
             custom_error_message="has to be text that is not empty",
             serialization=core_schema.plain_serializer_function_ser_schema(str),
         )
-
-
-def names_a_secret(name: str) -> bool:
-    """Whether a setting of that name usually holds a secret.
-
-    Example:
-        >>> names_a_secret("spark.hadoop.fs.s3a.secret.key"), names_a_secret("spark.cores.max")
-        (True, False)
-    """
-    return _NAMES.search(name) is not None
-
-
-def scrub(text: str, secrets: Iterable[str]) -> str:
-    """`text` with each secret, and its URL-encoded and Base64 forms, masked.
-
-    Secrets of fewer than 4 characters are left alone: masking them would shred the text.
-
-    Example:
-        >>> scrub("https://u:p%40ss1@host refused p@ss1", ["p@ss1"])
-        'https://u:**********@host refused **********'
-    """
-    forms = {form for secret in secrets if len(secret) >= _SHORTEST for form in _forms(secret)}
-    for form in sorted(forms, key=len, reverse=True):
-        text = text.replace(form, MASK)
-    return text
-
-
-def _forms(secret: str) -> tuple[str, ...]:
-    raw = _bytes(secret)
-    standard = base64.b64encode(raw).decode()
-    return (
-        secret,
-        quote(raw),
-        quote(raw, safe=""),
-        quote_plus(raw),
-        standard,
-        standard.rstrip("="),
-        base64.urlsafe_b64encode(raw).decode(),
-        repr(secret)[1:-1],
-    )
 
 
 def _bytes(text: str) -> bytes:

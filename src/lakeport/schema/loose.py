@@ -119,9 +119,15 @@ def mirror(
         top: whether a record with an undeclared field is an error.
         nested: whether an undeclared member of an object column is one. (Columns with JSON text
             are not looked into.)
+
+    Raises:
+        Refused: msgspec can't have these names (with quotes, backslashes, control characters).
     """
     parts = [(c.name, _mirrored(c.type) if nested and not c.raw else msgspec.Raw) for c in columns]
-    record = _struct(parts, forbid=top)
+    try:
+        record = _struct(parts, forbid=top)
+    except ValueError as error:
+        raise Refused from error
     return msgspec.json.Decoder(_message(record) if envelope else record)
 
 

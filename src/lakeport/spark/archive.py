@@ -48,14 +48,23 @@ def path(java: Java, class_path: Sequence[Path]) -> Path | None:
 
 def options(archive: Path | None) -> tuple[str, ...]:
     """JVM options that use the archive; none while there is no archive."""
-    if archive is None or not enabled() or not archive.is_file():
+    if archive is None or not enabled() or not _whole(archive):
         return ()
     return (f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", *_QUIET)
 
 
+def drop(archive: Path) -> bool:
+    """Remove an archive that Java stumbled over; whether there was one in use."""
+    if not options(archive):
+        return False
+    with suppress(OSError):
+        archive.unlink()
+    return True
+
+
 def refresh(archive: Path | None, needs: Iterable[str]) -> None:
     """Have an absent archive made by a process that outlives this one, if nobody does it yet."""
-    if archive is None or not enabled() or archive.is_file():
+    if archive is None or not enabled() or _whole(archive):
         return
     with suppress(OSError):
         archive.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +100,7 @@ def train(needs: Iterable[str]) -> Path | None:
     wanted = frozenset(needs)
     java = find_java()
     archive = path(java, gateway.class_path(jars.ensure(wanted)))
-    if archive is None or archive.is_file():
+    if archive is None or _whole(archive):
         return archive
     archive.parent.mkdir(parents=True, exist_ok=True)
     lock = _lock(archive) if _has_space(archive.parent) else None
@@ -101,6 +110,7 @@ def train(needs: Iterable[str]) -> Path | None:
     try:
         _train(wanted, part)
         if part.is_file():
+            _size_file(archive).write_text(str(part.stat().st_size))
             part.replace(archive)
             _prune(archive)
             return archive
@@ -121,6 +131,18 @@ def _train(needs: frozenset[str], part: Path) -> None:
         runtime.stop(fast=False, timeout=_EXIT_SECONDS)
     finally:
         runtime.stop()
+
+
+def _size_file(archive: Path) -> Path:
+    return archive.with_suffix(".size")
+
+
+def _whole(archive: Path) -> bool:
+    """Whether it is there in full: Java crashes on an archive that a full disk cut short."""
+    try:
+        return archive.stat().st_size == int(_size_file(archive).read_text())
+    except (OSError, ValueError):
+        return False
 
 
 def _lock(archive: Path) -> int | None:
@@ -145,7 +167,8 @@ def _prune(newest: Path) -> None:
     """Remove archives of versions long gone: they are big."""
     others = sorted(newest.parent.glob("*.jsa"), key=lambda file: file.stat().st_mtime)
     for old in others[:-_KEPT]:
-        old.unlink(missing_ok=True)
+        for file in (old, _size_file(old), old.with_suffix(".lock")):
+            file.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ _WARM: Final = (
     "lakeport.sources.csv",
     "lakeport.sources.parquet",
     "lakeport.storage.local",
+    "lakeport.lander",
+    "lakeport.writers.delta_sink",
     "lakeport.writers.encode",
     "lakeport.writers.sink",
 )

@@ -24,7 +24,7 @@ from lakeport.errors import (
     SparkFailure,
     Unreachable,
 )
-from lakeport.spark.scrub import scrub
+from lakeport.scrub import scrub
 
 __all__ = ["scrub", "translate", "translated"]
 
@@ -78,9 +78,15 @@ _RULES: Final[tuple[_Rule, ...]] = (
         r"\[(_LEGACY_ERROR_TEMP_DELTA_0007|DELTA_(FAILED_TO_MERGE_FIELDS|MERGE_INCOMPATIBLE\w*"
         r"|METADATA_MISMATCH|DUPLICATE_COLUMNS\w*|INSERT_COLUMN\w*|UNSUPPORTED_DATA_TYPE\w*"
         r"|CANNOT_CHANGE_DATA_TYPE|COLUMN_NOT_FOUND\w*|SCHEMA_\w+|PARTITION_SCHEMA\w*"
-        r"|CHANGE_TABLE\w*|INVALID_CHARACTERS_IN_COLUMN\w*|NOT_NULL_CONSTRAINT\w*))",
+        r"|CHANGE_TABLE\w*|INVALID_CHARACTERS_IN_COLUMN\w*))",
         SchemaConflict,
         "the batch's schema does not fit the table's",
+    ),
+    _rule(
+        r"\[DELTA_(VIOLATE_CONSTRAINT|NOT_NULL_CONSTRAINT)\w*",
+        InputError,
+        "a row breaks a constraint of the table",
+        "correct the source, or the table's constraint.",
     ),
     _rule(
         r"SQLSTATE: 22|\[(CAST_|NUMERIC_VALUE_OUT|ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO)",
@@ -259,5 +265,5 @@ def _sentence(text: str) -> str:
         r"^(?:(?:[\w$]+\.)+[\w$]*(?:Exception|Error|Throwable)[\w$]*:\s*)+", "", text.strip()
     )
     line = line.partition("\n")[0].strip()
-    sentence = re.split(r"\.\s", line, maxsplit=1)[0].rstrip(".")
+    sentence = re.split(r"\.\s", line, maxsplit=1)[0].rstrip(".:")
     return sentence if len(sentence) <= _LONGEST else sentence[: _LONGEST - 1] + "…"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from lakeport.errors import ConfigError
@@ -40,20 +41,20 @@ def session_for(runtime: Runtime, root: str, settings: Mapping[str, str]) -> Spa
         SparkFailure: Spark did not start.
     """
     spark = runtime.spark
-    if not settings:
-        return spark
+    parts = urlsplit(root)
+    place = f"{parts.scheme}://{parts.netloc}"
     with _lock:
         known = _handed.setdefault(runtime, {})
-        if known.get(root) != settings:
-            if root.startswith("s3a:"):
+        if known.get(place) != settings:
+            if parts.scheme == "s3a":
                 _check_log_store(spark)
-            _hand_over(runtime, root, settings, known.get(root))
-            known[root] = dict(settings)
+            _hand_over(runtime, place, settings, known.get(place))
+            known[place] = dict(settings)
     return spark
 
 
 def _hand_over(
-    runtime: Runtime, root: str, settings: Mapping[str, str], before: Mapping[str, str] | None
+    runtime: Runtime, place: str, settings: Mapping[str, str], before: Mapping[str, str] | None
 ) -> None:
     """Set what is new; a connector that was opened with other settings is opened anew."""
     runtime.configure(settings)
@@ -64,7 +65,7 @@ def _hand_over(
     with translated(runtime.secrets):
         for key in before.keys() - settings.keys():
             conf.unset(key)
-        jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI(root), conf).close()
+        jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI(place), conf).close()
         jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 

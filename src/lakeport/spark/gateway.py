@@ -215,6 +215,8 @@ def start(
         "-XX:-UsePerfData",
         *(("-XX:TieredStopAtLevel=1",) if fast_start else ()),
         *_MODULE_OPTIONS,
+        "-XX:-CreateCoredumpOnCrash",
+        f"-XX:ErrorFile={folder / 'crash.log'}",
         f"-Djava.io.tmpdir={folder / 'tmp'}",
         f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}",
         *options,

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from lakeport.errors import LakeportError, SparkFailure
+from lakeport.scrub import is_secret_name
 from lakeport.spark import adopt, archive, gateway, jars
 from lakeport.spark.failures import translate, translated
 from lakeport.spark.java import Java, find_java
-from lakeport.spark.scrub import is_secret_name
 from lakeport.spark.settings import (
     attempts_of,
     check,
@@ -192,8 +192,11 @@ class Runtime:
         if not self.is_local:
             yield ""
             return
+        self._ready.wait()
         with self._lock:
-            if self._folder is None:
+            if self._folder is None and self._gateway is not None:
+                self._folder = self._gateway.folder / "failed"
+            elif self._folder is None:
                 self._folder = Path(tempfile.mkdtemp(prefix="lakeport-jobs-"))
         folder = tempfile.mkdtemp(dir=self._folder)
         try:
@@ -261,7 +264,13 @@ class Runtime:
         try:
             needed = jars.ensure(self.needs)
             self._open_gateway(java, needed)
-            self._open_context(needed)
+            try:
+                self._open_context(needed)
+            except SparkFailure:
+                if not self._drop_archive():
+                    raise
+                self._open_gateway(java, needed)
+                self._open_context(needed)
         except BaseException as error:
             self._error = translate(error)
             if self._gateway is not None:
@@ -300,6 +309,14 @@ class Runtime:
         if stopped:
             started.kill()
             raise SparkFailure("this Spark session was stopped")
+
+    def _drop_archive(self) -> bool:
+        """Whether the JVM ended with a class archive in use, which may be damaged: it is gone."""
+        jvm = self._gateway
+        if self._archive is None or jvm is None or jvm.process.poll() is None:
+            return False
+        jvm.kill()
+        return not self._options and archive.drop(self._archive)
 
     def _open_context(self, needed: Sequence[Path]) -> None:
         from pyspark import SparkConf, SparkContext

@@ -10,9 +10,16 @@ from pathlib import Path
 from typing import Final
 
 from lakeport.errors import ConfigError
-from lakeport.spark.scrub import REDACTION, is_secret_name
+from lakeport.scrub import REDACTION, is_secret_name
 
-__all__ = ["DELTA_SETTINGS", "LOG_STORE_SETTINGS", "cores_of", "heap_mb", "is_local", "session_settings"]
+__all__ = [
+    "DELTA_SETTINGS",
+    "LOG_STORE_SETTINGS",
+    "cores_of",
+    "heap_mb",
+    "is_local",
+    "session_settings",
+]
 
 DELTA_SETTINGS: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -49,8 +56,8 @@ _LOCAL: Final = {
 _DELTA_TUNING: Final = {
     # Fifty partitions, Delta's default, cost seconds on tables of ordinary size.
     "spark.databricks.delta.snapshotPartitions": "2",
-    # Saves a job of some seconds on the first commit; readers do without the file.
-    "spark.databricks.delta.writeChecksumFile.enabled": "false",
+    # Listing every file in the checksum costs a job of two seconds on the first commit.
+    "spark.databricks.delta.allFilesInCrc.enabled": "false",
     "spark.databricks.delta.v2.enableMode": "NONE",
 }
 _UNITS: Final = {"": 1 / (1 << 20), "k": 1 / 1024, "m": 1, "g": 1024, "t": 1 << 20}

@@ -55,6 +55,10 @@ class LocalStorage:
             raise ConfigError(f"`path` is {self.root!r}", "name a folder of this machine.")
         object.__setattr__(self, "root", str(Path(self.root).expanduser().absolute()))
 
+    def needs_unique_names(self) -> bool:
+        """False: a link is never made over a name that is taken."""
+        return False
+
     @property
     def rebinds(self) -> bool:
         """True: a staged file can take any name."""

@@ -29,6 +29,7 @@ def honours_create_only(storage: Storage) -> bool:
             return False
         return not _publish(storage)
     except ConditionUnknown:
+        storage.put(PROBE_KEY, _BODY)  # fails if the condition was not what it did not know
         return False
 
 

@@ -12,6 +12,7 @@ from lakeport.errors import (
     PermissionRefused,
     Unreachable,
 )
+from lakeport.storage.probe import ConditionUnknown
 from lakeport.storage.s3_messages import (
     BY_CODE,
     NO_CREDENTIALS,
@@ -134,6 +135,12 @@ def _from_answer(
         return make(name, bucket, settings)
     if status in (301, 307) or code in {"AuthorizationHeaderMalformed", "PermanentRedirect"}:
         return wrong_region(error, bucket, settings)
+    if status == 501:
+        words = words_of(error, settings)
+        return ConditionUnknown(
+            f"{name}: the store does not know a part of the request: {words}",
+            "leave out what it lacks (`sse`, `object_tags`), or ask its maker.",
+        )
     if status == 412:
         return ObjectExists(f"{name} exists already", "the next free name is tried.")
     if status == 404:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import DestinationError, LakeportError, ObjectExists, PermissionRefused
-from lakeport.storage.probe import ConditionUnknown
 
 if TYPE_CHECKING:
     from lakeport.storage.s3_settings import AwsSettings
@@ -165,9 +164,6 @@ BY_CODE = {
     ),
     "OperationAborted": _simple(
         ObjectExists, "{name} is being written by somebody else", "the next free name is tried."
-    ),
-    "NotImplemented": _simple(
-        ConditionUnknown, "{name}: the store does not know a part of the request", ""
     ),
     "BadDigest": _simple(
         DestinationError,

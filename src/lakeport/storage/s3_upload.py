@@ -68,6 +68,7 @@ class S3StageWriter:
             self._parameters["Tagging"] = urlencode(settings.tags)
         self._cutter = Cutter(part_bytes)
         self._upload = ""
+        self._failure: LakeportError | None = None
         self._lock = threading.Lock()
         self._parts: dict[int, dict[str, Any]] = {}
         self._pipeline = Pipeline(_THREADS)
@@ -103,17 +104,26 @@ class S3StageWriter:
             abort(self._bucket, self._key, self._upload, self._settings)
 
     def _upload_id(self) -> str:
+        """The upload's id; the first caller creates it, and its failure is everybody's."""
         with self._lock:
+            if self._failure is not None:
+                raise self._failure
             if not self._upload:
-                if self._settings.content_checksum == "crc32c":
-                    whole = {"ChecksumAlgorithm": "CRC32C", "ChecksumType": "FULL_OBJECT"}
-                    self._parameters.update(whole)
-                connection = connect(self._settings)
-                answer = connection.call(
-                    "create_multipart_upload", self._bucket, self._key, **self._parameters
-                )
-                self._upload = str(answer["UploadId"])
+                try:
+                    self._upload = self._create()
+                except LakeportError as error:
+                    self._failure = error
+                    raise
             return self._upload
+
+    def _create(self) -> str:
+        whole: dict[str, Any] = {}
+        if self._settings.content_checksum == "crc32c":
+            whole = {"ChecksumAlgorithm": "CRC32C", "ChecksumType": "FULL_OBJECT"}
+        answer = connect(self._settings).call(
+            "create_multipart_upload", self._bucket, self._key, **self._parameters, **whole
+        )
+        return str(answer["UploadId"])
 
     def _send(self, number: int, body: bytes) -> None:
         checked = verified(body, self._settings)

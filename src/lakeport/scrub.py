@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from typing import Final
 from urllib.parse import quote, quote_plus
 
-__all__ = ["REDACTION", "is_secret_name", "scrub"]
+__all__ = ["MASK", "REDACTION", "is_secret_name", "scrub"]
 
-MASK: Final = "***"
+MASK: Final = "**********"
+"""What stands in place of a secret wherever one would be shown."""
 REDACTION: Final = (
     "(?i)secret|password|passphrase|token|access[.]?key|account[.]?key|encryption[.]?key"
     "|private[.]?key|signature|sas[.]|credential|keyfile"
@@ -18,7 +19,10 @@ REDACTION: Final = (
 """What Spark hides in its UI, logs and `SET`: settings whose name or value matches."""
 
 _HARMLESS: Final = re.compile(r"(?i)provider(s|[.]path|[.]mapping)?$|[.](enabled|type|regex|file)$")
-_SUSPECT: Final = re.compile(REDACTION + r"|(^|[.])fs[.].*key|sas([.]|$)|sharedkey")
+_SUSPECT: Final = re.compile(
+    REDACTION
+    + r"|(^|[.])fs[.].*key|sas([._]|$)|sharedkey|passwd|(access|account|encryption|private|api)[_-]?key"
+)
 _SHORTEST: Final = 4
 _PATTERNS: Final = tuple(
     (re.compile(pattern), rf"\1{MASK}")
@@ -54,7 +58,7 @@ def scrub(text: str, secrets: Iterable[str] = ()) -> str:
             keys) is masked without being named.
 
     >>> scrub("GET /a?sig=AbC%3D&x=1 with pa/ss", ["pa/ss"])
-    'GET /a?sig=***&x=1 with ***'
+    'GET /a?sig=**********&x=1 with **********'
     """
     for form in sorted({f for s in secrets for f in _forms(s)}, key=len, reverse=True):
         text = text.replace(form, MASK)
@@ -67,8 +71,9 @@ def _forms(secret: str) -> set[str]:
     """How a secret may be written. Values too short to be one would mask ordinary text."""
     if len(secret) < _SHORTEST:
         return set()
-    raw = secret.encode()
+    raw = secret.encode("utf-8", "surrogatepass")
     encoded = {base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()}
-    quoted = {quote(secret, safe=""), quote(secret), quote_plus(secret)}
+    quoted = {quote(raw, safe=""), quote(raw), quote_plus(raw)}
     lower = {re.sub(r"%[0-9A-F]{2}", lambda code: code[0].lower(), form) for form in quoted}
-    return {secret} | quoted | lower | encoded | {form.rstrip("=") for form in encoded}
+    bare = {form.rstrip("=") for form in encoded}
+    return {secret, repr(secret)[1:-1]} | quoted | lower | encoded | bare

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from lakeport.spark.scrub import is_secret_name, scrub
+from lakeport.scrub import is_secret_name, scrub
 
 SECRET = "ca+na/ry=s3cr3t ü"
 
@@ -25,21 +25,21 @@ SECRET = "ca+na/ry=s3cr3t ü"
     ],
 )  # fmt: skip
 def test_named_secrets_in_every_form(form: str) -> None:
-    assert scrub(f"a <{form}> b", [SECRET, "x"]) == "a <***> b"
+    assert scrub(f"a <{form}> b", [SECRET, "x"]) == "a <**********> b"
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("key AKIAIOSFODNN7EXAMPLE refused", "key *** refused"),
-        ("https://h/c?sv=1&sig=a%2Fb%3D&se=2", "https://h/c?sv=1&sig=***&se=2"),
-        ("https://h/?X-Amz-Signature=0af&x=1", "https://h/?X-Amz-Signature=***&x=1"),
-        ("AccountName=n;AccountKey=abc==;x", "AccountName=n;AccountKey=***;x"),
-        ("Authorization: AWS4-HMAC-SHA256 Credential=x, y\nnext", "Authorization: ***\nnext"),
-        ("got Bearer ya29.abc-def", "got Bearer ***"),
-        ("postgresql://me:pw@host/db", "postgresql://me:***@host/db"),
+        ("key AKIAIOSFODNN7EXAMPLE refused", "key ********** refused"),
+        ("https://h/c?sv=1&sig=a%2Fb%3D&se=2", "https://h/c?sv=1&sig=**********&se=2"),
+        ("https://h/?X-Amz-Signature=0af&x=1", "https://h/?X-Amz-Signature=**********&x=1"),
+        ("AccountName=n;AccountKey=abc==;x", "AccountName=n;AccountKey=**********;x"),
+        ("Authorization: AWS4-HMAC-SHA256 Credential=x, y\nnext", "Authorization: **********\nnext"),
+        ("got Bearer ya29.abc-def", "got Bearer **********"),
+        ("postgresql://me:pw@host/db", "postgresql://me:**********@host/db"),
         ("-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----!",
-         "-----BEGIN PRIVATE KEY-----***!"),
+         "-----BEGIN PRIVATE KEY-----**********!"),
         ("nothing to hide at s3://bucket/key=1/x", "nothing to hide at s3://bucket/key=1/x"),
     ],
 )  # fmt: skip

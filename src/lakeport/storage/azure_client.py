@@ -1,0 +1,171 @@
+"""Clients of Azure's Blob service: credentials, one request."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from lakeport.errors import MissingDependency
+from lakeport.storage import azure_errors
+from lakeport.storage.azure_settings import AzureSettings
+from lakeport.storage.transfer import Patience, retry
+
+__all__ = ["Connection", "connect"]
+
+T = TypeVar("T")
+_FIRST_CONTACT = Patience(deadline=15)  # a wrong account shall not take two minutes to show
+
+
+class Connection:
+    """A client of one process, and the one place where requests are repeated and errors named."""
+
+    def __init__(self, settings: AzureSettings) -> None:
+        self.settings = settings
+        self._reached = False
+        self._client, self._credential = _client(settings)
+
+    def blob(self, container: str, key: str) -> Any:
+        """The SDK's client of one blob."""
+        return self._client.get_blob_client(container, key)
+
+    def container(self, container: str) -> Any:
+        """The SDK's client of one container."""
+        return self._client.get_container_client(container)
+
+    def call(
+        self,
+        action: str,
+        name: str,
+        send: Callable[[], T],
+        *,
+        doubts: list[Exception] | None = None,
+        patience: Patience | None = None,
+    ) -> T:
+        """Send one request, again while the failure may pass, and name the failure that does not.
+
+        Args:
+            action: `read`, `write`, `list` or `delete`.
+            name: the blob's or container's URI, for messages.
+            send: the request.
+            doubts: gets the failures after which the store may have done what was asked.
+            patience: instead of the settings' own.
+
+        Raises:
+            DestinationError: as `azure_errors.translate` names it.
+        """
+
+        def attempt() -> T:
+            try:
+                answer = send()
+            except Exception as error:
+                self._reached |= azure_errors.answered(error)
+                if doubts is not None and azure_errors.may_be_done(error):
+                    doubts.append(error)
+                raise
+            self._reached = True
+            return answer
+
+        def allowed() -> Patience:
+            chosen = patience or self.settings.patience
+            return chosen if self._reached or chosen.deadline < 15 else _FIRST_CONTACT
+
+        try:
+            return retry(attempt, azure_errors.passing, allowed)
+        except Exception as error:
+            raise azure_errors.translate(error, action, name, self.settings) from None
+
+    def authenticate(self) -> None:
+        """Fetch a token now, where there is one to fetch.
+
+        Raises:
+            PermissionRefused: the credentials are not accepted.
+        """
+        if self._credential is None:
+            return
+        try:
+            self._credential.get_token("https://storage.azure.com/.default")
+        except Exception as error:
+            raise azure_errors.translate(error, "read", "", self.settings) from None
+
+
+_connections: dict[AzureSettings, Connection] = {}
+_connections_lock = threading.Lock()
+
+
+def connect(settings: AzureSettings) -> Connection:
+    """The connection of this process for these settings; made at the first use.
+
+    Raises:
+        MissingDependency: the Azure SDK is not installed.
+        PermissionRefused: the account's key is malformed.
+    """
+    with _connections_lock:
+        found = _connections.get(settings)
+        if found is None:
+            found = _connections[settings] = Connection(settings)
+        return found
+
+
+def _forget() -> None:
+    global _connections_lock
+    _connections.clear()
+    _connections_lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def _client(settings: AzureSettings) -> tuple[Any, Any]:
+    """A client, and what fetches its tokens (None for keys and SAS)."""
+    try:
+        from azure.core.credentials import AzureSasCredential
+        from azure.storage.blob import BlobServiceClient
+    except ImportError as error:
+        raise _missing("azure-storage-blob") from error
+    token = None
+    if settings.access_key:
+        name, key = settings.account, settings.access_key
+        credential: Any = {"account_name": name, "account_key": key}
+    elif settings.sas_token:
+        credential = AzureSasCredential(settings.sas_token)
+    else:
+        credential = token = _identity(settings)
+    try:
+        client = BlobServiceClient(
+            settings.blob_url,
+            credential=credential,
+            retry_total=0,
+            connection_timeout=settings.connect_seconds,
+            read_timeout=settings.read_seconds,
+            max_single_put_size=256 << 20,
+            user_agent="lakeport",
+        )
+    except Exception as error:
+        raise azure_errors.translate(error, "read", settings.blob_url, settings) from None
+    return client, token
+
+
+def _identity(settings: AzureSettings) -> Any:
+    try:
+        from azure import identity
+    except ImportError as error:
+        raise _missing("azure-identity") from error
+    try:
+        if settings.client_secret:
+            return identity.ClientSecretCredential(
+                settings.tenant_id, settings.client_id, settings.client_secret
+            )
+        client = settings.client_id or None
+        if settings.managed_identity:
+            return identity.ManagedIdentityCredential(client_id=client)
+        return identity.DefaultAzureCredential(
+            managed_identity_client_id=client, exclude_interactive_browser_credential=True
+        )
+    except Exception as error:
+        raise azure_errors.translate(error, "read", settings.blob_url, settings) from None
+
+
+def _missing(package: str) -> MissingDependency:
+    return MissingDependency(f"{package} is not installed", "pip install 'lakeport[azure]'")
