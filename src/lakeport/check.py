@@ -57,6 +57,7 @@ def check(config: DestinationConfig, seconds: float = _SECONDS) -> CheckReport:
 
 
 def _checks(storage: Storage) -> Checks:
+    from lakeport.storage.azure import AzureStorage
     from lakeport.storage.gcs import GcsStorage
     from lakeport.storage.s3 import S3Storage
 
@@ -68,6 +69,10 @@ def _checks(storage: Storage) -> Checks:
         from lakeport.storage.gcs_check import check_gcs
 
         return check_gcs(storage)
+    if isinstance(storage, AzureStorage):
+        from lakeport.storage.azure_check import check_azure
+
+        return check_azure(storage)
     return _check_folder(storage)
 
 

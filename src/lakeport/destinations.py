@@ -141,11 +141,10 @@ def _session(
     if not isinstance(config, (DeltaLakeAzureConfig, DeltaLakeS3Config)):
         return lambda: runtime.spark
     from lakeport.spark.filesystems import session_for
-    from lakeport.storage.s3 import S3Storage
 
-    if isinstance(storage, S3Storage) and storage.needs_unique_names():
+    if storage.needs_unique_names():
         raise DestinationError(
-            f"the store at {config.storage().uri()} ignores If-None-Match: two writers of a Delta "
+            f"the store at {storage.uri()} ignores If-None-Match: two writers of a Delta "
             "table would overwrite each other's commits there",
             "use a store that honours it (AWS, MinIO, R2, Ceph), or land files (`amazon_s3`).",
         )

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import lakeport
-from tests.contract.targets import LocalFiles, Target
+from tests.contract.targets import GcsFiles, LocalFiles, S3Files, Target
+from tests.emulators import FakeGcs, Minio
 
-TARGETS = ("local-delta", "local-parquet", "local-csv")
+TARGETS = (
+    "local-delta",
+    "local-parquet",
+    "local-csv",
+    "amazon_s3-parquet",
+    "amazon_s3-csv",
+    "google_cloud_storage-parquet",
+    "google_cloud_storage-csv",
+)
+Land = Callable[..., lakeport.LandingReport]
+_numbers = count()
 
 
 @pytest.fixture(params=TARGETS)
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     """A fresh, empty root on each destination, in each format that it has."""
     place, _, file_type = request.param.rpartition("-")
-    yield getattr(_Places, place)(request, tmp_path, file_type)
+    made: Target = getattr(_Places, place)(request, tmp_path, file_type)
+    return made
 
 
 class _Places:
@@ -31,8 +44,36 @@ class _Places:
         keys = {"destination": "local", "path": str(root), "file_type": file_type}
         return Target(f"local-{file_type}", keys, LocalFiles(root), str(root))
 
+    @staticmethod
+    def amazon_s3(request: pytest.FixtureRequest, _: Path, file_type: str) -> Target:
+        minio: Minio = request.getfixturevalue("minio")
+        bucket = f"lake-{next(_numbers)}"
+        minio.create_bucket(bucket)
+        keys = {
+            "destination": "amazon_s3",
+            "bucket": bucket,
+            "aws_endpoint": minio.endpoint,
+            "aws_access_key_id": minio.access_key,
+            "aws_secret_access_key": minio.secret_key,
+            "file_type": file_type,
+        }
+        return Target(
+            f"amazon_s3-{file_type}", keys, S3Files(minio.client(), bucket), f"s3://{bucket}"
+        )
 
-Land = Callable[..., lakeport.LandingReport]
+    @staticmethod
+    def google_cloud_storage(request: pytest.FixtureRequest, _: Path, file_type: str) -> Target:
+        gcs: FakeGcs = request.getfixturevalue("fake_gcs")
+        bucket = f"lake-{next(_numbers)}"
+        gcs.create_bucket(bucket)
+        keys = {
+            "destination": "google_cloud_storage",
+            "bucket": bucket,
+            "google_endpoint": gcs.endpoint,
+            "file_type": file_type,
+        }
+        files = GcsFiles(gcs.client(), bucket)
+        return Target(f"google_cloud_storage-{file_type}", keys, files, f"gs://{bucket}")
 
 
 @pytest.fixture

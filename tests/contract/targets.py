@@ -162,6 +162,39 @@ class LocalFiles:
         return (self.root / key).read_bytes()
 
 
+@dataclass(frozen=True)
+class S3Files:
+    """A bucket, by boto3."""
+
+    client: Any
+    bucket: str
+
+    def keys(self) -> list[str]:
+        """Every object's key."""
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket)
+        return sorted(entry["Key"] for page in pages for entry in page.get("Contents", ()))
+
+    def read(self, key: str) -> bytes:
+        """One object."""
+        return bytes(self.client.get_object(Bucket=self.bucket, Key=key)["Body"].read())
+
+
+@dataclass(frozen=True)
+class GcsFiles:
+    """A bucket, by Google's client."""
+
+    client: Any
+    bucket: str
+
+    def keys(self) -> list[str]:
+        """Every object's name."""
+        return sorted(blob.name for blob in self.client.list_blobs(self.bucket))
+
+    def read(self, key: str) -> bytes:
+        """One object."""
+        return bytes(self.client.bucket(self.bucket).blob(key).download_as_bytes())
+
+
 def singer(*messages: dict[str, Any] | bytes) -> bytes:
     """Singer lines from messages; bytes are lines as they are."""
     lines = [m if isinstance(m, bytes) else json.dumps(m).encode() for m in messages]

@@ -62,7 +62,9 @@ def test_json_lines_and_parquet(target: Target, land: Land, tmp_path: Path) -> N
 
 
 def test_a_spark_frame(target: Target, land: Land) -> None:
-    frame = Runtime.start(set(), {}, small=True).spark.createDataFrame([(1, "a"), (2, None), (3, "")], "id long, name string")
+    frame = Runtime.start(set(), {}, small=True).spark.createDataFrame(
+        [(1, "a"), (2, None), (3, "")], "id long, name string"
+    )
     land(frame, table="people")
     rows = sorted(target.rows("people"), key=lambda row: int(row["id"]))
     assert [row["name"] for row in rows] == ["a", None, ""]

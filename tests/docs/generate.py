@@ -12,8 +12,8 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-import annotated_types
 import typer
+from annotated_types import Ge, Gt
 from pydantic.fields import FieldInfo
 
 from lakeport import errors
@@ -67,7 +67,10 @@ def common_keys(_: str) -> str:
 def own_keys(destination: str) -> str:
     """The keys that only this destination has, or that differ there."""
     config = CONFIGS[destination]
-    return _key_table(config, [name for name in config.model_fields if name not in _common()])
+    own = [name for name in config.model_fields if name not in _common()]
+    return _key_table(
+        config, sorted(own, key=lambda name: not config.model_fields[name].is_required())
+    )
 
 
 def all_keys(destination: str) -> str:
@@ -125,9 +128,10 @@ def values(name: str, field: FieldInfo) -> str:
     """The values that a key takes, in words."""
     if name in _VALUES:
         return _VALUES[name]
-    least = next((m for m in _metadata(field) if isinstance(m, (annotated_types.Ge, annotated_types.Gt))), None)
+    bounds = (m for m in _metadata(field) if isinstance(m, (Ge, Gt)))
+    least = next(bounds, None)
     words = ", ".join(dict.fromkeys(_words(field.annotation)))
-    if isinstance(least, annotated_types.Ge):
+    if isinstance(least, Ge):
         words += f", {least.ge:g} or more"  # type: ignore[str-format]
     elif least is not None:
         words += f", above {least.gt:g}"  # type: ignore[str-format]
@@ -233,7 +237,9 @@ def _option(each: Any) -> tuple[str, str, str] | None:
     flag = getattr(each, "is_flag", False)
     text = f"`{each.opts[0]}`" if flag else f"`{each.opts[0]} {label}`" if named else f"`{label}`"
     has_default = each.default not in (None, False, ()) and not callable(each.default)
-    shown = f"`{each.default}`" if has_default and named else "**required**" if each.required else ""
+    shown = "**required**" if each.required else ""
+    if has_default and named:
+        shown = f"`{each.default}`"
     return text.replace("|", "\\|"), (each.help or "").replace("|", "\\|"), shown
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
-_FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<text>.*?)^(?P=indent)```$", re.M | re.S)
+_FENCE = re.compile(
+    r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<text>.*?)^(?P=indent)```$", re.M | re.S
+)
 _LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.M)
 
@@ -93,9 +95,9 @@ def commands(block: Block) -> Iterator[tuple[str, str]]:
 
 
 def lakeport_arguments(command: str) -> Iterator[list[str]]:
-    """The arguments of every `lakeport` in a shell command; comments and redirections are left out.
+    """The arguments of every `lakeport` in a shell command, without comments and redirections.
 
-    >>> list(lakeport_arguments("some-tap | lakeport target local --config a.yaml > state  # STATE"))
+    >>> list(lakeport_arguments("tap | lakeport target local --config a.yaml > state  # STATE"))
     [['target', 'local', '--config', 'a.yaml']]
     """
     words = shlex.shlex(command, posix=False, punctuation_chars="|&;<>")

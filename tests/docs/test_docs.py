@@ -53,7 +53,9 @@ def test_every_page_is_on_the_map() -> None:
     index = DOCS / "index.md"
     linked = {(DOCS / link.partition("#")[0]).resolve() for link in links(index)}
     missing = [
-        page for page in DOCS.rglob("*.md") if page.parent.name != "adr" and page.resolve() not in linked
+        page
+        for page in DOCS.rglob("*.md")
+        if page.parent.name != "adr" and page.resolve() not in linked
     ]
     assert missing == [index]
 

@@ -1,4 +1,4 @@
-"""What the pages show is run: Python blocks, and commands with the output that stands below them."""
+"""What the pages show is run: Python blocks, and commands with the output below them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from lakeport.cli.app import main
 from tests.docs.pages import ROOT, Block, blocks, commands, pages
 
 os.environ["LAKEPORT_CDS"] = "off"
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -59,8 +60,8 @@ def _joined(block: Block) -> list[tuple[str, str]]:
 
 def _run(command: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run one command line; `lakeport` in this process, where Spark runs already."""
-    before, _, arguments = command.partition("lakeport ") if "lakeport " in command else ("", "", "")
-    if not arguments:
+    before, name, arguments = command.partition("lakeport ")
+    if not name:
         return _shell(command)
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True), io.StringIO()
     with contextlib.ExitStack() as stack:
@@ -77,7 +78,11 @@ def _run(command: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def _shell(command: str) -> str:
     done = subprocess.run(
-        ["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True
+        ["bash", "-c", command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=True,
     )
     return done.stdout
 

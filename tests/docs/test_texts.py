@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import re
 from pathlib import Path
@@ -17,6 +18,7 @@ from lakeport.sources.singer import SingerSource
 from tests.docs.pages import DOCS, ROOT, blocks
 
 _ROW = re.compile(r"^\| `(?P<reason>.+?)` \| `(?P<example>.+?)` \|$", re.M)
+_VARIES = re.compile(r"[…`]|(?:s3|kms|storage\.objects)[:.]\w+|17 or 21 is needed")
 _FOREIGN = {"No space left on device", "Permission denied", "File name too long"}
 _BAD = (DOCS / "bad-records.md").read_text("utf-8")
 
@@ -42,8 +44,6 @@ def test_reasons_of_records(reason: str, example: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("reason", "example"), rows("Singer lines"))
 def test_reasons_of_lines(reason: str, example: str, tmp_path: Path) -> None:
-    import io
-
     source = SingerSource(
         io.BytesIO(f"{example}\n".encode()),
         spool_dir=tmp_path,
@@ -87,7 +87,7 @@ def test_messages_are_the_codes_own() -> None:
     known = literals()
     missing = []
     for message in quoted():
-        for piece in re.split(r"[…`]|(?:s3|kms|storage\.objects)[:.]\w+|17 or 21", message):
+        for piece in _VARIES.split(message):
             text = piece.strip(" :;,.()?")
             if len(text) > 3 and text not in known and text not in _FOREIGN:
                 missing.append(f"{text!r} of {message!r}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from lakeport.spark.session import Runtime
-from tests.faults.kit import Lake
+from tests.faults.kit import Lake, Outcome
 
 
 @pytest.fixture(params=("delta", "parquet"))
@@ -36,3 +37,29 @@ def spark() -> Iterator[Runtime]:
     runtime.context  # noqa: B018  # waits for it
     yield runtime
     runtime.stop()
+
+
+Command = Callable[..., Outcome]
+
+
+@pytest.fixture
+def command(
+    spark: Runtime,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> Command:
+    """Run the program in this process, with bytes as its standard input."""
+    from lakeport.cli.app import main
+
+    def call(*arguments: str | Path, given: bytes = b"") -> Outcome:
+        source = tmp_path / "stdin"
+        source.write_bytes(given)
+        capfd.readouterr()
+        with source.open("rb") as stdin, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", stdin)
+            code = main([str(argument) for argument in arguments])
+        out, err = capfd.readouterr()
+        return Outcome(code, out.encode().splitlines(keepends=True), err)
+
+    return call

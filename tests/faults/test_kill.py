@@ -6,14 +6,13 @@ whole batches in between, no STATE claims more than they see, and nobody outlive
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.faults.kit import Lake, Process, await_end, land, started, users
 
@@ -146,13 +145,11 @@ def test_killed_at_every_point(lake: Lake, tmp_path: Path) -> None:
         assert process.end() == 0, process.words
         assert process.states()[-1] == {"bookmarks": {"users": ROWS}}
     assert check_readers(lake, process.states()) == ROWS
-    assert lake.staged() == [] or lake.format == "delta"
     if lake.format == "delta":
         lake.check_log()
 
 
-@pytest.mark.parametrize("victim", ["jvm"])
-def test_spark_is_killed_under_a_load(delta_lake: Lake, victim: str) -> None:
+def test_spark_is_killed_under_a_load(delta_lake: Lake) -> None:
     """The load ends with an error of its own, does not hang, and the run can be repeated."""
     command = land(delta_lake, *RUN)
     with started(*command) as process:
@@ -160,8 +157,6 @@ def test_spark_is_killed_under_a_load(delta_lake: Lake, victim: str) -> None:
         assert process.wait_for(lambda: bool(process.out))
         for pid in process.family():
             if "java" in Path(f"/proc/{pid}/comm").read_text():
-                import os
-
                 os.kill(pid, signal.SIGKILL)
         assert process.end() == 7, process.words
         assert "Error: " in process.words
@@ -171,4 +166,4 @@ def test_spark_is_killed_under_a_load(delta_lake: Lake, victim: str) -> None:
     with started(*command) as process:
         process.feed(INPUT)
         assert process.end() == 0, process.words
-    assert check_readers(delta_lake, process.states()) == ROWS
+        assert check_readers(delta_lake, process.states()) == ROWS

@@ -16,9 +16,9 @@ os.environ["LAKEPORT_CDS"] = "off"
 
 @pytest.fixture(scope="session")
 def runtime() -> Iterator[Runtime]:
-    """A session of our own with Delta."""
+    """A session of our own with Delta, for every destination."""
     from lakeport.spark.session import Runtime
 
-    started = Runtime.start({"delta"}, {}, small=True)
+    started = Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
     yield started
     started.stop()

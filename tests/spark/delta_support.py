@@ -20,7 +20,7 @@ from lakeport.writers.delta_state import DeltaPlan
 def runtime() -> Runtime:
     """The process's own session."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    return Runtime.start({"delta"}, {}, small=True)
+    return Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
 
 
 def session() -> Any:

@@ -117,9 +117,11 @@ def test_a_replaced_blob_is_noticed_while_it_is_read(azurite: Azurite) -> None:
 def test_a_listing_has_many_pages(azurite: Azurite, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = storage_of(azurite)
     real = AzureStorage._page
-    monkeypatch.setattr(
-        AzureStorage, "_page", lambda self, key, start, token, size: real(self, key, start, token, 2)
-    )
+
+    def page(self: AzureStorage, key: str, start: str, token: str | None, _: int) -> Any:
+        return real(self, key, start, token, 2)
+
+    monkeypatch.setattr(AzureStorage, "_page", page)
     for number in range(5):
         storage.put(f"t/{number}", b"")
     assert keys(storage, "t") == [f"t/{number}" for number in range(5)]

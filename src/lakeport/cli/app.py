@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import typer
 
+from lakeport.cli.check import check
 from lakeport.cli.console import Console, Json, Output
 from lakeport.cli.guard import Guard, Terminated, mute_stdout
 from lakeport.cli.jars import jars, version
@@ -31,6 +32,7 @@ app.command("land")(land)
 app.command("plan", help="Show what `land` would do, and write nothing.")(land)
 app.command("target")(target)
 app.add_typer(table, name="table")
+app.command("check")(check)
 app.command("jars")(jars)
 app.command("version")(version)
 

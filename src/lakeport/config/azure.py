@@ -29,16 +29,18 @@ def _account(value: str) -> str:
     return value
 
 
-def _key(value: Secret) -> Secret:
+def _key(value: Secret | None) -> Secret | None:
     try:
-        base64.b64decode(value.reveal(), validate=True)
+        base64.b64decode(_reveal(value), validate=True)
     except (binascii.Error, ValueError):
         raise ValueError("has to be one of the account's keys, which are Base64 text") from None
     return value
 
 
-def _sas(value: Secret) -> Secret:
+def _sas(value: Secret | None) -> Secret | None:
     """A SAS token without the question mark in front, or what follows it in a SAS URL."""
+    if value is None:
+        return None
     token = value.reveal().strip().rpartition("?")[2]
     if "sig" not in parse_qs(token):
         raise ValueError("has to be a shared access signature, such as sv=…&se=…&sp=…&sig=…")
@@ -63,12 +65,12 @@ class AzureConfig(DestinationConfig):
     account_name: Annotated[
         Annotated[str, AfterValidator(_account)] | None, BeforeValidator(blank)
     ] = Field(default=None, description="Name of the storage account.")
-    access_key: Annotated[
-        Annotated[Secret, AfterValidator(_key)] | None, BeforeValidator(blank)
-    ] = Field(default=None, description="One of the account's two keys.")
-    sas_token: Annotated[
-        Annotated[Secret, AfterValidator(_sas)] | None, BeforeValidator(blank)
-    ] = Field(default=None, description="Shared access signature of the container.")
+    access_key: Annotated[OptionalSecret, AfterValidator(_key)] = Field(
+        default=None, description="One of the account's two keys."
+    )
+    sas_token: Annotated[OptionalSecret, AfterValidator(_sas)] = Field(
+        default=None, description="Shared access signature of the container."
+    )
     tenant_id: OptionalText = Field(
         default=None, description="Directory (tenant) of a service principal."
     )

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
-from lakeport.errors import ConfigError
+from lakeport.errors import ConfigError, InputError
 from lakeport.model import Flush, Mode
 
 if TYPE_CHECKING:
     from lakeport.config.common import DestinationConfig
+    from lakeport.model import Storage
     from lakeport.sources.csv_text import CsvOptions
     from lakeport.sources.plain import SourceFile
     from lakeport.spark.session import Runtime
@@ -23,6 +25,7 @@ __all__ = ["Reading", "Source", "open_source"]
 
 _SINGER_SPLIT = 32 << 20
 _FILE_SPLIT = 64 << 20
+_SNIFFED = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -90,18 +93,58 @@ def open_source(
     names = _names(source)
     if names is None:
         return _frame(source, config, spool)
-    from lakeport.sources.discovery import discover, format_of
+    from lakeport.sources.discovery import discover
     from lakeport.sources.inputs import open_inputs
 
-    told = reading.format or ("singer" if names == ["-"] else "")
-    if told == "singer" or (not told and all(format_of(name) == "singer" for name in names)):
-        files = names if names == ["-"] else [f.uri for f in discover(names, format="singer")]
-        return _singer(open_inputs(files), reading, config, spool, on_progress)
-    files_found = discover(names, format=told)
-    if files_found[0].format == "singer":
-        paths = [file.uri for file in files_found]
-        return _singer(open_inputs(paths), reading, config, spool, on_progress)
-    return _files(files_found, names, reading, config, spool, runtime)
+    if names == ["-"]:
+        if reading.format not in ("", "singer"):
+            raise ConfigError(
+                f"standard input can't be read as {reading.format!r}",
+                "pipe Singer messages in, or name files.",
+            )
+        return _singer(open_inputs(names), reading, config, spool, on_progress)
+    told = reading.format or ("singer" if _speak_singer(names) else "")
+    files = discover(names, format=told, storage_for=partial(_storage_of, config))
+    if files[0].format == "singer":
+        here = [_here(file, spool, number) for number, file in enumerate(files)]
+        return _singer(open_inputs(here), reading, config, spool, on_progress)
+    return _files(files, names, reading, config, spool, runtime)
+
+
+def _storage_of(config: DestinationConfig, uri: str) -> Storage | None:
+    if "://" not in uri:
+        return None
+    from lakeport.sources.remote import storage_of
+
+    return storage_of(config, uri)
+
+
+def _speak_singer(names: Sequence[str]) -> bool:
+    """Whether all names are local files that begin with a Singer message."""
+    from lakeport.sources.inputs import open_input
+    from lakeport.sources.messages import Schema, State, decode
+
+    for name in names:
+        if not Path(name).is_file() or name.endswith((".csv", ".tsv", ".parquet")):
+            return False
+        try:
+            with open_input(name) as file:
+                first = decode(file.readline(_SNIFFED).strip(), 1)
+        except InputError:
+            return False
+        if not isinstance(first, (Schema, State)):
+            return False
+    return True
+
+
+def _here(file: SourceFile, spool: Path, number: int) -> str:
+    """A local path of a file; one that lies in a store is copied to the spool first."""
+    if file.storage is None:
+        return file.uri
+    target = spool / f"remote-{number}-{Path(file.name).name}"
+    with file.storage.open(file.name) as source, target.open("xb") as copy:
+        shutil.copyfileobj(source, copy, 1 << 20)
+    return str(target)
 
 
 def _names(source: Any) -> list[str] | None:

@@ -20,7 +20,10 @@ from lakeport.errors import MissingDependency
 from lakeport.spark.java import find_java
 from lakeport.spark.versions import Jar, jars_for
 
-__all__ = ["ensure", "missing"]
+__all__ = ["LOG_STORE", "ensure", "missing"]
+
+LOG_STORE: Final = Path(__file__).parent.parent / "jars" / "lakeport-logstore.jar"
+"""Ours: what makes Delta's commits on S3 safe for several writers."""
 
 _CHUNK: Final = 1 << 20
 _TIMEOUT_SECONDS: Final = 60
@@ -33,6 +36,8 @@ _OFFLINE: Final = (
 
 def ensure(needs: Iterable[str], cache: Path | None = None) -> list[Path]:
     """Local files of all jars for `needs`, downloading those that the cache lacks.
+
+    What S3 needs ends with the log store, which comes with lakeport.
 
     Args:
         needs: names of `versions.JARS`.
@@ -47,7 +52,8 @@ def ensure(needs: Iterable[str], cache: Path | None = None) -> list[Path]:
     absent = missing(needs, cache)
     if absent:
         _fetch(absent, folder)
-    return [folder / jar.name for jar in jars_for(needs)]
+    found = [folder / jar.name for jar in jars_for(needs)]
+    return [*found, LOG_STORE] if "s3a" in needs else found
 
 
 def missing(needs: Iterable[str], cache: Path | None = None) -> list[Jar]:

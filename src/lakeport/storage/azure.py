@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar, cast
 
@@ -50,6 +50,10 @@ class AzureStorage:
     def hadoop_uri(self, key: str = "") -> str:
         """The same as `uri`."""
         return self.uri(key)
+
+    def needs_unique_names(self) -> bool:
+        """Never: Azure honours `If-None-Match`, and so does its emulator."""
+        return False
 
     def stage(self, key: str, content_type: str, metadata: Mapping[str, str]) -> AzureStageWriter:
         """Begin a blob of blocks."""
@@ -153,15 +157,15 @@ class AzureStorage:
 
     def _page(
         self, key: str, start: str, token: str | None, size: int
-    ) -> tuple[list[Any], str | None]:
+    ) -> tuple[Sequence[Any], str | None]:
         connection = connect(self.settings)
         container = connection.container(self.container)
 
-        def send() -> tuple[list[Any], str | None]:
+        def send() -> tuple[Sequence[Any], str | None]:
             pages = container.list_blobs(
                 name_starts_with=start or None, include=["metadata"], results_per_page=size
             ).by_page(token)
-            rows = list(next(pages))
+            rows = tuple(next(pages))
             return rows, pages.continuation_token
 
         rows, following = connection.call("list", self.uri(key), send)

@@ -29,8 +29,9 @@ def hadoop_settings(
             process's own when absent. The connector knows no other link of that chain but the
             machine's managed identity.
 
-    >>> hadoop_settings(AzureSettings("lake", "a2V5"))["fs.azure.account.key.lake.dfs.core.windows.net"]
-    'a2V5'
+    >>> found = hadoop_settings(AzureSettings("lake", "a2V5"))
+    >>> found["fs.azure.account.auth.type.lake.dfs.core.windows.net"]
+    'SharedKey'
     """
     found = _credentials(settings, os.environ if environ is None else environ)
     result = {f"fs.azure.{name}.{settings.host}": value for name, value in found.items()}
@@ -69,8 +70,7 @@ def _principal(tenant: str, client: str, secret: str) -> dict[str, str]:
 
 
 def _oauth(provider: str) -> dict[str, str]:
-    kind = {"account.auth.type": "OAuth", "account.oauth.provider.type": f"{_OAUTH}.{provider}"}
-    return kind
+    return {"account.auth.type": "OAuth", "account.oauth.provider.type": f"{_OAUTH}.{provider}"}
 
 
 def _emulator(settings: AzureSettings) -> dict[str, str]:

@@ -26,7 +26,7 @@ def clean_prefix(text: str, name: str = "object_key_path") -> str:
     """
     parts = [part for part in text.split("/") if part]
     for part in parts:
-        if _bad(part):
+        if _bad(unquote(part)):
             raise ConfigError(f"`{name}` has the part {part!r}", f"{_RULE}.")
     return "/".join(parts)
 
@@ -62,5 +62,4 @@ def under(prefix: str, full: str) -> str:
 
 
 def _bad(part: str) -> bool:
-    plain = unquote(part)
-    return plain in {".", ".."} or any(c == "\\" or ord(c) < 32 or ord(c) == 127 for c in plain)
+    return part in {".", ".."} or any(c == "\\" or ord(c) < 32 or ord(c) == 127 for c in part)

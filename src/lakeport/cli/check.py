@@ -1,0 +1,41 @@
+"""`lakeport check`: would a load into this target get through?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lakeport.cli.console import Console, Json, Output
+from lakeport.cli.guard import Guard
+from lakeport.cli.options import Debug, JsonOut, SetKeys, keys, refuse_secrets
+
+__all__ = ["check"]
+
+_FAILED = 5
+
+
+def check(
+    to: Annotated[
+        str, typer.Option("--to", metavar="TARGET", help="A folder, a URI, or a config file.")
+    ],
+    json_out: JsonOut = False,
+    set_keys: SetKeys = None,
+    debug: Debug = False,
+) -> None:
+    """Test the connection: credentials, region, permission to write, conditional writes, clock."""
+    output: Output = Json() if json_out else Console()
+    with Guard(output, debug) as guard:
+        from lakeport.config.load import load_target
+
+        given = keys({}, set_keys, None)
+        config = load_target(to, given)
+        guard.protect(config)
+        refuse_secrets(given, type(config))
+        from lakeport.check import check as test_connection
+
+        report = test_connection(config)
+        rows = [(item.status, item.name, item.detail, item.hint) for item in report.items]
+        output.rows(report.target, ("status", "item", "found", "hint"), rows)
+        if not report.ok:
+            raise typer.Exit(_FAILED)

@@ -1,0 +1,33 @@
+"""What every test shares: the storage servers, one of each for a whole run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.emulators import Azurite, FakeGcs, Minio
+
+os.environ["LAKEPORT_CDS"] = "off"  # no background work beside the tests
+
+
+@pytest.fixture(scope="session")
+def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
+    """A MinIO server."""
+    with Minio(tmp_path_factory.mktemp("minio")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def fake_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeGcs]:
+    """A fake-gcs-server."""
+    with FakeGcs(tmp_path_factory.mktemp("gcs")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    """An Azurite server."""
+    with Azurite(tmp_path_factory.mktemp("azurite")) as server:
+        yield server

@@ -1,0 +1,78 @@
+"""Asked to end: a load stops at a whole batch, says what is durable, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from tests.faults.kit import Lake, Process, await_end, land, started, users
+
+BATCH = 10
+ROWS = 400
+INPUT = users(ROWS, BATCH // 2)
+SIZES = ("--set", f"maximum_batch_rows={BATCH}")
+
+
+def check_clean_stop(lake: Lake, process: Process) -> None:
+    ids = lake.ids()
+    assert ids == list(range(len(ids)))
+    assert len(ids) % BATCH == 0
+    claimed = [value["bookmarks"]["users"] for value in process.states()]
+    # The last batch that landed has its last STATE in front of its end, or behind it.
+    assert (claimed[-1] if claimed else 0) in (len(ids), len(ids) - BATCH // 2)
+    assert lake.staged() == []
+    assert "Traceback" not in process.words
+    batches = len(ids) // BATCH
+    told = {0: "nothing was landed", 1: "1 batch is durable"}
+    assert told.get(batches, f"{batches} batches are durable") in process.words
+    assert "--run-id" in process.words
+
+
+def test_terminated_while_it_waits_for_input(delta_lake: Lake, tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    with started(*land(delta_lake, *SIZES, "--set", f"spool_dir={spool}")) as process:
+        process.feed(users(BATCH + 5, BATCH // 2), close=False)
+        assert process.wait_for(lambda: bool(process.out))
+        family = process.family()
+        process.send(signal.SIGTERM)
+        assert process.end() == 143, process.words
+        await_end(family)
+    check_clean_stop(delta_lake, process)
+    assert delta_lake.ids() == list(range(BATCH))
+    assert list(spool.iterdir()) == []
+
+
+def test_terminated_before_anything_has_landed(delta_lake: Lake) -> None:
+    with started(*land(delta_lake, *SIZES)) as process:
+        process.feed(users(BATCH - 1), close=False)
+        assert process.wait_for(lambda: bool(process.family()))  # Spark starts
+        process.send(signal.SIGTERM)
+        assert process.end() == 143, process.words
+    check_clean_stop(delta_lake, process)
+    assert not delta_lake.exists()
+
+
+def test_interrupted_in_the_middle(parquet_lake: Lake) -> None:
+    with started(*land(parquet_lake, *SIZES)) as process:
+        process.feed(INPUT)
+        assert process.wait_for(lambda: len(process.out) >= 2)
+        process.send(signal.SIGINT)
+        assert process.end() == 130, process.words
+    check_clean_stop(parquet_lake, process)
+    assert 2 * BATCH <= len(parquet_lake.ids()) < ROWS
+
+
+def test_interrupted_twice(parquet_lake: Lake) -> None:
+    with started(*land(parquet_lake, *SIZES)) as process:
+        process.feed(INPUT)
+        assert process.wait_for(lambda: bool(parquet_lake.staged()))
+        process.send(signal.SIGINT)
+        process.send(signal.SIGINT)
+        assert process.end() == 130, process.words
+    ids = parquet_lake.ids()
+    assert ids == list(range(len(ids)))
+    assert len(ids) % BATCH == 0
+    claimed = [value["bookmarks"]["users"] for value in process.states()]
+    assert not claimed or claimed[-1] <= len(ids)
+    assert parquet_lake.staged() == []

@@ -1,0 +1,188 @@
+"""Delta tables on Azure, through the real ABFS connector on Azurite's Blob service."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+import lakeport
+from lakeport.errors import ConfigError, DestinationError, PermissionRefused
+from tests.emulators import Azurite
+
+
+@pytest.fixture(scope="module")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    with Azurite(tmp_path_factory.mktemp("azurite")) as server:
+        server.create_container("lake")
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def with_spark(runtime: Any) -> None:
+    """One session for the module; `land` takes it up."""
+
+
+def keys(azurite: Azurite, table: str, **more: Any) -> dict[str, Any]:
+    return {
+        "destination": "delta_lake_azure",
+        "table_uri": f"abfss://lake@{azurite.account}.dfs.core.windows.net/silver/{table}",
+        "access_key": azurite.account_key,
+        "azure_endpoint": azurite.endpoint,
+        **more,
+    }
+
+
+def opened(azurite: Azurite, table: str, version: int | None = None) -> DeltaTable:
+    options = {"account_name": azurite.account, "account_key": azurite.account_key}
+    options |= {"endpoint": azurite.blob_endpoint, "allow_http": "true"}
+    return DeltaTable(f"az://lake/silver/{table}", version=version, storage_options=options)
+
+
+def ids(azurite: Azurite, table: str, version: int | None = None) -> list[int]:
+    found = opened(azurite, table, version).to_pyarrow_table()
+    return sorted(found.column("id").to_pylist())
+
+
+def names(azurite: Azurite, start: str) -> list[str]:
+    blobs = azurite.client().get_container_client("lake").list_blobs(name_starts_with=start)
+    return [blob.name for blob in blobs]
+
+
+def rows(*numbers: int) -> pa.Table:
+    return pa.table({"id": list(numbers), "day": [f"d {number % 3}" for number in numbers]})
+
+
+def test_append_and_overwrite_are_one_commit_each(azurite: Azurite) -> None:
+    config = keys(azurite, "t")
+    lakeport.land(rows(1, 2), config, partition_keys=["day"])
+    lakeport.land(rows(3), config, partition_keys=["day"])
+    assert ids(azurite, "t") == [1, 2, 3]
+    lakeport.land(rows(4), config, partition_keys=["day"], mode="overwrite")
+    assert ids(azurite, "t") == [2, 3, 4]
+    assert ids(azurite, "t", version=1) == [1, 2, 3]
+    lakeport.land(rows(9), keys(azurite, "t_events"))
+    assert ids(azurite, "t") == [2, 3, 4]
+
+
+def test_what_is_ours_lies_beside_the_table(azurite: Azurite) -> None:
+    lakeport.land(rows(1), keys(azurite, "clean", table="a label"))
+    assert any(name.startswith("silver/_lakeport/reports/") for name in names(azurite, "silver/_"))
+    assert not any("_lakeport" in name for name in names(azurite, "silver/clean/"))
+    assert not names(azurite, "silver/a label")
+
+
+def test_a_repeated_run_adds_nothing_twice(azurite: Azurite) -> None:
+    config = keys(azurite, "repeated", run_id="r1")
+    lakeport.land(rows(1, 2), config)
+    assert lakeport.land(rows(1, 2), config).rows == 0
+    assert ids(azurite, "repeated") == [1, 2]
+
+
+def test_each_stream_needs_a_table_of_its_own(azurite: Azurite) -> None:
+    lines: list[dict[str, Any]] = []
+    for stream in ("users", "orders"):
+        properties = {"id": {"type": "integer"}}
+        schema = {"type": "object", "properties": properties}
+        lines.append({"type": "SCHEMA", "stream": stream, "schema": schema, "key_properties": []})
+        lines.append({"type": "RECORD", "stream": stream, "record": {"id": len(stream)}})
+    text = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    with pytest.raises(ConfigError, match="would both land in table 'one'"):
+        lakeport.land(io.BytesIO(text), keys(azurite, "one"))
+    lakeport.land(io.BytesIO(text), keys(azurite, "raw_{stream}"))
+    assert (ids(azurite, "raw_users"), ids(azurite, "raw_orders")) == ([5], [6])
+
+
+def test_a_sas_token_is_enough(azurite: Azurite) -> None:
+    from azure.storage.blob import ContainerSasPermissions, generate_container_sas
+
+    token = generate_container_sas(
+        azurite.account,
+        "lake",
+        azurite.account_key,
+        permission=ContainerSasPermissions(
+            read=True, add=True, create=True, write=True, delete=True, list=True
+        ),
+        expiry=datetime.now(UTC) + timedelta(hours=1),
+    )
+    lakeport.land(rows(1), keys(azurite, "shared", access_key=None, sas_token=token))
+    lakeport.land(rows(2), keys(azurite, "shared"))
+    assert ids(azurite, "shared") == [1, 2]
+
+
+def test_a_wrong_key_and_container_are_named(azurite: Azurite) -> None:
+    wrong = "Y2FuYXJ5LWNhbmFyeS1jYW5hcnk="
+    with pytest.raises(PermissionRefused) as caught:
+        lakeport.land(rows(1), keys(azurite, "wrong", access_key=wrong))
+    assert wrong not in str(caught.value)
+    uri = f"abfss://lagoon@{azurite.account}.dfs.core.windows.net/t"
+    with pytest.raises(DestinationError, match="container"):
+        lakeport.land(rows(1), keys(azurite, "x", table_uri=uri))
+    lakeport.land(rows(1), keys(azurite, "right"))
+    assert ids(azurite, "right") == [1]
+
+
+@pytest.mark.timeout(300)
+def test_secrets_stay_out_of_every_view_of_spark(azurite: Azurite, tmp_path: Path) -> None:
+    (tmp_path / "events").mkdir()
+    config = keys(azurite, "canary")
+    done = subprocess.run(
+        [sys.executable, "-c", _CANARY, str(tmp_path)],
+        input=json.dumps(config),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    shown = done.stdout + done.stderr
+    assert "cmdline" in shown
+    assert azurite.account_key not in shown
+    events = [path.read_bytes() for path in (tmp_path / "events").rglob("*") if path.is_file()]
+    assert events
+    assert not any(azurite.account_key.encode() in event for event in events)
+    container = azurite.client().get_container_client("lake")
+    for name in names(azurite, "silver/"):
+        body = container.download_blob(name).readall()
+        assert azurite.account_key.encode() not in body
+
+
+_CANARY = """
+import json, pathlib, sys
+from urllib.request import urlopen
+import pyarrow as pa
+import lakeport
+from lakeport.spark.session import Runtime
+folder = sys.argv[1]
+settings = {
+    "spark.ui.enabled": "true", "spark.ui.port": "0", "spark.eventLog.enabled": "true",
+    "spark.eventLog.dir": f"file://{folder}/events", "spark.eventLog.compress": "false",
+}
+config = json.load(sys.stdin)
+lakeport.land(pa.table({"id": [1]}), config, spark=settings)
+runtime = Runtime._current
+spark = runtime.spark
+root = config["table_uri"].replace("abfss:", "abfs:")
+print(spark.read.format("delta").load(root).count())
+print(spark.sql(f"DESCRIBE HISTORY delta.`{root}`").collect())
+spark.conf.set("spark.sql.shuffle.partitions", "3")
+print(runtime.context.getConf().getAll())
+print(spark.sql("SET -v").collect(), spark.sql("SET").collect())
+jvm = runtime._gateway
+print("cmdline", pathlib.Path(f"/proc/{jvm.process.pid}/cmdline").read_text())
+web, app = runtime.context.uiWebUrl, runtime.context.applicationId
+for page in (f"api/v1/applications/{app}/environment", "environment/", "jobs/", "SQL/"):
+    print(urlopen(f"{web}/{page}").read().decode())
+print(jvm.log.read_text())
+runtime.stop(fast=False)
+"""

@@ -1,0 +1,356 @@
+"""Delta tables on S3: landing, two writers, other writers, and stores that can't hold tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+import lakeport
+from lakeport.errors import ConfigError, DestinationError, PermissionRefused
+from lakeport.spark.filesystems import session_for
+from tests.emulators import Keys, Minio
+from tests.s3_stub import BrokenS3, Fault
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture(scope="module")
+def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Minio]:
+    with Minio(tmp_path_factory.mktemp("minio")) as server:
+        server.create_bucket("lake")
+        yield server
+
+
+def keys(store: Any, bucket: str = "lake", **more: Any) -> dict[str, Any]:
+    return {
+        "destination": "delta_lake_s3",
+        "bucket": bucket,
+        "object_key_path": "lake",
+        "aws_endpoint": store.endpoint,
+        "aws_region": "us-east-1",
+        "aws_access_key_id": store.access_key,
+        "aws_secret_access_key": store.secret_key,
+        **more,
+    }
+
+
+def options(store: Any) -> dict[str, str]:
+    return {
+        "AWS_ACCESS_KEY_ID": store.access_key,
+        "AWS_SECRET_ACCESS_KEY": store.secret_key,
+        "AWS_ENDPOINT_URL": store.endpoint,
+        "AWS_REGION": "us-east-1",
+        "AWS_ALLOW_HTTP": "true",
+    }
+
+
+def opened(store: Any, table: str, bucket: str = "lake") -> DeltaTable:
+    return DeltaTable(f"s3://{bucket}/lake/{table}", storage_options=options(store))
+
+
+def ids(store: Any, table: str, bucket: str = "lake") -> list[int]:
+    return sorted(opened(store, table, bucket).to_pyarrow_table().column("id").to_pylist())
+
+
+def rows(*numbers: int) -> pa.Table:
+    return pa.table({"id": list(numbers), "day": [f"d{number % 3}" for number in numbers]})
+
+
+def commits(store: Any, table: str, bucket: str = "lake") -> list[int]:
+    """The versions that have a commit file."""
+    found = store.client().list_objects_v2(Bucket=bucket, Prefix=f"lake/{table}/_delta_log/0")
+    names = [row["Key"].rsplit("/", 1)[1] for row in found["Contents"]]
+    return [int(name[:20]) for name in names if name.endswith(".json") and len(name) == 25]
+
+
+@pytest.fixture(autouse=True)
+def with_spark(runtime: Any) -> None:
+    """One session for the module; `land` takes it up."""
+
+
+def test_append_and_overwrite_are_one_commit_each(minio: Minio) -> None:
+    config = keys(minio, table="t")
+    first = lakeport.land(rows(1, 2), config, partition_keys=["day"])
+    assert (first.rows, ids(minio, "t")) == (2, [1, 2])
+    lakeport.land(rows(3), config, partition_keys=["day"])
+    assert ids(minio, "t") == [1, 2, 3]
+    lakeport.land(rows(4), config, partition_keys=["day"], mode="overwrite")
+    assert ids(minio, "t") == [2, 3, 4]
+    assert commits(minio, "t") == [0, 1, 2]
+    lakeport.land(rows(9), keys(minio, table="t_events"))
+    assert ids(minio, "t") == [2, 3, 4]
+
+
+def test_a_repeated_run_adds_nothing_twice(minio: Minio) -> None:
+    config = keys(minio, table="repeated", run_id="r1")
+    lakeport.land(rows(1, 2), config)
+    again = lakeport.land(rows(1, 2), config)
+    assert again.rows == 0
+    assert ids(minio, "repeated") == [1, 2]
+    assert commits(minio, "repeated") == [0]
+
+
+def test_what_is_ours_lies_beside_the_tables(minio: Minio) -> None:
+    lakeport.land(rows(1), keys(minio, table="clean"))
+    found = minio.client().list_objects_v2(Bucket="lake", Prefix="lake/clean/")["Contents"]
+    names = [row["Key"] for row in found]
+    assert all("/_delta_log/" in name or name.endswith(".parquet") for name in names)
+
+
+def test_committed_versions_never_change(minio: Minio) -> None:
+    config = keys(minio, table="fixed")
+    lakeport.land(rows(1), config)
+    name = {"Bucket": "lake", "Key": "lake/fixed/_delta_log/00000000000000000000.json"}
+    before = minio.client().get_object(**name)["Body"].read()
+    lakeport.land(rows(2), config, mode="overwrite")
+    assert minio.client().get_object(**name)["Body"].read() == before
+    old = DeltaTable("s3://lake/lake/fixed", version=0, storage_options=options(minio))
+    assert old.to_pyarrow_table().column("id").to_pylist() == [1]
+
+
+def test_other_credentials_for_the_same_bucket_are_used_at_once(minio: Minio) -> None:
+    lakeport.land(rows(1), keys(minio, table="whose"))
+    allowed = ["s3:PutObject", "s3:GetObject", "s3:ListBucket", "s3:DeleteObject"]
+    place = ["arn:aws:s3:::lake", "arn:aws:s3:::lake/lake/whose/*", "arn:aws:s3:::lake/lake/_*"]
+    rule = {"Effect": "Allow", "Action": allowed, "Resource": place}
+    other = minio.restricted({"Version": "2012-10-17", "Statement": [rule]})
+    config = keys(
+        minio,
+        aws_access_key_id=other.access_key,
+        aws_secret_access_key=other.secret_key,
+        aws_session_token=other.token,
+    )
+    lakeport.land(rows(2), config, table="whose")
+    assert ids(minio, "whose") == [1, 2]
+    with pytest.raises(PermissionRefused):
+        lakeport.land(rows(2), config, table="forbidden")
+    lakeport.land(rows(3), keys(minio, table="whose"))
+    assert ids(minio, "whose") == [1, 2, 3]
+
+
+def test_wrong_credentials_are_named_and_never_shown(minio: Minio) -> None:
+    wrong = "wrong-secret-canary-of-the-key"
+    with pytest.raises(DestinationError) as caught:
+        lakeport.land(rows(1), keys(minio, table="wrong", aws_secret_access_key=wrong))
+    assert wrong not in str(caught.value) + repr(caught.value.__cause__)
+
+
+def test_there_is_no_such_bucket(minio: Minio) -> None:
+    with pytest.raises(DestinationError, match="lagoon"):
+        lakeport.land(rows(1), keys(minio, "lagoon"))
+
+
+def test_a_store_that_ignores_conditions_can_not_hold_tables() -> None:
+    with BrokenS3() as liar:
+        liar.create_bucket("liar")
+        with pytest.raises(DestinationError, match="ignores If-None-Match") as caught:
+            lakeport.land(rows(1), keys(liar, "liar"))
+        assert "amazon_s3" in caught.value.hint
+        assert not any("_delta_log" in key for key in liar.keys("liar"))
+
+
+def test_a_lost_answer_to_the_commit_lands_once() -> None:
+    with BrokenS3(honours_conditions=True) as stub:
+        stub.create_bucket("lossy")
+        config = keys(stub, "lossy", table="t")
+        lakeport.land(rows(1), config)
+        stub.inject(Fault("reset-after", on="PutObject", key="00000000000000000001.json"))
+        assert lakeport.land(rows(2), config).rows == 1
+        assert ids(stub, "t", "lossy") == [1, 2]
+        assert commits(stub, "t", "lossy") == [0, 1]
+
+
+def test_a_session_with_the_stock_log_store_is_refused(runtime: Any) -> None:
+    class Stock:
+        class spark:  # noqa: N801
+            class conf:  # noqa: N801
+                @staticmethod
+                def get(key: str, default: str) -> str:
+                    return default
+
+    with pytest.raises(ConfigError, match="safe for two writers") as caught:
+        session_for(Stock, "s3a://x", {"fs.s3a.bucket.x.endpoint": "e"})  # type: ignore[arg-type]
+    assert "io.lakeport.delta.ConditionalS3LogStore" in caught.value.hint
+
+
+class Writers:
+    """Two processes with a JVM each."""
+
+    def __init__(self) -> None:
+        variables = {**os.environ, "LAKEPORT_CDS": "off"}
+        variables["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        self.processes = [
+            subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.append_worker"],
+                cwd=ROOT,
+                env=variables,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(2)
+        ]
+        for process in self.processes:
+            assert process.stdout is not None
+            assert json.loads(process.stdout.readline()) == "ready"
+
+    def begin(self, number: int, **task: Any) -> None:
+        pipe = self.processes[number].stdin
+        assert pipe is not None
+        print(json.dumps(task), file=pipe, flush=True)
+
+    def end(self, number: int) -> dict[str, Any]:
+        pipe = self.processes[number].stdout
+        assert pipe is not None
+        return dict(json.loads(pipe.readline()))
+
+    def race(self, store: Any, scheme: str, bucket: str, count: int, folder: str) -> Any:
+        common = {
+            "endpoint": store.endpoint,
+            "keys": [store.access_key, store.secret_key],
+            "bucket": bucket,
+            "table": f"race_{scheme}",
+            "scheme": scheme,
+            "meet": folder,
+        }
+        for number in range(2):
+            self.begin(number, **common, first=number * 1000, count=count)
+        return [self.end(number) for number in range(2)]
+
+
+@pytest.fixture(scope="module")
+def writers() -> Iterator[Writers]:
+    pair = Writers()
+    yield pair
+    for process in pair.processes:
+        assert process.stdin is not None
+        process.stdin.close()
+    for process in pair.processes:
+        process.wait(60)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+APPENDS = int(os.environ.get("LAKEPORT_RACE", "30"))
+
+
+@pytest.mark.timeout(900)
+def test_two_processes_lose_nothing(minio: Minio, writers: Writers) -> None:
+    first, second = writers.race(minio, "s3a", "lake", APPENDS, "")
+    assert first["errors"] + second["errors"] == []
+    assert ids(minio, "race_s3a") == sorted(first["done"] + second["done"])
+    assert len(first["done"] + second["done"]) == 2 * APPENDS
+    versions = commits(minio, "race_s3a")
+    assert versions == list(range(len(versions)))
+    assert len(versions) == 2 * APPENDS
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("scheme", "loses"), [("s3a", False), ("s3", True)])
+def test_commits_of_one_version_at_once(writers: Writers, scheme: str, loses: bool) -> None:
+    """The control: where both writers put the same version, the stock store (`s3`) loses one."""
+    with BrokenS3(honours_conditions=True) as stub, tempfile.TemporaryDirectory() as folder:
+        bucket = stub.create_bucket(f"control-{scheme}")
+        lakeport.land(rows(5000), keys(stub, bucket, table=f"race_{scheme}"))
+        stub.inject(Fault(on="PutObject", key="_delta_log/0", delay=0.7, times=1 << 30))
+        told = writers.race(stub, scheme, bucket, 5, folder)
+        done = sorted([5000, *told[0]["done"], *told[1]["done"]])
+        assert len(done) == 11
+        assert (ids(stub, f"race_{scheme}", bucket) != done) is loses
+        versions = commits(stub, f"race_{scheme}", bucket)
+        assert versions == list(range(len(versions)))
+        assert (len(versions) < 11) is loses
+
+
+@pytest.mark.timeout(600)
+def test_beside_delta_rs_nothing_is_lost(minio: Minio, writers: Writers) -> None:
+    table = "beside"
+    lakeport.land(rows(5000), keys(minio, table=table, internal_columns=False))
+    writers.begin(
+        0,
+        endpoint=minio.endpoint,
+        keys=[minio.access_key, minio.secret_key],
+        bucket="lake",
+        table=table,
+        scheme="s3a",
+        meet="",
+        first=0,
+        count=10,
+    )
+    for number in range(100, 120):
+        write_deltalake(
+            f"s3://lake/lake/{table}", rows(number), mode="append", storage_options=options(minio)
+        )
+    told = writers.end(0)
+    assert told["errors"] == []
+    assert ids(minio, table) == sorted([5000, *told["done"], *range(100, 120)])
+    assert commits(minio, table) == list(range(31))
+
+
+def test_secrets_stay_out_of_every_view_of_spark(minio: Minio, tmp_path: Path) -> None:
+    canaries = Keys("CANARYKEY" + "A" * 11, "canary-secret-of-s3")
+    done = subprocess.run(
+        [sys.executable, "-c", _CANARY, minio.endpoint, str(tmp_path), *canaries[:2]],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    shown = done.stdout + done.stderr
+    events = [path.read_bytes() for path in (tmp_path / "events").rglob("*") if path.is_file()]
+    assert events
+    assert "cmdline" in shown
+    for canary in canaries[:2]:
+        assert canary not in shown
+        assert not any(canary.encode() in event for event in events)
+
+
+_CANARY = """
+import pathlib, sys
+from urllib.request import urlopen
+from lakeport.config.load import load_target
+from lakeport.destinations import open_storage, open_table
+from lakeport.errors import LakeportError
+from lakeport.spark.session import Runtime
+endpoint, folder, key, secret = sys.argv[1:]
+(pathlib.Path(folder) / "events").mkdir()
+runtime = Runtime.start({"delta", "s3a"}, {
+    "spark.ui.enabled": "true", "spark.ui.port": "0", "spark.eventLog.enabled": "true",
+    "spark.eventLog.dir": f"file://{folder}/events", "spark.eventLog.compress": "false",
+}, small=True)
+config = load_target({"destination": "delta_lake_s3", "bucket": "lake", "aws_endpoint": endpoint,
+    "aws_access_key_id": key, "aws_secret_access_key": secret, "aws_region": "us-east-1"})
+storage = open_storage(config)
+from lakeport.spark.filesystems import session_for
+spark = session_for(runtime, storage.hadoop_uri(), config.hadoop_settings())
+assert runtime.context._jsc.hadoopConfiguration().get("fs.s3a.bucket.lake.secret.key") == secret
+try:
+    spark.read.format("delta").load("s3a://lake/nothing").count()
+except Exception as error:
+    from lakeport.spark.failures import translate
+    print(translate(error, runtime.secrets))
+spark.range(10).selectExpr("sum(id)").collect()
+runtime.context.parallelize([1, 2]).sum()
+spark.conf.set("spark.sql.shuffle.partitions", "3")
+print(runtime.context.getConf().getAll())
+print(spark.sql("SET -v").collect(), spark.sql("SET").collect())
+jvm = runtime._gateway
+print("cmdline", pathlib.Path(f"/proc/{jvm.process.pid}/cmdline").read_text())
+web = runtime.context.uiWebUrl
+app = runtime.context.applicationId
+for page in (f"api/v1/applications/{app}/environment", "environment/", "jobs/", "SQL/"):
+    print(urlopen(f"{web}/{page}").read().decode())
+print(jvm.log.read_text())
+runtime.stop(fast=False)
+"""

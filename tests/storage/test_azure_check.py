@@ -1,0 +1,80 @@
+"""The connection test of Azure: what it finds, what it advises, what it never shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from lakeport.check import CheckReport, check
+from lakeport.config.delta_lake_azure import DeltaLakeAzureConfig
+from tests.emulators import Azurite
+
+
+@pytest.fixture(scope="module")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    with Azurite(tmp_path_factory.mktemp("azurite")) as server:
+        server.create_container("lake")
+        yield server
+
+
+def config(azurite: Azurite, container: str = "lake", **more: Any) -> DeltaLakeAzureConfig:
+    keys = {"access_key": azurite.account_key, "azure_endpoint": azurite.endpoint, **more}
+    host = f"{azurite.account}.dfs.core.windows.net"
+    return DeltaLakeAzureConfig(table_uri=f"abfss://{container}@{host}/silver/users", **keys)
+
+
+def sas(azurite: Azurite, hours: int = 1, **permissions: bool) -> dict[str, Any]:
+    from azure.storage.blob import ContainerSasPermissions, generate_container_sas
+
+    token = generate_container_sas(
+        azurite.account,
+        "lake",
+        azurite.account_key,
+        permission=ContainerSasPermissions(**permissions),
+        expiry=datetime.now(UTC) + timedelta(hours=hours),
+        start=datetime.now(UTC) - timedelta(hours=9),
+    )
+    return {"access_key": None, "sas_token": token}
+
+
+def failed(report: CheckReport) -> dict[str, str]:
+    return {i.name: f"{i.detail} {i.hint}" for i in report.items if i.status == "failed"}
+
+
+def test_all_is_well_and_nothing_stays(azurite: Azurite) -> None:
+    report = check(config(azurite))
+    assert report.ok, report
+    names = [item.name for item in report.items]
+    assert names == ["credentials", "container", "clock", "write", "conditional writes", "delete"]
+    assert not list(azurite.client().get_container_client("lake").list_blobs())
+    assert azurite.account_key not in repr(report)
+
+
+def test_a_wrong_container(azurite: Azurite) -> None:
+    assert "no such container" in failed(check(config(azurite, "lagoon")))["container"]
+
+
+def test_a_wrong_key(azurite: Azurite) -> None:
+    report = check(config(azurite, access_key="d3JvbmcgY2FuYXJ5"))
+    assert "check `access_key`" in failed(report)["container"]
+    assert "d3Jvbm" not in repr(report)
+
+
+def test_an_expired_token(azurite: Azurite) -> None:
+    report = check(config(azurite, **sas(azurite, -1, list=True)))
+    assert "has expired" in failed(report)["container"]
+
+
+def test_missing_permissions(azurite: Azurite) -> None:
+    read_only = check(config(azurite, **sas(azurite, list=True, read=True)))
+    assert "permits to write" in failed(read_only)["write"]
+    keeps = sas(azurite, list=True, read=True, write=True, create=True, add=True)
+    assert "permits to delete" in failed(check(config(azurite, **keeps)))["delete"]
+
+
+def test_an_endpoint_that_is_not_there(azurite: Azurite) -> None:
+    report = check(config(azurite, azure_endpoint="http://127.0.0.1:1"))
+    assert "can't be reached" in failed(report)["container"]
