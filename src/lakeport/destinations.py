@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeport.errors import ConfigError, DestinationError, MissingDependency
+from lakeport.model import Mode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,6 +64,35 @@ def destination(name: str) -> Destination:
         ) from None
 
 
+def check_layout(config: DestinationConfig) -> tuple[str, ...]:
+    """Refuse what no table could be, before the source is read; return what the user has to know.
+
+    Raises:
+        ConfigError: a name, a date pattern or a compression that can't be had.
+    """
+    from lakeport.writers.encode import encoder_for
+    from lakeport.writers.naming import check_date_format, table_name
+
+    table_name(table_pattern(config), "stream")
+    if config.mode is Mode.MERGE:
+        raise ConfigError("`mode: merge` is not available yet", "use append or overwrite.")
+    if config.file_type != "delta":
+        encoder_for(config.file_type, _compression(config))
+    if config.date_partition_format is None:
+        return ()
+    check_date_format(config.date_partition_format)
+    if config.file_type == "delta":
+        return ("`date_partition_format` names folders of files: a Delta table has none.",)
+    return ()
+
+
+def _compression(config: DestinationConfig) -> str:
+    """The codec: Parquet's default is none of CSV's."""
+    if config.file_type == "csv" and "compression" not in config.model_fields_set:
+        return "none"
+    return config.compression
+
+
 def open_storage(config: DestinationConfig) -> Storage:
     """The storage whose root is the lake: everything of this destination lies below it.
 
@@ -112,16 +142,13 @@ def open_table(
             target_file_bytes=target_bytes,
         )
         return DeltaTableWriter(writer, config.mode, config.schema_evolution, config.run_id or "")
-    compression = config.compression
-    if config.file_type == "csv" and "compression" not in config.model_fields_set:
-        compression = "none"  # the default is Parquet's
     from lakeport.journal import Journal
     from lakeport.writers.encode import encoder_for
     from lakeport.writers.files import FilesWriter
 
     return FilesWriter(
         storage,
-        encoder_for(config.file_type, compression),
+        encoder_for(config.file_type, _compression(config)),
         table,
         date_partition_format=config.date_partition_format,
         journal=Journal(storage, table, config.run_id) if config.run_id else None,

@@ -97,6 +97,8 @@ class Lander:
         whole = _together(batches)
         before = self.writer.landed_before(whole)
         if before is not None:
+            for batch in batches:
+                self._count_again(batch)
             return before
         judge = (
             self.policies.on_bad_record != "fail"
@@ -141,6 +143,13 @@ class Lander:
         else:
             self._extra.update(self._types(scan.unknown))
         return batch.reader.tolerant() if scan.bad else batch.reader
+
+    def _count_again(self, batch: Batch) -> None:
+        """Have a skipped batch's bad records count against the run's limit, as at first."""
+        if batch.reader is None or self.policies.on_bad_record == "fail":
+            return
+        scan = self._scan(self._extended(batch.reader), batch.splits)
+        self.on_bad(batch, scan.bad, scan.rows + len(scan.bad))
 
     def _extended(self, reader: Reader) -> Reader:
         new = {n: type_ for n, type_ in self._extra.items() if n not in reader.schema.names}

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from lakeport.config.load import load_target
 from lakeport.errors import BadRecord, ConfigError, LakeportError
 from lakeport.report import LandingReport, Observer, ReportBuilder
-from lakeport.sources.open import Reading, open_source
+from lakeport.sources.open import Reading, open_source, spool_folder
 
 if TYPE_CHECKING:
     from lakeport.config.common import DestinationConfig
@@ -103,9 +103,7 @@ class _Run:
         self.storage: Storage = open_storage(config)
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         self.name = config.run_id or f"{stamp}-{secrets.token_hex(3)}"
-        self.report = ReportBuilder(
-            self.name, self.storage.uri(), secrets=config.secrets()
-        )
+        self.report = ReportBuilder(self.name, self.storage.uri(), secrets=config.secrets())
         self.observer = observer
         self.on_state = on_state
         self._landing: Future[None] | None = None
@@ -114,16 +112,18 @@ class _Run:
         self._lock = threading.Lock()
 
     def land(self, source: Any, reading: Reading) -> LandingReport:
+        from lakeport.destinations import check_layout
         from lakeport.spark.session import Runtime
 
-        for text in self.config.warnings:
+        for text in (*self.config.warnings, *check_layout(self.config)):
             self._warn(text)
         needs = self.place.jars if self.config.file_type == "delta" else frozenset[str]()
         self.runtime: Runtime = Runtime.start(needs, self.config.spark, small=True)
+        self.runtime.warm()
         error: BaseException | None = None
         try:
             with tempfile.TemporaryDirectory(
-                prefix="lakeport-", dir=self.config.spool_dir, ignore_cleanup_errors=True
+                prefix="lakeport-", dir=spool_folder(self.config), ignore_cleanup_errors=True
             ) as spool:
                 opened = open_source(
                     source, reading, self.config, Path(spool), self.runtime, self._progress
@@ -251,9 +251,10 @@ class _Run:
         report = self.report.finish(error)
         stamp = report.started.strftime("%Y%m%d-%H%M%S")
         key = f"_lakeport/reports/{stamp}-{secrets.token_hex(4)}.json"
-        if self.config.manifest and report.streams:
-            with suppress(LakeportError):
+        with suppress(LakeportError):
+            if self.config.manifest:
                 self.storage.put(key, report.to_json().encode() + b"\n")
+            self.storage.sweep()
         if self.observer is not None:
             self.observer.on_finished(report)
         return report

@@ -309,6 +309,13 @@ class Storage(Protocol):
         """Objects whose key is `prefix` or lies below the folder `prefix`, sorted by key."""
         ...
 
+    def sweep(self) -> int:
+        """Remove what crashed runs left staged a week ago or longer; return how many objects.
+
+        A cloud store leaves that to its lifecycle rules and returns 0.
+        """
+        ...
+
     def delete(self, key: str) -> None:
         """Remove an object; fine if there is none."""
         ...

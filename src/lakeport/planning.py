@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from lakeport.config.load import load_target
 from lakeport.errors import LakeportError, SchemaConflict
 from lakeport.plan import ColumnPlan, LandingPlan, StreamPlan
-from lakeport.sources.open import Reading, open_source
+from lakeport.sources.open import Reading, open_source, spool_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,15 +45,16 @@ def plan(
     Raises:
         LakeportError: as `lakeport.land`, as far as it shows without landing.
     """
-    from lakeport.destinations import destination, open_storage
+    from lakeport.destinations import check_layout, destination, open_storage
     from lakeport.spark.session import Runtime
 
     config = load_target(to, keys)
+    warnings = (*config.warnings, *check_layout(config))
     storage = open_storage(config)
     needs = destination(config.destination).jars if config.file_type == "delta" else frozenset()
     runtime = Runtime.start(needs, config.spark, small=True)
     seen: dict[str, _Seen] = {}
-    with tempfile.TemporaryDirectory(prefix="lakeport-", dir=config.spool_dir) as spool:
+    with tempfile.TemporaryDirectory(prefix="lakeport-", dir=spool_folder(config)) as spool:
         reading = Reading(source_format, csv, schema, stray_lines)
         opened = open_source(source, reading, config, Path(spool), runtime, lambda *_: None)
         for flush in opened:
@@ -61,9 +62,7 @@ def plan(
                 seen.setdefault(batch.stream, _Seen()).add(batch)
             opened.landed(flush)
     streams = [_stream(config, storage, runtime, stream, each) for stream, each in seen.items()]
-    return LandingPlan(
-        storage.uri(), config.file_type, config.mode.value, tuple(streams), config.warnings
-    )
+    return LandingPlan(storage.uri(), config.file_type, config.mode.value, tuple(streams), warnings)
 
 
 @dataclass

@@ -21,7 +21,8 @@ REDACTION: Final = (
 _HARMLESS: Final = re.compile(r"(?i)provider(s|[.]path|[.]mapping)?$|[.](enabled|type|regex|file)$")
 _SUSPECT: Final = re.compile(
     REDACTION
-    + r"|(^|[.])fs[.].*key|sas([._]|$)|sharedkey|passwd|(access|account|encryption|private|api)[_-]?key"
+    + r"|(^|[.])fs[.].*key|sas([._]|$)|sharedkey|passwd"
+    + r"|(access|account|encryption|private|api)[_-]?key"
 )
 _SHORTEST: Final = 4
 _PATTERNS: Final = tuple(

@@ -11,8 +11,15 @@ from typing import Any
 import pytest
 
 import lakeport
-from tests.contract.targets import GcsFiles, LocalFiles, S3Files, Target
-from tests.emulators import FakeGcs, Minio
+from tests.contract.targets import (
+    AzureFiles,
+    GcsFiles,
+    LocalFiles,
+    S3Files,
+    TableTarget,
+    Target,
+)
+from tests.emulators import Azurite, FakeGcs, Minio
 
 TARGETS = (
     "local-delta",
@@ -22,6 +29,8 @@ TARGETS = (
     "amazon_s3-csv",
     "google_cloud_storage-parquet",
     "google_cloud_storage-csv",
+    "delta_s3-delta",
+    "delta_azure-delta",
 )
 Land = Callable[..., lakeport.LandingReport]
 _numbers = count()
@@ -74,6 +83,58 @@ class _Places:
         }
         files = GcsFiles(gcs.client(), bucket)
         return Target(f"google_cloud_storage-{file_type}", keys, files, f"gs://{bucket}")
+
+    @staticmethod
+    def delta_s3(request: pytest.FixtureRequest, _: Path, file_type: str) -> Target:
+        minio: Minio = request.getfixturevalue("minio")
+        bucket = f"lake-{next(_numbers)}"
+        minio.create_bucket(bucket)
+        keys = {
+            "destination": "delta_lake_s3",
+            "bucket": bucket,
+            "aws_endpoint": minio.endpoint,
+            "aws_access_key_id": minio.access_key,
+            "aws_secret_access_key": minio.secret_key,
+            "file_type": file_type,
+        }
+        options = {
+            "AWS_ACCESS_KEY_ID": minio.access_key,
+            "AWS_SECRET_ACCESS_KEY": minio.secret_key,
+            "AWS_ENDPOINT_URL": minio.endpoint,
+            "AWS_REGION": "us-west-2",
+            "AWS_ALLOW_HTTP": "true",
+        }
+        files = S3Files(minio.client(), bucket)
+        return Target("delta_s3-delta", keys, files, f"s3://{bucket}", options)
+
+    @staticmethod
+    def delta_azure(request: pytest.FixtureRequest, _: Path, file_type: str) -> Target:
+        azurite: Azurite = request.getfixturevalue("azurite")
+        container = f"lake-{next(_numbers)}"
+        azurite.create_container(container)
+        keys = {
+            "destination": "delta_lake_azure",
+            "table_uri": f"abfss://{container}@{azurite.account}.dfs.core.windows.net",
+            "access_key": azurite.account_key,
+            "azure_endpoint": azurite.endpoint,
+            "file_type": file_type,
+        }
+        options = {
+            "account_name": azurite.account,
+            "account_key": azurite.account_key,
+            "endpoint": azurite.blob_endpoint,
+            "allow_http": "true",
+        }
+        files = AzureFiles(azurite.client(), container)
+        return TableTarget("delta_azure-delta", keys, files, f"az://{container}", options)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_spark() -> None:
+    """One session that serves every destination, instead of a new one at each change of target."""
+    from lakeport.spark.session import Runtime
+
+    Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
 
 
 @pytest.fixture

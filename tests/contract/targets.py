@@ -180,6 +180,33 @@ class S3Files:
 
 
 @dataclass(frozen=True)
+class AzureFiles:
+    """A container, by Azure's client, without what stands for folders."""
+
+    client: Any
+    container: str
+
+    def keys(self) -> list[str]:
+        """Every blob's name."""
+        blobs = self.client.get_container_client(self.container).list_blobs(include=["metadata"])
+        return sorted(blob.name for blob in blobs if "hdi_isfolder" not in (blob.metadata or {}))
+
+    def read(self, key: str) -> bytes:
+        """One blob."""
+        blob = self.client.get_blob_client(self.container, key)
+        return bytes(blob.download_blob().readall())
+
+
+class TableTarget(Target):
+    """A destination whose config names the table itself, by its URI."""
+
+    def config(self, **keys: Any) -> dict[str, Any]:
+        """Its config; `table` becomes the end of the URI."""
+        table = keys.pop("table", "{stream}")
+        return {**self.keys, "table_uri": f"{self.keys['table_uri']}/{table}", **keys}
+
+
+@dataclass(frozen=True)
 class GcsFiles:
     """A bucket, by Google's client."""
 

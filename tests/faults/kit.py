@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.contract.targets import record, schema, singer, state
@@ -62,7 +63,7 @@ class Lake:
 
     def staged(self) -> list[str]:
         """Files that are not visible yet."""
-        return os.listdir(self.staging) if self.staging.is_dir() else []
+        return [path.name for path in self.staging.glob("*")]
 
     def journal(self, pattern: str) -> list[Path]:
         """Entries of the journal."""
@@ -86,9 +87,12 @@ class Lake:
         if not self.exists(table):
             return []
         if self.format == "delta":
-            from deltalake import DeltaTable
+            from deltalake import DeltaTable, QueryBuilder
 
-            return list(DeltaTable(str(self.root / table)).to_pyarrow_table().to_pylist())
+            # Its way over pyarrow does not know columns that have other names in the files.
+            query = QueryBuilder().register("lake", DeltaTable(str(self.root / table)))
+            found = query.execute("SELECT * FROM lake").read_all()
+            return list(pa.table(found).to_pylist())
         return [row for path in self.objects(table) for row in pq.read_table(path).to_pylist()]
 
     def ids(self, table: str = "users") -> list[int]:

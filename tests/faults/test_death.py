@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import lakeport
+from lakeport.errors import InputError, RunMismatch
 from lakeport.spark.session import Runtime
 from lakeport.storage.local import LocalStorage
 from lakeport.writers.delta_commit import Transaction
@@ -76,9 +77,7 @@ def doomed(fate: Fate) -> Iterator[None]:
         for owner, name in STEPS:
             real = getattr(owner, name)
 
-            def step(
-                *arguments: Any, _real: Any = real, _name: str = name, **options: Any
-            ) -> Any:
+            def step(*arguments: Any, _real: Any = real, _name: str = name, **options: Any) -> Any:
                 return fate.take(_name, lambda: _real(*arguments, **options))
 
             patch.setattr(owner, name, step)
@@ -182,3 +181,50 @@ def test_the_same_run_with_another_column_after_a_death(spark: Runtime, lake: La
         assert found == [(row["id"], row["extra"]) for row in rows]
         if not fate.dead:
             break
+
+
+def test_other_cuts_after_a_death_are_refused(spark: Runtime, lake: Lake) -> None:
+    """A run is repeated with the same batches; another size of them adds nothing."""
+    for step in count(1):
+        fate = Fate(step, after=True)
+        land(lake, INPUT, fate)
+        if "state" in fate.taken:
+            break
+    before = lake.ids()
+    with pytest.raises(RunMismatch, match="batch"):
+        land(lake, INPUT, Fate(), maximum_batch_rows=BATCH - 3)
+    assert lake.ids() == before
+    land(lake, INPUT, Fate())
+    assert lake.ids() == list(range(ROWS))
+
+
+def test_death_with_bad_records(spark: Runtime, lake: Lake) -> None:
+    """Each bad record is set aside once, whenever the run died, and counts against the limit."""
+    bad = (3, BATCH + 3)
+    rows = [record("users", id="x" if i in bad else i) for i in range(ROWS)]
+    lines = singer(schema("users", {"id": INTEGER, "name": STRING}, "id"), *rows)
+    keys = {"on_bad_record": "quarantine"}
+    for step in count(1):
+        fate = Fate(step)
+        one = Lake(lake.root / str(step), lake.format)
+        land(one, lines, fate, **keys)
+        land(one, lines, Fate(), **keys)
+        assert one.ids() == [i for i in range(ROWS) if i not in bad]
+        kept = [
+            json.loads(line)["line"]
+            for path in (one.root / "_lakeport" / "quarantine").rglob("*.jsonl")
+            for line in path.read_bytes().splitlines()
+        ]
+        assert sorted(kept) == [line + 2 for line in bad]
+        if not fate.dead:
+            break
+
+
+def test_a_repeated_run_keeps_its_limit_of_bad_records(spark: Runtime, lake: Lake) -> None:
+    """Batches that are skipped bring their bad records into the count."""
+    rows = [record("users", id="x" if i in (3, BATCH + 3) else i) for i in range(ROWS)]
+    lines = singer(schema("users", {"id": INTEGER, "name": STRING}, "id"), *rows)
+    for _ in range(2):
+        with pytest.raises(InputError, match="2 of 20 records are bad"):
+            land(lake, lines, Fate(), on_bad_record="quarantine", max_bad_records=1)
+    assert len(lake.ids()) == BATCH - 1

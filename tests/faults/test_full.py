@@ -22,9 +22,7 @@ def test_the_spool_is_full(delta_lake: Lake) -> None:
     """What landed before stays, with its STATE; nothing of the rest is seen."""
     large = [record("users", id=i, name="x" * 200_000) for i in range(10, 19)]
     lines = users(10, 5) + singer(*large)
-    found = run(
-        *land(delta_lake, "--set", "maximum_batch_rows=10"), given=lines, before=small_disk
-    )
+    found = run(*land(delta_lake, "--set", "maximum_batch_rows=10"), given=lines, before=small_disk)
     assert found.code == 3, found.err
     assert "can't spool the input" in found.err
     assert "Hint: " in found.err

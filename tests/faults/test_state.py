@@ -13,13 +13,13 @@ from lakeport.errors import LakeportError
 from lakeport.spark.session import Runtime
 from tests.contract.targets import record, schema, singer, state
 from tests.faults.conftest import Command
-from tests.faults.kit import INTEGER, Lake, land, run, started, users
+from tests.faults.kit import INTEGER, Lake, land, started, users
 
 SIZES = ("--set", "maximum_batch_rows=10")
 
 
-def test_the_reader_of_state_has_gone(lake: Lake) -> None:
-    """The load stops with an error behind the batch whose STATE nobody took, and can be repeated."""
+def test_the_reader_of_state_has_gone(lake: Lake, command: Command) -> None:
+    """The load stops behind the batch whose STATE nobody took, with an error; repeat it."""
     with started(*land(lake, *SIZES, "--run-id", "r"), follow=False) as process:
         assert process.popen.stdout is not None
         process.popen.stdout.close()
@@ -33,7 +33,7 @@ def test_the_reader_of_state_has_gone(lake: Lake) -> None:
     assert ids == list(range(len(ids)))
     assert 10 <= len(ids) < 100
     assert lake.staged() == []
-    found = run(*land(lake, *SIZES, "--run-id", "r"), given=users(100, 5))
+    found = command(*land(lake, *SIZES, "--run-id", "r"), given=users(100, 5))
     assert found.code == 0, found.err
     assert lake.ids() == list(range(100))
     assert found.states[-1] == {"bookmarks": {"users": 100}}
@@ -76,6 +76,7 @@ def test_states_of_many_streams_over_many_flushes(spark: Runtime, lake: Lake) ->
                 lines.append(record(name, id=number))
             if (number + place) % 3 == 0:
                 lines.append(state(seen={each: _count(lines, each) for each in STREAMS}))
+    lines.append(state(seen={each: _count(lines, each) for each in STREAMS}))
     out: list[dict[str, int]] = []
 
     def check(value: bytes) -> None:

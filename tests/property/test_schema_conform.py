@@ -8,9 +8,8 @@ import math
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -25,8 +24,8 @@ from lakeport.schema.conform import JsonReader
 from lakeport.schema.decoding import Fault
 from lakeport.schema.fast import FastPath
 from lakeport.schema.inference import infer_fields, type_of_kind
-from lakeport.schema.judging import Judge
 from lakeport.schema.jsonschema import parse_schema
+from lakeport.schema.judging import Judge
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 longs = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([2**53 + 1, -(2**63), 2**63 - 1, 0])
@@ -141,6 +140,7 @@ def same(got: Any, sent: Any, schema: dict[str, Any]) -> bool:
     return type(got) is type(sent) and bool(got == sent)
 
 
+@settings(deadline=None)
 @given(streams(), st.booleans(), st.booleans())
 def test_every_value_lands_as_it_was_sent(stream: Any, envelope: bool, ascii_only: bool) -> None:
     properties, records = stream
@@ -172,15 +172,16 @@ PROPERTIES: dict[str, Any] = {
 }
 JSON_PROPERTIES = {"j": {}, "lj": {"type": "array"}, "oj": {"properties": {"x": {}, "y": {}}}}
 
-literals = st.sampled_from(
-    """0 -0 -0.0 1.0 1e3 1E400 1e-400 3.7 9007199254740993 9223372036854775808 -9223372036854775808
-    01 +1 .5 5. NaN Infinity -Infinity null true false nul tru "" "a" "\\ud800" "\\ud83d\\ude00"
-    "\\u0000" "\\x" "2024-01-01" "2024-02-30" "0000-01-01" "10000-01-01" "2024-01-01T24:00:00Z"
-    "2024-01-01T00:00:60Z" "2024-01-01T00:00:00.1234567Z" "2024-01-01T00:00:00.120000000Z"
-    "9999-12-31T23:59:59-01:00" "0001-01-01T00:00:00+01:00" "2024-01-01T00+01" "aGk=" "aGk" "1.23"
-    "1.234" "1e3" "+1." "NaN" {} [] {"x":1} {"x":1,"x":2} {"y":"\\u003a:"} [1,2] [1,"a"] [null]
-    {"z":1} {"x":null,"y":null} 12345678901.25 0.10 {"j":{"a":1,"a":2}} [[[]]] /**/""".split()
-)
+LITERALS = """
+0 -0 -0.0 1.0 1e3 1E400 1e-400 3.7 9007199254740993 9223372036854775808 -9223372036854775808
+01 +1 .5 5. NaN Infinity -Infinity null true false nul tru "" "a" "\\ud800" "\\ud83d\\ude00"
+"\\u0000" "\\x" "2024-01-01" "2024-02-30" "0000-01-01" "10000-01-01" "2024-01-01T24:00:00Z"
+"2024-01-01T00:00:60Z" "2024-01-01T00:00:00.1234567Z" "2024-01-01T00:00:00.120000000Z"
+"9999-12-31T23:59:59-01:00" "0001-01-01T00:00:00+01:00" "2024-01-01T00+01" "aGk=" "aGk" "1.23"
+"1.234" "1e3" "+1." "NaN" {} [] {"x":1} {"x":1,"x":2} {"y":"\\u003a:"} [1,2] [1,"a"] [null]
+{"z":1} {"x":null,"y":null} 12345678901.25 0.10 {"j":{"a":1,"a":2}} [[[]]] /**/
+"""
+literals = st.sampled_from(LITERALS.split())
 keys = st.sampled_from([*PROPERTIES, *JSON_PROPERTIES, "new", "", "\\u0069", "x:y"])
 objects = st.lists(st.tuples(keys, literals), max_size=4).map(
     lambda ms: "{" + ", ".join(f'"{k}": {v}' for k, v in ms) + "}"
@@ -225,7 +226,7 @@ def judged_rows(reader: JsonReader, rows: list[list[Any]]) -> list[dict[str, Any
 @pytest.mark.parametrize("envelope", [False, True])
 @pytest.mark.parametrize("with_json", [False, True])
 @pytest.mark.parametrize("policy", list(UnknownPolicy))
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_both_paths_judge_alike(
     envelope: bool, with_json: bool, policy: UnknownPolicy, data: st.DataObject
@@ -248,7 +249,7 @@ def test_both_paths_judge_alike(
         assert repr(landed(extended.tolerant(), content)) == repr(wanted)
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=200) | files(objects) | files(wrapped), st.booleans())
 def test_nothing_but_our_errors(data: bytes, envelope: bool) -> None:
     fields = parse_schema("s", {"properties": {**PROPERTIES, **JSON_PROPERTIES}})
@@ -259,7 +260,7 @@ def test_nothing_but_our_errors(data: bytes, envelope: bool) -> None:
         assert isinstance(error, BadRecords) or "does not declare" in error.message
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(files(objects), files(objects))
 def test_inferred_columns_fit_every_good_record(one: bytes, other: bytes) -> None:
     fields = infer_fields([one, other])
@@ -275,6 +276,7 @@ def test_inferred_columns_fit_every_good_record(one: bytes, other: bytes) -> Non
     assert not scan.unknown
 
 
+@settings(deadline=None)
 @given(decimals, st.integers(-5, 5))
 def test_decimals_are_exact(value: Decimal, shift: int) -> None:
     text = f"{value.scaleb(-shift):f}E{shift}"

@@ -76,7 +76,7 @@ def test_append_and_overwrite_are_one_commit_each(azurite: Azurite) -> None:
 
 
 def test_what_is_ours_lies_beside_the_table(azurite: Azurite) -> None:
-    lakeport.land(rows(1), keys(azurite, "clean", table="a label"))
+    lakeport.land(rows(1), {**keys(azurite, "clean"), "table": "a label"})
     assert any(name.startswith("silver/_lakeport/reports/") for name in names(azurite, "silver/_"))
     assert not any("_lakeport" in name for name in names(azurite, "silver/clean/"))
     assert not names(azurite, "silver/a label")

@@ -147,14 +147,14 @@ def test_wrong_credentials_are_named_and_never_shown(minio: Minio) -> None:
 
 def test_there_is_no_such_bucket(minio: Minio) -> None:
     with pytest.raises(DestinationError, match="lagoon"):
-        lakeport.land(rows(1), keys(minio, "lagoon"))
+        lakeport.land(rows(1), keys(minio, "lagoon", table="t"))
 
 
 def test_a_store_that_ignores_conditions_can_not_hold_tables() -> None:
     with BrokenS3() as liar:
         liar.create_bucket("liar")
         with pytest.raises(DestinationError, match="ignores If-None-Match") as caught:
-            lakeport.land(rows(1), keys(liar, "liar"))
+            lakeport.land(rows(1), keys(liar, "liar", table="t"))
         assert "amazon_s3" in caught.value.hint
         assert not any("_delta_log" in key for key in liar.keys("liar"))
 
@@ -233,12 +233,7 @@ def writers() -> Iterator[Writers]:
     pair = Writers()
     yield pair
     for process in pair.processes:
-        assert process.stdin is not None
-        process.stdin.close()
-    for process in pair.processes:
-        process.wait(60)
-        assert process.stdout is not None
-        process.stdout.close()
+        process.communicate(timeout=60)
 
 
 APPENDS = int(os.environ.get("LAKEPORT_RACE", "30"))
@@ -261,7 +256,8 @@ def test_commits_of_one_version_at_once(writers: Writers, scheme: str, loses: bo
     """The control: where both writers put the same version, the stock store (`s3`) loses one."""
     with BrokenS3(honours_conditions=True) as stub, tempfile.TemporaryDirectory() as folder:
         bucket = stub.create_bucket(f"control-{scheme}")
-        lakeport.land(rows(5000), keys(stub, bucket, table=f"race_{scheme}"))
+        first = keys(stub, bucket, table=f"race_{scheme}", internal_columns=False)
+        lakeport.land(pa.table({"id": [5000]}), first)
         stub.inject(Fault(on="PutObject", key="_delta_log/0", delay=0.7, times=1 << 30))
         told = writers.race(stub, scheme, bucket, 5, folder)
         done = sorted([5000, *told[0]["done"], *told[1]["done"]])
@@ -275,7 +271,7 @@ def test_commits_of_one_version_at_once(writers: Writers, scheme: str, loses: bo
 @pytest.mark.timeout(600)
 def test_beside_delta_rs_nothing_is_lost(minio: Minio, writers: Writers) -> None:
     table = "beside"
-    lakeport.land(rows(5000), keys(minio, table=table, internal_columns=False))
+    lakeport.land(pa.table({"id": [5000]}), keys(minio, table=table, internal_columns=False))
     writers.begin(
         0,
         endpoint=minio.endpoint,
@@ -289,7 +285,10 @@ def test_beside_delta_rs_nothing_is_lost(minio: Minio, writers: Writers) -> None
     )
     for number in range(100, 120):
         write_deltalake(
-            f"s3://lake/lake/{table}", rows(number), mode="append", storage_options=options(minio)
+            f"s3://lake/lake/{table}",
+            pa.table({"id": [number]}),
+            mode="append",
+            storage_options=options(minio),
         )
     told = writers.end(0)
     assert told["errors"] == []

@@ -71,7 +71,7 @@ def run(command: str) -> int:
 
 def test_options_become_keys(road: Road, tmp_path: Path) -> None:
     code = run(
-        "land a.csv b.csv --to lake --table t --format parquet --mode overwrite --partition-by x,y"
+        "land a.csv b.csv --to lake --table t --format delta --mode overwrite --partition-by x,y"
         " --run-id r --on-bad-record quarantine --max-bad-records 1% --unknown-fields drop"
         " --schema-evolution strict --set compression=zstd --set target_file_size_mb=8"
         " --spark spark.a=1=2 --spark spark.b="
@@ -81,7 +81,7 @@ def test_options_become_keys(road: Road, tmp_path: Path) -> None:
     assert road.config == LocalConfig(
         path=tmp_path / "lake",
         table="t",
-        file_type="parquet",
+        file_type="delta",
         mode="overwrite",
         partition_keys=("x", "y"),
         run_id="r",

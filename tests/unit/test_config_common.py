@@ -33,7 +33,7 @@ def test_defaults_of_the_road() -> None:
     assert config.mode is Mode.APPEND
     assert config.unknown_fields is UnknownPolicy.EVOLVE
     assert (config.on_bad_record, config.schema_evolution) == ("fail", "evolve")
-    assert (config.maximum_batch_size_mb, config.target_file_size_mb) == (512, 256)
+    assert (config.maximum_batch_size_mb, config.target_file_size_mb) == (1024, 256)
     assert (config.min_file_size_mb, config.max_record_mb) == (32, 100)
     assert (config.compression, config.internal_columns_prefix) == ("snappy", "_mage_")
     assert config.internal_columns and config.manifest

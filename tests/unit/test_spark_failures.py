@@ -8,6 +8,7 @@ import pytest
 
 from lakeport import errors
 from lakeport.errors import InputError, LakeportError, SparkFailure
+from lakeport.scrub import MASK
 from lakeport.spark.failures import translate, translated
 
 
@@ -107,7 +108,7 @@ def test_one_sentence_of_the_cause() -> None:
 def test_secrets_are_masked() -> None:
     error = FromJavaError(("a.b.OddException", "no luck with can+ary at https://h/?sig=abc"))
     found = translate(error, ["can+ary"])
-    assert found.message == "Spark failed: no luck with *** at https://h/?sig=***"
+    assert found.message == f"Spark failed: no luck with {MASK} at https://h/?sig={MASK}"
 
 
 @pytest.mark.parametrize(

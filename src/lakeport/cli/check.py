@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lakeport.cli.console import Console, Json, Output
 from lakeport.cli.guard import Guard
 from lakeport.cli.options import Debug, JsonOut, SetKeys, keys, refuse_secrets
+
+if TYPE_CHECKING:
+    from lakeport.check import CheckReport
 
 __all__ = ["check"]
 
@@ -35,7 +38,19 @@ def check(
         from lakeport.check import check as test_connection
 
         report = test_connection(config)
-        rows = [(item.status, item.name, item.detail, item.hint) for item in report.items]
-        output.rows(report.target, ("status", "item", "found", "hint"), rows)
+        if json_out:
+            rows = [(item.status, item.name, item.detail, item.hint) for item in report.items]
+            output.rows(report.target, ("status", "item", "found", "hint"), rows)
+        else:
+            _tell(report)
         if not report.ok:
             raise typer.Exit(_FAILED)
+
+
+def _tell(report: CheckReport) -> None:
+    """One line an item, and the whole hint below it, however long."""
+    typer.echo(report.target)
+    for item in report.items:
+        typer.echo(f"{item.status:<8} {item.name}: {item.detail}")
+        if item.hint:
+            typer.echo(f"         Hint: {item.hint}")

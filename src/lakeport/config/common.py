@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAXIMUM_BATCH_SIZE_MB", "DestinationConfig", "FileType", "canonical"]
 
-MAXIMUM_BATCH_SIZE_MB = 512.0
+MAXIMUM_BATCH_SIZE_MB = 1024.0
 """Default input size of one batch, summed over the streams."""
 
 FileType = Literal["delta", "parquet", "csv"]
@@ -201,7 +201,10 @@ class DestinationConfig(BaseModel):
     spool_uri: Text | None = Field(
         default=None, description="Shared folder for the spool, for clusters."
     )
-    manifest: bool = Field(default=True, description="Write a manifest for each load of files.")
+    manifest: bool = Field(
+        default=True,
+        description="Write a manifest for each load of files, and a report for each run.",
+    )
     spark: Settings = Field(default_factory=dict, description="Settings of Spark.")
     table_properties: Annotated[Settings, AfterValidator(_public)] = Field(
         default_factory=dict, description="Properties of a new Delta table."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -95,8 +95,20 @@ class DeltaLakeAzureConfig(AzureConfig):
         "or abfss://container/path with `account_name`. Several streams need `{stream}` at its "
         "end."
     )
-    table: Text | None = Field(default=None, description="A label without effect.")
+    table: Text | None = Field(
+        default=None, description="A label; it has no effect on where the table is."
+    )
     file_type: Literal["delta"] = Field(default="delta", description="Format of the table: delta.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _labelled(cls, values: Any) -> Any:
+        """Without a label, what has no name of its own (a frame) is called like the folder."""
+        uri = values.get("table_uri")
+        if values.get("table") is None and isinstance(uri, str) and _STREAM not in uri:
+            folder = uri.rstrip("/").rpartition("/")[2]
+            return {**values, **({"table": folder} if folder else {})}
+        return values
 
     @model_validator(mode="after")
     def _one_account(self) -> Self:

@@ -276,7 +276,7 @@ def _by_decimal(array: Any, target: Any) -> Any:
 
 def _same(before: Any, after: Any) -> bool:
     """Whether the values are the same numbers still; NaN stays NaN."""
-    if pa.types.is_integer(before.type):
+    if pa.types.is_integer(before.type) or before.type.bit_width <= after.type.bit_width:
         return True
     back = after.cast(before.type, safe=False)
     equal = pc.or_(pc.equal(back, before), pc.and_(pc.is_nan(back), pc.is_nan(before)))

@@ -220,12 +220,13 @@ def _raw_struct(
     if not raw.startswith(b"{"):
         raise _wrong(path, "object", Decoder().decode(raw))
     found: dict[str, Any] = {}
-    for name, part in decoder.decode(raw).items():
+    for name, value in decoder.decode(raw).items():
+        part = bytes(value)
         convert = members.get(name)
         if convert is None:
-            undeclared(f"{path}.{name}", Decoder().decode(bytes(part)))
+            undeclared(f"{path}.{name}", Decoder().decode(part))
         else:
-            found[name] = None if part == b"null" else convert(bytes(part))
+            found[name] = None if part == b"null" else convert(part)
     return found
 
 

@@ -110,7 +110,7 @@ def _folder(source: str) -> str:
 
 
 def _local(source: str) -> Iterator[SourceFile]:
-    path = Path(source).expanduser()
+    path = Path(source).expanduser().absolute()
     if path.is_file():
         yield _file(path)
     elif path.is_dir():

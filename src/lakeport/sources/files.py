@@ -66,6 +66,7 @@ class FileSource:
         split_bytes: about how much one task reads.
         key_properties: columns that identify a record.
         partition_keys: columns to partition by.
+        max_record_mb: longest JSON record, in MB (2**20 bytes).
         digest: whether to compute `Batch.digest`.
         run: runs preparation (decompression, type inference) in parallel.
 
@@ -86,6 +87,7 @@ class FileSource:
         split_bytes: int = 64 << 20,
         key_properties: Sequence[str] = (),
         partition_keys: Sequence[str] = (),
+        max_record_mb: int = 100,
         digest: bool = False,
         run: Run = run_here,
     ) -> None:
@@ -95,6 +97,7 @@ class FileSource:
         self.csv = csv or CsvOptions()
         self.unknown = unknown
         self.split_bytes = split_bytes
+        self.max_record_mb = max_record_mb
         self.run = run
         self.keys = tuple(key_properties)
         self.fields = declared_fields(stream, declared, self.keys)

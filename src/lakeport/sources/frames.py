@@ -21,7 +21,7 @@ from lakeport.schema.types import check_names, normalise
 from lakeport.sources.parquet import aligned
 from lakeport.sources.plain import open_new
 
-__all__ = ["ArrowReader", "FrameSource", "is_frame"]
+__all__ = ["ArrowReader", "FrameSource", "is_frame", "is_spark_frame"]
 
 _ROWS = 1 << 16
 _OUTPUT_RATIO = 0.4
@@ -34,6 +34,11 @@ def is_frame(value: object) -> bool:
     (True, False)
     """
     return _kind(value) != ""
+
+
+def is_spark_frame(value: object) -> bool:
+    """Whether it is a Spark DataFrame, whose rows are with the workers already."""
+    return _kind(value) == "spark"
 
 
 def _kind(value: object) -> str:
@@ -106,12 +111,14 @@ class FrameSource:
         yield Flush((batch,), last=True)
 
     def _spark(self) -> Batch:
-        from lakeport.sources.spark_frames import normalised
+        from lakeport.sources.spark_frames import digest_of, normalised
 
+        frame = normalised(self._frame, self._stream)
         return Batch(
             self._stream,
             0,
-            frame=normalised(self._frame, self._stream),
+            frame=frame,
+            digest=digest_of(frame) if self._digest else "",
             key_properties=self._keys,
             partition_keys=self._partitions,
         )

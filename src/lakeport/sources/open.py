@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lakeport.sources.plain import SourceFile
     from lakeport.spark.session import Runtime
 
-__all__ = ["Reading", "Source", "open_source"]
+__all__ = ["Reading", "Source", "open_source", "spool_folder"]
 
 _SINGER_SPLIT = 32 << 20
 _FILE_SPLIT = 64 << 20
@@ -89,10 +89,12 @@ def open_source(
         ConfigError: its kind or a setting is wrong.
     """
     if isinstance(source, (io.IOBase, io.BytesIO)) or hasattr(source, "readinto"):
+        _check_spool(config, runtime)
         return _singer(cast(BinaryIO, source), reading, config, spool, on_progress)
     names = _names(source)
     if names is None:
-        return _frame(source, config, spool)
+        return _frame(source, config, spool, runtime)
+    _check_spool(config, runtime)
     from lakeport.sources.discovery import discover
     from lakeport.sources.inputs import open_inputs
 
@@ -109,6 +111,33 @@ def open_source(
         here = [_here(file, spool, number) for number, file in enumerate(files)]
         return _singer(open_inputs(here), reading, config, spool, on_progress)
     return _files(files, names, reading, config, spool, runtime)
+
+
+def spool_folder(config: DestinationConfig) -> str | None:
+    """The folder to spool in; None for the system's.
+
+    Raises:
+        ConfigError: `spool_uri` is no folder that this machine can mount.
+    """
+    if config.spool_uri is None:
+        return None if config.spool_dir is None else str(Path(config.spool_dir).absolute())
+    scheme, mark, path = config.spool_uri.partition("://")
+    if mark and scheme != "file":
+        raise ConfigError(
+            f"`spool_uri` is {config.spool_uri!r}, and only a mounted folder can be spooled to",
+            "name one that this machine and every worker have under the same path, such as "
+            "file:///mnt/spool.",
+        )
+    return path if mark else config.spool_uri
+
+
+def _check_spool(config: DestinationConfig, runtime: Runtime) -> None:
+    if not runtime.is_local and config.spool_uri is None:
+        raise ConfigError(
+            "Spark's tasks run on other machines, which can't see this one's disk",
+            "set `spool_uri` to a folder that every worker mounts under the same path, such as "
+            "file:///mnt/spool; a Spark DataFrame needs none.",
+        )
 
 
 def _storage_of(config: DestinationConfig, uri: str) -> Storage | None:
@@ -142,7 +171,7 @@ def _here(file: SourceFile, spool: Path, number: int) -> str:
     if file.storage is None:
         return file.uri
     target = spool / f"remote-{number}-{Path(file.name).name}"
-    with file.storage.open(file.name) as source, target.open("xb") as copy:
+    with file.storage.open(file.key) as source, target.open("xb") as copy:
         shutil.copyfileobj(source, copy, 1 << 20)
     return str(target)
 
@@ -210,15 +239,18 @@ def _files(
             declared=reading.schema,
             unknown=config.unknown_fields,
             split_bytes=_FILE_SPLIT,
+            max_record_mb=max(1, int(config.max_record_mb)),
             digest=config.run_id is not None,
             run=partial(run_tasks, runtime),
         )
     )
 
 
-def _frame(frame: Any, config: DestinationConfig, spool: Path) -> Source:
-    from lakeport.sources.frames import FrameSource
+def _frame(frame: Any, config: DestinationConfig, spool: Path, runtime: Runtime) -> Source:
+    from lakeport.sources.frames import FrameSource, is_spark_frame
 
+    if not is_spark_frame(frame):
+        _check_spool(config, runtime)
     if config.table is None:
         raise ConfigError("a frame has no name of its own", "give `table`.")
     digest = config.run_id is not None

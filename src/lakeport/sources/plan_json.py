@@ -42,7 +42,12 @@ def plan_json(source: FileSource) -> Planned:
     ]
     fields = _fields(source, splits)
     reader = JsonReader(
-        source.stream, fields, envelope=False, unknown=source.unknown, key_properties=source.keys
+        source.stream,
+        fields,
+        envelope=False,
+        unknown=source.unknown,
+        key_properties=source.keys,
+        max_record_mb=source.max_record_mb,
     )
     size = sum(path.stat().st_size for path in lines.values())
     return Planned(reader, tuple(splits), size, _OUTPUT_RATIO)

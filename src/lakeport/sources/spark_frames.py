@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import SourceError
@@ -10,7 +11,7 @@ from lakeport.schema.types import check_names
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["normalised"]
+__all__ = ["digest_of", "normalised"]
 
 _PLAIN = {
     "BooleanType",
@@ -53,6 +54,30 @@ def normalised(frame: DataFrame, stream: str) -> DataFrame:
             for f, target in zip(frame.schema.fields, targets, strict=True)
         ]
     )
+
+
+def digest_of(frame: DataFrame) -> str:
+    """SHA-256, in hex, that changes with the columns and the rows, but not with their order.
+
+    Runs the frame's query once more.
+
+    Raises:
+        SourceError: a column holds a map, which has no order to compute with.
+    """
+    from pyspark.sql import functions as f
+
+    if "map<" in frame.schema.simpleString():
+        raise SourceError(
+            "a frame with a map column can't be compared with what an earlier run landed",
+            "leave `run_id` out, or turn the map into an array of structs.",
+        )
+    names = ["`" + name.replace("`", "``") + "`" for name in frame.columns]
+    row = f.xxhash64(*names)
+    found = frame.select(
+        f.count(f.lit(1)), f.sum(row.cast("decimal(38,0)")), f.bit_xor(row)
+    ).first()
+    text = f"{frame.schema.json()}|{found}"
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _refuse_repeated(names: list[str]) -> None:

@@ -136,6 +136,10 @@ class AzureStorage:
             if not token:
                 return
 
+    def sweep(self) -> int:
+        """Nothing: uncommitted blocks expire by themselves."""
+        return 0
+
     def delete(self, key: str) -> None:
         """Remove a blob."""
         try:

@@ -7,7 +7,7 @@ import dataclasses
 from lakeport.storage.azure import AzureStorage
 from lakeport.storage.azure_client import connect
 from lakeport.storage.azure_settings import AzureSettings
-from lakeport.storage.checks import CheckItem, Checks, clock_item, item_of, writing_items
+from lakeport.storage.checks import Checks, clock_item, item_of, writing_items
 from lakeport.storage.transfer import Patience
 
 __all__ = ["check_azure"]

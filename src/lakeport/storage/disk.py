@@ -50,7 +50,8 @@ def _failure(action: str, uri: str, error: OSError) -> DestinationError:
     if error.errno in _FULL:
         return DestinationError(what, "free space on that disk, or choose another `path`.")
     if error.errno == errno.EFBIG:
-        return DestinationError(what, "raise the limit (`ulimit -f`), or lower `target_file_size_mb`.")
+        hint = "raise the limit (`ulimit -f`), or lower `target_file_size_mb`."
+        return DestinationError(what, hint)
     if error.errno == errno.ENAMETOOLONG:
         return DestinationError(what, "shorten `object_key_path`, `table` or the stream's name.")
     if error.errno == errno.ENOTDIR:

@@ -147,6 +147,10 @@ class S3Storage:
                 return
             token = {"ContinuationToken": page["NextContinuationToken"]}
 
+    def sweep(self) -> int:
+        """Nothing: a lifecycle rule that aborts incomplete multipart uploads does that."""
+        return 0
+
     def delete(self, key: str) -> None:
         """Remove an object."""
         try:

@@ -1,0 +1,59 @@
+"""The machine's time zone changes nothing that is landed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+
+from tests.contract.targets import record, schema, singer
+from tests.faults.kit import INTEGER, Lake, land, run
+
+ZONES = ("UTC", "Asia/Kathmandu", "America/St_Johns")
+MOMENTS = (
+    "2024-03-10T02:30:00",  # within the hour that St John's skips
+    "2024-11-03T01:30:00",  # within the hour that it has twice
+    "2024-11-03T01:30:00-02:30",
+    "2024-03-04T15:30:45.123456+05:45",
+    "1900-01-01T00:00:00Z",
+    "1969-12-31T23:59:59.999999Z",
+    "9999-12-31T23:59:59Z",
+    "0001-01-01T00:00:00Z",
+)
+DAYS = ("2024-03-10", "1969-12-31", "0001-01-01", "9999-12-31")
+
+
+def test_the_machine_s_time_zone(tmp_path: Path) -> None:
+    columns = {
+        "id": INTEGER,
+        "at": {"type": "string", "format": "date-time"},
+        "day": {"type": "string", "format": "date"},
+        "hour": {"type": "string", "format": "date-time"},
+    }
+    rows = [
+        {"id": i, "at": at, "day": DAYS[i % len(DAYS)], "hour": MOMENTS[i % 2]}
+        for i, at in enumerate(MOMENTS)
+    ]
+    lines = singer(schema("events", columns), *(record("events", **row) for row in rows))
+    found: dict[str, Any] = {}
+    for zone in ZONES:
+        lake = Lake(tmp_path / zone, "delta")
+        command = land(lake, "--partition-by", "hour", "--set", "internal_columns=false")
+        outcome = run(*command, given=lines, env={"TZ": zone})
+        assert outcome.code == 0, outcome.err
+        table = DeltaTable(str(lake.root / "events"))
+        actions = table.get_add_actions(flatten=True)
+        kept = [name for name in actions.schema.names if name.split(".")[0] in _COMPARED]
+        found[zone] = (
+            table.to_pyarrow_table().sort_by("id").to_pylist(),
+            sorted(map(str, (actions.column(name).to_pylist() for name in kept))),
+        )
+    assert len(found["UTC"][0]) == len(MOMENTS)
+    assert found["UTC"][0][0]["at"].isoformat() == "2024-03-10T02:30:00+00:00"
+    assert found["UTC"][0][0]["hour"].isoformat() == "2024-03-10T02:30:00+00:00"
+    assert found["Asia/Kathmandu"] == found["UTC"]
+    assert found["America/St_Johns"] == found["UTC"]
+
+
+_COMPARED = ("num_records", "min", "max", "null_count", "partition")
