@@ -4,12 +4,32 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.emulators import Azurite, FakeGcs, Minio
 
 os.environ["LAKEPORT_CDS"] = "off"  # no background work beside the tests
+
+
+_WITHOUT_SPARK = ("unit", "property", "storage")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_spark(request: pytest.FixtureRequest) -> Iterator[None]:
+    """One session with all jars, begun first: whatever a test needs, no test ends another's."""
+    folders = {
+        item.path.relative_to(Path(__file__).parent).parts[0] for item in request.session.items
+    }
+    if folders <= {*_WITHOUT_SPARK, "test_emulators.py"}:
+        yield
+        return
+    from lakeport.spark.session import Runtime
+
+    runtime = Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
+    yield
+    runtime.stop()
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,7 @@ __all__ = [
     "destination",
     "open_storage",
     "open_table",
+    "spark_session",
     "table_pattern",
 ]
 
@@ -133,7 +134,7 @@ def open_table(
         from lakeport.writers.delta_table import DeltaTableWriter
 
         writer = DeltaWriter(
-            _session(config, storage, runtime),
+            spark_session(config, storage, runtime),
             storage,
             table_folder("", table),
             stream,
@@ -158,10 +159,14 @@ def open_table(
     )
 
 
-def _session(
+def spark_session(
     config: DestinationConfig, storage: Storage, runtime: Runtime
 ) -> Callable[[], SparkSession]:
-    """Gives the session, with the credentials for Spark's own way to the store handed over."""
+    """Gives the session, with the credentials for Spark's own way to the store handed over.
+
+    Raises:
+        DestinationError: the store can't hold Delta tables.
+    """
     from lakeport.config.delta_lake_azure import DeltaLakeAzureConfig
     from lakeport.config.delta_lake_s3 import DeltaLakeS3Config
 

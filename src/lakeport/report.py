@@ -33,17 +33,13 @@ from typing import Any, Protocol
 
 from lakeport.errors import LakeportError
 from lakeport.model import Landed
-from lakeport.plan import ColumnPlan, LandingPlan, StreamPlan
 from lakeport.scrub import scrub
 
 __all__ = [
-    "ColumnPlan",
     "Failure",
-    "LandingPlan",
     "LandingReport",
     "Observer",
     "ReportBuilder",
-    "StreamPlan",
     "StreamReport",
 ]
 

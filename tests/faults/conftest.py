@@ -36,7 +36,6 @@ def spark() -> Iterator[Runtime]:
     runtime = Runtime.start({"delta"}, {}, small=True)
     runtime.context  # noqa: B018  # waits for it
     yield runtime
-    runtime.stop()
 
 
 Command = Callable[..., Outcome]

@@ -89,10 +89,12 @@ class Lake:
         if self.format == "delta":
             from deltalake import DeltaTable, QueryBuilder
 
-            # Its way over pyarrow does not know columns that have other names in the files.
-            query = QueryBuilder().register("lake", DeltaTable(str(self.root / table)))
-            found = query.execute("SELECT * FROM lake").read_all()
-            return list(pa.table(found).to_pylist())
+            found = DeltaTable(str(self.root / table))
+            if "delta.columnMapping.mode" not in found.metadata().configuration:
+                return list(found.to_pyarrow_table().to_pylist())
+            # The way over pyarrow does not know that columns have other names in the files.
+            query = QueryBuilder().register("lake", found).execute("SELECT * FROM lake")
+            return list(pa.table(query.read_all()).to_pylist())
         return [row for path in self.objects(table) for row in pq.read_table(path).to_pylist()]
 
     def ids(self, table: str = "users") -> list[int]:

@@ -21,4 +21,3 @@ def runtime() -> Iterator[Runtime]:
 
     started = Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
     yield started
-    started.stop()

@@ -7,7 +7,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from py4j.protocol import Py4JJavaError
 
 import lakeport
 from lakeport.errors import ConfigError, DestinationError, PermissionRefused
+from lakeport.storage.azure_hadoop import hadoop_settings
+from lakeport.storage.azure_settings import AzureSettings
 from tests.emulators import Azurite
 
 
@@ -130,6 +135,37 @@ def test_a_wrong_key_and_container_are_named(azurite: Azurite) -> None:
         lakeport.land(rows(1), keys(azurite, "x", table_uri=uri))
     lakeport.land(rows(1), keys(azurite, "right"))
     assert ids(azurite, "right") == [1]
+
+
+def test_one_of_several_writers_wins_each_version(azurite: Azurite, runtime: Any) -> None:
+    """Delta's own log store is enough on Azure: it renames, which never overwrites, unlocked."""
+    settings = AzureSettings(azurite.account, azurite.account_key, endpoint=azurite.endpoint)
+    runtime.configure(hadoop_settings(settings))
+    jvm, conf = runtime.spark._jvm, runtime.spark._jsc.hadoopConfiguration()
+    root = f"abfs://lake@{azurite.account}.dfs.core.windows.net/race/_delta_log"
+    make_path = jvm.org.apache.hadoop.fs.Path
+    make_path(root).getFileSystem(conf).mkdirs(make_path(root))
+    store = jvm.io.delta.storage.AzureLogStore(conf)
+    together = threading.Barrier(3)
+
+    def write(version: int, who: str) -> bool:
+        actions = jvm.java.util.ArrayList()
+        actions.add(who * 1000)
+        together.wait()
+        try:
+            store.write(make_path(f"{root}/{version:020d}.json"), actions.iterator(), False, conf)
+        except Py4JJavaError as error:
+            assert "FileAlreadyExistsException" in str(error)
+            return False
+        return True
+
+    blobs = azurite.client().get_container_client("lake")
+    with ThreadPoolExecutor(3) as pool:
+        for version in range(15):
+            won = list(pool.map(write, [version] * 3, "abc"))
+            assert won.count(True) == 1
+            body = blobs.download_blob(f"race/_delta_log/{version:020d}.json").readall()
+            assert body.decode() == "abc"[won.index(True)] * 1000 + "\n"
 
 
 @pytest.mark.timeout(300)

@@ -183,6 +183,20 @@ def test_a_session_with_the_stock_log_store_is_refused(runtime: Any) -> None:
     assert "io.lakeport.delta.ConditionalS3LogStore" in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("performance.flags", "mkdir, create"), ("create.performance", "true")]
+)
+def test_settings_that_overwrite_silently_are_refused_before_anything_is_written(
+    minio: Minio, runtime: Any, name: str, value: str
+) -> None:
+    bucket = minio.create_bucket("fast-" + name.replace(".", "-"))
+    runtime.configure({f"fs.s3a.bucket.{bucket}.{name}": value})
+    with pytest.raises(ConfigError, match="lets a commit overwrite another"):
+        lakeport.land(rows(1), keys(minio, bucket, table="t"))
+    found = minio.client().list_objects_v2(Bucket=bucket).get("Contents", [])
+    assert not [row for row in found if not row["Key"].startswith("lake/_lakeport/")]
+
+
 class Writers:
     """Two processes with a JVM each."""
 

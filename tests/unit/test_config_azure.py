@@ -198,3 +198,13 @@ def test_delta_on_s3_takes_the_keys_of_files_on_s3() -> None:
 def test_a_bucket_that_spark_can_not_name_is_refused(bucket: str) -> None:
     with pytest.raises(ConfigError, match="can't be reached by Spark"):
         DeltaLakeS3Config(bucket=bucket)
+
+
+def test_a_role_is_assumed_at_aws_only() -> None:
+    role = "arn:aws:iam::123456789012:role/x"
+    made = DeltaLakeS3Config(bucket="lake", role_arn=role, aws_region="eu-west-1").hadoop_settings()
+    # The connector puts https:// in front, and takes neither a scheme nor a port.
+    endpoint = made["fs.s3a.bucket.lake.assumed.role.sts.endpoint"]
+    assert endpoint == "sts.eu-west-1.amazonaws.com"
+    with pytest.raises(ConfigError, match="assumes roles at AWS only"):
+        DeltaLakeS3Config(bucket="lake", role_arn=role, aws_endpoint="http://127.0.0.1:9000")

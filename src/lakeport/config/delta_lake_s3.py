@@ -33,11 +33,16 @@ class DeltaLakeS3Config(AwsConfig):
     file_type: Literal["delta"] = Field(default="delta", description="Format of the tables: delta.")
 
     @model_validator(mode="after")
-    def _spark_can_name_it(self) -> Self:
+    def _spark_can_reach_it(self) -> Self:
         if not _HOST_NAME.fullmatch(self.bucket):
             raise ValueError(
                 f"`bucket`: {self.bucket!r} can't be reached by Spark, which takes names of lower "
                 "case letters, digits, dots and hyphens only"
+            )
+        if self.role_arn is not None and not self.aws_settings().is_aws:
+            raise ValueError(
+                "`role_arn` can't be used with this `aws_endpoint`: Spark assumes roles at AWS "
+                "only; give the keys of a session"
             )
         return self
 

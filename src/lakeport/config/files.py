@@ -84,8 +84,8 @@ def expand(value: Any, environ: Mapping[str, str], name: str, depth: int = 0) ->
         ConfigError: a variable that is not set, or values nested too deeply.
 
     Example:
-        >>> expand({"path": "${HOME}/$${x}"}, {"HOME": "/root"}, "lake.yaml")
-        {'path': '/root/${x}'}
+        >>> expand({"path": "${HOME}/$${x}"}, {"HOME": "/home/ada"}, "lake.yaml")
+        {'path': '/home/ada/${x}'}
     """
     if depth > _DEEPEST:
         raise ConfigError(f"{name} is nested too deeply")

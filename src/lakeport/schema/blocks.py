@@ -84,7 +84,7 @@ def _blocks(file: BinaryIO, split: Split, limit: int) -> Iterator[Block | LongLi
             chunk = chunk[end + 1 :]
             cut -= end + 1
         if cut >= 0:
-            yield from _checked(b"".join((*held, chunk[:cut])), first, limit)
+            yield from _checked(b"".join((*held, memoryview(chunk)[:cut])), first, limit)
             first += chunk.count(b"\n")
             held, size = [], 0
         held.append(chunk[cut + 1 :])

@@ -37,7 +37,7 @@ def session_for(runtime: Runtime, root: str, settings: Mapping[str, str]) -> Spa
         settings: of Hadoop's connector for that root, secrets included.
 
     Raises:
-        ConfigError: the session would let two writers overwrite each other's commits.
+        ConfigError: the session would let two writers overwrite each other's commits on S3.
         SparkFailure: Spark did not start.
     """
     spark = runtime.spark
@@ -48,6 +48,7 @@ def session_for(runtime: Runtime, root: str, settings: Mapping[str, str]) -> Spa
         if known.get(place) != settings:
             if parts.scheme == "s3a":
                 _check_log_store(spark)
+                _check_flags(runtime, parts.netloc)
             _hand_over(runtime, place, settings, known.get(place))
             known[place] = dict(settings)
     return spark
@@ -79,3 +80,20 @@ def _check_log_store(spark: SparkSession) -> None:
             f"add the jar that `lakeport jars --for delta,s3` names last, and build it with{calls}"
             "\nor stop it, and lakeport starts its own.",
         )
+
+
+def _check_flags(runtime: Runtime, bucket: str) -> None:
+    """S3A's option to create faster turns a create that must not overwrite into one that does."""
+    conf = runtime.context._jsc.hadoopConfiguration()
+    for start in ("fs.s3a.", f"fs.s3a.bucket.{bucket}."):
+        flags = (conf.get(f"{start}performance.flags") or "").lower().split(",")
+        if {"create", "*"} & {flag.strip() for flag in flags}:
+            raise ConfigError(
+                f"`{start}performance.flags` holds 'create', which lets a commit overwrite another",
+                "take it out for buckets that hold tables.",
+            )
+        if (conf.get(f"{start}create.performance") or "").strip().lower() == "true":
+            raise ConfigError(
+                f"`{start}create.performance` lets a commit overwrite another one",
+                "turn it off for buckets that hold tables.",
+            )

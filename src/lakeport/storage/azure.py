@@ -20,6 +20,7 @@ from lakeport.storage.ranged import RangedReader
 __all__ = ["AzureStorage"]
 
 T = TypeVar("T")
+Failures = list[Exception]
 _FOLDER = "hdi_isfolder"
 
 
@@ -152,7 +153,7 @@ class AzureStorage:
         action: str,
         key: str,
         send: Callable[[Any], T],
-        doubts: list[Exception] | None = None,
+        doubts: Failures | None = None,
     ) -> T:
         full = join_key(self.prefix, key)
         connection = connect(self.settings)
@@ -173,7 +174,7 @@ class AzureStorage:
             return rows, pages.continuation_token
 
         rows, following = connection.call("list", self.uri(key), send)
-        return [row for row in rows if not _is_folder(row)], following
+        return tuple(row for row in rows if not _is_folder(row)), following
 
     def _marked(self, key: str, mark: str) -> bool:
         full = join_key(self.prefix, key)
