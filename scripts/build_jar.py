@@ -37,13 +37,22 @@ def main() -> None:
     spark = Path(pyspark.__file__).parent / "jars"
     path = [*spark.glob("hadoop-client-api-*.jar"), *jars.ensure({"delta"})]
     with tempfile.TemporaryDirectory() as work:
-        command = ["javac", "--release", "17", "-Xlint:all,-path,-classfile", "-Werror", "-proc:none"]
+        command = [
+            "javac",
+            "--release",
+            "17",
+            "-Xlint:all,-path,-classfile",
+            "-Werror",
+            "-proc:none",
+        ]
         command += ["-cp", ":".join(map(str, path)), "-d", work, *map(str, SOURCES)]
         if subprocess.run(command, check=False).returncode:
             sys.exit("the log store does not compile (a JDK 17 or 21 is needed: openjdk-17-jdk)")
         TARGET.parent.mkdir(exist_ok=True)
         with zipfile.ZipFile(TARGET, "w", zipfile.ZIP_DEFLATED) as jar:
-            jar.writestr(zipfile.ZipInfo("META-INF/MANIFEST.MF", EPOCH), "Manifest-Version: 1.0\n\n")
+            jar.writestr(
+                zipfile.ZipInfo("META-INF/MANIFEST.MF", EPOCH), "Manifest-Version: 1.0\n\n"
+            )
             jar.writestr(zipfile.ZipInfo(FINGERPRINT, EPOCH), fingerprint())
             for compiled in sorted(Path(work).rglob("*.class")):
                 name = compiled.relative_to(work).as_posix()

@@ -132,16 +132,16 @@ class Lander:
         """Scan a batch, hand its bad records on, and learn its undeclared fields."""
         if batch.reader is None:
             return None
-        reader = self._extended(batch.reader)
-        scan = self._scan(reader, batch.splits)
-        if scan.bad and self.policies.on_bad_record == "fail":
-            raise BadRecords(scan.bad, len(scan.bad))
-        self.on_bad(batch, scan.bad, scan.rows + len(scan.bad))
+        scan = self._scan(self._extended(batch.reader), batch.splits)
         if self.policies.unknown_fields is UnknownPolicy.DROP:
             for name, count in scan.unknown_values.items():
                 self._dropped[name] = self._dropped.get(name, 0) + count
-        else:
+        elif scan.unknown:
             self._extra.update(self._types(scan.unknown))
+            scan = self._scan(self._extended(batch.reader), batch.splits)  # by their new types
+        if scan.bad and self.policies.on_bad_record == "fail":
+            raise BadRecords(scan.bad, len(scan.bad))
+        self.on_bad(batch, scan.bad, scan.rows + len(scan.bad))
         return batch.reader.tolerant() if scan.bad else batch.reader
 
     def _count_again(self, batch: Batch) -> None:

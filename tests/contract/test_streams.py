@@ -185,6 +185,16 @@ def test_undeclared_fields_stay_columns_of_the_run(target: Target, land: Land) -
     assert found == {1: target.expected(1), 2: None, 3: target.expected(3)}
 
 
+def test_an_undeclared_field_keeps_its_type_and_what_breaks_it_is_set_aside(
+    target: Target, land: Land
+) -> None:
+    rows = [{"id": 1, "extra": 1}, {"id": 2, "extra": "two"}]
+    lines = singer(USERS, *records("users", rows))
+    report = land(lines, maximum_batch_rows=1, on_bad_record="quarantine")
+    assert target.ids("users") == [1]
+    assert report.rejected == 1
+
+
 def test_undeclared_fields_can_be_dropped_and_are_counted(target: Target, land: Land) -> None:
     rows = [{"id": 1, "extra": 1}, {"id": 2}, {"id": 3, "extra": 3}]
     report = land(singer(USERS, *records("users", rows)), unknown_fields="drop")

@@ -35,7 +35,7 @@ def test_named_secrets_in_every_form(form: str) -> None:
         ("https://h/c?sv=1&sig=a%2Fb%3D&se=2", "https://h/c?sv=1&sig=**********&se=2"),
         ("https://h/?X-Amz-Signature=0af&x=1", "https://h/?X-Amz-Signature=**********&x=1"),
         ("AccountName=n;AccountKey=abc==;x", "AccountName=n;AccountKey=**********;x"),
-        ("Authorization: AWS4-HMAC-SHA256 Credential=x, y\nnext", "Authorization: **********\nnext"),
+        ("Authorization: AWS4 Credential=x, y\nnext", "Authorization: **********\nnext"),
         ("got Bearer ya29.abc-def", "got Bearer **********"),
         ("postgresql://me:pw@host/db", "postgresql://me:**********@host/db"),
         ("-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----!",
