@@ -420,7 +420,7 @@ class _TokenHttpServer(ThreadingHTTPServer):
 class _TokenHandler(BaseHTTPRequestHandler):
     server: _TokenHttpServer
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, _format: str, *_args: Any) -> None:
         """Write no access log."""
 
     def do_POST(self) -> None:

@@ -222,7 +222,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._reset()
         return self._send(answer)
 
-    do_GET = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815
+    do_GET = do_PUT = do_POST = do_DELETE = _serve
 
     def _operation(self, path: str, query: dict[str, str], key: str) -> str:
         if path.startswith("/upload"):

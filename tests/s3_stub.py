@@ -354,7 +354,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Server
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, _format: str, *_args: Any) -> None:
         """Write no access log."""
 
     def _serve(self) -> None:

@@ -128,6 +128,8 @@ def open_table(
     from lakeport.writers.naming import table_folder, table_name
 
     table = table_name(table_pattern(config), stream)
+    if config.destination == "delta_lake_azure" and table.endswith("."):
+        table = f"{table[:-1]}%2E"  # Azure has no folders that end with a dot
     target_bytes = int(config.target_file_size_mb * 2**20)
     if config.file_type == "delta":
         from lakeport.writers.delta import DeltaWriter

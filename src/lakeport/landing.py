@@ -29,7 +29,7 @@ from lakeport.sources.open import Reading, open_source, spool_folder
 if TYPE_CHECKING:
     from lakeport.config.common import DestinationConfig
     from lakeport.lander import Lander
-    from lakeport.model import Batch, Flush, Storage
+    from lakeport.model import Batch, Flush, Landed, Storage
     from lakeport.sources.csv_text import CsvOptions
     from lakeport.sources.open import Source
     from lakeport.spark.session import Runtime
@@ -199,7 +199,7 @@ class _Run:
     def _land_stream(self, stream: str, batches: Sequence[Batch], state: bytes | None) -> None:
         lander = self._lander(stream)
         begin = time.monotonic()
-        for landed in lander.land(batches, state):
+        for landed in self._landed(lander, batches, state):
             seconds, begin = time.monotonic() - begin, time.monotonic()
             with self._lock:
                 self.report.landed(landed, seconds)
@@ -207,6 +207,19 @@ class _Run:
                     self.observer.on_landed(landed)
         with self._lock:
             self.report.dropped(stream, lander.take_dropped())
+
+    def _landed(
+        self, lander: Lander, batches: Sequence[Batch], state: bytes | None
+    ) -> list[Landed]:
+        """Land; a JVM that has gone meanwhile is an error of Spark's wherever it shows."""
+        try:
+            return lander.land(batches, state)
+        except Exception as error:
+            if not type(error).__module__.startswith("py4j"):
+                raise
+            from lakeport.spark.failures import translate
+
+            raise translate(error, self.runtime.secrets) from error
 
     def _lander(self, stream: str) -> Lander:
         from lakeport.destinations import open_table

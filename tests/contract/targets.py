@@ -201,9 +201,10 @@ class TableTarget(Target):
     """A destination whose config names the table itself, by its URI."""
 
     def config(self, **keys: Any) -> dict[str, Any]:
-        """Its config; `table` becomes the end of the URI."""
-        table = keys.pop("table", "{stream}")
-        return {**self.keys, "table_uri": f"{self.keys['table_uri']}/{table}", **keys}
+        """Its config; `object_key_path` and `table` become the end of the URI."""
+        path = [keys.pop("object_key_path", ""), keys.pop("table", "{stream}")]
+        uri = "/".join((self.keys["table_uri"], *filter(None, path)))
+        return {**self.keys, "table_uri": uri, **keys}
 
 
 @dataclass(frozen=True)

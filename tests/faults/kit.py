@@ -176,7 +176,10 @@ class Process:
         while not seen():
             if self.popen.poll() is not None:
                 return seen()
-            assert time.monotonic() < end, f"hung; it said {self.words}"
+            if time.monotonic() > end:
+                self.send(signal.SIGABRT)  # has it show every thread's stack
+                self.end()
+                raise AssertionError(f"hung; it said {self.words}")
             time.sleep(0.0002)
         return True
 
@@ -186,7 +189,12 @@ class Process:
 
     def end(self) -> int:
         """Wait for its end and for all that it wrote; return its exit code."""
-        code = self.popen.wait(PATIENCE)
+        try:
+            code = self.popen.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.send(signal.SIGABRT)  # has it show every thread's stack
+            self.popen.wait(PATIENCE)
+            raise AssertionError(f"hung; it said {self.words}") from None
         for thread in self._threads:
             thread.join(PATIENCE)
         return code
@@ -240,7 +248,7 @@ def started(
     """Start lakeport; whatever is left of it at the end of the block is killed."""
     with tempfile.TemporaryDirectory(prefix="lakeport-faults-") as temporary:
         popen = subprocess.Popen(
-            [sys.executable, "-m", "lakeport", *map(str, arguments)],
+            [sys.executable, "-X", "faulthandler", "-m", "lakeport", *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -15,9 +15,10 @@ from itertools import count
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 import lakeport
-from lakeport.errors import InputError, RunMismatch
+from lakeport.errors import InputError, RunMismatch, SparkFailure
 from lakeport.spark.session import Runtime
 from lakeport.storage.local import LocalStorage
 from lakeport.writers.delta_commit import Transaction
@@ -228,3 +229,44 @@ def test_a_repeated_run_keeps_its_limit_of_bad_records(spark: Runtime, lake: Lak
         with pytest.raises(InputError, match="2 of 20 records are bad"):
             land(lake, lines, Fate(), on_bad_record="quarantine", max_bad_records=1)
     assert len(lake.ids()) == BATCH - 1
+
+
+class Mute:
+    """A transaction of the JVM's whose answer to `commit` gets lost on its way."""
+
+    def __init__(self, txn: Any, *, lands: bool) -> None:
+        self._txn = txn
+        self._lands = lands
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._txn, name)
+
+    def commit(self, *arguments: Any) -> None:
+        if self._lands:
+            self._txn.commit(*arguments)
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+
+@pytest.mark.parametrize("lands", [True, False])
+def test_the_answer_to_a_commit_is_lost(
+    spark: Runtime, delta_lake: Lake, monkeypatch: pytest.MonkeyPatch, lands: bool
+) -> None:
+    """A commit that is in the log keeps its files; one that is not is an error, and is repeated."""
+    real = Transaction.commit
+
+    def commit(txn: Transaction, *arguments: Any) -> int:
+        txn._txn = Mute(txn._txn, lands=lands)
+        return real(txn, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Transaction, "commit", commit)
+        if lands:
+            assert land(delta_lake, INPUT, Fate())[-1] == {"bookmarks": {"users": ROWS}}
+        else:
+            with pytest.raises(SparkFailure, match="Java process"):
+                land(delta_lake, INPUT, Fate())
+    delta_lake.check_log()
+    assert delta_lake.ids() == (list(range(ROWS)) if lands else [])
+    land(delta_lake, INPUT, Fate())
+    delta_lake.check_log()
+    assert delta_lake.ids() == list(range(ROWS))

@@ -102,9 +102,10 @@ def test_names_of_columns(lake: Lake, command: Command) -> None:
     assert lake.rows("odd") == [{name: name[::-1] for name in NAMES}]
     if lake.format == "parquet":
         (path,) = lake.objects("odd")
-        relation = duckdb.sql(f"SELECT * FROM read_parquet('{path}')")
-        assert tuple(relation.columns) == NAMES
-        assert relation.fetchall() == [tuple(name[::-1] for name in NAMES)]
+        with duckdb.connect() as connection:
+            table = connection.sql(f"SELECT * FROM read_parquet('{path}')").to_arrow_table()
+        assert tuple(table.column_names) == NAMES
+        assert table.to_pylist() == [{name: name[::-1] for name in NAMES}]
 
 
 def test_an_empty_name(lake: Lake, command: Command) -> None:

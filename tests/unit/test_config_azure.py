@@ -60,6 +60,7 @@ def test_the_table_key_is_a_label() -> None:
         ({"table_uri": f"{URI}?sv=1&sig=canary"}, "abfss://container@"),
         ({"table_uri": "abfss://La_ke@acme.dfs.core.windows.net/x"}, "container's name"),
         ({"table_uri": "abfss://lake/{stream}/x", "account_name": "acme"}, "last part only"),
+        ({"table_uri": f"{URI}."}, "ends with a dot"),
         ({"account_name": "other"}, "`account_name` is 'other'"),
         ({"account_name": "acme.blob.core.windows.net"}, "bare name"),
         ({"access_key": "canary not base64"}, "access_key"),

@@ -57,6 +57,8 @@ def _place(uri: str) -> _Place:
     parent, _, folder = path.rpartition("/")
     if not folder:
         raise ValueError("has to name a folder in the container: the table's")
+    if any(part.endswith(".") for part in path.split("/")):
+        raise ValueError("has a part that ends with a dot, which Azure does not take")
     if _STREAM in parent:
         raise ValueError(f"can hold {_STREAM} in its last part only")
     return _Place(

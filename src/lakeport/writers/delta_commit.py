@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from lakeport.errors import CommitConflict
 from lakeport.spark.failures import translate
@@ -182,8 +182,8 @@ class Transaction:
             entries = self._seq([*self._removed, *map(self._action, actions)])
             self._register(operation.metrics)
             return int(self._txn.commit(entries, self._write(operation)))
-        except Py4JJavaError as error:
-            if error.java_exception.getClass().getSimpleName() in _CONFLICTS:
+        except Py4JError as error:  # of which a lost connection is one: it may have landed
+            if _java_class(error) in _CONFLICTS:
                 raise CommitConflict(
                     "another writer changed the table at the same time",
                     "nothing of this batch was committed; run it again.",
@@ -238,6 +238,14 @@ class Transaction:
             self._spark._jsparkSession,
             self._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(made),
         )
+
+
+def _java_class(error: Py4JError) -> str:
+    """The Java exception's class; empty where there is none, as the JVM did not answer."""
+    try:
+        return str(error.java_exception.getClass().getSimpleName())
+    except (AttributeError, Py4JError):
+        return ""
 
 
 def _each(seq: Any) -> list[Any]:
