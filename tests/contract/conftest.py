@@ -129,14 +129,6 @@ class _Places:
         return TableTarget("delta_azure-delta", keys, files, f"az://{container}", options)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def one_spark() -> None:
-    """One session that serves every destination, instead of a new one at each change of target."""
-    from lakeport.spark.session import Runtime
-
-    Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
-
-
 @pytest.fixture
 def land(target: Target) -> Land:
     """Land Singer lines (bytes) or any other source; keyword arguments are config keys."""
