@@ -50,8 +50,8 @@ def test_append_creates_and_grows_a_table_that_any_reader_reads(tmp_path: Path) 
         r.asDict() for r in session().read.format("delta").load(str(path)).sort("id").collect()
     ] == expected
     files = DeltaTable(str(path)).file_uris()
-    total = duckdb.execute("select sum(id) from read_parquet(?)", [files]).fetchone()
-    assert total == (6,)
+    total = duckdb.execute("select sum(id) from read_parquet(?)", [files]).fetchall()
+    assert total == [(6,)]
     protocol = next(a["protocol"] for a in log(path, 0) if "protocol" in a)
     assert protocol == {"minReaderVersion": 1, "minWriterVersion": 2}
     info = next(a["commitInfo"] for a in log(path, 1) if "commitInfo" in a)

@@ -28,7 +28,13 @@ from lakeport.errors import (
 )
 from lakeport.model import Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy, plan_evolution
-from lakeport.writers.delta_attempt import Attempt, CommitUnknown, Publication, published
+from lakeport.writers.delta_attempt import (
+    Attempt,
+    CommitUnknown,
+    Publication,
+    published,
+    unreachable,
+)
 from lakeport.writers.delta_history import Commit, CommitLog, Mark, app_id
 from lakeport.writers.delta_schema import file_schema, physical_names
 from lakeport.writers.delta_sink import EMPTY_VALUES, DeltaSink
@@ -225,6 +231,8 @@ class DeltaWriter:
                 files.keep()
                 raise unknown.cause from unknown
             if found is None:
+                if unreachable(unknown.cause):
+                    files.keep()  # a JVM that can't be heard may commit yet: VACUUM knows better
                 raise unknown.cause from unknown
             version, removed = found.version, found.removed
         if not attempt.plan.needs_spark:

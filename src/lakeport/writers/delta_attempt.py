@@ -25,7 +25,7 @@ from lakeport.writers.delta_state import DeltaPlan
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Attempt", "CommitUnknown", "Publication", "published"]
+__all__ = ["Attempt", "CommitUnknown", "Publication", "published", "unreachable"]
 
 _PUBLISHERS = 8
 _CONSTRAINT = re.compile(r"(CHECK|NOT NULL) constraint (?:violated for column: )?`?(\w+)")
@@ -43,6 +43,17 @@ class CommitUnknown(Exception):
         super().__init__(cause, version)
         self.cause = cause
         self.version = version
+
+
+def unreachable(error: BaseException | None) -> bool:
+    """Whether an error means that the JVM did not answer, so that it may still be at work."""
+    from py4j.protocol import Py4JNetworkError
+
+    while error is not None:
+        if isinstance(error, Py4JNetworkError):
+            return True
+        error = error.__cause__
+    return False
 
 
 class Publication:
