@@ -25,7 +25,8 @@ CLOUD_DELTA := tests/spark/test_logstore.py tests/spark/test_delta_s3.py tests/s
 
 test: install emulators ## Run every test of what is released
 	@$(PY) -m pytest tests/faults
-	@$(PY) -m pytest tests/spark $(addprefix --ignore=,$(CLOUD_DELTA))
+	@$(PY) -m pytest tests/spark/test_session.py
+	@$(PY) -m pytest tests/spark $(addprefix --ignore=,tests/spark/test_session.py $(CLOUD_DELTA))
 	@$(PY) -m pytest tests/contract -k "not delta_s3 and not delta_azure"
 	@$(PY) -m pytest --ignore=tests/faults --ignore=tests/spark --ignore=tests/contract
 
