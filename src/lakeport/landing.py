@@ -13,9 +13,9 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
@@ -29,7 +29,7 @@ from lakeport.sources.open import Reading, open_source, spool_folder
 if TYPE_CHECKING:
     from lakeport.config.common import DestinationConfig
     from lakeport.lander import Lander
-    from lakeport.model import Batch, Flush, Landed, Storage
+    from lakeport.model import Batch, Flush, Storage
     from lakeport.sources.csv_text import CsvOptions
     from lakeport.sources.open import Source
     from lakeport.spark.session import Runtime
@@ -124,7 +124,7 @@ class _Run:
         try:
             with tempfile.TemporaryDirectory(
                 prefix="lakeport-", dir=spool_folder(self.config), ignore_cleanup_errors=True
-            ) as spool:
+            ) as spool, self._spoken():
                 opened = open_source(
                     source, reading, self.config, Path(spool), self.runtime, self._progress
                 )
@@ -135,6 +135,18 @@ class _Run:
         finally:
             report = self._finish(error)
         return report
+
+    @contextmanager
+    def _spoken(self) -> Iterator[None]:
+        """Turn a JVM that has gone into an error of Spark's, wherever in the load it shows."""
+        from lakeport.spark.failures import from_java, translate
+
+        try:
+            yield
+        except Exception as error:
+            if not from_java(error):
+                raise
+            raise translate(error, self.runtime.secrets) from error
 
     def _drain(self, source: Source) -> None:
         """Land each flush on a thread of its own while the source spools the next one."""
@@ -199,7 +211,7 @@ class _Run:
     def _land_stream(self, stream: str, batches: Sequence[Batch], state: bytes | None) -> None:
         lander = self._lander(stream)
         begin = time.monotonic()
-        for landed in self._landed(lander, batches, state):
+        for landed in lander.land(batches, state):
             seconds, begin = time.monotonic() - begin, time.monotonic()
             with self._lock:
                 self.report.landed(landed, seconds)
@@ -207,19 +219,6 @@ class _Run:
                     self.observer.on_landed(landed)
         with self._lock:
             self.report.dropped(stream, lander.take_dropped())
-
-    def _landed(
-        self, lander: Lander, batches: Sequence[Batch], state: bytes | None
-    ) -> list[Landed]:
-        """Land; a JVM that has gone meanwhile is an error of Spark's wherever it shows."""
-        try:
-            return lander.land(batches, state)
-        except Exception as error:
-            if not type(error).__module__.startswith("py4j"):
-                raise
-            from lakeport.spark.failures import translate
-
-            raise translate(error, self.runtime.secrets) from error
 
     def _lander(self, stream: str) -> Lander:
         from lakeport.destinations import open_table

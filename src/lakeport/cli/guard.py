@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import traceback
@@ -47,6 +48,10 @@ class Guard:
         self._secrets += config.secrets()
 
     def __enter__(self) -> Guard:
+        if not self._debug:
+            # py4j logs stack traces when the JVM goes, of which `_tell` speaks in one sentence.
+            logging.getLogger().addHandler(logging.NullHandler())
+            logging.getLogger("lakeport").addHandler(logging.StreamHandler())
         return self
 
     def __exit__(

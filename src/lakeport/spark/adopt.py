@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["check", "find", "forget"]
+__all__ = ["check", "find", "forget", "hush"]
 
 _AWS_PARTS: Final = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
 _CLASSES: Final = {
@@ -123,3 +123,13 @@ def forget(context: SparkContext | None, folder: Path) -> None:
     SparkSession._instantiatedSession = None
     SparkSession._activeSession = None
     sys.path[:] = [entry for entry in sys.path if not entry.startswith(f"{folder}{os.sep}")]
+
+
+def hush(context: SparkContext) -> None:
+    """Keep PySpark's accumulator server from printing a stack trace when the JVM is gone.
+
+    Whoever talks to the JVM next says so, in one sentence.
+    """
+    server = context._accumulatorServer
+    if server is not None:
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]

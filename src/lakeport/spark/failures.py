@@ -26,7 +26,7 @@ from lakeport.errors import (
 )
 from lakeport.scrub import scrub
 
-__all__ = ["scrub", "translate", "translated"]
+__all__ = ["from_java", "scrub", "translate", "translated"]
 
 _LONGEST: Final = 400
 _DEEPEST: Final = 12
@@ -181,6 +181,18 @@ def translated(secrets: Iterable[str] = ()) -> Iterator[None]:
         raise translate(error, secrets) from error
 
 
+def from_java(error: BaseException) -> bool:
+    """Whether it was raised by the bridge to the JVM, such as a refused connection to it."""
+    if type(error).__module__.startswith("py4j"):
+        return True
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_globals.get("__name__", "").startswith("py4j."):
+            return True
+        trace = trace.tb_next
+    return False
+
+
 def _judge(links: list[str], error: BaseException) -> LakeportError:
     if not links:
         return _of_python(error)
@@ -196,7 +208,7 @@ def _judge(links: list[str], error: BaseException) -> LakeportError:
 def _of_python(error: BaseException) -> LakeportError:
     """An exception without a Java side. Messages of unknown kinds may quote data: not repeated."""
     kind = type(error)
-    if kind.__module__.startswith("py4j"):
+    if from_java(error):
         return SparkFailure(
             "Spark's Java process is gone",
             "it may have been killed for want of memory; " + _MEMORY_HINT,

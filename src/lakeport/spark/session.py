@@ -337,6 +337,7 @@ class Runtime:
             adopt.forget(None, jvm.folder)
             raise translate(error) from error
         python = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+        adopt.hush(context)
         context.pythonExec = sys.executable if self.is_local else python or "python3"
         self._context = context
 
