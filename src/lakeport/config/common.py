@@ -147,8 +147,26 @@ class DestinationConfig(BaseModel):
     partition_keys: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
         default=(), description="Columns to partition by, a list or names with commas."
     )
+    merge_keys: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
+        default=(),
+        description="Columns that identify a row in `mode: merge`; default: the stream's keys.",
+    )
+    hard_delete: bool = Field(
+        default=False,
+        description="Remove rows that are marked as deleted, instead of keeping them marked.",
+    )
+    delete_column: Text | None = Field(
+        default=None,
+        description="Column that marks a record as deleted; default: `_sdc_deleted_at`. Needs "
+        "`hard_delete: true`.",
+    )
     schema_evolution: Literal["evolve", "strict"] = Field(
         default="evolve", description="Whether a table may gain columns."
+    )
+    type_widening: bool = Field(
+        default=False,
+        description="Let Delta columns get wider types; delta-rs, Athena and DuckDB can't read "
+        "such tables yet.",
     )
     unknown_fields: UnknownPolicy = Field(
         default=UnknownPolicy.EVOLVE,
@@ -227,8 +245,11 @@ class DestinationConfig(BaseModel):
             raise ValueError("`min_file_size_mb` is larger than `target_file_size_mb`")
         if self.mode is not Mode.APPEND and self.file_type != "delta":
             raise ValueError(
-                f"`mode: {self.mode.value}` needs `file_type: delta`: files are only ever added"
+                f"`mode: {self.mode.value}` needs `file_type: delta`: files are only ever added "
+                "(Delta tables are for the destinations local, delta_lake_s3, delta_lake_azure)"
             )
+        if self.delete_column is not None and not self.hard_delete:
+            raise ValueError("`delete_column` needs `hard_delete: true`: else no row is removed")
         return self
 
     @classmethod
