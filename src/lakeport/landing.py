@@ -9,7 +9,6 @@ While a flush is landed, the next one is spooled; Spark starts while the first i
 from __future__ import annotations
 
 import secrets
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -18,13 +17,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakeport.config.load import load_target
 from lakeport.errors import BadRecord, ConfigError, LakeportError
 from lakeport.report import LandingReport, Observer, ReportBuilder
-from lakeport.sources.open import Reading, open_source, spool_folder
+from lakeport.sources.open import Reading, open_source
+from lakeport.sources.spooling import spooling
 
 if TYPE_CHECKING:
     from lakeport.config.common import DestinationConfig
@@ -122,11 +121,9 @@ class _Run:
         self.runtime.warm()
         error: BaseException | None = None
         try:
-            with tempfile.TemporaryDirectory(
-                prefix="lakeport-", dir=spool_folder(self.config), ignore_cleanup_errors=True
-            ) as spool, self._spoken():
+            with spooling(self.config, self.runtime) as spool, self._spoken():
                 opened = open_source(
-                    source, reading, self.config, Path(spool), self.runtime, self._progress
+                    source, reading, self.config, spool, self.runtime, self._progress
                 )
                 self._drain(opened)
         except BaseException as caught:

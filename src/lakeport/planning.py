@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakeport.config.load import load_target
 from lakeport.errors import LakeportError, SchemaConflict
 from lakeport.plan import ColumnPlan, LandingPlan, StreamPlan
-from lakeport.sources.open import Reading, open_source, spool_folder
+from lakeport.sources.open import Reading, open_source
+from lakeport.sources.spooling import spooling
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,9 +53,9 @@ def plan(
     needs = destination(config.destination).jars if config.file_type == "delta" else frozenset()
     runtime = Runtime.start(needs, config.spark, small=True)
     seen: dict[str, _Seen] = {}
-    with tempfile.TemporaryDirectory(prefix="lakeport-", dir=spool_folder(config)) as spool:
+    with spooling(config, runtime) as spool:
         reading = Reading(source_format, csv, schema, stray_lines)
-        opened = open_source(source, reading, config, Path(spool), runtime, lambda *_: None)
+        opened = open_source(source, reading, config, spool, runtime, lambda *_: None)
         for flush in opened:
             for batch in flush.batches:
                 seen.setdefault(batch.stream, _Seen()).add(batch)

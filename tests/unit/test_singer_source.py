@@ -12,7 +12,8 @@ import pytest
 
 from lakeport.errors import BadRecords, InputError, SourceError
 from lakeport.model import Flush, UnknownPolicy
-from lakeport.sources.spool import discard
+from lakeport.sources.place import Place
+from lakeport.sources.spooling import Mover
 from tests.singer_kit import (
     STREAMS,
     NotedReader,
@@ -179,8 +180,9 @@ def test_landed_batches_leave_nothing_on_disk(tmp_path: Path) -> None:
     tap = source(schema() + record(1) + record(2), under=tmp_path, split_bytes=1)
     (flush,) = tap
     assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 4
-    discard(flush.batches[0])
-    discard(flush.batches[0])
+    mover = Mover(Place(tmp_path))
+    mover.discard(flush)
+    mover.discard(flush)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import pickle
 from pathlib import Path
@@ -15,13 +16,21 @@ from lakeport.sources import jsonfiles
 from lakeport.sources.discovery import discover
 from lakeport.sources.files import FileSource
 from lakeport.sources.jsonfiles import document_to_lines, is_lines, split_lines
+from lakeport.sources.plain import SourceFile
 
 
 def lines_of(tmp_path: Path, content: bytes) -> list[str]:
     path = tmp_path / "x.json"
     path.write_bytes(content)
-    target = document_to_lines(path, tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl", "x.json")
-    return target.read_text("utf-8").splitlines()
+    target = io.BytesIO()
+    with path.open("rb") as source:
+        written = document_to_lines(source, target, "x.json")
+    assert written == len(target.getvalue())
+    return target.getvalue().decode().splitlines()
+
+
+def file_at(path: Path) -> SourceFile:
+    return SourceFile(str(path), path.name, "json", path.stat().st_size)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +99,7 @@ def test_a_record_without_end_has_a_limit(tmp_path: Path, monkeypatch: pytest.Mo
 def test_json_lines_are_known(tmp_path: Path, content: bytes, expected: bool) -> None:
     path = tmp_path / "x.json"
     path.write_bytes(content)
-    assert is_lines(path) is expected
+    assert is_lines(file_at(path)) is expected
 
 
 @pytest.mark.parametrize("split_bytes", [1, 5, 64, 10_000])
@@ -98,14 +107,14 @@ def test_splits_end_at_line_ends_with_their_line_numbers(tmp_path: Path, split_b
     path = tmp_path / "x.jsonl"
     data = b"".join(b"%d\n" % (n**5) for n in range(100)) + b"last"
     path.write_bytes(b"\xef\xbb\xbf" + data)
-    splits = split_lines(path, split_bytes)
+    splits = split_lines(file_at(path), split_bytes)
     whole = path.read_bytes()
     assert b"".join(whole[s.start : s.end] for s in splits) == data
     assert [s.first_line for s in splits] == [1 + whole.count(b"\n", 0, s.start) for s in splits]
     assert all(whole[s.end - 1 : s.end] == b"\n" for s in splits[:-1])
     assert all(s.end - s.start <= split_bytes + 20 for s in splits)
     path.write_bytes(b"")
-    assert split_lines(path, split_bytes) == []
+    assert split_lines(file_at(path), split_bytes) == []
 
 
 def load(tmp_path: Path, *contents: bytes, name: str = "t.json", **settings: Any) -> Batch:

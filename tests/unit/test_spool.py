@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakeport.errors import SourceError
-from lakeport.model import Batch
-from lakeport.sources.spool import Segment, Spool, discard
+from lakeport.sources.spool import Spool
 from tests.singer_kit import NotedReader
 
 
@@ -92,7 +91,7 @@ def test_a_full_disk_is_told_and_short_writes_go_on(
 ) -> None:
     write = os.write
     monkeypatch.setattr("os.write", lambda file, data: write(file, data[:3]))
-    segment = Segment(tmp_path / "a", 1 << 20, digest=False)
+    segment = Spool(tmp_path, 1 << 20).segment()
     segment.append(b"abcdefgh\n", 0, 9, 1, 1)
     assert lines(*segment.finish()) == [(1, b"abcdefgh")]
 
@@ -100,19 +99,9 @@ def test_a_full_disk_is_told_and_short_writes_go_on(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.write", full)
-    segment = Segment(tmp_path / "b", 1 << 20, digest=False)
+    (tmp_path / "full").mkdir()
+    segment = Spool(tmp_path / "full", 1 << 20).segment()
     segment.append(b"secret\n", 0, 7, 1, 1)
     with pytest.raises(SourceError, match="No space left on device") as failure:
         segment.finish()
     assert "secret" not in str(failure.value)
-
-
-def test_discarding_a_batch_twice_is_fine(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, 1)
-    segment = spool.segment()
-    segment.append(b"a\nb\n", 0, 4, 2, 1)
-    batch = Batch("users", 0, splits=spool.finish(segment))
-    assert len(list(tmp_path.iterdir())) == 4
-    discard(batch)
-    discard(batch)
-    assert list(tmp_path.iterdir()) == []

@@ -217,7 +217,8 @@ class DestinationConfig(BaseModel):
         "system's for temps and the current one.",
     )
     spool_uri: Text | None = Field(
-        default=None, description="Shared folder for the spool, for clusters."
+        default=None,
+        description="Where a cluster's tasks find the spool: a store's prefix or a shared folder.",
     )
     manifest: bool = Field(
         default=True,

@@ -70,6 +70,14 @@ def _place(uri: str) -> _Place:
     )
 
 
+def _somewhere(uri: str) -> _Place:
+    """A folder's URI taken apart; the folder is `parent`."""
+    try:
+        return _place(f"{uri.rstrip('/')}/_")
+    except ValueError as error:
+        raise ConfigError(f"{uri!r} {error}") from None
+
+
 def _masked(value: object) -> object:
     """Text without a query, which may be a signature and has no place here anyway."""
     return re.sub(r"\?.*", "?***", value) if isinstance(value, str) else value
@@ -141,6 +149,22 @@ class DeltaLakeAzureConfig(AzureConfig):
 
         place = _place(self.table_uri)
         return AzureStorage(place.container, place.parent, self._settings())
+
+    def storage_at(self, uri: str) -> AzureStorage:
+        """Another folder that a URI names, reached with this config's credentials.
+
+        Raises:
+            ConfigError: it is no such URI.
+        """
+        from lakeport.storage.azure import AzureStorage
+
+        place = _somewhere(uri)
+        settings = self.azure_settings(place.account or self._settings().account, place.cloud)
+        return AzureStorage(place.container, place.parent, settings)
+
+    def shares_account(self, uri: str) -> bool:
+        """Whether a folder's URI names the storage account of this table."""
+        return _somewhere(uri).account in ("", self._settings().account)
 
     def hadoop_settings(self) -> Mapping[str, str]:
         """What Spark's Azure connector needs to reach the account; some values are secrets."""

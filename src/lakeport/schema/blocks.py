@@ -6,11 +6,11 @@ import bisect
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO
 
 from lakeport.errors import SourceError
 from lakeport.model import Split
+from lakeport.schema.splits import open_split, read_lines
 
 __all__ = ["Block", "LineNumbers", "LongLine", "read_blocks"]
 
@@ -47,7 +47,7 @@ class LongLine:
 
 
 def read_blocks(split: Split, limit: int) -> Iterator[Block | LongLine]:
-    """Read a range of a local file that begins and ends between two lines.
+    """Read a range of a file that begins and ends between two lines.
 
     Args:
         split: what to read; `start` must be the start of a line.
@@ -57,7 +57,7 @@ def read_blocks(split: Split, limit: int) -> Iterator[Block | LongLine]:
         SourceError: the file can't be read, or is shorter than the split says.
     """
     try:
-        with Path(split.uri).open("rb", buffering=0) as file:
+        with open_split(split) as file:
             file.seek(split.start)
             yield from _blocks(file, split, limit)
     except OSError as error:
@@ -154,7 +154,7 @@ class LineNumbers:
 
     def _load(self) -> list[tuple[int, int]]:
         try:
-            data = Path(self._split.lines).read_bytes()
+            data = read_lines(self._split)
         except OSError as error:
             raise SourceError(
                 f"file {self._split.lines!r} can't be read: {error.strerror}",

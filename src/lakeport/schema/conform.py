@@ -29,8 +29,8 @@ _columns_of = lru_cache(maxsize=64)(columns_of)
 class JsonReader:
     """Source kernel for files of one JSON record per line; a `lakeport.model.Reader`.
 
-    Splits must be local files, begin and end between two lines, and may leave the last newline
-    out. Blank lines are passed over.
+    Splits begin and end between two lines, and may leave the last newline out. Blank lines are
+    passed over.
 
     Attributes:
         stream: the stream's name.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -12,6 +11,7 @@ import pyarrow.compute as pc
 
 from lakeport.errors import BadRecord, BadRecords, SourceError, UnknownFields
 from lakeport.model import Scan, Split, UnknownPolicy
+from lakeport.schema.splits import open_split
 from lakeport.sources.csv_text import Block, CsvOptions, blocks, records
 from lakeport.sources.csv_values import convert
 
@@ -237,11 +237,11 @@ def blocks_of(split: Split, options: CsvOptions, stream: str) -> Iterator[Block]
         SourceError: the file can't be read.
     """
     try:
-        with Path(split.uri).open("rb") as source:
+        with open_split(split) as source:
             source.seek(split.start)
             yield from blocks(source, options, stream=stream, line=split.first_line, end=split.end)
     except OSError as error:
         raise SourceError(
-            f"file {split.uri!r} can't be read: {error.strerror}",
+            f"file {split.uri!r} can't be read: {error.strerror or error}",
             "check that the file is there and that this user may read it.",
         ) from error

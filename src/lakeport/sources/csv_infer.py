@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import NamedTuple
 
 from lakeport.errors import SourceError
@@ -12,6 +11,7 @@ from lakeport.model import Split
 from lakeport.sources.csv import Layout, blocks_of, texts_of
 from lakeport.sources.csv_text import Block, CsvOptions, blocks, record_end
 from lakeport.sources.csv_values import ANY_KIND, kinds_of
+from lakeport.sources.plain import SourceFile
 
 __all__ = ["ColumnKinds", "Head", "InferKinds", "merged", "read_head", "split_file"]
 
@@ -78,17 +78,17 @@ def merged(found: Iterable[ColumnKinds]) -> dict[str, int]:
     return result
 
 
-def read_head(path: Path, name: str, options: CsvOptions, names: Sequence[str] = ()) -> Head:
+def read_head(file: SourceFile, options: CsvOptions, names: Sequence[str] = ()) -> Head:
     """Read a plain UTF-8 CSV file's header.
 
     Args:
-        name: the file's name for messages.
         names: columns of files without a header, in order.
 
     Raises:
         SourceError: a column has no name, two have the same, or the header is no header.
     """
-    with path.open("rb") as source:
+    name = file.name
+    with file.open() as source:
         if source.read(3) != _BOM:
             source.seek(0)
         skipped = [source.readline(_MAX_HEADER) for _ in range(options.skip_rows)]
@@ -161,7 +161,7 @@ def _check_header(fields: Layout, name: str) -> None:
         seen[column.lower()] = column
 
 
-def split_file(path: Path, head: Head, options: CsvOptions, split_bytes: int) -> list[Split]:
+def split_file(file: SourceFile, head: Head, options: CsvOptions, split_bytes: int) -> list[Split]:
     """Cut a plain UTF-8 CSV file at record ends into ranges of about `split_bytes`.
 
     Only quotes and line breaks are looked at; nothing is parsed.
@@ -169,22 +169,21 @@ def split_file(path: Path, head: Head, options: CsvOptions, split_bytes: int) ->
     Raises:
         BadRecords: a record is too long, mostly because a quote is not closed.
     """
-    size = path.stat().st_size
-    uri = str(path)
+    size = file.bytes
     if size - head.start <= split_bytes:
-        return [Split(uri, head.start, size, head.line)]
+        return [file.split(head.start, size, head.line)]
     splits: list[Split] = []
     start, line = head.start, head.line
-    with path.open("rb") as source:
+    with file.open() as source:
         source.seek(start)
         at, at_line = start, line
         step = min(split_bytes, _SPLIT_BLOCK)
         for block in blocks(
-            source, options, stream=path.name, line=line, end=size, block_bytes=step
+            source, options, stream=file.name, line=line, end=size, block_bytes=step
         ):
             if at > start and at - start + len(block.data) > split_bytes:
-                splits.append(Split(uri, start, at, line))
+                splits.append(file.split(start, at, line))
                 start, line = at, at_line
             at += len(block.data)
             at_line = block.line + block.data.count(b"\n")
-    return [*splits, Split(uri, start, size, line)]
+    return [*splits, file.split(start, size, line)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,9 +13,12 @@ from lakeport.errors import ConfigError
 from lakeport.model import Batch, Flush, Reader, Split, UnknownPolicy
 from lakeport.sources.csv_text import CsvOptions
 from lakeport.sources.declared import declared_fields, is_json_schema
-from lakeport.sources.plain import SourceFile, digest_of, is_plain, is_utf8, spool_plain
+from lakeport.sources.place import Place
+from lakeport.sources.plain import SourceFile, digest_of, is_packed, is_utf8, spool_plain
 
 __all__ = ["FileSource", "Run", "run_here"]
+
+_THREADS = 8
 
 Run = Callable[[Callable[[Any], list[Any]], Sequence[Any]], list[Any]]
 """Runs a picklable function on every item and joins the lists that it returns, in any order."""
@@ -51,13 +55,14 @@ class Planned:
 class FileSource:
     """Iterates exactly one flush with one batch: all rows of all files.
 
-    Compressed, remote and transcoded files are first written to `spool_dir` as plain ones, so
-    that tasks can share one big file and line numbers are right.
+    Compressed and transcoded files, and those that tasks can't reach where they are, are first
+    written to the spool as plain ones, so that tasks can share one big file and line numbers are
+    right.
 
     Args:
         files: what `discover` found, all of one format.
         stream: the stream's name.
-        spool_dir: an existing folder that every task sees.
+        spool_dir: an existing folder; or the spool, where tasks run on other machines.
         csv: how CSV files are written.
         declared: a JSON schema, which declares all columns; or column -> type name, which
             declares those columns and leaves the others to inference.
@@ -80,7 +85,7 @@ class FileSource:
         files: Sequence[SourceFile],
         *,
         stream: str,
-        spool_dir: Path | str,
+        spool_dir: Path | str | Place,
         csv: CsvOptions | None = None,
         declared: Mapping[str, Any] | None = None,
         unknown: UnknownPolicy = UnknownPolicy.EVOLVE,
@@ -93,12 +98,13 @@ class FileSource:
     ) -> None:
         self.files = tuple(files)
         self.stream = stream
-        self.spool_dir = Path(spool_dir)
+        self.place = spool_dir if isinstance(spool_dir, Place) else Place(Path(spool_dir))
         self.csv = csv or CsvOptions()
         self.unknown = unknown
         self.split_bytes = split_bytes
         self.max_record_mb = max_record_mb
         self.run = run
+        self.look: Run = run_here if self.place.local else run  # for what is quick on a disk
         self.keys = tuple(key_properties)
         self.fields = declared_fields(stream, declared, self.keys)
         self.declares_all = bool(declared) and is_json_schema(declared or {})
@@ -146,7 +152,7 @@ class FileSource:
         from lakeport.schema.types import check_names
         from lakeport.sources.parquet import ParquetReader, read_footer, split_groups, union
 
-        footers = sorted(self.run(read_footer, self.plain_files()), key=lambda f: f.uri)
+        footers = sorted(self.run(read_footer, self.plain_files()), key=lambda f: f.file.uri)
         schema = union(footers)
         check_names(self.stream, schema.names)
         return Planned(
@@ -158,17 +164,29 @@ class FileSource:
         )
 
     def plain_files(self, encoding: str = "utf-8") -> list[SourceFile]:
-        """The files as plain local UTF-8 ones, in order; those that are not are spooled."""
+        """The files as plain UTF-8 ones that tasks can read by range, in order.
+
+        Tasks spool what they can reach; what only this machine has is spooled from here.
+        """
         recode = not is_utf8(encoding)
-        waiting = [n for n, file in enumerate(self.files) if recode or not is_plain(file)]
-        spool = partial(_spooled, self.files, self.spool_dir, encoding)
-        spooled = dict(self.run(spool, waiting)) if waiting else {}
+        spool = partial(_spooled, self.files, self.place, encoding)
+        with ThreadPoolExecutor(_THREADS, "lakeport-spool") as lanes:
+            fits = list(lanes.map(self._fits, self.files))
+            waiting = [n for n, fit in enumerate(fits) if recode or not fit]
+            here = [n for n in waiting if not self._seen_by_tasks(self.files[n])]
+            there = [n for n in waiting if n not in set(here)]
+            spooled = {n: file for found in lanes.map(spool, here) for n, file in found}
+        spooled |= dict(self.run(spool, there)) if there else {}
         return [spooled.get(n, file) for n, file in enumerate(self.files)]
+
+    def _fits(self, file: SourceFile) -> bool:
+        return self.place.reaches(file.uri, file.storage) and not is_packed(file)
+
+    def _seen_by_tasks(self, file: SourceFile) -> bool:
+        return file.storage is not None or self.place.reaches(file.uri, None)
 
 
 def _spooled(
-    files: Sequence[SourceFile], spool_dir: Path, encoding: str, number: int
+    files: Sequence[SourceFile], place: Place, encoding: str, number: int
 ) -> list[tuple[int, SourceFile]]:
-    file = files[number]
-    path = spool_plain(file, spool_dir, number, encoding)
-    return [(number, SourceFile(str(path), file.name, file.format, path.stat().st_size))]
+    return [(number, spool_plain(files[number], place, number, encoding))]

@@ -17,9 +17,10 @@ import pyarrow as pa
 
 from lakeport.errors import SourceError
 from lakeport.model import Batch, Flush, Scan, Split
+from lakeport.schema.splits import open_split
 from lakeport.schema.types import check_names, normalise
 from lakeport.sources.parquet import aligned
-from lakeport.sources.plain import open_new
+from lakeport.sources.place import open_new
 
 __all__ = ["ArrowReader", "FrameSource", "is_frame", "is_spark_frame"]
 
@@ -290,7 +291,11 @@ class ArrowReader:
 
 def _stored(split: Split) -> Iterator[pa.RecordBatch]:
     try:
-        with pa.memory_map(split.uri) as source, pa.ipc.open_stream(source) as stream:
+        local = split.storage is None
+        with (
+            pa.memory_map(split.uri) if local else open_split(split) as source,
+            pa.ipc.open_stream(source) as stream,
+        ):
             yield from cast("Iterable[pa.RecordBatch]", stream)
     except (pa.ArrowInvalid, OSError) as error:
         raise SourceError(

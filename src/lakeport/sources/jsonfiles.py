@@ -5,12 +5,11 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import BinaryIO
 
 from lakeport.errors import SourceError
 from lakeport.model import Split
-from lakeport.sources.plain import open_new
+from lakeport.sources.plain import SourceFile
 
 __all__ = ["MAX_RECORD_CHARS", "document_to_lines", "is_lines", "split_lines"]
 
@@ -21,9 +20,9 @@ _BOM = b"\xef\xbb\xbf"
 _SPACE = " \t\r\n"
 
 
-def is_lines(path: Path) -> bool:
+def is_lines(file: SourceFile) -> bool:
     """Whether a JSON file is JSON lines already: its first line is one whole object."""
-    with path.open("rb") as source:
+    with file.open() as source:
         head = source.read(_HEAD).removeprefix(_BOM).lstrip()
     if not head.startswith(b"{"):
         return not head
@@ -37,21 +36,24 @@ def is_lines(path: Path) -> bool:
     return True
 
 
-def document_to_lines(path: Path, target: Path, name: str) -> Path:
+def document_to_lines(source: BinaryIO, target: BinaryIO, name: str) -> int:
     """Rewrite a file that holds an array of records, or records one after another, as JSON lines.
 
     Each value's text stays as it is, but for line breaks between its tokens. Memory is bounded by
     the largest record. Line numbers of the result count records.
 
+    Returns:
+        How many bytes were written.
+
     Raises:
         SourceError: the file is not JSON, or a value is longer than 100 million characters.
     """
-    with path.open("rb") as source, open_new(target) as sink:
-        for text in _Values(source, name):
-            line = text.replace("\n", " ").replace("\r", " ")
-            sink.write(line.encode("utf-8"))
-            sink.write(b"\n")
-    return target
+    written = 0
+    for text in _Values(source, name):
+        line = text.replace("\n", " ").replace("\r", " ").encode("utf-8") + b"\n"
+        target.write(line)
+        written += len(line)
+    return written
 
 
 class _Values:
@@ -139,14 +141,14 @@ class _Values:
         )
 
 
-def split_lines(path: Path, split_bytes: int) -> list[Split]:
+def split_lines(file: SourceFile, split_bytes: int) -> list[Split]:
     """Cut a plain file at line ends into ranges of about `split_bytes`, each with its line number.
 
     An empty file gives none.
     """
-    size = path.stat().st_size
+    size = file.bytes
     splits: list[Split] = []
-    with path.open("rb") as source:
+    with file.open() as source:
         start = at = len(_BOM) if source.read(3) == _BOM else 0
         source.seek(start)
         line = seen = 1
@@ -154,12 +156,12 @@ def split_lines(path: Path, split_bytes: int) -> list[Split]:
             while (cut := _cut(chunk, start + split_bytes - at)) > 0:
                 seen += chunk.count(b"\n", 0, cut)
                 at += cut
-                splits.append(Split(str(path), start, at, line))
+                splits.append(file.split(start, at, line))
                 start, line, chunk = at, seen, chunk[cut:]
             seen += chunk.count(b"\n")
             at += len(chunk)
     if start < size:
-        splits.append(Split(str(path), start, size, line))
+        splits.append(file.split(start, size, line))
     return splits
 
 

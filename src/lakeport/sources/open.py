@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from lakeport.config.common import DestinationConfig
     from lakeport.model import Storage
     from lakeport.sources.csv_text import CsvOptions
+    from lakeport.sources.place import Place
     from lakeport.sources.plain import SourceFile
     from lakeport.spark.session import Runtime
 
-__all__ = ["Reading", "Source", "open_source", "spool_folder"]
+__all__ = ["Reading", "Source", "open_source"]
 
 _SINGER_SPLIT = 32 << 20
 _FILE_SPLIT = 64 << 20
@@ -70,7 +71,7 @@ def open_source(
     source: Any,
     reading: Reading,
     config: DestinationConfig,
-    spool: Path,
+    spool: Place,
     runtime: Runtime,
     on_progress: Callable[[str, int, int], None],
 ) -> Source:
@@ -80,7 +81,7 @@ def open_source(
         source: paths, a binary stream of Singer lines, or a frame.
         reading: how to read it.
         config: the target's policies and sizes.
-        spool: an empty folder that every task sees.
+        spool: see `spooling.spooling`.
         runtime: Spark, for preparation that is worth sharing out.
         on_progress: takes a stream, its records and its bytes so far.
 
@@ -108,35 +109,19 @@ def open_source(
     told = reading.format or ("singer" if _speak_singer(names) else "")
     files = discover(names, format=told, storage_for=partial(_storage_of, config))
     if files[0].format == "singer":
-        here = [_here(file, spool, number) for number, file in enumerate(files)]
+        here = [_here(file, spool.folder, number) for number, file in enumerate(files)]
         return _singer(open_inputs(here), reading, config, spool, on_progress)
     return _files(files, names, reading, config, spool, runtime)
-
-
-def spool_folder(config: DestinationConfig) -> str | None:
-    """The folder to spool in; None for the system's.
-
-    Raises:
-        ConfigError: `spool_uri` is no folder that this machine can mount.
-    """
-    if config.spool_uri is None:
-        return None if config.spool_dir is None else str(Path(config.spool_dir).absolute())
-    scheme, mark, path = config.spool_uri.partition("://")
-    if mark and scheme != "file":
-        raise ConfigError(
-            f"`spool_uri` is {config.spool_uri!r}, and only a mounted folder can be spooled to",
-            "name one that this machine and every worker have under the same path, such as "
-            "file:///mnt/spool.",
-        )
-    return path if mark else config.spool_uri
 
 
 def _check_spool(config: DestinationConfig, runtime: Runtime) -> None:
     if not runtime.is_local and config.spool_uri is None:
         raise ConfigError(
-            "Spark's tasks run on other machines, which can't see this one's disk",
-            "set `spool_uri` to a folder that every worker mounts under the same path, such as "
-            "file:///mnt/spool; a Spark DataFrame needs none.",
+            "Spark's tasks run on other machines, which can't see this one's disk, and `spool_uri` "
+            "is not set",
+            "set it to a prefix in a store, such as s3://bucket/spool, or to a folder that every "
+            "worker mounts under the same path, such as file:///mnt/spool; a Spark DataFrame needs "
+            "none.",
         )
 
 
@@ -191,19 +176,16 @@ def _singer(
     lines: BinaryIO,
     reading: Reading,
     config: DestinationConfig,
-    spool: Path,
+    spool: Place,
     on_progress: Callable[[str, int, int], None],
 ) -> Source:
     from lakeport.sources.singer import SingerSource
-    from lakeport.sources.spool import discard
+    from lakeport.sources.spooling import Mover
 
-    def landed(flush: Flush) -> None:
-        for batch in flush.batches:
-            discard(batch)
-
+    mover = Mover(spool)
     singer = SingerSource(
         lines,
-        spool_dir=spool,
+        spool_dir=spool.folder,
         flush_bytes=max(1, int(config.maximum_batch_size_mb * 2**20)),
         flush_rows=config.maximum_batch_rows or 0,
         split_bytes=_SINGER_SPLIT,
@@ -215,8 +197,14 @@ def _singer(
         batch_roots=tuple(Path(root) for root in config.batch_roots),
         single_flush=config.mode is Mode.OVERWRITE,
         on_progress=on_progress,
+        on_file=mover.begin,
     )
-    return Source(singer, lambda: list(singer.counts), lambda: singer.stray_lines_skipped, landed)
+    return Source(
+        mover.flushes(singer),
+        lambda: list(singer.counts),
+        lambda: singer.stray_lines_skipped,
+        mover.discard,
+    )
 
 
 def _files(
@@ -224,7 +212,7 @@ def _files(
     names: Sequence[str],
     reading: Reading,
     config: DestinationConfig,
-    spool: Path,
+    spool: Place,
     runtime: Runtime,
 ) -> Source:
     from lakeport.sources.files import FileSource
@@ -246,19 +234,19 @@ def _files(
     )
 
 
-def _frame(frame: Any, config: DestinationConfig, spool: Path, runtime: Runtime) -> Source:
+def _frame(frame: Any, config: DestinationConfig, spool: Place, runtime: Runtime) -> Source:
     from lakeport.sources.frames import FrameSource, is_spark_frame
+    from lakeport.sources.spooling import Mover
 
     if not is_spark_frame(frame):
         _check_spool(config, runtime)
     if config.table is None:
         raise ConfigError("a frame has no name of its own", "give `table`.")
     digest = config.run_id is not None
-    return Source(
-        FrameSource(
-            frame, stream=config.table, spool_dir=spool, split_bytes=_FILE_SPLIT, digest=digest
-        )
+    source = FrameSource(
+        frame, stream=config.table, spool_dir=spool.folder, split_bytes=_FILE_SPLIT, digest=digest
     )
+    return Source(Mover(spool).flushes(source))
 
 
 def _stream(config: DestinationConfig, names: Sequence[str], files: Sequence[SourceFile]) -> str:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Scan, Split
+from lakeport.schema.splits import open_split
 from lakeport.schema.types import cast_batch, normalise
 from lakeport.sources.plain import SourceFile
 
@@ -23,14 +24,12 @@ class Footer(NamedTuple):
     """What a Parquet file's footer tells. Picklable.
 
     Attributes:
-        uri: the file.
-        name: its name for messages.
+        file: the file.
         schema: its columns with the types that a table stores.
         groups: rows and bytes of each row group.
     """
 
-    uri: str
-    name: str
+    file: SourceFile
     schema: pa.Schema
     groups: tuple[tuple[int, int], ...]
 
@@ -41,11 +40,13 @@ class Footer(NamedTuple):
 
 
 @contextmanager
-def _opened(uri: str) -> Iterator[Any]:
+def _opened(split: Split) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
+    uri = split.uri
     try:
-        with pq.ParquetFile(uri, pre_buffer=False) as file:
+        source = uri if split.storage is None else open_split(split)
+        with pq.ParquetFile(source, pre_buffer=False) as file:
             yield file
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise SourceError(
@@ -55,16 +56,16 @@ def _opened(uri: str) -> Iterator[Any]:
 
 
 def read_footer(file: SourceFile) -> list[Footer]:
-    """Read one local file's footer. Run inside tasks.
+    """Read one file's footer. Run inside tasks.
 
     Raises:
         SourceError: it is no whole Parquet file, or a column's type can't be stored.
     """
-    with _opened(file.uri) as parquet:
+    with _opened(file.split(0, -1, 0)) as parquet:
         meta = parquet.metadata
         groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
         sizes = tuple((group.num_rows, group.total_byte_size) for group in groups)
-        return [Footer(file.uri, file.name, normalise(parquet.schema_arrow), sizes)]
+        return [Footer(file, normalise(parquet.schema_arrow), sizes)]
 
 
 def union(footers: Sequence[Footer]) -> pa.Schema:
@@ -78,12 +79,12 @@ def union(footers: Sequence[Footer]) -> pa.Schema:
     for footer in footers:
         for column in footer.schema:
             known = types.setdefault(column.name, column.type)
-            owner = owners.setdefault(column.name, footer.name)
+            owner = owners.setdefault(column.name, footer.file.name)
             wider = _wider(known, column.type)
             if wider is None:
                 raise SchemaConflict(
                     f"column {column.name!r} is {known} in file {owner!r}, "
-                    f"but {column.type} in file {footer.name!r}",
+                    f"but {column.type} in file {footer.file.name!r}",
                     "load them into different tables, or rewrite one of them.",
                 )
             types[column.name] = wider
@@ -110,11 +111,11 @@ def split_groups(footers: Sequence[Footer], split_bytes: int) -> tuple[Split, ..
         start = size = 0
         for index, (_, group_bytes) in enumerate(footer.groups):
             if size and size + group_bytes > split_bytes:
-                splits.append(Split(footer.uri, start, index, 0))
+                splits.append(footer.file.split(start, index, 0))
                 start, size = index, 0
             size += group_bytes
         if footer.groups:
-            splits.append(Split(footer.uri, start, len(footer.groups), 0))
+            splits.append(footer.file.split(start, len(footer.groups), 0))
     return tuple(splits)
 
 
@@ -150,14 +151,14 @@ class ParquetReader:
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
-        with _opened(split.uri) as parquet:
+        with _opened(split) as parquet:
             groups = list(range(split.start, split.end))
             for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=groups):
                 yield aligned(batch, self.schema)
 
     def scan(self, split: Split) -> Scan:
         """See `lakeport.model.Reader.scan`."""
-        with _opened(split.uri) as parquet:
+        with _opened(split) as parquet:
             groups = range(split.start, split.end)
             return Scan(sum(parquet.metadata.row_group(i).num_rows for i in groups))
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import codecs
 import hashlib
-import os
-import secrets
 import shutil
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -16,19 +15,19 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from lakeport.errors import SourceError
+from lakeport.model import Split
 from lakeport.sources.inputs import compression_of, open_input
 
 if TYPE_CHECKING:
     from lakeport.model import Storage
+    from lakeport.sources.place import Place
 
 __all__ = [
     "COMPRESSIONS",
     "SourceFile",
     "digest_of",
-    "is_plain",
+    "is_packed",
     "is_utf8",
-    "open_new",
-    "spool_path",
     "spool_plain",
 ]
 
@@ -75,13 +74,19 @@ class SourceFile:
                 "check that the file is there and that this user may read it.",
             ) from error
 
+    def split(self, start: int, end: int, first_line: int) -> Split:
+        """A range of the file as a task's input; see `Split`."""
+        return Split(self.uri, start, end, first_line, storage=self.storage, key=self.key)
 
-def is_plain(file: SourceFile) -> bool:
-    """Whether a file can be read as it is, by byte range, from this machine's disk."""
-    if file.storage is not None:
-        return False
+
+def is_packed(file: SourceFile) -> bool:
+    """Whether a file is compressed, so that it can't be read by byte range.
+
+    Raises:
+        SourceError: it is absent or can't be read.
+    """
     with file.open() as source:
-        return not _packed(source.read(8))
+        return bool(_packed(source.read(8)))
 
 
 def _packed(head: bytes) -> str:
@@ -115,42 +120,44 @@ def is_utf8(encoding: str) -> bool:
     return codecs.lookup(encoding).name in _UTF8
 
 
-def spool_plain(file: SourceFile, spool_dir: Path, number: int, encoding: str = "utf-8") -> Path:
-    """Write a file's content, decompressed and as UTF-8, into `spool_dir` by streaming.
+def spool_plain(file: SourceFile, place: Place, number: int, encoding: str = "utf-8") -> SourceFile:
+    """Write a file's content, decompressed and as UTF-8, to the spool by streaming.
 
     Args:
-        number: makes the name in `spool_dir` unique.
+        number: makes the name in the spool unique.
 
     Raises:
         SourceError: the file can't be read, or is not text in `encoding`.
+        DestinationError: the spool's store refuses.
     """
-    stored = Path(file.uri)
-    if file.storage is not None:
-        stored = spool_path(spool_dir, number, f"stored-{file.name}")
-        with file.open() as source, open_new(stored) as target:
-            shutil.copyfileobj(source, target, _CHUNK)
-    with file.open() as head:
-        packed = _packed(head.read(8))
     suffix = PurePosixPath(file.name).suffix.lower() in COMPRESSIONS
-    path = spool_path(spool_dir, number, PurePosixPath(file.name).stem if suffix else file.name)
-    opened = _only_member(stored, file.name) if packed == "zip" else open_input(stored)
-    with opened as plain, open_new(path) as target:
-        for chunk in _recoded(plain, encoding, file.name):
-            target.write(chunk)
-    if file.storage is not None:
-        stored.unlink()
-    return path
+    at = place.new(number, PurePosixPath(file.name).stem if suffix else file.name)
+    size = 0
+    with _stored(file, place) as stored:
+        with stored.open("rb") as head:
+            packed = _packed(head.read(8))
+        opened = _only_member(stored, file.name) if packed == "zip" else open_input(stored)
+        with opened as plain, place.create(at) as target:
+            for chunk in _recoded(plain, encoding, file.name):
+                size += len(chunk)
+                target.write(chunk)
+    storage = place.storage
+    uri, key = (at, "") if storage is None else (storage.uri(at), at)
+    return SourceFile(uri, file.name, file.format, size, storage, key)
 
 
-def spool_path(spool_dir: Path, number: int, name: str) -> Path:
-    """A new name in the spool folder; a task that runs again gets another one."""
-    return spool_dir / f"{number:06d}-{secrets.token_hex(4)}-{name}"
-
-
-def open_new(path: Path) -> BinaryIO:
-    """Create a file that only this user can read; never follows a link, never overwrites."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    return os.fdopen(os.open(path, flags, 0o600), "wb", buffering=_CHUNK)
+@contextmanager
+def _stored(file: SourceFile, place: Place) -> Iterator[Path]:
+    """A local path of a file as it is stored; a copy of it where it lies in a store."""
+    if file.storage is None:
+        yield Path(file.uri)
+        return
+    folder = place.folder if place.storage is None else None
+    with tempfile.TemporaryDirectory(prefix="stored-", dir=folder) as scratch:
+        path = Path(scratch, PurePosixPath(file.name).name)
+        with file.open() as source, path.open("xb") as target:
+            shutil.copyfileobj(source, target, _CHUNK)
+        yield path
 
 
 def _recoded(source: BinaryIO, encoding: str, name: str) -> Iterator[bytes]:

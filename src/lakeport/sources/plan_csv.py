@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,6 +16,9 @@ from lakeport.sources.csv_values import ANY_KIND, type_of_kinds
 from lakeport.sources.files import Planned
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakeport.sources.csv_text import CsvOptions
     from lakeport.sources.files import FileSource
     from lakeport.sources.plain import SourceFile
 
@@ -36,11 +39,7 @@ def plan_csv(source: FileSource) -> Planned:
     heads = _heads(source, files, list(declared))
     layouts = tuple(dict.fromkeys(head.layout for _, head in heads))
     names = _columns(source, layouts, declared)
-    splits = [
-        split
-        for file, head in heads
-        for split in split_file(Path(file.uri), head, source.csv, source.split_bytes)
-    ]
+    splits = source.look(partial(_cut, source.csv, source.split_bytes), heads)
     places = {file.uri: layouts.index(head.layout) for file, head in heads}
     types = declared | _inferred(
         source, [n for n in names if n not in declared], layouts, places, splits
@@ -71,7 +70,7 @@ def _heads(
     source: FileSource, files: list[SourceFile], declared: list[str]
 ) -> list[tuple[SourceFile, Head]]:
     names = declared if not source.csv.header else ()
-    heads = [(file, read_head(Path(file.uri), file.name, source.csv, names)) for file in files]
+    heads = source.look(partial(_head, source.csv, names), files)
     filled = [(file, head) for file, head in heads if head.layout]
     if not filled:
         raise SourceError(
@@ -79,6 +78,16 @@ def _heads(
             "a CSV file needs at least a header, or a row if `header` is false.",
         )
     return filled
+
+
+def _head(
+    options: CsvOptions, names: Sequence[str], file: SourceFile
+) -> list[tuple[SourceFile, Head]]:
+    return [(file, read_head(file, options, names))]
+
+
+def _cut(options: CsvOptions, split_bytes: int, item: tuple[SourceFile, Head]) -> list[Split]:
+    return split_file(*item, options, split_bytes)
 
 
 def _columns(

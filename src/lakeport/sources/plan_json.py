@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial, reduce
 from operator import itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeport.errors import SourceError
@@ -15,11 +14,11 @@ from lakeport.schema.inference import infer_fields, merge_fields
 from lakeport.schema.types import Field, check_names
 from lakeport.sources.files import Planned
 from lakeport.sources.jsonfiles import document_to_lines, is_lines, split_lines
-from lakeport.sources.plain import spool_path
+from lakeport.sources.plain import SourceFile
 
 if TYPE_CHECKING:
     from lakeport.sources.files import FileSource
-    from lakeport.sources.plain import SourceFile
+    from lakeport.sources.place import Place
 
 __all__ = ["plan_json"]
 
@@ -34,12 +33,9 @@ def plan_json(source: FileSource) -> Planned:
         SourceError: a file is not JSON, or no file holds a record.
     """
     files = source.plain_files()
-    lines = dict(source.run(partial(_as_lines, source.spool_dir), list(enumerate(files))))
-    splits = [
-        split
-        for _, path in sorted(lines.items())
-        for split in split_lines(path, source.split_bytes)
-    ]
+    lines = dict(source.run(partial(_as_lines, source.place), list(enumerate(files))))
+    files = [lines[number] for number in sorted(lines)]
+    splits = source.look(partial(_cut, source.split_bytes), files)
     fields = _fields(source, splits)
     reader = JsonReader(
         source.stream,
@@ -49,17 +45,23 @@ def plan_json(source: FileSource) -> Planned:
         key_properties=source.keys,
         max_record_mb=source.max_record_mb,
     )
-    size = sum(path.stat().st_size for path in lines.values())
+    size = sum(file.bytes for file in files)
     return Planned(reader, tuple(splits), size, _OUTPUT_RATIO)
 
 
-def _as_lines(spool_dir: Path, item: tuple[int, SourceFile]) -> list[tuple[int, Path]]:
+def _as_lines(place: Place, item: tuple[int, SourceFile]) -> list[tuple[int, SourceFile]]:
     number, file = item
-    path = Path(file.uri)
-    if file.format == "jsonl" or is_lines(path):
-        return [(number, path)]
-    target = spool_path(spool_dir, number, "lines.jsonl")
-    return [(number, document_to_lines(path, target, file.name))]
+    if file.format == "jsonl" or is_lines(file):
+        return [item]
+    at = place.new(number, "lines.jsonl")
+    with file.open() as document, place.create(at) as target:
+        size = document_to_lines(document, target, file.name)
+    uri, key = (at, "") if place.storage is None else (place.storage.uri(at), at)
+    return [(number, SourceFile(uri, file.name, "jsonl", size, place.storage, key))]
+
+
+def _cut(split_bytes: int, file: SourceFile) -> list[Split]:
+    return split_lines(file, split_bytes)
 
 
 def _fields(source: FileSource, splits: list[Split]) -> tuple[Field, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakeport.config.aws import AwsConfig
+from lakeport.config.delta_lake_azure import DeltaLakeAzureConfig
 from lakeport.config.gcp import GcpConfig
 from lakeport.config.load import load_target
 
@@ -26,6 +27,10 @@ def storage_of(target: DestinationConfig, uri: str) -> Storage | None:
     """
     if "://" not in uri or uri.startswith("file:"):
         return None
+    if uri.startswith(("abfs:", "abfss:")):
+        if isinstance(target, DeltaLakeAzureConfig) and target.shares_account(uri):
+            return target.storage_at(uri)
+        return DeltaLakeAzureConfig(table_uri=f"{uri.rstrip('/')}/_").storage_at(uri)
     there = load_target(uri)
     for cloud in (AwsConfig, GcpConfig):
         if isinstance(there, cloud) and isinstance(target, cloud):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from lakeport.errors import BadRecord, BadRecords, InputError
-from lakeport.model import Flush, UnknownPolicy
+from lakeport.model import Flush, Split, UnknownPolicy
 from lakeport.sources.batch_files import default_roots, read_batch_files
 from lakeport.sources.collect import Collector, Limits, Stream, StreamCount
 from lakeport.sources.lines import Block, read_blocks
@@ -66,6 +66,7 @@ class SingerSource:
         batch_roots: folders in which the files of BATCH messages may lie; the system's temporary
             folder and the current one if empty.
         on_progress: called at times with a stream, its records and its bytes so far.
+        on_file: is told of each spool file that is complete.
 
     Attributes:
         lines: lines read so far.
@@ -90,13 +91,14 @@ class SingerSource:
         single_flush: bool = False,
         batch_roots: Sequence[Path] = (),
         on_progress: Callable[[str, int, int], None] | None = None,
+        on_file: Callable[[Split], None] = lambda split: None,
     ) -> None:
         self.lines = 0
         self.versions: dict[str, int] = {}
         self.stray_lines_skipped = 0
         self.bad_lines = 0
         self._input = streams_input
-        self._spool = Spool(spool_dir, split_bytes, digest=digest)
+        self._spool = Spool(spool_dir, split_bytes, digest=digest, on_file=on_file)
         limits = Limits() if single_flush else Limits(flush_bytes, flush_rows)
         self._collector = Collector(self._spool, limits, unknown, max_record_mb)
         self._single = single_flush

@@ -11,13 +11,14 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 from lakeport.errors import SourceError
-from lakeport.model import Batch, Split
+from lakeport.model import Split
 from lakeport.sources.lines import count_lines
 
-__all__ = ["Segment", "Spool", "discard"]
+__all__ = ["Segment", "Spool"]
 
 _PAIR = struct.Struct("<QQ")
 _SEGMENT_BUFFER = 1 << 20
@@ -34,12 +35,21 @@ class Spool:
         folder: an empty private folder; the caller makes it and removes it.
         split_bytes: a file is full with the line that reaches this size.
         digest: whether segments compute the SHA-256 of their lines.
+        on_file: is told of each file that is complete.
     """
 
-    def __init__(self, folder: Path, split_bytes: int, *, digest: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        split_bytes: int,
+        *,
+        digest: bool = False,
+        on_file: Callable[[Split], None] = lambda split: None,
+    ) -> None:
         self._folder = folder
         self._split_bytes = max(1, split_bytes)
         self._digest = digest
+        self._on_file = on_file
         self._made = 0
         self._open: dict[Segment, None] = {}
 
@@ -47,7 +57,7 @@ class Spool:
         """Begin a segment."""
         stem = self._folder / f"{self._made:08d}"
         self._made += 1
-        segment = Segment(stem, self._split_bytes, digest=self._digest)
+        segment = Segment(stem, self._split_bytes, self._on_file, digest=self._digest)
         self._open[segment] = None
         return segment
 
@@ -71,11 +81,14 @@ class Segment:
         bytes: their size.
     """
 
-    def __init__(self, stem: Path, split_bytes: int, *, digest: bool) -> None:
+    def __init__(
+        self, stem: Path, split_bytes: int, on_file: Callable[[Split], None], *, digest: bool
+    ) -> None:
         self.records = 0
         self.bytes = 0
         self._stem = stem
         self._split_bytes = split_bytes
+        self._on_file = on_file
         self._hash = hashlib.sha256() if digest else None
         self._splits: list[Split] = []
         self._lines = bytearray()
@@ -162,9 +175,9 @@ class Segment:
     def _close_file(self) -> None:
         self.drain()
         sidecar = str(self._path.with_suffix(".lines"))
-        self._splits.append(
-            Split(str(self._path), 0, self._file_bytes, self._first_line, lines=sidecar)
-        )
+        split = Split(str(self._path), 0, self._file_bytes, self._first_line, lines=sidecar)
+        self._splits.append(split)
+        self._on_file(split)
         self._begin()
 
     def finish(self) -> tuple[Split, ...]:
@@ -190,10 +203,3 @@ def _append(path: Path, data: bytearray | memoryview, *, new: bool) -> None:
             "point `spool_dir` at a disk with room for one batch being landed and one being read, "
             "or lower the batch size",
         ) from None
-
-
-def discard(batch: Batch) -> None:
-    """Delete the files of a batch that has landed; fine if they are gone."""
-    for split in batch.splits:
-        for path in filter(None, (split.uri, split.lines)):
-            Path(path).unlink(missing_ok=True)
