@@ -32,6 +32,7 @@ class NotedReader:
     unknown: UnknownPolicy
     key_properties: tuple[str, ...]
     max_record_mb: int
+    metadata: Any
 
     def numbered(self, split: Split) -> Iterator[tuple[int, bytes]]:
         content = Path(split.uri).read_bytes()

@@ -63,8 +63,9 @@ class Split:
         end: one past the last; -1 is the end of the file.
         first_line: line number of the first record, from 1; 0 where lines mean nothing.
         lines: sidecar file that maps records to line numbers (see `sources.spool`), or empty.
+        times: sidecar file that tells when records were read (see `sources.spool`), or empty.
         storage: the store that the file lies in; None for this machine's disk.
-        key: its key in `storage`; `lines` is a key then, too.
+        key: its key in `storage`; `lines` and `times` are keys then, too.
     """
 
     uri: str
@@ -72,6 +73,7 @@ class Split:
     end: int = -1
     first_line: int = 1
     lines: str = ""
+    times: str = ""
     storage: Storage | None = None
     key: str = ""
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from lakeport.errors import ConfigError, InputError, LakeportError, RunMismatch, UnknownFields
@@ -235,3 +238,31 @@ def test_a_stream_s_name_never_leaves_the_root(target: Target, land: Land, strea
 def test_a_prefix_in_front_of_the_tables(target: Target, land: Land) -> None:
     land(singer(USERS, *people(1)), object_key_path="/raw//crm/")
     assert target.ids("raw/crm/users") == [1]
+
+
+def test_record_metadata_of_messages_batches_and_deletes(
+    target: Target, land: Land, tmp_path: Path
+) -> None:
+    before = datetime.now(UTC)
+    told = {"time_extracted": "2024-05-06T07:08:09.1+02:00", "version": 3}
+    deleted = record("users", id=2, _sdc_deleted_at="2024-05-06T00:00:00Z")
+    more = tmp_path / "more.jsonl"
+    more.write_text('{"id": 3, "name": "c"}\n')
+    encoding = {"format": "jsonl", "compression": "none"}
+    batch = {"type": "BATCH", "stream": "users", "encoding": encoding, "manifest": [str(more)]}
+    lines = singer(USERS, {**record("users", id=1), **told}, deleted, batch)
+    land(lines, add_record_metadata=True, batch_roots=[str(tmp_path)])
+    after = datetime.now(UTC)
+
+    rows = sorted(target.rows("users"), key=lambda row: int(row["id"]))
+    extracted, gone = datetime(2024, 5, 6, 5, 8, 9, 100_000, UTC), datetime(2024, 5, 6, tzinfo=UTC)
+    told_of = [(extracted, 3, None), (None, None, gone), (None, None, None)]
+    for row, expected in zip(rows, told_of, strict=True):
+        names = ("_sdc_extracted_at", "_sdc_table_version", "_sdc_deleted_at")
+        assert [row[name] for name in names] == [target.expected(value) for value in expected]
+        started, sequence = int(row["_sdc_sync_started_at"]), int(row["_sdc_sequence"])
+        assert int(before.timestamp() * 1000) <= started <= sequence <= after.timestamp() * 1000
+        low, high = target.expected(before), target.expected(after)
+        assert low <= row["_sdc_batched_at"] <= row["_sdc_received_at"] <= high
+    with pytest.raises(ConfigError, match="add_record_metadata"):
+        land(pa.table({"id": [1]}), table="other", add_record_metadata=True)

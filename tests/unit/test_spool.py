@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import struct
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,16 @@ def test_a_full_disk_is_told_and_short_writes_go_on(
     with pytest.raises(SourceError, match="No space left on device") as failure:
         segment.finish()
     assert "secret" not in str(failure.value)
+
+
+def test_times_are_kept_when_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([5_000_000, 5_500_000, 9_000_000, 9_100_000])
+    monkeypatch.setattr("time.time_ns", lambda: next(now))
+    spool = Spool(tmp_path, 12, times=True)
+    segment = spool.segment()
+    for number in range(1, 5):
+        segment.append(b"abc\n", 0, 4, 1, number)
+    splits = spool.finish(segment)
+    pairs = [list(struct.iter_unpack("<QQ", Path(split.times).read_bytes())) for split in splits]
+    assert pairs == [[(0, 5000), (2, 9000)], [(0, 9100)]]
+    assert Spool(tmp_path, 12).segment().held == 0

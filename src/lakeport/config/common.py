@@ -183,6 +183,9 @@ class DestinationConfig(BaseModel):
     internal_columns_prefix: Text = Field(
         default="_mage_", description="Start of the internal columns' names."
     )
+    add_record_metadata: bool = Field(
+        default=False, description="Add the columns `_sdc_*` to the records of Singer streams."
+    )
     column_header_format: Literal["lower", "upper"] | None = Field(
         default=None, description="Change the case of column names."
     )

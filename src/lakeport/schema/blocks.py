@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from lakeport.errors import SourceError
 from lakeport.model import Split
-from lakeport.schema.splits import open_split, read_lines
+from lakeport.schema.splits import open_split, read_sidecar
 
 __all__ = ["Block", "LineNumbers", "LongLine", "read_blocks"]
 
@@ -154,7 +154,7 @@ class LineNumbers:
 
     def _load(self) -> list[tuple[int, int]]:
         try:
-            data = read_lines(self._split)
+            data = read_sidecar(self._split, self._split.lines)
         except OSError as error:
             raise SourceError(
                 f"file {self._split.lines!r} can't be read: {error.strerror}",

@@ -17,6 +17,7 @@ from lakeport.errors import BadRecord, BadRecords, UnknownFields
 from lakeport.model import Scan, Split, UnknownPolicy
 from lakeport.schema.columns import Column, columns_of, schema_of
 from lakeport.schema.loose import Unknown
+from lakeport.schema.metadata import Metadata
 from lakeport.schema.types import Field
 from lakeport.schema.walking import OnBad, OnUnknown, Walk, merge_unknown
 
@@ -42,6 +43,8 @@ class JsonReader:
         key_properties: columns without which a record is bad.
         extra: undeclared fields that are columns, with their table types.
         max_record_mb: MiB that a line may have.
+        metadata: what the target knows about the records, for `fields` with the metadata's
+            columns (see `schema.metadata`).
 
     Raises:
         InputError: column names are empty or differ only in case.
@@ -55,6 +58,7 @@ class JsonReader:
     key_properties: tuple[str, ...] = ()
     extra: tuple[tuple[str, pa.DataType], ...] = ()
     max_record_mb: int = 100
+    metadata: Metadata | None = None
 
     def __post_init__(self) -> None:
         self._columns()
@@ -117,6 +121,7 @@ class JsonReader:
             envelope=self.envelope,
             limit=self.max_record_mb << 20,
             survey=survey,
+            metadata=self.metadata,
             on_bad=on_bad,
             on_unknown=on_unknown,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["KEYS", "has_known_keys", "unwrap"]
+__all__ = ["KEYS", "has_known_keys", "strip", "unwrap"]
 
 KEYS = ("record", "time_extracted", "version", "type", "stream")
 """Keys that Singer gives a RECORD message; any others are passed over."""
@@ -16,7 +16,15 @@ class _Envelope(msgspec.Struct):
     record: msgspec.Raw
 
 
+class _Telling(msgspec.Struct, omit_defaults=True):
+    record: msgspec.Raw
+    time_extracted: msgspec.Raw = msgspec.Raw()
+    version: msgspec.Raw = msgspec.Raw()
+
+
 _ENVELOPES = msgspec.json.Decoder(_Envelope)
+_TELLING = msgspec.json.Decoder(_Telling)
+_ENCODER = msgspec.json.Encoder()
 
 
 def has_known_keys(line: bytes) -> bool:
@@ -43,5 +51,20 @@ def unwrap(lines: bytes) -> bytes | None:
     """
     try:
         return b"\n".join(e.record for e in _ENVELOPES.decode_lines(lines))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+
+
+def strip(lines: bytes) -> bytes | None:
+    """Leave only what metadata is made of in whole lines; None if a line has no record.
+
+    The caller has to make sure that no object has a key twice.
+
+    Example:
+        >>> strip(b'{"record": {"id": 1}, "seen": "now", "version": 2}')
+        b'{"record":{"id": 1},"version":2}'
+    """
+    try:
+        return _ENCODER.encode_lines(_TELLING.decode_lines(lines)).rstrip(b"\n")
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None

@@ -12,13 +12,14 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeport.model import UnknownPolicy
 from lakeport.schema.arrowjson import below, parse_lines, tidy
 from lakeport.schema.casting import check_range
 from lakeport.schema.columns import Column, holds, schema_of
 from lakeport.schema.decoding import Fault
-from lakeport.schema.envelopes import unwrap
+from lakeport.schema.envelopes import strip, unwrap
 from lakeport.schema.exact import mixed, raw_converter
 from lakeport.schema.loose import (
     Refused,
@@ -29,16 +30,17 @@ from lakeport.schema.loose import (
     find_unknown,
     mirror,
 )
-from lakeport.schema.types import FieldType, Kind, arrow_type
+from lakeport.schema.metadata import TOLD
+from lakeport.schema.types import TIMESTAMP, FieldType, Kind, arrow_type
 
 __all__ = ["FastPath"]
 
-_ENVELOPE = [
-    ("time_extracted", pa.string()),
-    ("version", pa.int64()),
-    ("type", pa.string()),
-    ("stream", pa.string()),
-]
+_ENVELOPE = {
+    "time_extracted": pa.string(),
+    "version": pa.int64(),
+    "type": pa.string(),
+    "stream": pa.string(),
+}
 _REBUILT = (Kind.DATE, Kind.BINARY)
 _CHECKED = (*_REBUILT, Kind.TIMESTAMP, Kind.NUMBER)
 _EXACT_BOUND = 2**53
@@ -51,14 +53,24 @@ class FastPath:
         columns: what to yield.
         unknown: whether undeclared fields are passed over (`drop`) or make it give up.
         envelope: whether lines are Singer RECORD messages.
+        metadata: whether what the messages tell besides the records belongs to the columns.
     """
 
-    def __init__(self, columns: Sequence[Column], unknown: UnknownPolicy, *, envelope: bool):
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        unknown: UnknownPolicy,
+        *,
+        envelope: bool,
+        metadata: bool = False,
+    ) -> None:
         self._columns = tuple(columns)
         self._schema = schema_of(columns)
         self._names = frozenset(c.name for c in columns)
         self._drop = unknown is UnknownPolicy.DROP
         self._envelope = envelope
+        self._told = TOLD if envelope and metadata else {}
+        self._outer = {**_ENVELOPE, "time_extracted": TIMESTAMP} if self._told else _ENVELOPE
         self._plain = tuple(c for c in columns if not (c.raw or c.mixed))
         self._raws = tuple(c for c in columns if c.raw or c.mixed)
         self._parsed_as = {c.name: _parse_type(c.type) for c in columns}
@@ -117,12 +129,12 @@ class FastPath:
         lines = tidy(block)
         if lines is not None and lines[1] and self._envelope and foreign:
             decode_once(lines[0])
-            records = unwrap(lines[0])
+            records = strip(lines[0]) if self._told else unwrap(lines[0])
             inner = None if records is None else tidy(records)
             lines = inner if inner is not None and inner[1] == lines[1] else None
         if lines is None or not lines[1]:
             raise Refused
-        return (*lines, foreign or not self._envelope)
+        return (*lines, not self._envelope or (foreign and not self._told))
 
     def _parsed(
         self, text: bytes, rows: int, columns: tuple[Column, ...], *, bare: bool, ignore: bool
@@ -136,11 +148,15 @@ class FastPath:
             found = dict(zip(table.column_names, table.columns, strict=True))
             parts = [found[c.name].chunk(0) for c in columns]
         else:
-            whole = pa.schema([("record", pa.struct(list(schema))), *_ENVELOPE])
+            whole = pa.schema([("record", pa.struct(list(schema))), *self._outer.items()])
             table = parse_lines(text, rows, whole, ignore=ignore)
             if table is None or table.column(0).null_count:
                 raise Refused
             parts = table.column(0).chunk(0).flatten()
+            for i, c in enumerate(columns if self._told else ()):
+                if c.name in self._told:
+                    told = table.column(self._told[c.name]).chunk(0)
+                    parts[i] = pc.coalesce(told, parts[i])
         return [_finished(p, c.type) for p, c in zip(parts, columns, strict=True)]
 
     def _raw_columns(self, text: bytes, *, bare: bool, survey: bool) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from lakeport.schema.columns import Column
 from lakeport.schema.decoding import Decoder, Fault
 from lakeport.schema.exact import Converter, converter, mixed, raw_converter
 from lakeport.schema.inference import kind_of_value
+from lakeport.schema.metadata import TOLD
 
 __all__ = ["Judge"]
 
@@ -26,8 +27,16 @@ class Judge:
             `drop` also the dotted paths of undeclared members of objects.
     """
 
-    def __init__(self, columns: Sequence[Column], unknown: UnknownPolicy, *, envelope: bool):
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        unknown: UnknownPolicy,
+        *,
+        envelope: bool,
+        metadata: bool = False,
+    ) -> None:
         self.unknown: dict[str, str] = {}
+        self._told: dict[str, tuple[int, Converter]] = {}
         self._envelope = envelope
         self._drop = unknown is UnknownPolicy.DROP
         self._decoder = Decoder()
@@ -42,6 +51,9 @@ class Judge:
                 self._raw[c.name] = raw_converter(c.type, c.name, self._undeclared)
             else:
                 self._plain[c.name] = converter(c.type, c.name, self._undeclared)
+        for c in columns if envelope and metadata else ():
+            if (key := TOLD.get(c.name)) is not None:
+                self._told[key] = self._index[c.name], converter(c.type, key, self._undeclared)
 
     def record(self, line: bytes) -> list[Any]:
         """Convert one record to the values of the columns, in order.
@@ -50,7 +62,7 @@ class Judge:
             Fault: the record is bad.
         """
         self.unknown = {}
-        members = self._members(line)
+        message, members = self._members(line)
         row: list[Any] = [None] * len(self._index)
         raws = self._raws(line) if self._raw else {}
         for name, value in members.items():
@@ -65,12 +77,17 @@ class Judge:
                 self.unknown[name] = kind_of_value(value)
             else:
                 raise Fault("", "field with an empty name")
+        for key, (at, convert) in self._told.items():
+            if message.get(key) is not None:
+                row[at] = convert(message[key])
         for name in self._required:
             if row[self._index[name]] is None:
                 raise Fault(name, "missing required field")
         return row
 
-    def _members(self, line: bytes) -> dict[str, Any]:
+    def _members(self, line: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The message (empty if the line is none) and the record."""
+        message: dict[str, Any] = {}
         try:
             value = self._decoder.decode(line)
         except Fault as fault:
@@ -81,10 +98,10 @@ class Judge:
         if self._envelope and isinstance(value, dict):
             if "record" not in value:
                 raise Fault("", "message without a record")
-            value = value["record"]
+            message, value = value, value["record"]
         if not isinstance(value, dict):
             raise Fault("", "not an object")
-        return value
+        return message, value
 
     def _raws(self, line: bytes) -> dict[str, msgspec.Raw]:
         members = _MEMBERS.decode(line)

@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from lakeport.model import Split
 
-__all__ = ["open_split", "read_lines"]
+__all__ = ["open_split", "read_sidecar"]
 
 
 def open_split(split: Split) -> BinaryIO:
@@ -22,13 +22,13 @@ def open_split(split: Split) -> BinaryIO:
     return Path(split.uri).open("rb", buffering=0)
 
 
-def read_lines(split: Split) -> bytes:
-    """Read a split's sidecar with the line numbers; see `sources.spool`.
+def read_sidecar(split: Split, name: str) -> bytes:
+    """Read a split's sidecar, `split.lines` or `split.times`; see `sources.spool`.
 
     Raises:
         OSError: a local file can't be read.
         DestinationError: the store does not give it.
     """
     if split.storage is not None:
-        return split.storage.get(split.lines) or b""
-    return Path(split.lines).read_bytes()
+        return split.storage.get(name) or b""
+    return Path(name).read_bytes()

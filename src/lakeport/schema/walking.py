@@ -17,6 +17,7 @@ from lakeport.schema.fast import FastPath
 from lakeport.schema.inference import merge_kinds
 from lakeport.schema.judging import Judge
 from lakeport.schema.loose import Refused, Unknown
+from lakeport.schema.metadata import Metadata, Received
 
 __all__ = ["Walk", "merge_unknown"]
 
@@ -38,6 +39,7 @@ class Walk:
         envelope: whether lines are Singer RECORD messages.
         limit: bytes that a line may have.
         survey: whether undeclared fields are expected, so that telling them must be fast.
+        metadata: what the target knows about the records; None to leave the columns `_sdc_*` out.
         on_bad: told every bad record; may raise.
         on_unknown: told the undeclared fields of good records, and the line number where that is
             known (0 else); may raise.
@@ -52,6 +54,7 @@ class Walk:
         envelope: bool,
         limit: int,
         survey: bool,
+        metadata: Metadata | None,
         on_bad: OnBad,
         on_unknown: OnUnknown,
     ) -> None:
@@ -61,8 +64,10 @@ class Walk:
         self._envelope = envelope
         self._on_bad = on_bad
         self._on_unknown = on_unknown
-        self._fast = FastPath(columns, unknown, envelope=envelope)
-        self._judge = Judge(columns, unknown, envelope=envelope)
+        self._metadata = metadata
+        told = metadata is not None
+        self._fast = FastPath(columns, unknown, envelope=envelope, metadata=told)
+        self._judge = Judge(columns, unknown, envelope=envelope, metadata=told)
         self._lenient = survey or unknown is UnknownPolicy.DROP or any(c.mixed for c in columns)
         self._loose = any(c.raw for c in columns)
         self._foreign = False
@@ -70,6 +75,8 @@ class Walk:
     def batches(self, split: Split) -> Iterator[pa.RecordBatch]:
         """Yield the good records, one batch for each block that has any."""
         numbers = LineNumbers(split)
+        if self._metadata is not None:
+            self._received = Received(split, self._metadata.batched)
         begun = False
         for block in read_blocks(split, self._limit):
             if isinstance(block, LongLine):
@@ -85,7 +92,8 @@ class Walk:
 
     def _convert(self, data: bytes, first: int, numbers: LineNumbers) -> Iterator[pa.RecordBatch]:
         try:
-            yield self._attempt(data)
+            batch = self._attempt(data)
+            yield self._stamped(batch, range(first, first + len(batch)))
             return
         except Refused:
             lines = data.split(b"\n")
@@ -114,6 +122,7 @@ class Walk:
         self, lines: Sequence[bytes], first: int, numbers: LineNumbers
     ) -> Iterator[pa.RecordBatch]:
         rows: list[list[Any]] = []
+        good: list[int] = []
         for ordinal, line in enumerate(lines, first):
             text = line.strip(_BLANK)
             if not text:
@@ -127,8 +136,14 @@ class Walk:
                 found = {name: (kind, 1) for name, kind in self._judge.unknown.items()}
                 self._on_unknown(found, numbers[ordinal])
             rows.append(row)
+            good.append(ordinal)
         if rows:
-            yield self._fast.built(rows)
+            yield self._stamped(self._fast.built(rows), good)
+
+    def _stamped(self, batch: pa.RecordBatch, ordinals: Sequence[int]) -> pa.RecordBatch:
+        if self._metadata is None:
+            return batch
+        return self._metadata.stamp(batch, self._received.of(ordinals))
 
     def _bad(self, line: int, fault: Fault, raw: bytes) -> None:
         self._on_bad(BadRecord(self._stream, line, fault.column, fault.reason, raw))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from lakeport.sources.spool import Segment, Spool
 
 if TYPE_CHECKING:
     from lakeport.model import Reader
+    from lakeport.schema.metadata import Metadata
     from lakeport.schema.types import Field
 
 __all__ = ["Collector", "Limits", "Stream", "StreamCount"]
@@ -45,6 +47,7 @@ class Stream:
     sequence: int = 0
     segment: Segment | None = None
     envelope: bool = True
+    begun: int = 0
     count: StreamCount = field(default_factory=StreamCount)
     reported: int = 0
 
@@ -57,10 +60,17 @@ class Collector:
         limits: when a flush is full.
         unknown: what the source kernel does with undeclared fields.
         max_record_mb: longest line, in MB.
+        sync_started: when the run began, in microseconds since 1970, for records that get
+            metadata; 0 for those that don't.
     """
 
     def __init__(
-        self, spool: Spool, limits: Limits, unknown: UnknownPolicy, max_record_mb: int
+        self,
+        spool: Spool,
+        limits: Limits,
+        unknown: UnknownPolicy,
+        max_record_mb: int,
+        sync_started: int = 0,
     ) -> None:
         self.streams: dict[str, Stream] = {}
         self._spool = spool
@@ -68,6 +78,7 @@ class Collector:
         self._flush_rows = limits.rows or _NO_LIMIT
         self._unknown = unknown
         self._max_mb = max_record_mb
+        self._sync_started = sync_started
         self._bytes = 0
         self._rows = 0
         self._closed: list[Batch] = []
@@ -89,7 +100,7 @@ class Collector:
         stream = self.streams.get(message.stream)
         if stream is not None and stream.message == message:
             return False
-        fields = _parse_schema(message)
+        fields = self._fields(message)
         if stream is None:
             self.streams[message.stream] = Stream(message, fields)
             return True
@@ -131,6 +142,7 @@ class Collector:
         if stream.segment is None:
             stream.segment = self._spool.segment()
             stream.envelope = envelope
+            stream.begun = time.time_ns() // 1000
         stream.segment.append(data, start, end, count, line)
         stream.count.records += count
         stream.count.bytes += end - start
@@ -181,10 +193,22 @@ class Collector:
             unknown=self._unknown,
             key_properties=stream.message.key_properties,
             max_record_mb=self._max_mb,
+            metadata=self._metadata(stream),
         )
 
+    def _metadata(self, stream: Stream) -> Metadata | None:
+        if not self._sync_started:
+            return None
+        from lakeport.schema.metadata import Metadata
 
-def _parse_schema(message: Schema) -> tuple[Field, ...]:
-    from lakeport.schema.jsonschema import parse_schema
+        return Metadata(self._sync_started, stream.begun)
 
-    return parse_schema(message.stream, message.schema, message.key_properties)
+    def _fields(self, message: Schema) -> tuple[Field, ...]:
+        from lakeport.schema.jsonschema import parse_schema
+
+        fields = parse_schema(message.stream, message.schema, message.key_properties)
+        if not self._sync_started:
+            return fields
+        from lakeport.schema.metadata import declared
+
+        return declared(fields)

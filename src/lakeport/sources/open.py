@@ -94,6 +94,7 @@ def open_source(
         return _singer(cast(BinaryIO, source), reading, config, spool, on_progress)
     names = _names(source)
     if names is None:
+        _refuse_metadata(config)
         return _frame(source, config, spool, runtime)
     _check_spool(config, runtime)
     from lakeport.sources.discovery import discover
@@ -111,7 +112,16 @@ def open_source(
     if files[0].format == "singer":
         here = [_here(file, spool.folder, number) for number, file in enumerate(files)]
         return _singer(open_inputs(here), reading, config, spool, on_progress)
+    _refuse_metadata(config)
     return _files(files, names, reading, config, spool, runtime)
+
+
+def _refuse_metadata(config: DestinationConfig) -> None:
+    if config.add_record_metadata:
+        raise ConfigError(
+            "`add_record_metadata` adds what Singer's messages tell, and this source has none",
+            "leave it out for files and frames.",
+        )
 
 
 def _check_spool(config: DestinationConfig, runtime: Runtime) -> None:
@@ -196,6 +206,7 @@ def _singer(
         digest=config.run_id is not None,
         batch_roots=tuple(Path(root) for root in config.batch_roots),
         single_flush=config.mode is Mode.OVERWRITE,
+        add_record_metadata=config.add_record_metadata,
         on_progress=on_progress,
         on_file=mover.begin,
     )

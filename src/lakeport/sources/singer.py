@@ -12,6 +12,7 @@ cuts at the same places. The source kernel judges each record later, inside the 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
@@ -65,6 +66,7 @@ class SingerSource:
         single_flush: cut once, at the end (for an overwrite).
         batch_roots: folders in which the files of BATCH messages may lie; the system's temporary
             folder and the current one if empty.
+        add_record_metadata: whether batches have the columns `_sdc_*` (see `schema.metadata`).
         on_progress: called at times with a stream, its records and its bytes so far.
         on_file: is told of each spool file that is complete.
 
@@ -90,6 +92,7 @@ class SingerSource:
         digest: bool = False,
         single_flush: bool = False,
         batch_roots: Sequence[Path] = (),
+        add_record_metadata: bool = False,
         on_progress: Callable[[str, int, int], None] | None = None,
         on_file: Callable[[Split], None] = lambda split: None,
     ) -> None:
@@ -98,9 +101,12 @@ class SingerSource:
         self.stray_lines_skipped = 0
         self.bad_lines = 0
         self._input = streams_input
-        self._spool = Spool(spool_dir, split_bytes, digest=digest, on_file=on_file)
+        self._spool = Spool(
+            spool_dir, split_bytes, digest=digest, times=add_record_metadata, on_file=on_file
+        )
+        started = time.time_ns() // 1000 if add_record_metadata else 0
         limits = Limits() if single_flush else Limits(flush_bytes, flush_rows)
-        self._collector = Collector(self._spool, limits, unknown, max_record_mb)
+        self._collector = Collector(self._spool, limits, unknown, max_record_mb, started)
         self._single = single_flush
         self._quarantine = on_bad_record == "quarantine"
         self._skip_stray = stray_lines == "skip"

@@ -3,7 +3,9 @@
 A segment is what one batch is made of: whole lines, in order, cut into files of about equal size.
 Beside each file stands its sidecar, which maps records to line numbers of the input: pairs of
 little-endian unsigned 64-bit numbers (record's ordinal within the file from 0, line number), one
-pair for each run of consecutive lines.
+pair for each run of consecutive lines. If asked for, a second sidecar of the same layout tells when
+the records were read (record's ordinal, microseconds since 1970), one pair for each millisecond in
+which some were.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +27,7 @@ _PAIR = struct.Struct("<QQ")
 _SEGMENT_BUFFER = 1 << 20
 _DIRECT = 1 << 18  # a run of this size is written from where it is
 _ALL_BUFFERS = 64 << 20
+_TICK = 1000  # microseconds
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 _MORE = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
 
@@ -35,6 +39,7 @@ class Spool:
         folder: an empty private folder; the caller makes it and removes it.
         split_bytes: a file is full with the line that reaches this size.
         digest: whether segments compute the SHA-256 of their lines.
+        times: whether files have the sidecar that tells when their records were read.
         on_file: is told of each file that is complete.
     """
 
@@ -44,11 +49,13 @@ class Spool:
         split_bytes: int,
         *,
         digest: bool = False,
+        times: bool = False,
         on_file: Callable[[Split], None] = lambda split: None,
     ) -> None:
         self._folder = folder
         self._split_bytes = max(1, split_bytes)
         self._digest = digest
+        self._times = times
         self._on_file = on_file
         self._made = 0
         self._open: dict[Segment, None] = {}
@@ -57,7 +64,9 @@ class Spool:
         """Begin a segment."""
         stem = self._folder / f"{self._made:08d}"
         self._made += 1
-        segment = Segment(stem, self._split_bytes, self._on_file, digest=self._digest)
+        segment = Segment(
+            stem, self._split_bytes, self._on_file, digest=self._digest, times=self._times
+        )
         self._open[segment] = None
         return segment
 
@@ -82,7 +91,13 @@ class Segment:
     """
 
     def __init__(
-        self, stem: Path, split_bytes: int, on_file: Callable[[Split], None], *, digest: bool
+        self,
+        stem: Path,
+        split_bytes: int,
+        on_file: Callable[[Split], None],
+        *,
+        digest: bool,
+        times: bool = False,
     ) -> None:
         self.records = 0
         self.bytes = 0
@@ -93,6 +108,8 @@ class Segment:
         self._splits: list[Split] = []
         self._lines = bytearray()
         self._marks = bytearray()
+        self._timed = times
+        self._times = bytearray()
         self._begin()
 
     def _begin(self) -> None:
@@ -101,12 +118,13 @@ class Segment:
         self._file_records = 0
         self._first_line = 0
         self._next_line = -1
+        self._last_time = 0
         self._written = False
 
     @property
     def held(self) -> int:
         """Bytes that are still in memory."""
-        return len(self._lines) + len(self._marks)
+        return len(self._lines) + len(self._marks) + len(self._times)
 
     @property
     def digest(self) -> str:
@@ -144,18 +162,26 @@ class Segment:
             self._marks += _PAIR.pack(self._file_records, line)
             self._first_line = self._first_line or line
         self._next_line = line + records
+        if self._timed:
+            self._note_time()
         self._file_records += records
         self._file_bytes += stop - start
         self.records += records
         self.bytes += stop - start
         if stop - start < _DIRECT:
             self._lines += data[start:stop]
-            if len(self._lines) + len(self._marks) >= _SEGMENT_BUFFER:
+            if self.held >= _SEGMENT_BUFFER:
                 self.drain()
             return
         self.drain()
         with memoryview(data) as whole, whole[start:stop] as lines:
             self._write(lines)
+
+    def _note_time(self) -> None:
+        now = time.time_ns() // 1000
+        if now - self._last_time >= _TICK:
+            self._times += _PAIR.pack(self._file_records, now)
+            self._last_time = now
 
     def drain(self) -> None:
         """Write what is held back."""
@@ -170,12 +196,16 @@ class Segment:
         if self._marks:
             _append(self._path.with_suffix(".lines"), self._marks, new=not self._written)
             self._marks = bytearray()
+        if self._times:
+            _append(self._path.with_suffix(".times"), self._times, new=not self._written)
+            self._times = bytearray()
         self._written = True
 
     def _close_file(self) -> None:
         self.drain()
-        sidecar = str(self._path.with_suffix(".lines"))
-        split = Split(str(self._path), 0, self._file_bytes, self._first_line, lines=sidecar)
+        lines = str(self._path.with_suffix(".lines"))
+        times = str(self._path.with_suffix(".times")) if self._timed else ""
+        split = Split(str(self._path), 0, self._file_bytes, self._first_line, lines, times)
         self._splits.append(split)
         self._on_file(split)
         self._begin()

@@ -112,11 +112,11 @@ class Mover:
         storage = self._place.storage
         for split in (split for batch in flush.batches for split in batch.splits):
             if storage is None:
-                for path in filter(None, (split.uri, split.lines)):
+                for path in filter(None, (split.uri, split.lines, split.times)):
                     Path(path).unlink(missing_ok=True)
             elif split.storage == storage:
                 with suppress(LakeportError):
-                    for key in filter(None, (split.key, split.lines)):
+                    for key in filter(None, (split.key, split.lines, split.times)):
                         storage.delete(key)
 
     def _moved(self, batch: Batch) -> Batch:
@@ -135,8 +135,10 @@ class Mover:
         storage = self._place.storage
         if storage is None:
             raise TypeError("nothing moves without a store")
-        key, lines = (self._upload(Path(name)) for name in (split.uri, split.lines))
-        return replace(split, uri=storage.uri(key), key=key, lines=lines, storage=storage)
+        names = (split.uri, split.lines, split.times)
+        key, lines, times = (self._upload(Path(name)) for name in names)
+        uri = storage.uri(key)
+        return replace(split, uri=uri, key=key, lines=lines, times=times, storage=storage)
 
     def _upload(self, path: Path) -> str:
         if path == Path():
