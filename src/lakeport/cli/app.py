@@ -19,7 +19,7 @@ from lakeport.cli.table import table
 from lakeport.cli.target import target
 from lakeport.errors import ConfigError
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "run"]
 
 app = typer.Typer(
     name="lakeport",
@@ -38,9 +38,16 @@ app.command("version")(version)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program.
+    """Run the program `lakeport`; see `run`."""
+    return run(app, "lakeport", arguments)
+
+
+def run(program: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> int:
+    """Run a program.
 
     Args:
+        program: its commands.
+        name: what it is called.
         arguments: the command line without the program's name; default: the process's.
 
     Returns:
@@ -52,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     previous = signal.signal(signal.SIGTERM, _terminate) if in_charge else None
     try:
         with Guard(output, "--debug" in given):
-            return int(_invoke(given) or 0)
+            return int(_invoke(program, name, given) or 0)
     except typer.Exit as stop:
         return stop.exit_code
     finally:
@@ -61,20 +68,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _flush()
 
 
-def _invoke(arguments: list[str]) -> Any:
+def _invoke(program: typer.Typer, name: str, arguments: list[str]) -> Any:
     """Run the command; a wrong command line is a `ConfigError` like any other."""
     try:
-        return app(arguments, prog_name="lakeport", standalone_mode=False)
+        return program(arguments, prog_name=name, standalone_mode=False)
     except typer.BadParameter.__base__ as error:  # type: ignore[misc]
-        problem = _usage(error)
+        problem = _usage(error, name)
     except typer.Abort:
         raise KeyboardInterrupt from None
     raise problem
 
 
-def _usage(error: Any) -> ConfigError:
+def _usage(error: Any, name: str) -> ConfigError:
     context = getattr(error, "ctx", None)
-    path = context.command_path if context else "lakeport"
+    path = context.command_path if context else name
     return ConfigError(error.format_message().rstrip("."), f"`{path} --help` lists what it takes.")
 
 

@@ -38,7 +38,13 @@ MAXIMUM_BATCH_SIZE_MB = 1024.0
 
 FileType = Literal["delta", "parquet", "csv"]
 
-_ALIASES = {"format": "file_type", "partition_by": "partition_keys"}
+_ALIASES = {
+    "batch_size_rows": "maximum_batch_rows",
+    "format": "file_type",
+    "load_method": "mode",
+    "partition_by": "partition_keys",
+}
+_MODES = {"append-only": "append", "upsert": "merge"}
 _UNUSED = {
     "_streams": "`_streams` is not used: name `partition_keys` beside the other keys",
     "clean_up_input_file": "",
@@ -49,10 +55,23 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 def _names(value: object) -> object:
     """A list of names from a list or comma-separated text, each once."""
     if isinstance(value, str):
-        value = value.split(",")
+        value = _list(value)
     if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) for name in value):
         raise ValueError("has to be a list of names, or names with commas between them")
     return tuple(dict.fromkeys(name.strip() for name in value if name.strip()))
+
+
+def _list(text: str) -> object:
+    """The items of a JSON list, or those between commas."""
+    try:
+        return json.loads(text) if text.lstrip().startswith("[") else text.split(",")
+    except ValueError:
+        return None
+
+
+def _mode(value: object) -> object:
+    """A mode, also by the name that Meltano's SDK gives it."""
+    return _MODES.get(value, value) if isinstance(value, str) else value
 
 
 def _settings(value: object) -> object:
@@ -143,7 +162,9 @@ class DestinationConfig(BaseModel):
         "`{stream}` in it.",
     )
     file_type: FileType = Field(default="parquet", description="Format of the table.")
-    mode: Mode = Field(default=Mode.APPEND, description="What happens to rows already there.")
+    mode: Annotated[Mode, BeforeValidator(_mode)] = Field(
+        default=Mode.APPEND, description="What happens to rows already there."
+    )
     partition_keys: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
         default=(), description="Columns to partition by, a list or names with commas."
     )

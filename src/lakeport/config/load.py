@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,14 @@ from lakeport.config.explain import no_such
 from lakeport.config.files import expand, parse_text, read_text, texts
 from lakeport.errors import ConfigError
 
-__all__ = ["config_class", "load_file", "load_target"]
+__all__ = [
+    "config_class",
+    "destinations",
+    "environment_keys",
+    "load_file",
+    "load_files",
+    "load_target",
+]
 
 _DESTINATIONS = {
     "local": "lakeport.config.local:LocalConfig",
@@ -91,22 +98,88 @@ def load_file(
             it holds secrets and others may write to it.
     """
     environ = os.environ if environ is None else environ
-    name = f"config file {os.fspath(path)!r}"
-    raw = _flat(parse_text(read_text(Path(path)), name), name)
-    values = expand(raw, environ, name)
-    named = values.setdefault("destination", destination or None)
-    if destination and named != destination:
-        raise ConfigError(
-            f"{name} is for the destination {named!r}, not for {destination!r}",
-            "name the same destination, or leave it out of the file.",
-        )
+
+    def named(values: Mapping[str, Any]) -> dict[str, Any]:
+        found = values.get("destination", destination or None)
+        if destination and found != destination:
+            raise ConfigError(
+                f"it is for the destination {found!r}, not for {destination!r}",
+                "name the same destination, or leave it out of the file.",
+            )
+        return {**values, "destination": found}
+
+    return load_files([path], overrides, environ=environ, translate=named)
+
+
+def load_files(
+    paths: Sequence[str | os.PathLike[str]],
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    translate: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
+) -> DestinationConfig:
+    """The config that several YAML or JSON files hold together; later ones win, key by key.
+
+    Args:
+        paths: the files.
+        overrides: as for `load_target`.
+        environ: as for `load_target`.
+        translate: brings the keys of the files under lakeport's names; may refuse them.
+
+    Raises:
+        ConfigError: naming what is wrong; also when a file holds secrets and others may write to
+            it.
+    """
+    environ = os.environ if environ is None else environ
+    name = ", ".join(f"config file {os.fspath(path)!r}" for path in paths)
+    held: list[tuple[Path, dict[str, Any]]] = []
+    values: dict[str, Any] = {}
+    for path in map(Path, paths):
+        each = f"config file {str(path)!r}"
+        raw = _flat(parse_text(read_text(path), each), each)
+        values |= expand(raw, environ, each)
+        held.append((path, raw))
     try:
-        config = _build(values, overrides or {}, environ)
+        config = _build(translate(values), overrides or {}, environ)
     except ConfigError as error:
-        raise type(error)(f"{name}: {error.message}", error.hint) from None
-    if texts(raw).isdisjoint(config.secrets()):
-        return config
-    return config.warned(*_exposure(Path(path), name))
+        where = f"{name}: " if name else ""
+        raise type(error)(f"{where}{error.message}", error.hint) from None
+    for path, raw in held:
+        if not texts(raw).isdisjoint(config.secrets()):
+            config = config.warned(*_exposure(path, f"config file {str(path)!r}"))
+    return config
+
+
+def environment_keys(
+    prefix: str, environ: Mapping[str, str], more: Iterable[str] = ()
+) -> tuple[dict[str, str], list[str]]:
+    """The keys that variables give: those named by a prefix and the key in capitals.
+
+    Args:
+        prefix: how the variables' names begin.
+        environ: the environment.
+        more: keys that are known besides those of the destinations.
+
+    Returns:
+        The values, empty ones left out, and the names of variables that no key has.
+    """
+    known = {key for name in _DESTINATIONS for key in config_class(name).model_fields}
+    known.update(more)
+    found, unknown = {}, []
+    for name, value in environ.items():
+        key = name.removeprefix(prefix).lower()
+        if not name.startswith(prefix) or not value:
+            continue
+        if key in known:
+            found[key] = value
+        elif not key.startswith("_"):  # Meltano's own, such as the catalog that it chose
+            unknown.append(name)
+    return found, sorted(unknown)
+
+
+def destinations() -> tuple[str, ...]:
+    """Names of the destinations that a config can be for."""
+    return tuple(_DESTINATIONS)
 
 
 def config_class(destination: str) -> type[DestinationConfig]:

@@ -1,0 +1,160 @@
+"""`target-lakeport`: lakeport as a target of the Singer specification and of Meltano's SDK."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, metadata
+from typing import Annotated, Any
+
+import typer
+
+from lakeport.cli.app import run
+from lakeport.cli.console import Console
+from lakeport.cli.guard import Guard
+from lakeport.cli.options import Debug, RunId
+from lakeport.config.singer import PREFIX, load_settings, settings_schema
+
+__all__ = ["main"]
+
+NAME = "target-lakeport"
+_CAPABILITIES = ("about", "activate-version", "batch", "hard-delete", "validate-records")
+
+
+class Format(StrEnum):
+    """How `--about` is written."""
+
+    TEXT = "text"
+    JSON = "json"
+    MARKDOWN = "markdown"
+
+
+app = typer.Typer(
+    name=NAME, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+
+
+def main() -> int:
+    """Run the program; returns the exit code (see `lakeport.errors`)."""
+    return run(app, NAME)
+
+
+@app.command()
+def target(
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="The settings, JSON or YAML, or ENV for the environment; repeat it for more. "
+            "Default: ENV.",
+        ),
+    ] = None,
+    source: Annotated[
+        str, typer.Option("--input", metavar="FILE", help="Read messages from it, not from stdin.")
+    ] = "-",
+    run_id: RunId = None,
+    about: Annotated[bool, typer.Option("--about", help="Show what this target is.")] = False,
+    form: Annotated[Format, typer.Option("--format", help="How to write it.")] = Format.TEXT,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Land Singer messages; durable STATE goes to stdout, all words to stderr."""
+    if version:
+        _write(f"{NAME} v{_facts()['version']}")
+    elif about:
+        _write(_WRITERS[form](_facts()))
+    else:
+        _land(config or [], source, run_id, debug)
+
+
+def _land(configs: list[str], source: str, run_id: str | None, debug: bool) -> None:
+    from lakeport.config.load import load_target
+    from lakeport.state import StateOutput
+
+    states = StateOutput(stream=sys.stdout.buffer)
+    output = Console(sys.stderr, states=states.emit)
+    with Guard(output, debug) as guard:
+        found = load_target(load_settings(configs), {"run_id": run_id})
+        guard.protect(found)
+        from lakeport import landing
+
+        landing.land(source, found, observer=output, source_format="singer")
+
+
+def _facts() -> dict[str, Any]:
+    """What `--about` tells, under the SDK's names."""
+    try:
+        package = metadata("lakeport")
+    except PackageNotFoundError:
+        package = {"Summary": "", "Version": "unknown"}  # type: ignore[assignment]
+    kinds = package.get_all("Classifier") or []
+    pythons = [kind.rpartition(" :: ")[2] for kind in kinds if " Python :: 3." in kind]
+    return {
+        "name": NAME,
+        "description": package["Summary"],
+        "version": package["Version"],
+        "supported_python_versions": pythons,
+        "capabilities": list(_CAPABILITIES),
+        "settings": settings_schema(),
+    }
+
+
+def _json(facts: dict[str, Any]) -> str:
+    return json.dumps(facts, indent=2)
+
+
+def _text(facts: dict[str, Any]) -> str:
+    lines = [
+        f"Name: {facts['name']}",
+        f"Description: {facts['description']}",
+        f"Version: {facts['version']}",
+        f"Supported Python Versions: {', '.join(facts['supported_python_versions'])}",
+        "Capabilities:",
+        *(f"  - {each}" for each in facts["capabilities"]),
+        "Settings:",
+    ]
+    for name, field in facts["settings"]["properties"].items():
+        kinds = field["type"]
+        lines += [
+            f"  - Name: {name}",
+            f"    Type: {kinds if isinstance(kinds, str) else ', '.join(kinds)}",
+            f"    Environment Variable: {PREFIX}{name.upper()}",
+            f"    Description: {field['description']}",
+        ]
+    return "\n".join(lines)
+
+
+def _markdown(facts: dict[str, Any]) -> str:
+    settings = facts["settings"]
+    lines = [
+        f"# `{facts['name']}`",
+        "",
+        facts["description"],
+        "",
+        "## Capabilities",
+        "",
+        *(f"- `{each}`" for each in facts["capabilities"]),
+        "",
+        "## Supported Python Versions",
+        "",
+        *(f"- {each}" for each in facts["supported_python_versions"]),
+        "",
+        "## Settings",
+        "",
+        "| Setting | Required | Default | Description |",
+        "|:--------|:--------:|:-------:|:------------|",
+    ]
+    for name, field in settings["properties"].items():
+        default = json.dumps(field["default"]) if "default" in field else "None"
+        lines.append(
+            f"| {name} | {name in settings['required']} | {default} | {field['description']} |"
+        )
+    return "\n".join(lines)
+
+
+_WRITERS = {Format.TEXT: _text, Format.JSON: _json, Format.MARKDOWN: _markdown}
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
