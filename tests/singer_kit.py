@@ -36,6 +36,11 @@ class NotedReader:
 
     def numbered(self, split: Split) -> Iterator[tuple[int, bytes]]:
         content = Path(split.uri).read_bytes()
+        if not split.lines:  # a part of the input itself
+            part = content[split.start : split.end]
+            assert part.endswith(b"\n")
+            yield from enumerate(part.split(b"\n")[:-1], split.first_line)
+            return
         assert (split.start, split.end) == (0, len(content))
         assert content.endswith(b"\n")
         pairs = list(struct.iter_unpack("<QQ", Path(split.lines).read_bytes()))
@@ -85,7 +90,7 @@ def lines_of(batch: Batch) -> list[tuple[int, bytes]]:
     reader: Any = batch.reader
     found = [numbered for split in batch.splits for numbered in reader.numbered(split)]
     assert len(found) == batch.records
-    assert sum(split.end for split in batch.splits) == batch.bytes
+    assert sum(split.end - split.start for split in batch.splits) == batch.bytes
     return found
 
 

@@ -364,3 +364,41 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="can't spool the input to") as failure:
         list(source(schema() + record(1), spool_dir=tmp_path / "gone"))
     assert "spool_dir" in failure.value.hint
+
+
+@pytest.mark.parametrize("head", [b"", b"\xef\xbb\xbf"])
+def test_long_runs_of_a_plain_file_stay_where_they_are(tmp_path: Path, head: bytes) -> None:
+    """The flushes are the same as from a pipe, whatever stands between the runs."""
+    long = [record(f"{i:01000}") for i in range(12_000)]  # about 12 MB
+    long[7000:7000] = [state({"at": 7000})]
+    lines = [schema("users"), *long[:50], schema("orders"), record(1, "orders"), *long[50:]]
+    text = head + b"".join(lines)[:-1]  # the last line lacks its newline
+    file = tmp_path / "tap.singer"
+    file.write_bytes(text)
+    sizes = {"flush_bytes": 7 << 20, "split_bytes": 3 << 20, "digest": True}
+    piped = list(source(text, **sizes))
+    with file.open("rb") as opened:
+        placed = list(source(opened, origin=file, **sizes))
+    told = [[(b.stream, b.records, b.bytes, b.digest) for b in f.batches] for f in piped]
+    assert [[(b.stream, b.records, b.bytes, b.digest) for b in f.batches] for f in placed] == told
+    for one, other in zip(piped, placed, strict=True):
+        assert [lines_of(b) for b in one.batches] == [lines_of(b) for b in other.batches]
+        assert one.state == other.state
+    splits = [split for flush in placed for batch in flush.batches for split in batch.splits]
+    inside = sum(split.end - split.start for split in splits if split.uri == str(file))
+    assert inside > 0.5 * len(text)
+    for flush in placed:
+        Mover(Place(tmp_path)).discard(flush)
+    assert file.read_bytes() == text
+    assert all(not Path(split.uri).exists() for split in splits if split.lines)
+
+
+def test_behind_a_line_beyond_the_limit_everything_is_spooled(tmp_path: Path) -> None:
+    long = [record(f"{i:01000}") for i in range(9000)]
+    file = tmp_path / "tap.singer"
+    file.write_bytes(b"".join([schema("users"), record("y" * 2_000_000), *long]))
+    with file.open("rb") as opened:
+        (flush,) = source(
+            opened, origin=file, max_record_mb=1, on_bad_record="quarantine", flush_bytes=1 << 30
+        )
+    assert [number for number, _ in lines_of(flush.batches[0])] == list(range(3, 9003))

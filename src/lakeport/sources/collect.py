@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lakeport.model import Batch, UnknownPolicy
 from lakeport.sources.lines import count_lines, line_end
 from lakeport.sources.messages import Schema
-from lakeport.sources.spool import Segment, Spool
+from lakeport.sources.spool import Origin, Segment, Spool
 
 if TYPE_CHECKING:
     from lakeport.model import Reader
@@ -109,7 +109,14 @@ class Collector:
         return False
 
     def add_run(
-        self, stream: Stream, data: bytearray, start: int, end: int, count: int, line: int
+        self,
+        stream: Stream,
+        data: bytearray,
+        start: int,
+        end: int,
+        count: int,
+        line: int,
+        origin: Origin | None = None,
     ) -> tuple[int, int]:
         """Spool consecutive record lines up to the cut.
 
@@ -122,7 +129,7 @@ class Collector:
         if self._rows + count > self._flush_rows:
             count = self._flush_rows - self._rows
             end = line_end(data, start, end, count)
-        self.add(stream, data, start, end, count, line)
+        self.add(stream, data, start, end, count, line, origin=origin)
         return end, count
 
     def add(
@@ -135,6 +142,7 @@ class Collector:
         line: int,
         *,
         envelope: bool = True,
+        origin: Origin | None = None,
     ) -> None:
         """Spool `count` consecutive lines of `data`; `line` is the number of the first."""
         if stream.segment is not None and stream.envelope != envelope:
@@ -143,7 +151,7 @@ class Collector:
             stream.segment = self._spool.segment()
             stream.envelope = envelope
             stream.begun = time.time_ns() // 1000
-        stream.segment.append(data, start, end, count, line)
+        stream.segment.append(data, start, end, count, line, origin)
         stream.count.records += count
         stream.count.bytes += end - start
         self._bytes += end - start

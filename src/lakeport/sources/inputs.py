@@ -21,7 +21,7 @@ from lakeport.errors import MissingDependency, SourceError
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["STDIN", "compression_of", "open_input", "open_inputs"]
+__all__ = ["STDIN", "compressed", "compression_of", "open_input", "open_inputs"]
 
 STDIN = "-"
 """The name that stands for standard input."""
@@ -73,6 +73,17 @@ def compression_of(head: bytes) -> str:
     """
     kind = _kind_of(head)
     return kind.name if kind else ""
+
+
+def compressed(path: Path) -> bool:
+    """Whether a file is compressed, or named as if it were.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    promised = any(path.suffix.lower() in kind.suffixes for kind in _KINDS)
+    with path.open("rb") as file:
+        return promised or _kind_of(file.read(_HEAD)) is not None
 
 
 def _kind_of(head: bytes) -> _Kind | None:

@@ -111,7 +111,9 @@ def open_source(
     files = discover(names, format=told, storage_for=partial(_storage_of, config))
     if files[0].format == "singer":
         here = [_here(file, spool.folder, number) for number, file in enumerate(files)]
-        return _singer(open_inputs(here), reading, config, spool, on_progress)
+        timed = config.add_record_metadata  # when a record was read stands in a sidecar
+        origin = _plain(here) if spool.local and not timed else None
+        return _singer(open_inputs(here), reading, config, spool, on_progress, origin)
     _refuse_metadata(config)
     return _files(files, names, reading, config, spool, runtime)
 
@@ -171,6 +173,14 @@ def _here(file: SourceFile, spool: Path, number: int) -> str:
     return str(target)
 
 
+def _plain(names: Sequence[str]) -> Path | None:
+    """The one file, if its bytes are what is in it, so that tasks can read parts of it."""
+    from lakeport.sources.inputs import compressed
+
+    path = Path(names[0]).absolute()
+    return path if len(names) == 1 and path.is_file() and not compressed(path) else None
+
+
 def _names(source: Any) -> list[str] | None:
     """File names; None for what is no name."""
     if isinstance(source, (str, os.PathLike)):
@@ -188,6 +198,7 @@ def _singer(
     config: DestinationConfig,
     spool: Place,
     on_progress: Callable[[str, int, int], None],
+    origin: Path | None = None,
 ) -> Source:
     from lakeport.sources.singer import SingerSource
     from lakeport.sources.spooling import Mover
@@ -207,6 +218,7 @@ def _singer(
         batch_roots=tuple(Path(root) for root in config.batch_roots),
         single_flush=config.mode is Mode.OVERWRITE,
         add_record_metadata=config.add_record_metadata,
+        origin=origin,
         on_progress=on_progress,
         on_file=mover.begin,
     )

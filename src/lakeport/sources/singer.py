@@ -35,7 +35,7 @@ from lakeport.sources.messages import (
     decode,
 )
 from lakeport.sources.routes import Router, stream_of
-from lakeport.sources.spool import Spool
+from lakeport.sources.spool import Origin, Spool
 
 if TYPE_CHECKING:
     from lakeport.schema.types import Field
@@ -64,6 +64,8 @@ class SingerSource:
         max_record_mb: longest line, in MB (2**20 bytes).
         digest: whether batches carry the SHA-256 of their record lines.
         single_flush: cut once, at the end (for an overwrite).
+        origin: the plain file that `streams_input` reads from its start, if tasks can read it too:
+            long runs of records are then read from there, and not spooled.
         batch_roots: folders in which the files of BATCH messages may lie; the system's temporary
             folder and the current one if empty.
         add_record_metadata: whether batches have the columns `_sdc_*` (see `schema.metadata`).
@@ -91,6 +93,7 @@ class SingerSource:
         max_record_mb: int = 100,
         digest: bool = False,
         single_flush: bool = False,
+        origin: Path | None = None,
         batch_roots: Sequence[Path] = (),
         add_record_metadata: bool = False,
         on_progress: Callable[[str, int, int], None] | None = None,
@@ -114,6 +117,7 @@ class SingerSource:
         self._roots = tuple(batch_roots) or default_roots()
         self._on_progress = on_progress
         self._router = Router()
+        self._origin = None if origin is None else Origin(str(origin))
         self._state: bytes | None = None
         self._bad: list[BadRecord] = []
         self._bad_bytes = 0
@@ -143,6 +147,8 @@ class SingerSource:
         """
         for block in read_blocks(self._input, self._max_mb << 20):
             yield from self._read(block)
+            if self._origin is not None:
+                self._origin.start += block.end
             self._spool.settle()
             if self._on_progress is not None:
                 self._collector.report(self._on_progress)
@@ -151,6 +157,7 @@ class SingerSource:
     def _read(self, block: Block) -> Iterator[Flush]:
         if block.too_long is not None:
             self.lines += 1
+            self._origin = None  # how far it reaches is not known any more
             self._bad_line(f"longer than the limit of {self._max_mb} MB", block.too_long)
         data, at = block.data, 0
         if self.lines == 0 and data.startswith(_BOM):
@@ -164,7 +171,9 @@ class SingerSource:
             else:
                 name, end, count = run
                 stream = self._collector.streams[name]
-                end, count = self._collector.add_run(stream, data, at, end, count, self.lines + 1)
+                end, count = self._collector.add_run(
+                    stream, data, at, end, count, self.lines + 1, self._origin
+                )
                 self.lines += count
             at = end
             if self._collector.full or (self._bad_bytes >= _MAX_HELD_BAD and not self._single):

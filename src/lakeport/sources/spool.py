@@ -6,6 +6,9 @@ little-endian unsigned 64-bit numbers (record's ordinal within the file from 0, 
 pair for each run of consecutive lines. If asked for, a second sidecar of the same layout tells when
 the records were read (record's ordinal, microseconds since 1970), one pair for each millisecond in
 which some were.
+
+Long runs out of a plain file that tasks can read are not copied: ranges of that file, without
+sidecars, are inputs of tasks too.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import os
 import struct
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from lakeport.errors import SourceError
@@ -28,8 +32,22 @@ _SEGMENT_BUFFER = 1 << 20
 _DIRECT = 1 << 18  # a run of this size is written from where it is
 _ALL_BUFFERS = 64 << 20
 _TICK = 1000  # microseconds
+_REFERRED = 4 << 20  # shorter runs would make many small inputs of tasks
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 _MORE = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+
+
+@dataclass(slots=True)
+class Origin:
+    """The plain file that a buffer was read from.
+
+    Attributes:
+        path: of the file.
+        start: where the buffer's first byte stands in it.
+    """
+
+    path: str
+    start: int = 0
 
 
 class Spool:
@@ -110,6 +128,7 @@ class Segment:
         self._marks = bytearray()
         self._timed = times
         self._times = bytearray()
+        self._referred = -1  # one past the last byte that stays in the origin; -1 behind others
         self._begin()
 
     def _begin(self) -> None:
@@ -120,6 +139,7 @@ class Segment:
         self._next_line = -1
         self._last_time = 0
         self._written = False
+        self._origin: Origin | None = None
 
     @property
     def held(self) -> int:
@@ -128,11 +148,17 @@ class Segment:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the lines on disk, in hex; empty if not asked for."""
+        """SHA-256 of the lines, in hex; empty if not asked for."""
         return self._hash.hexdigest() if self._hash else ""
 
     def append(
-        self, data: bytes | bytearray, start: int, stop: int, records: int, line: int
+        self,
+        data: bytes | bytearray,
+        start: int,
+        stop: int,
+        records: int,
+        line: int,
+        origin: Origin | None = None,
     ) -> None:
         """Add whole lines.
 
@@ -142,22 +168,40 @@ class Segment:
             stop: one past the newline of the last.
             records: how many lines that is.
             line: number of the first of them in the input; the others follow it.
+            origin: the file that the buffer was read from, if tasks can read it.
 
         Raises:
             SourceError: the folder's disk is full or refuses.
         """
+        if origin and stop - start < _REFERRED and origin.start + start != self._referred:
+            origin = None
         while stop - start >= self._split_bytes - self._file_bytes:
             reached = start + self._split_bytes - self._file_bytes - 1
             cut = data.index(b"\n", reached, stop) + 1
             count = count_lines(data, start, cut) if cut < stop else records
-            self._add(data, start, cut, count, line)
+            self._add(data, start, cut, count, line, origin)
             self._close_file()
             start, records, line = cut, records - count, line + count
             if start == stop:
                 return
-        self._add(data, start, stop, records, line)
+        self._add(data, start, stop, records, line, origin)
 
-    def _add(self, data: bytes | bytearray, start: int, stop: int, records: int, line: int) -> None:
+    def _add(
+        self,
+        data: bytes | bytearray,
+        start: int,
+        stop: int,
+        records: int,
+        line: int,
+        origin: Origin | None,
+    ) -> None:
+        if origin:
+            with memoryview(data) as whole, whole[start:stop] as lines:
+                self._refer(Origin(origin.path, origin.start + start), lines, records, line)
+            return
+        if self._origin:
+            self._close_file()
+        self._referred = -1
         if line != self._next_line:
             self._marks += _PAIR.pack(self._file_records, line)
             self._first_line = self._first_line or line
@@ -183,6 +227,20 @@ class Segment:
             self._times += _PAIR.pack(self._file_records, now)
             self._last_time = now
 
+    def _refer(self, place: Origin, lines: memoryview, records: int, line: int) -> None:
+        """Take lines that stay where they are."""
+        if place.start != self._referred and self._file_records:
+            self._close_file()
+        if self._origin is None:
+            self._origin, self._first_line = place, line
+        if self._hash:
+            self._hash.update(lines)
+        self._referred = place.start + len(lines)
+        self._file_records += records
+        self._file_bytes += len(lines)
+        self.records += records
+        self.bytes += len(lines)
+
     def drain(self) -> None:
         """Write what is held back."""
         if self._lines:
@@ -203,6 +261,12 @@ class Segment:
 
     def _close_file(self) -> None:
         self.drain()
+        if self._origin:
+            start = self._origin.start
+            split = Split(self._origin.path, start, start + self._file_bytes, self._first_line)
+            self._splits.append(split)
+            self._begin()
+            return
         lines = str(self._path.with_suffix(".lines"))
         times = str(self._path.with_suffix(".times")) if self._timed else ""
         split = Split(str(self._path), 0, self._file_bytes, self._first_line, lines, times)

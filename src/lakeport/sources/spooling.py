@@ -108,13 +108,16 @@ class Mover:
             self._lanes.shutdown(cancel_futures=True)
 
     def discard(self, flush: Flush) -> None:
-        """Delete the spooled files of a flush that has landed; fine if they are gone."""
+        """Delete the spooled files of a flush that has landed; fine if they are gone.
+
+        On this machine only they have a sidecar: the others are the user's own.
+        """
         storage = self._place.storage
         for split in (split for batch in flush.batches for split in batch.splits):
-            if storage is None:
+            if storage is None and split.lines:
                 for path in filter(None, (split.uri, split.lines, split.times)):
                     Path(path).unlink(missing_ok=True)
-            elif split.storage == storage:
+            elif storage is not None and split.storage == storage:
                 with suppress(LakeportError):
                     for key in filter(None, (split.key, split.lines, split.times)):
                         storage.delete(key)

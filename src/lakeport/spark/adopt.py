@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -111,8 +112,8 @@ def forget(context: SparkContext | None, folder: Path) -> None:
         if context is not None:
             context._jsc = None
             if server := getattr(context, "_accumulatorServer", None):
-                server.shutdown()
-                server.server_close()
+                # It looks up once a second: nobody waits for that.
+                threading.Thread(target=server.shutdown, daemon=True).start()
     client = SparkContext._gateway
     if client is not None:
         with suppress(Exception):
