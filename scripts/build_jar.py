@@ -1,4 +1,4 @@
-"""`make jvm`: compile the S3 log store and put its jar into the package.
+"""`make jvm`: compile the classes for S3 and put their jar into the package.
 
 The jar is the same, byte for byte, for the same source and compiler, and it carries the source's
 SHA-256, which a test compares.
@@ -35,7 +35,7 @@ def fingerprint() -> str:
 def main() -> None:
     """Compile and pack."""
     spark = Path(pyspark.__file__).parent / "jars"
-    path = [*spark.glob("hadoop-client-api-*.jar"), *jars.ensure({"delta"})]
+    path = [*spark.glob("hadoop-client-api-*.jar"), *jars.ensure({"delta", "s3a"})]
     with tempfile.TemporaryDirectory() as work:
         command = [
             "javac",

@@ -1,4 +1,8 @@
-"""The connection test: item by item, what a load into a destination needs, in under 10 seconds."""
+"""The connection test: item by item, what a load into a destination needs.
+
+The store is asked first, through our own client, which takes under 10 seconds. For Delta tables in
+a cloud, Spark starts meanwhile, and then commits to a log of its own, as it does to tables there.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeport.destinations import open_storage
+from lakeport.destinations import destination, open_storage
 from lakeport.errors import LakeportError, ObjectExists
 from lakeport.storage.checks import CheckItem, Checks, item_of
 
 if TYPE_CHECKING:
     from lakeport.config.common import DestinationConfig
+    from lakeport.config.delta_lake_azure import DeltaLakeAzureConfig
+    from lakeport.config.delta_lake_s3 import DeltaLakeS3Config
     from lakeport.model import Storage
+    from lakeport.spark.trial import TrialLog
 
 __all__ = ["CheckItem", "CheckReport", "check"]
 
 _SECONDS = 9.0
+_SPARK_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +54,27 @@ def check(config: DestinationConfig, seconds: float = _SECONDS) -> CheckReport:
 
     Args:
         config: the destination's config; bucket and credentials are enough.
-        seconds: after which what has not answered counts as failed.
+        seconds: after which the store counts as failed if it has not answered. Spark, where tables
+            need it, has a minute more.
 
     Raises:
         MissingDependency: the destination's SDK is not installed.
         ConfigError: the config names a file that can't be read.
     """
+    from lakeport.config.delta_lake_azure import DeltaLakeAzureConfig
+    from lakeport.config.delta_lake_s3 import DeltaLakeS3Config
+
     storage = open_storage(config)
-    return CheckReport(storage.uri(), _within(seconds, lambda: _checks(storage)))
+    begun = None
+    if isinstance(config, (DeltaLakeAzureConfig, DeltaLakeS3Config)):
+        begun = _begin_spark(config, storage)
+    items = _within(seconds, lambda: _checks(storage, tables=begun is not None))
+    if begun is not None and all(item.status != "failed" for item in items):
+        items += _within(_SPARK_SECONDS, lambda: _spark_items(begun))
+    return CheckReport(storage.uri(), items)
 
 
-def _checks(storage: Storage) -> Checks:
+def _checks(storage: Storage, *, tables: bool) -> Checks:
     from lakeport.storage.azure import AzureStorage
     from lakeport.storage.gcs import GcsStorage
     from lakeport.storage.s3 import S3Storage
@@ -64,7 +82,7 @@ def _checks(storage: Storage) -> Checks:
     if isinstance(storage, S3Storage):
         from lakeport.storage.s3_check import check_s3
 
-        return check_s3(storage)
+        return check_s3(storage, tables=tables)
     if isinstance(storage, GcsStorage):
         from lakeport.storage.gcs_check import check_gcs
 
@@ -74,6 +92,75 @@ def _checks(storage: Storage) -> Checks:
 
         return check_azure(storage)
     return _check_folder(storage)
+
+
+def _begin_spark(
+    config: DeltaLakeAzureConfig | DeltaLakeS3Config, storage: Storage
+) -> Callable[[], TrialLog]:
+    """Have Spark start; what is returned waits for it, and raises what went wrong."""
+    from lakeport.spark.session import Runtime
+
+    try:
+        runtime = Runtime.start(destination(config.destination).jars, config.spark, small=True)
+    except LakeportError as error:
+        failure = error
+
+        def fail() -> TrialLog:
+            raise failure
+
+        return fail
+
+    def ready() -> TrialLog:
+        from lakeport.spark.filesystems import session_for
+        from lakeport.spark.trial import TrialLog
+
+        session = session_for(runtime, storage.hadoop_uri(), config.hadoop_settings())
+        folder = storage.hadoop_uri(f"_lakeport/check-{uuid.uuid4().hex}")
+        return TrialLog(session, folder, runtime.secrets)
+
+    return ready
+
+
+def _spark_items(begun: Callable[[], TrialLog]) -> Checks:
+    """One commit through Spark, step by step; a failure ends it, except that of the last."""
+    logs: list[TrialLog] = []
+
+    def start() -> str:
+        logs.append(begun())
+        return "Spark runs, and has a log store for this place"
+
+    found = item_of("spark", start)
+    yield found
+    if found.status == "failed":
+        return
+    log = logs[0]
+    steps = (
+        ("spark write", log.write, "Spark can commit"),
+        ("spark conditional write", log.refuse, "a commit can't be overwritten"),
+        ("spark read", log.read, "Spark can read a commit"),
+        ("spark list", log.list, "Spark can list commits"),
+    )
+    try:
+        for name, step, words in steps:
+            found = _item(name, step, words)
+            yield found
+            if found.status == "failed":
+                return
+        found = _item("spark delete", log.delete, "Spark can delete")
+        if found.status == "ok":
+            yield found
+        else:
+            yield CheckItem("spark delete", "skipped", f"{found.detail} (which only VACUUM needs)")
+    finally:
+        log.close()
+
+
+def _item(name: str, step: Callable[[], None], words: str) -> CheckItem:
+    def run() -> str:
+        step()
+        return words
+
+    return item_of(name, run)
 
 
 def _check_folder(storage: Storage) -> Checks:

@@ -48,8 +48,13 @@ def test_all_is_well_and_nothing_stays(azurite: Azurite) -> None:
     report = check(config(azurite))
     assert report.ok, report
     names = [item.name for item in report.items]
-    assert names == ["credentials", "container", "clock", "write", "conditional writes", "delete"]
-    assert not list(azurite.client().get_container_client("lake").list_blobs())
+    spark = ["spark", "spark write", "spark conditional write", "spark read", "spark list"]
+    assert names == [
+        *("credentials", "container", "clock", "write", "conditional writes", "delete"),
+        *(*spark, "spark delete"),
+    ]
+    left = azurite.client().get_container_client("lake").list_blobs(include=["metadata"])
+    assert all("hdi_isfolder" in (blob.metadata or {}) for blob in left)
     assert azurite.account_key not in repr(report)
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from lakeport.check import CheckReport, check
 from lakeport.config.amazon_s3 import AmazonS3Config
+from lakeport.config.delta_lake_s3 import DeltaLakeS3Config
 from lakeport.config.google_cloud_storage import GoogleCloudStorageConfig
 from lakeport.config.local import LocalConfig
 from lakeport.config.secrets import Secret
@@ -178,3 +179,60 @@ def test_items_stop_where_nothing_can_work(minio: Minio) -> None:
     storage = s3(minio, bucket="lagoon").storage()
     names = [item.name for item in check_s3(dataclasses.replace(storage, prefix="x"))]
     assert names == ["credentials", "bucket", "region", "clock"]
+
+
+def delta(minio: Minio, *actions: str, **more: str) -> DeltaLakeS3Config:
+    """Tables below `lake/delta`, for keys that may do these things only."""
+    place = ["arn:aws:s3:::lake", "arn:aws:s3:::lake/delta/*"]
+    rule = {"Effect": "Allow", "Action": list(actions), "Resource": place}
+    keys = minio.restricted({"Version": "2012-10-17", "Statement": [rule]})
+    return DeltaLakeS3Config(
+        bucket="lake",
+        object_key_path="delta",
+        aws_endpoint=minio.endpoint,
+        aws_access_key_id=Secret(keys.access_key),
+        aws_secret_access_key=Secret(keys.secret_key),
+        aws_session_token=Secret(keys.token),
+        **more,
+    )
+
+
+DELTA = ("s3:PutObject", "s3:GetObject", "s3:ListBucket")
+
+
+def test_tables_are_tested_through_spark(minio: Minio) -> None:
+    report = check(delta(minio, *DELTA, "s3:DeleteObject"))
+    assert report.ok, report
+    assert list(statuses(report))[5:] == [
+        "conditional writes",
+        "read",
+        "list",
+        "spark",
+        "spark write",
+        "spark conditional write",
+        "spark read",
+        "spark list",
+        "spark delete",
+    ]
+    assert set(list(statuses(report).values())[5:]) == {"ok"}
+    left = minio.client().list_objects_v2(Bucket="lake", Prefix="delta").get("Contents", [])
+    assert [row["Key"] for row in left] in ([], ["delta/_lakeport/"])  # stands for a folder
+    undeletable = check(delta(minio, *DELTA))
+    assert undeletable.ok, undeletable
+    assert statuses(undeletable)["spark delete"] == "skipped"
+
+
+def test_tables_need_to_read_and_list(minio: Minio) -> None:
+    found = check(delta(minio, "s3:PutObject"))
+    assert "allow s3:GetObject on arn:aws:s3:::lake/delta/" in advice(found)
+    assert "spark" not in statuses(found)
+    found = check(delta(minio, "s3:PutObject", "s3:GetObject"))
+    assert "allow s3:ListBucket on arn:aws:s3:::lake" in advice(found)
+
+
+def test_tables_need_a_store_that_honours_conditions() -> None:
+    with BrokenS3() as liar:
+        liar.create_bucket("lake")
+        values: dict[str, Any] = {"aws_access_key_id": "stub", "aws_secret_access_key": "stub"}
+        report = check(DeltaLakeS3Config(bucket="lake", aws_endpoint=liar.endpoint, **values))
+        assert "ignores If-None-Match" in advice(report)

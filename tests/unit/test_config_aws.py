@@ -128,7 +128,7 @@ def test_a_uri_gives_bucket_and_prefix() -> None:
         ),
         (
             AwsSettings("k", "s", role_arn="r", external_id="e", endpoint="http://h:9"),
-            "AssumedRoleCredentialProvider",
+            "AssumedRole",
             {"assumed.role.external.id": "e", "assumed.role.sts.endpoint": "http://h:9"},
         ),
         (

@@ -201,11 +201,27 @@ def test_a_bucket_that_spark_can_not_name_is_refused(bucket: str) -> None:
         DeltaLakeS3Config(bucket=bucket)
 
 
-def test_a_role_is_assumed_at_aws_only() -> None:
+def test_a_role_is_assumed_at_aws_or_at_the_endpoint() -> None:
     role = "arn:aws:iam::123456789012:role/x"
     made = DeltaLakeS3Config(bucket="lake", role_arn=role, aws_region="eu-west-1").hadoop_settings()
-    # The connector puts https:// in front, and takes neither a scheme nor a port.
-    endpoint = made["fs.s3a.bucket.lake.assumed.role.sts.endpoint"]
-    assert endpoint == "sts.eu-west-1.amazonaws.com"
-    with pytest.raises(ConfigError, match="assumes roles at AWS only"):
-        DeltaLakeS3Config(bucket="lake", role_arn=role, aws_endpoint="http://127.0.0.1:9000")
+    start = "fs.s3a.bucket.lake.assumed.role.sts.endpoint"
+    assert (made[f"{start}.region"], start in made) == ("eu-west-1", False)
+    place = "http://127.0.0.1:9000"
+    made = DeltaLakeS3Config(bucket="lake", role_arn=role, aws_endpoint=place).hadoop_settings()
+    assert made[start] == place
+
+
+def test_a_signature_in_a_uri_is_not_repeated() -> None:
+    with pytest.raises(ConfigError, match="table_uri") as caught:
+        DeltaLakeAzureConfig(table_uri="https://acme.blob.core.windows.net/c/t?sv=1&sig=CANARY")
+    assert "CANARY" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "good"), [("a-b", True), ("ab", False), ("a--b", False)])
+def test_names_of_containers(name: str, good: bool) -> None:
+    uri = f"abfss://{name}@acme.dfs.core.windows.net/t"
+    if good:
+        assert DeltaLakeAzureConfig(table_uri=uri).storage().container == name
+        return
+    with pytest.raises(ConfigError, match="container's name"):
+        DeltaLakeAzureConfig(table_uri=uri)

@@ -24,7 +24,7 @@ _URI = re.compile(
     r"abfss?://(?P<container>[^@/?#\\]+)(?:@(?P<account>[^./?#@]+)\.(?P<kind>dfs|blob)"
     r"\.(?P<cloud>[a-z0-9.-]+))?/(?P<path>[^?#]*)",
 )
-_CONTAINER = re.compile(r"\$root|\$web|[a-z0-9](?:-?[a-z0-9]){2,62}")
+_CONTAINER = re.compile(r"\$root|\$web|(?=.{3,63}$)[a-z0-9](?:-?[a-z0-9])*")
 _STREAM = "{stream}"
 
 
@@ -49,7 +49,10 @@ def _place(uri: str) -> _Place:
             "abfss://container/path with `account_name` beside it"
         )
     if not _CONTAINER.fullmatch(match["container"]):
-        raise ValueError("does not begin with a container's name")
+        raise ValueError(
+            "does not begin with a container's name: 3 to 63 lower case letters, digits and single "
+            "hyphens"
+        )
     try:
         path = clean_prefix(match["path"], "table_uri")
     except ConfigError as error:

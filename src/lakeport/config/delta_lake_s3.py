@@ -39,11 +39,6 @@ class DeltaLakeS3Config(AwsConfig):
                 f"`bucket`: {self.bucket!r} can't be reached by Spark, which takes names of lower "
                 "case letters, digits, dots and hyphens only"
             )
-        if self.role_arn is not None and not self.aws_settings().is_aws:
-            raise ValueError(
-                "`role_arn` can't be used with this `aws_endpoint`: Spark assumes roles at AWS "
-                "only; give the keys of a session"
-            )
         return self
 
     def storage(self) -> S3Storage:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import ConfigError
+from lakeport.scrub import scrub
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -102,7 +103,7 @@ def _seen(value: Any) -> str:
     """The value as the message shows it: scalars only, since a mapping may hold secrets."""
     if not isinstance(value, (str, int, float)):
         return ""
-    text = repr(value)
+    text = scrub(repr(value))  # a URI may carry a signature
     return f" {text if len(text) <= _LONGEST else text[:_LONGEST] + '…'}"
 
 

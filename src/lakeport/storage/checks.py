@@ -70,7 +70,7 @@ def clock_item(headers: Mapping[str, str]) -> CheckItem:
     return CheckItem("clock", "ok", f"this machine's clock is {words}", noted)
 
 
-def writing_items(storage: Storage, condition: str, upload: str) -> Checks:
+def writing_items(storage: Storage, condition: str, upload: str, *, tables: bool = False) -> Checks:
     """Whether objects can be put and staged, and whether the store keeps from overwriting.
 
     The object that this takes is removed where that is allowed; elsewhere it is one for ever.
@@ -79,6 +79,8 @@ def writing_items(storage: Storage, condition: str, upload: str) -> Checks:
         storage: where to write.
         condition: what create-only writes are asked for with.
         upload: what objects are staged with.
+        tables: whether Delta tables are to lie there, which have to be read and listed too, and
+            can't do without the condition.
     """
 
     def write() -> str:
@@ -95,16 +97,38 @@ def writing_items(storage: Storage, condition: str, upload: str) -> Checks:
     except LakeportError as error:
         yield CheckItem(upload, "failed", error.message, error.hint)
     else:
-        yield _condition(honoured, condition)
+        yield _condition(honoured, condition, tables)
+    if tables:
+        yield item_of("read", lambda: _read(storage))
+        yield item_of("list", lambda: _list(storage))
     with contextlib.suppress(LakeportError):
         storage.delete(PROBE_KEY)
 
 
-def _condition(honoured: bool, condition: str) -> CheckItem:
+def _read(storage: Storage) -> str:
+    storage.get(PROBE_KEY)
+    return "objects can be read"
+
+
+def _list(storage: Storage) -> str:
+    next(iter(storage.list(PROBE_KEY)), None)
+    return "objects can be listed"
+
+
+def _condition(honoured: bool, condition: str, tables: bool) -> CheckItem:
+    name = "conditional writes"
     if honoured:
-        return CheckItem("conditional writes", "ok", "the store refuses to overwrite when asked to")
+        return CheckItem(name, "ok", "the store refuses to overwrite when asked to")
+    if tables:
+        return CheckItem(
+            name,
+            "failed",
+            f"the store ignores {condition}: two writers of a Delta table would overwrite each "
+            "other's commits",
+            "use a store that honours it (AWS, MinIO, R2, Ceph), or land files (`amazon_s3`).",
+        )
     return CheckItem(
-        "conditional writes",
+        name,
         "ok",
         f"the store ignores {condition}: file names get a unique suffix",
         "nothing to change for files; Delta tables need a store that honours it.",

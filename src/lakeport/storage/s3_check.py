@@ -28,10 +28,15 @@ _SOURCES = {
 }
 
 
-def check_s3(storage: S3Storage) -> Checks:
+def check_s3(storage: S3Storage, *, tables: bool = False) -> Checks:
     """Try credentials, bucket, region, clock, writing and create-only, one item each.
 
     What can't work any more after a failure is left out.
+
+    Args:
+        storage: where to write.
+        tables: whether to try what Delta tables need beyond that: create-only writes that are
+            honoured, reading and listing.
     """
     hurried = dataclasses.replace(
         storage.settings, patience=Patience(deadline=1.5), connect_seconds=2, read_seconds=3
@@ -50,7 +55,7 @@ def check_s3(storage: S3Storage) -> Checks:
     yield _region(storage, headers)
     yield clock_item(headers)
     if status != 404:
-        yield from writing_items(storage, "If-None-Match", "multipart upload")
+        yield from writing_items(storage, "If-None-Match", "multipart upload", tables=tables)
 
 
 def _credentials(connection: Connection) -> str:

@@ -13,7 +13,7 @@ _FIXED = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
 _SESSION = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
 _CHAIN = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 _PROFILE = f"{_AUTH}.ProfileAWSCredentialsProvider"
-_ROLE = f"{_AUTH}.AssumedRoleCredentialProvider"
+_ROLE = "io.lakeport.aws.AssumedRole"
 _ENCRYPTION = {"AES256": "SSE-S3", "aws:kms": "SSE-KMS"}
 
 
@@ -31,7 +31,7 @@ def hadoop_settings(bucket: str, settings: AwsSettings) -> dict[str, str]:
     provider, keys = _credentials(settings)
     found |= keys
     if settings.role_arn:
-        found |= _role(settings, provider)
+        found |= _role(settings)
         provider = _ROLE
     found["aws.credentials.provider"] = provider
     if settings.sse:
@@ -60,18 +60,16 @@ def _credentials(settings: AwsSettings) -> tuple[str, dict[str, str]]:
     return _FIXED, keys
 
 
-def _role(settings: AwsSettings, provider: str) -> dict[str, str]:
+def _role(settings: AwsSettings) -> dict[str, str]:
+    """The role, at AWS or at a store that answers STS at its own address."""
     found = {
         "assumed.role.arn": settings.role_arn,
         "assumed.role.session.name": settings.role_session_name,
         "assumed.role.session.duration": f"{settings.role_seconds}s",
-        "assumed.role.credentials.provider": provider,
         "assumed.role.sts.endpoint.region": settings.region,
     }
     if settings.external_id:
         found["assumed.role.external.id"] = settings.external_id
-    if settings.is_aws:
-        found["assumed.role.sts.endpoint"] = f"sts.{settings.region}.amazonaws.com"
-    else:
+    if not settings.is_aws:
         found["assumed.role.sts.endpoint"] = settings.endpoint
     return found
