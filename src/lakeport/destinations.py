@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeport.errors import ConfigError, DestinationError, MissingDependency
-from lakeport.model import Mode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,8 +74,6 @@ def check_layout(config: DestinationConfig) -> tuple[str, ...]:
     from lakeport.writers.naming import check_date_format, table_name
 
     table_name(table_pattern(config), "stream")
-    if config.mode is Mode.MERGE:
-        raise ConfigError("`mode: merge` is not available yet", "use append or overwrite.")
     if config.file_type != "delta":
         encoder_for(config.file_type, _compression(config))
     if config.date_partition_format is None:
@@ -132,8 +129,10 @@ def open_table(
         table = f"{table[:-1]}%2E"  # Azure has no folders that end with a dot
     target_bytes = int(config.target_file_size_mb * 2**20)
     if config.file_type == "delta":
+        from lakeport.shape.columns import header_name
         from lakeport.writers.delta import DeltaWriter
-        from lakeport.writers.delta_table import DeltaTableWriter
+        from lakeport.writers.delta_merge import DeltaMerger
+        from lakeport.writers.delta_table import Changes, DeltaTableWriter
 
         writer = DeltaWriter(
             spark_session(config, storage, runtime),
@@ -144,7 +143,20 @@ def open_table(
             compression=config.compression,
             target_file_bytes=target_bytes,
         )
-        return DeltaTableWriter(writer, config.mode, config.schema_evolution, config.run_id or "")
+        created, updated = (
+            header_name(f"{config.internal_columns_prefix}{name}", config.column_header_format)
+            if config.internal_columns
+            else ""
+            for name in ("created_at", "updated_at")
+        )
+        return DeltaTableWriter(
+            writer,
+            config.mode,
+            config.schema_evolution,
+            config.run_id or "",
+            DeltaMerger(writer, runtime, created, updated),
+            Changes(config.merge_keys, config.hard_delete, config.delete_column),
+        )
     from lakeport.journal import Journal
     from lakeport.writers.encode import encoder_for
     from lakeport.writers.files import FilesWriter

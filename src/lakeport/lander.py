@@ -84,9 +84,9 @@ class Lander:
 
     def land(self, batches: Sequence[Batch], state: bytes | None) -> list[Landed]:
         """Land a flush's batches of this stream; an overwrite takes them all in one commit."""
-        if self.policies.mode is Mode.APPEND:
-            return [self._land([batch], state) for batch in batches]
-        return [self._land(batches, state)] if batches else []
+        if self.policies.mode is Mode.OVERWRITE:
+            return [self._land(batches, state)] if batches else []
+        return [self._land([batch], state) for batch in batches]
 
     def take_dropped(self) -> dict[str, int]:
         """Undeclared field -> records that held it and landed without it, since the last call."""
@@ -157,7 +157,7 @@ class Lander:
 
     def _types(self, unknown: Mapping[str, str]) -> dict[str, pa.DataType]:
         """The undeclared fields' types: the table's where it has them, else by their values."""
-        now = self.writer.current() if self.policies.mode is Mode.APPEND else None
+        now = None if self.policies.mode is Mode.OVERWRITE else self.writer.current()
         known = {} if now is None else dict(zip(now.schema.names, now.schema.types, strict=True))
         case = self.policies.header_case
         return {

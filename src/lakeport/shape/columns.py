@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from lakeport.errors import InputError
 
-__all__ = ["Shape", "header_name", "plan_shape"]
+__all__ = ["TIMESTAMP", "Shape", "fit_column", "header_name", "plan_shape"]
 
 HeaderCase = Literal["lower", "upper"]
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -75,7 +75,9 @@ class Shape:
                 pa.repeat(stamp, len(batch)) if known is None else pc.fill_null(known, stamp)
             )
             columns[self.updated.lower()] = pa.repeat(stamp, len(batch))
-        arrays = [_fit(columns.get(field.name.lower()), field, len(batch)) for field in self.schema]
+        arrays = [
+            fit_column(columns.get(field.name.lower()), field, len(batch)) for field in self.schema
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
@@ -128,8 +130,21 @@ def _refuse_clashes(names: Sequence[tuple[str, str]], case: HeaderCase | None) -
             )
 
 
-def _fit(column: pa.Array | None, field: pa.Field, rows: int) -> pa.Array:
-    """Give a column the table's type, which is wide enough or refuses the value."""
+def fit_column(column: pa.Array | None, field: pa.Field, rows: int) -> pa.Array:
+    """Give a column the table's type, which is wide enough or refuses the value.
+
+    Args:
+        column: what there is; None for a column of nulls.
+        field: the table's column; a struct of its type may have more fields than the column's.
+        rows: how many rows a column of nulls has.
+
+    Raises:
+        InputError: the type can't hold a value exactly.
+
+    >>> wider = pa.struct({"b": pa.int8(), "a": pa.int64()})
+    >>> fit_column(pa.array([{"a": 1}]), pa.field("s", wider), 1).to_pylist()
+    [{'b': None, 'a': 1}]
+    """
     if column is None:
         return pa.nulls(rows, field.type)
     try:

@@ -169,20 +169,46 @@ class DeltaWriter:
             SchemaConflict: the table has changed so that the batch no longer fits.
             LakeportError: the store or Spark refused.
         """
-        mark = Mark(run_id, self.stream, sequence, digest, batch_id, str(uuid.uuid4()), state)
+        mark = self.mark(run_id, sequence, digest, state, batch_id)
         with published(self.storage, staged) as files:
-            for number in range(_ATTEMPTS):
-                txn = self._begin()
-                if run_id and self._committed(txn, run_id) >= sequence:
-                    return self._skipped(txn.version, run_id, sequence, digest)
-                attempt = Attempt(self.storage, self.folder, self._again(plan, txn), staged, mark)
-                try:
-                    version, removed = self._try(attempt, txn, files, coarse=number < _COARSE)
-                except CommitConflict as error:
-                    _log.info("attempt %d on %s: %s", number + 1, self.uri, error.message)
-                    time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**number)))
-                    continue
-                return self._landed(attempt.plan, staged, mark, version, removed)
+
+            def attempt(current: DeltaPlan, txn: Transaction, number: int) -> Landed:
+                one = Attempt(self.storage, self.folder, current, staged, mark)
+                version, removed = self.try_commit(one, txn, files, coarse=number < _COARSE)
+                return self.landed_in(one, version, removed)
+
+            return self.until_committed(plan, mark, attempt)
+
+    def mark(
+        self, run_id: str, sequence: int, digest: str, state: bytes | None, batch_id: str = ""
+    ) -> Mark:
+        """What a commit is to say about itself; see `commit` for the arguments."""
+        return Mark(run_id, self.stream, sequence, digest, batch_id, str(uuid.uuid4()), state)
+
+    def until_committed(
+        self,
+        plan: DeltaPlan,
+        mark: Mark,
+        attempt: Callable[[DeltaPlan, Transaction, int], Landed],
+    ) -> Landed:
+        """Make attempts until one meets no other writer's change; see `commit` for the errors.
+
+        Args:
+            plan: what the files were written for.
+            mark: what the commit says about itself.
+            attempt: takes the plan on the table's present state, a transaction on that, and the
+                number of attempts before.
+        """
+        for number in range(_ATTEMPTS):
+            txn = self._begin()
+            if mark.numbered and self._committed(txn, mark.run_id) >= mark.sequence:
+                return self._skipped(txn.version, mark.run_id, mark.sequence, mark.digest)
+            current = self._again(plan, txn)
+            try:
+                return attempt(current, txn, number)
+            except CommitConflict as error:
+                _log.info("attempt %d on %s: %s", number + 1, self.uri, error.message)
+                time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**number)))
         raise CommitConflict(
             f"{_ATTEMPTS} attempts to commit to {self.uri} met other writers' changes",
             "nothing of this batch was committed; run it again when fewer writers are at work.",
@@ -214,14 +240,24 @@ class DeltaWriter:
         last = CommitLog(self.storage, self.folder).last_transaction(txn.version, name)
         return txn.last_transaction(name) if last is None else last
 
-    def _try(
+    def try_commit(
         self, attempt: Attempt, txn: Transaction, files: Publication, *, coarse: bool
     ) -> tuple[int, int]:
-        """Commit; an outcome that nobody reported is looked up in the log."""
+        """Commit; an outcome that nobody reported is looked up in the log.
+
+        Returns:
+            The version, and the number of files removed.
+
+        Raises:
+            CommitConflict: another writer was faster; nothing landed.
+            LakeportError: the store or Spark refused.
+        """
         try:
             if attempt.plan.needs_spark:
                 files.publish()
                 attempt.through_spark(self.session(), txn.version)
+                if attempt.may_do_nothing and self._find(attempt.mark, txn.version) is None:
+                    return txn.version, 0
                 raise CommitUnknown(SparkFailure("Spark wrote nothing"), txn.version)
             version, removed = attempt.direct(txn, files.publish, coarse=coarse)
         except CommitUnknown as unknown:
@@ -305,14 +341,16 @@ class DeltaWriter:
                 return mark
         return None
 
-    def _landed(
-        self, plan: DeltaPlan, staged: Sequence[Staged], mark: Mark, version: int, removed: int
+    def landed_in(
+        self, attempt: Attempt, version: int, removed: int, rows: int | None = None
     ) -> Landed:
+        """What an attempt has landed; as many rows as its files have, if nothing else is said."""
+        plan, staged = attempt.plan, attempt.staged
         return Landed(
             stream=self.stream,
             table=self.uri,
-            sequence=mark.sequence,
-            rows=sum(item.rows for item in staged),
+            sequence=attempt.mark.sequence,
+            rows=sum(item.rows for item in staged) if rows is None else rows,
             files=() if plan.needs_spark else tuple(self.storage.uri(i.key) for i in staged),
             bytes=sum(item.bytes for item in staged),
             version=version,

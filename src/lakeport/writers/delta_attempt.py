@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from lakeport.errors import CommitConflict, InputError, LakeportError
 from lakeport.model import Mode, Staged, Storage
@@ -112,6 +112,7 @@ class Attempt:
         plan: on the table's present state.
         staged: the files.
         mark: what the commit says about itself.
+        may_do_nothing: Spark's way may find that there is nothing to commit.
     """
 
     storage: Storage
@@ -119,6 +120,7 @@ class Attempt:
     plan: DeltaPlan
     staged: Sequence[Staged]
     mark: Mark
+    may_do_nothing: ClassVar[bool] = False
 
     def direct(
         self, txn: Transaction, publish: Callable[[], None], *, coarse: bool
@@ -143,15 +145,15 @@ class Attempt:
         adds = [self._add(item, moment) for item in self.staged]
         if self.plan.metadata_changes:
             txn.set_metadata(self._metadata(moment), replaces=self.plan.evolution.replaced)
-        removed = self._removed(txn, adds, coarse=coarse)
+        removed = self.removed(txn, adds, coarse=coarse)
         txn.remove(removed)
         actions = list(adds)
-        if self.mark.run_id:
+        if self.mark.numbered:
             app = app_id(self.mark.run_id, self.mark.stream)
             actions.append(transaction_action(app, self.mark.sequence, moment))
         publish()
         try:
-            return txn.commit(actions, self._operation(len(removed))), len(removed)
+            return txn.commit(actions, self.operation(len(removed))), len(removed)
         except CommitConflict:
             raise
         except LakeportError as error:
@@ -170,6 +172,22 @@ class Attempt:
             InputError: a row breaks a constraint of the table.
             CommitUnknown: the commit may have landed.
         """
+        try:
+            self.run_in_spark(spark)
+        except Exception as error:
+            broken = _CONSTRAINT.search(str(error))
+            if broken:
+                raise InputError(
+                    f"a row breaks the table's {broken[1]} constraint {broken[2]!r}",
+                    "correct the source, or drop the constraint; nothing was committed.",
+                ) from error
+            failure = translate(error)
+            if isinstance(failure, CommitConflict):
+                raise failure from error
+            raise CommitUnknown(failure, before) from error
+
+    def run_in_spark(self, spark: SparkSession) -> None:
+        """Write with Spark, in one commit that carries the mark."""
         overwrite = self.plan.mode is Mode.OVERWRITE
         writer = (
             self._frame(spark).write.format("delta").mode("overwrite" if overwrite else "append")
@@ -183,19 +201,7 @@ class Attempt:
             options["overwriteSchema" if full else "mergeSchema"] = "true"
         if overwrite:
             options["partitionOverwriteMode"] = "dynamic" if self.plan.dynamic else "static"
-        try:
-            writer.options(**options).save(self.storage.hadoop_uri(self.folder))
-        except Exception as error:
-            broken = _CONSTRAINT.search(str(error))
-            if broken:
-                raise InputError(
-                    f"a row breaks the table's {broken[1]} constraint {broken[2]!r}",
-                    "correct the source, or drop the constraint; nothing was committed.",
-                ) from error
-            failure = translate(error)
-            if isinstance(failure, CommitConflict):
-                raise failure from error
-            raise CommitUnknown(failure, before) from error
+        writer.options(**options).save(self.storage.hadoop_uri(self.folder))
 
     def _frame(self, spark: SparkSession) -> DataFrame:
         from pyspark.sql.types import StructType
@@ -225,7 +231,8 @@ class Attempt:
             {"metaData": {**plan.base.metadata, "schemaString": text}}, ensure_ascii=False
         )
 
-    def _removed(self, txn: Transaction, adds: Sequence[str], *, coarse: bool) -> list[Added]:
+    def removed(self, txn: Transaction, adds: Sequence[str], *, coarse: bool) -> list[Added]:
+        """The files that the commit removes."""
         if self.plan.mode is not Mode.OVERWRITE or self.plan.base is None:
             return []
         if not self.plan.dynamic:
@@ -244,7 +251,8 @@ class Attempt:
         present = {typed(item.partition) for item in self.staged}
         return [f for f in txn.all_files() if typed(f.entry["partitionValues"]) in present]
 
-    def _operation(self, removed: int) -> Operation:
+    def operation(self, removed: int) -> Operation:
+        """How the commit describes itself in the table's history."""
         plan = self.plan
         return Operation(
             overwrite=plan.mode is Mode.OVERWRITE,

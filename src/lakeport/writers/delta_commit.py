@@ -7,7 +7,8 @@ here are the actions of one commit.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,10 @@ from lakeport.spark.failures import translate
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Added", "DeltaLog", "Operation", "Transaction"]
+__all__ = ["USER_METADATA", "Added", "DeltaLog", "Operation", "Transaction"]
+
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+"""Setting of a session that gives its commits their user metadata."""
 
 _CONFLICTS = frozenset(
     {
@@ -46,6 +50,8 @@ class Operation:
         partition_columns: the table's, for the commit that creates it.
         user_metadata: free text kept with the commit.
         metrics: numbers for the history, such as `numFiles`.
+        name: WRITE, MERGE, DELETE or UPDATE.
+        condition: SQL text of which rows a MERGE, DELETE or UPDATE is about.
     """
 
     overwrite: bool
@@ -54,6 +60,8 @@ class Operation:
     partition_columns: tuple[str, ...]
     user_metadata: str
     metrics: Mapping[str, int]
+    name: str = "WRITE"
+    condition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +143,22 @@ class Transaction:
         known = self._checksum("allFiles")
         return _added(_each(self._txn.filterFiles()) if known is None else known)
 
+    def read_everything(self) -> None:
+        """Have any change to the table conflict with this commit, but for blind appends."""
+        self._txn.readWholeTable()
+
+    def entries(self) -> list[dict[str, Any]]:
+        """The `add` actions of every file, with their statistics. Runs a Spark job."""
+        try:
+            found = self._snapshot.allFiles().collectAsList()
+            return [dict(json.loads(action.json())["add"]) for action in found]
+        except Py4JJavaError as error:
+            raise translate(error) from error
+
+    def file(self, entry: Mapping[str, Any]) -> Added:
+        """The file of an `add` action that the log has."""
+        return Added(entry, self._action(json.dumps({"add": entry}, ensure_ascii=False)))
+
     def files_beside(self, actions: Sequence[str]) -> list[Added]:
         """The files in the partitions of these `add` actions, compared by value, not by spelling.
 
@@ -181,7 +205,10 @@ class Transaction:
         try:
             entries = self._seq([*self._removed, *map(self._action, actions)])
             self._register(operation.metrics)
-            return int(self._txn.commit(entries, self._write(operation)))
+            if operation.name == "WRITE":
+                return int(self._txn.commit(entries, self._write(operation)))
+            with self._annotated(operation.user_metadata):
+                return int(self._txn.commit(entries, self._change(operation)))
         except Py4JError as error:  # of which a lost connection is one: it may have landed
             if _java_class(error) in _CONFLICTS:
                 raise CommitConflict(
@@ -225,6 +252,42 @@ class Transaction:
             none,
             none,
         )
+
+    def _change(self, operation: Operation) -> Any:
+        parser = self._spark._jsparkSession.sessionState().sqlParser()
+        condition = parser.parseExpression(operation.condition)
+        if operation.name == "DELETE":
+            return getattr(self._delta, "DeltaOperations$Delete")(self._seq([condition]))
+        if operation.name == "UPDATE":
+            return getattr(self._delta, "DeltaOperations$Update")(self._option(condition))
+        clause = getattr(self._delta, "DeltaOperations$MergePredicate")
+        none = self._option(None)
+        update, insert = (clause(none, action) for action in ("update", "insert"))
+        return getattr(self._delta, "DeltaOperations$Merge")(
+            self._option(condition),
+            none,
+            none,
+            none,
+            self._seq([update]),
+            self._seq([insert]),
+            self._seq([]),
+        )
+
+    @contextmanager
+    def _annotated(self, user_metadata: str) -> Iterator[None]:
+        """Give the commits of this thread a text that their operation has no room for."""
+        sessions = self._jvm.org.apache.spark.sql.SparkSession
+        before = sessions.getActiveSession()
+        own = self._spark._jsparkSession.cloneSession()
+        own.conf().set(USER_METADATA, user_metadata)
+        sessions.setActiveSession(own)
+        try:
+            yield
+        finally:
+            if before.isDefined():
+                sessions.setActiveSession(before.get())
+            else:
+                sessions.clearActiveSession()
 
     def _register(self, metrics: Mapping[str, int]) -> None:
         maker = self._jvm.org.apache.spark.sql.execution.metric.SQLMetrics

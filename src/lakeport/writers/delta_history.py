@@ -35,7 +35,8 @@ class Mark:
     Attributes:
         run_id: the run; empty when it had no id.
         stream: the stream's name.
-        sequence: the batch's ordinal among the stream's batches of the run.
+        sequence: the batch's ordinal among the stream's batches of the run; -1 for a commit that
+            lands none.
         digest: SHA-256 of the input in hex; empty unless the run has an id.
         batch_id: the caller's name for the batch.
         commit_id: unique to one attempt to land it.
@@ -49,6 +50,11 @@ class Mark:
     batch_id: str
     commit_id: str
     state: bytes | None = None
+
+    @property
+    def numbered(self) -> bool:
+        """Whether the commit counts among the batches that its run lands once."""
+        return bool(self.run_id) and self.sequence >= 0
 
     def text(self) -> str:
         """The commit's user metadata, as JSON text."""

@@ -23,7 +23,7 @@ from lakeport.writers.dictionary import repeating_columns
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-__all__ = ["EMPTY_VALUES", "DeltaSink", "split_by_partition"]
+__all__ = ["EMPTY_VALUES", "DeltaSink", "relabelled", "split_by_partition"]
 
 EMPTY_VALUES = "empty_partition_values"
 """Key of `Staged.token`: rows whose empty partition value became null."""
@@ -123,9 +123,14 @@ def _decoded(code: int, known: Sequence[Sequence[Any]]) -> _Values:
     return tuple(reversed(values))
 
 
+def relabelled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch under other names, nested ones too, without a copy."""
+    return pa.record_batch(_Relabelled(batch, schema))
+
+
 @dataclass(frozen=True)
 class _Relabelled:
-    """A batch under other names, without a copy, through Arrow's C interface."""
+    """Hands a batch over through Arrow's C interface, with another schema."""
 
     batch: pa.RecordBatch
     schema: pa.Schema
@@ -246,7 +251,7 @@ class _File:
         return self._target.position
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:
-        named = [pa.record_batch(_Relabelled(batch, self._sink.files)) for batch in batches]
+        named = [relabelled(batch, self._sink.files) for batch in batches]
         for batch in named:
             self._nans |= nan_leaves(batch, self._leaves)
         table = pa.Table.from_batches(named, schema=self._sink.files)

@@ -127,7 +127,7 @@ class DeltaPlan:
             the shaped batches must have.
         schema_json: the same as Delta's JSON.
         partition_columns: the table's partition columns.
-        mode: append or overwrite.
+        mode: append, overwrite or merge.
         policy: whether columns may be added.
         partition_keys: the columns that were asked for; none means the table's own.
         dynamic: the overwrite replaces only the partitions that the batch has.
@@ -174,7 +174,7 @@ def plan_table(
     Args:
         state: the table; None when there is none.
         incoming: the batch's columns.
-        mode: append or overwrite.
+        mode: append, overwrite or merge.
         partition_keys: columns to partition by; none means the table's own.
         policy: whether columns may be added.
         properties: of a new table, beside and above the defaults.
@@ -211,9 +211,20 @@ def plan_table(
         properties=settings,
         base=state,
         mapped=mapped,
-        needs_spark=state.needs_spark if state else (),
+        needs_spark=_needs_spark(state, mode) if state else (),
         warnings=warnings,
     )
+
+
+def _needs_spark(state: TableState, mode: Mode) -> tuple[str, ...]:
+    """What only Spark can honour, which is more where rows are changed."""
+    found = state.needs_spark
+    if mode is Mode.MERGE:
+        if "deletionVectors" in state.features:
+            found += ("deletion vectors",)
+        if state.properties.get("delta.enableChangeDataFeed") == "true":
+            found += ("a change data feed",)
+    return found
 
 
 def _map_columns(

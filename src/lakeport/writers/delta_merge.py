@@ -1,0 +1,479 @@
+"""Merges: the rows of a batch take the place of the table's rows with the same keys.
+
+```
+staged batch ─▶ keys ─▶ files that may hold one ─▶ rewrite those that do ─┐
+                  └────────▶ rows that no file held ─▶ insert ────────────┴─▶ one commit
+```
+A merge that meets another writer's change looks at the table again and rewrites its files anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from lakeport.errors import ConfigError, InputError
+from lakeport.model import Landed, Mode, Staged
+from lakeport.schema.evolution import EvolutionPolicy
+from lakeport.shape.columns import TIMESTAMP
+from lakeport.spark.jobs import run_tasks
+from lakeport.writers.delta import DeltaWriter
+from lakeport.writers.delta_attempt import published
+from lakeport.writers.delta_change import ChangeAttempt
+from lakeport.writers.delta_files import (
+    Bounds,
+    DataFile,
+    TableFiles,
+    bounds,
+    parse_statistics,
+)
+from lakeport.writers.delta_history import Mark
+from lakeport.writers.delta_replay import LogFiles, replay
+from lakeport.writers.delta_rewrite import (
+    Incoming,
+    Retire,
+    Rewrite,
+    Rewritten,
+    Upsert,
+    insert,
+    marked,
+)
+from lakeport.writers.delta_schema import file_schema, physical_names
+from lakeport.writers.delta_sink import DeltaSink
+from lakeport.writers.delta_state import DeltaPlan
+from lakeport.writers.merge_keys import KeyIndex, KeyRanges, Positions
+
+if TYPE_CHECKING:
+    from lakeport.spark.session import Runtime
+    from lakeport.writers.delta_commit import Transaction
+
+__all__ = ["DeltaMerger", "MergePlan"]
+
+_STAGING = "_lakeport/staging"
+_TASKS_PER_CORE = 4
+_Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class MergePlan:
+    """What a batch makes of a table that it is merged into.
+
+    Attributes:
+        table: of the table.
+        rows: the batch's columns, of the table's types and spelling.
+        keys: the table's columns that identify a row.
+        created: column whose value an existing row keeps; empty for none.
+        deleted: column that marks a row of the batch as deleted; empty for none.
+        warnings: sentences for the report.
+    """
+
+    table: DeltaPlan
+    rows: pa.Schema
+    keys: tuple[str, ...]
+    created: str
+    deleted: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DeltaMerger:
+    """Merges one stream's batches into its table, and retires rows of earlier versions.
+
+    Attributes:
+        writer: the table.
+        runtime: runs the kernels.
+        created: name of the column that tells when a row first came; empty for none.
+        updated: name of the column that tells when a row last changed; empty for none.
+    """
+
+    writer: DeltaWriter
+    runtime: Runtime
+    created: str = ""
+    updated: str = ""
+
+    def plan(
+        self,
+        incoming: pa.Schema,
+        keys: Sequence[str],
+        *,
+        deleted: str = "",
+        partition_keys: Sequence[str] = (),
+        policy: EvolutionPolicy | str = EvolutionPolicy.EVOLVE,
+    ) -> MergePlan:
+        """Plan a merge into the table as it is now.
+
+        Args:
+            incoming: the batch's columns.
+            keys: those that identify a row, in any case.
+            deleted: the column that marks a row as deleted; empty for none.
+            partition_keys: columns to partition a new table by.
+            policy: whether columns may be added.
+
+        Raises:
+            ConfigError: there are no keys, or one is no column that could be one.
+            SchemaConflict: the batch does not fit the table.
+        """
+        table = self.writer.plan(
+            incoming, mode=Mode.MERGE, partition_keys=partition_keys, policy=policy
+        )
+        coming = {name.lower() for name in incoming.names}
+        rows = pa.schema([field for field in table.schema if field.name.lower() in coming])
+        names = {name.lower(): name for name in rows.names}
+        return MergePlan(
+            table,
+            rows,
+            _keys(self.writer.stream, rows, keys),
+            names.get(self.created.lower(), ""),
+            names.get(deleted.lower(), ""),
+            table.warnings,
+        )
+
+    def sink(self, plan: MergePlan) -> DeltaSink:
+        """The kernel that stages the batch's rows, not yet the table's files."""
+        return replace(
+            self.writer.sink(plan.table),
+            folder=_STAGING,
+            files=plan.rows,
+            partitions={},
+            indexed_columns=0,
+        )
+
+    def commit(
+        self,
+        plan: MergePlan,
+        staged: Sequence[Staged],
+        *,
+        run_id: str = "",
+        sequence: int = 0,
+        digest: str = "",
+        state: bytes | None = None,
+    ) -> Landed:
+        """Merge a staged batch in one commit, or find that this run had merged it.
+
+        Raises:
+            InputError: a row has no value in a key column.
+            LakeportError: as `DeltaWriter.commit`.
+        """
+        writer, mark = self.writer, self.writer.mark(run_id, sequence, digest, state)
+        with published(writer.storage, staged) as batch:
+            batch.publish()
+            files = tuple((item.key, item.rows) for item in staged)
+            size = sum(item.bytes for item in staged)
+            rows = Incoming(writer.storage, files, plan.rows, size)
+            change = Upsert(rows, plan.table.schema, plan.keys, plan.created, plan.deleted)
+            keys = _Keys.read(change)
+
+            def attempt(current: DeltaPlan, txn: Transaction, _: int) -> Landed:
+                now = replace(change, schema=current.schema)
+                return self._merge(current, txn, now, keys, mark)
+
+            landed = writer.until_committed(plan.table, mark, attempt)
+            return replace(
+                landed, warnings=tuple(dict.fromkeys((*plan.warnings, *landed.warnings)))
+            )
+
+    def retire(
+        self, version: int, *, version_column: str, deleted_column: str, hard: bool, run_id: str
+    ) -> Landed | None:
+        """Remove the rows of earlier versions, or mark them as deleted, in one commit.
+
+        Args:
+            version: rows that came with a lower one, or with none, are earlier.
+            version_column: holds it.
+            deleted_column: is set in rows that are marked.
+            hard: remove the rows.
+            run_id: of the run; empty for none.
+
+        Returns:
+            None when there is no table, or it has no such column.
+
+        Raises:
+            LakeportError: the store or Spark refused.
+        """
+        state = self.writer.state()
+        names = {} if state is None else {name.lower(): name for name in state.schema.names}
+        column = names.get(version_column.lower())
+        if state is None or column is None:
+            return None
+        incoming = state.schema
+        deleted = "" if hard else names.get(deleted_column.lower(), deleted_column)
+        if deleted and deleted not in incoming.names:
+            incoming = incoming.append(pa.field(deleted, TIMESTAMP))
+        plan = self.writer.plan(incoming, mode=Mode.MERGE)
+        updated = names.get(self.updated.lower(), "")
+        change = Retire(column, version, deleted, updated, datetime.now(UTC))
+        mark = self.writer.mark(run_id, -1, "", None)
+
+        def attempt(current: DeltaPlan, txn: Transaction, _: int) -> Landed:
+            return self._retire(current, txn, change, mark)
+
+        return self.writer.until_committed(plan, mark, attempt)
+
+    def _merge(
+        self, plan: DeltaPlan, txn: Transaction, change: Upsert, keys: _Keys, mark: Mark
+    ) -> Landed:
+        new: list[Staged] = []
+        with published(self.writer.storage, new) as files:
+            replaced: list[_Entry] = []
+            metrics: dict[str, int] = {}
+            if not plan.needs_spark:
+                found = [e for e in self._entries(txn) if keys.may_be_in(e, plan, change.keys)]
+                rewritten = self._rewrite(plan, change, found)
+                new += [staged for one in rewritten for staged in one.staged]
+                inserted = self._insert(plan, change, keys.unmatched(rewritten))
+                new += inserted
+                paths = {one.path for one in rewritten}
+                replaced = [entry for entry in found if entry["path"] in paths]
+                metrics = _merge_metrics(len(keys), rewritten, inserted, replaced)
+            one = self._attempt(plan, new, mark, change, replaced, metrics)
+            version, removed = self.writer.try_commit(one, txn, files, coarse=True)
+            return self.writer.landed_in(one, version, removed, rows=len(keys))
+
+    def _retire(self, plan: DeltaPlan, txn: Transaction, change: Retire, mark: Mark) -> Landed:
+        new: list[Staged] = []
+        with published(self.writer.storage, new) as files:
+            replaced: list[_Entry] = []
+            metrics: dict[str, int] = {}
+            rows = 0
+            if not plan.needs_spark:
+                found = [e for e in self._entries(txn) if _may_be_old(e, plan, change)]
+                rewritten = self._rewrite(plan, change, found)
+                if not rewritten:
+                    return Landed(self.writer.stream, self.writer.uri, -1, 0, version=txn.version)
+                new += [staged for one in rewritten for staged in one.staged]
+                paths = {one.path for one in rewritten}
+                replaced = [entry for entry in found if entry["path"] in paths]
+                rows = sum(one.updated + one.deleted for one in rewritten)
+                metrics = _retire_metrics(rewritten, change)
+            one = self._attempt(plan, new, mark, change, replaced, metrics)
+            version, removed = self.writer.try_commit(one, txn, files, coarse=True)
+            return self.writer.landed_in(one, version, removed, rows=rows)
+
+    def _attempt(
+        self,
+        plan: DeltaPlan,
+        staged: Sequence[Staged],
+        mark: Mark,
+        change: Upsert | Retire,
+        replaced: Sequence[_Entry],
+        metrics: Mapping[str, int],
+    ) -> ChangeAttempt:
+        writer = self.writer
+        return ChangeAttempt(
+            writer.storage,
+            writer.folder,
+            plan,
+            staged,
+            mark,
+            change=change,
+            replaced=replaced,
+            metrics=metrics,
+        )
+
+    def _entries(self, txn: Transaction) -> Sequence[_Entry]:
+        """Every file of the table; any other writer's change to one then is a conflict."""
+        if txn.version < 0:
+            return ()
+        txn.read_everything()
+        storage, folder = self.writer.storage, self.writer.folder
+        contents = replay(storage, LogFiles.of(storage, folder), txn.version)
+        return txn.entries() if contents is None else contents.files
+
+    def _rewrite(
+        self, plan: DeltaPlan, change: Upsert | Retire, found: Sequence[_Entry]
+    ) -> list[Rewritten]:
+        if not found:
+            return []
+        sink, storage = self.writer.sink(plan), self.writer.storage
+        table = TableFiles(
+            storage,
+            self.writer.folder,
+            plan.schema,
+            file_schema(plan.schema_json, plan.schema),
+            frozenset(physical_names(plan.schema_json, plan.partition_columns).values()),
+        )
+        files = [DataFile.of(entry) for entry in found]
+        groups = _shared_out(files, self.runtime.cores * _TASKS_PER_CORE)
+
+        def discard(done: list[Rewritten]) -> None:
+            for staged in (staged for one in done for staged in one.staged):
+                storage.discard(staged)
+
+        return run_tasks(
+            self.runtime, Rewrite(table, change, sink), list(enumerate(groups)), discard=discard
+        )
+
+    def _insert(self, plan: DeltaPlan, change: Upsert, positions: Positions) -> list[Staged]:
+        items, start = [], 0
+        for number, (key, rows) in enumerate(change.incoming.files):
+            first, end = np.searchsorted(positions, (start, start + rows))
+            if first < end:
+                part = replace(change.incoming, files=((key, rows),))
+                items.append((number, part, positions[first:end] - start))
+            start += rows
+        storage = self.writer.storage
+
+        def discard(done: list[Staged]) -> None:
+            for staged in done:
+                storage.discard(staged)
+
+        kernel = partial(insert, plan.schema, self.writer.sink(plan))
+        return run_tasks(self.runtime, kernel, items, discard=discard)
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """The keys of a batch on the driver.
+
+    Attributes:
+        columns: the key columns.
+        last: positions of the last rows of all keys, sorted.
+        inserted: those of them that are inserted where no row of the table matches.
+        ranges: of the keys.
+    """
+
+    columns: pa.Table
+    last: Positions
+    inserted: Positions
+    ranges: KeyRanges
+
+    @classmethod
+    def read(cls, change: Upsert) -> _Keys:
+        """Read the keys of a staged batch.
+
+        Raises:
+            InputError: a row has no value in a key column.
+        """
+        names = [*change.keys, *filter(None, [change.deleted])]
+        table = change.incoming.columns(list(dict.fromkeys(names)))
+        columns = table.select(list(change.keys))
+        for name in change.keys:
+            empty = columns.column(name).null_count
+            if empty:
+                raise InputError(
+                    f"{empty} of the batch's {len(table)} rows have no value in {name!r}, by "
+                    "which it is merged",
+                    "give every record a value there, or name other `merge_keys`.",
+                )
+        last = KeyIndex(columns.columns).last
+        inserted = last
+        if change.deleted:
+            gone = marked(table.column(change.deleted)).to_numpy()
+            inserted = last[~gone[last]]
+        return cls(columns, last, inserted, KeyRanges(columns.columns))
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def may_be_in(self, entry: _Entry, plan: DeltaPlan, keys: Sequence[str]) -> bool:
+        """Whether a file may hold a row with one of the keys, as its bounds tell."""
+        found = _bounds_of(entry, plan, keys)
+        known: list[Bounds | None] = []
+        for item in found:
+            if isinstance(item, str):
+                return False
+            known.append(item)
+        try:
+            return self.ranges.meets(known)
+        except (ValueError, OverflowError):  # a moment that Python's own types can't hold
+            return True
+
+    def unmatched(self, rewritten: Sequence[Rewritten]) -> Positions:
+        """Positions of the rows to insert."""
+        there = np.zeros(len(self.columns), dtype=bool)
+        for one in rewritten:
+            there[one.matched] = True
+        return self.inserted[~there[self.inserted]]
+
+
+def _keys(stream: str, rows: pa.Schema, keys: Sequence[str]) -> tuple[str, ...]:
+    names = {name.lower(): name for name in rows.names}
+    if not keys:
+        raise ConfigError(
+            f"stream {stream!r} has no key to merge by",
+            "name the columns that identify a row in `merge_keys`, or use `mode: append`.",
+        )
+    for key in keys:
+        if key.lower() not in names:
+            raise ConfigError(
+                f"stream {stream!r} has no column {key!r} to merge by",
+                f"its columns are {', '.join(rows.names)}.",
+            )
+        type_ = rows.field(names[key.lower()]).type
+        if pa.types.is_nested(type_):
+            raise ConfigError(
+                f"column {key!r} is {type_}, which can't identify a row",
+                "name columns of text, numbers, dates or times in `merge_keys`.",
+            )
+    return tuple(dict.fromkeys(names[key.lower()] for key in keys))
+
+
+def _bounds_of(entry: _Entry, plan: DeltaPlan, columns: Sequence[str]) -> list[Bounds | str | None]:
+    statistics = parse_statistics(entry)
+    names = physical_names(plan.schema_json, columns)
+    types = [plan.schema.field(name).type for name in columns]
+    return [
+        bounds(entry, statistics, names[name], type_)
+        for name, type_ in zip(columns, types, strict=True)
+    ]
+
+
+def _may_be_old(entry: _Entry, plan: DeltaPlan, change: Retire) -> bool:
+    (found,) = _bounds_of(entry, plan, [change.version_column])
+    if found is None or isinstance(found, str):
+        return True
+    name = physical_names(plan.schema_json, [change.version_column])[change.version_column]
+    nulls = parse_statistics(entry).get("nullCount", {}).get(name)
+    return nulls != 0 or bool(found[0].as_py() < change.version)
+
+
+def _shared_out(files: Sequence[DataFile], count: int) -> list[tuple[DataFile, ...]]:
+    """Groups of about the same size, at most `count` and none empty.
+
+    >>> files = [DataFile(name, size, {}) for name, size in zip("abc", (1, 9, 8))]
+    >>> [[file.path for file in group] for group in _shared_out(files, 2)]
+    [['b'], ['c', 'a']]
+    """
+    groups: list[list[DataFile]] = [[] for _ in range(min(count, len(files)))]
+    sizes = [0] * len(groups)
+    for file in sorted(files, key=lambda item: -item.bytes):
+        least = sizes.index(min(sizes))
+        groups[least].append(file)
+        sizes[least] += file.bytes + 1
+    return [tuple(group) for group in groups]
+
+
+def _merge_metrics(
+    rows: int,
+    rewritten: Sequence[Rewritten],
+    inserted: Sequence[Staged],
+    replaced: Sequence[_Entry],
+) -> dict[str, int]:
+    new = [staged for one in rewritten for staged in one.staged] + list(inserted)
+    return {
+        "operationNumSourceRows": rows,
+        "numTargetRowsInserted": sum(item.rows for item in inserted),
+        "numTargetRowsUpdated": sum(one.updated for one in rewritten),
+        "numTargetRowsDeleted": sum(one.deleted for one in rewritten),
+        "numTargetRowsCopied": sum(one.copied for one in rewritten),
+        "numTargetFilesAdded": len(new),
+        "numTargetFilesRemoved": len(replaced),
+        "numTargetBytesAdded": sum(item.bytes for item in new),
+        "numTargetBytesRemoved": sum(int(entry["size"]) for entry in replaced),
+    }
+
+
+def _retire_metrics(rewritten: Sequence[Rewritten], change: Retire) -> dict[str, int]:
+    changed = "numUpdatedRows" if change.deleted else "numDeletedRows"
+    return {
+        changed: sum(one.updated + one.deleted for one in rewritten),
+        "numCopiedRows": sum(one.copied for one in rewritten),
+        "numAddedFiles": sum(len(one.staged) for one in rewritten),
+        "numRemovedFiles": len(rewritten),
+    }
