@@ -45,6 +45,7 @@ class Policies:
     internal_prefix: str | None = "_mage_"
     header_case: HeaderCase | None = None
     partition_keys: tuple[str, ...] = ()
+    constants: tuple[tuple[str, str], ...] = ()
     target_file_bytes: int = 256 << 20
     min_file_bytes: int = 32 << 20
 
@@ -58,6 +59,7 @@ class Policies:
             internal_prefix=config.internal_columns_prefix if config.internal_columns else None,
             header_case=config.column_header_format,
             partition_keys=config.partition_keys,
+            constants=tuple(config.constant_columns.items()),
             target_file_bytes=int(config.target_file_size_mb * 2**20),
             min_file_bytes=int(config.min_file_size_mb * 2**20),
         )
@@ -124,6 +126,7 @@ class Lander:
                 clock=clock,
                 internal_prefix=self.policies.internal_prefix,
                 header_case=self.policies.header_case,
+                constants=self.policies.constants,
             )
             parts.append(_Part(batch, known, shape))
         return parts

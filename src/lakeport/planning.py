@@ -95,6 +95,7 @@ def _stream(
         columns_of(seen.batch),
         internal_prefix=policies.internal_prefix,
         header_case=policies.header_case,
+        constants=policies.constants,
     )
     names = dict.fromkeys((*policies.partition_keys, *seen.batch.partition_keys))
     keys = tuple(header_name(name, policies.header_case) for name in names)

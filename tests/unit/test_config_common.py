@@ -139,9 +139,14 @@ def test_mages_own_keys_do_not_disturb() -> None:
     assert config.warnings == ()
 
 
-def test_stream_overrides_that_have_no_effect_are_told() -> None:
-    config = LocalConfig(path="/lake", _streams={"partition_keys": ["a"]})
-    assert any("_streams" in warning for warning in config.warnings)
+def test_stream_overrides_become_keys_of_their_own() -> None:
+    overrides = {"columns": {"source": "eu", "year": 2024}, "partition_keys": ["b", "a"]}
+    config = LocalConfig(path="/lake", partition_keys="a", _streams=overrides)
+    assert config.partition_keys == ("a", "b")
+    assert config.constant_columns == {"source": "eu", "year": "2024"}
+    assert overrides["partition_keys"] == ["b", "a"]
+    with pytest.raises(ConfigError, match="did you mean `columns`"):
+        LocalConfig(path="/lake", _streams={"colums": {}})
 
 
 def test_a_config_can_not_be_changed() -> None:

@@ -64,12 +64,12 @@ def keys(
     """
     from lakeport.config.common import canonical
 
-    found, _ = canonical(options)
+    found = canonical(options)
     settings = _pairs(spark, "--spark")
     if settings:
         found["spark"] = settings
     for key, value in _pairs(set_keys, "--set").items():
-        name = next(iter(canonical({key: value})[0]), key)
+        name = next(iter(canonical({key: value})), key)
         if name in found:
             raise ConfigError(
                 f"`--set {key}` gives a key that another option gives too", "give one of them."

@@ -23,7 +23,9 @@ from pydantic import (
     model_validator,
 )
 
+from lakeport.config.catalog import catalog_warnings, parse_catalog
 from lakeport.config.explain import explain, same_key
+from lakeport.config.overrides import fold_streams
 from lakeport.config.secrets import Secret
 from lakeport.model import Mode, UnknownPolicy
 from lakeport.scrub import MASK, is_secret_name
@@ -45,10 +47,7 @@ _ALIASES = {
     "partition_by": "partition_keys",
 }
 _MODES = {"append-only": "append", "upsert": "merge"}
-_UNUSED = {
-    "_streams": "`_streams` is not used: name `partition_keys` beside the other keys",
-    "clean_up_input_file": "",
-}
+_UNUSED = ("clean_up_input_file",)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -168,6 +167,15 @@ class DestinationConfig(BaseModel):
     partition_keys: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
         default=(), description="Columns to partition by, a list or names with commas."
     )
+    constant_columns: Settings = Field(
+        default_factory=dict,
+        description="Columns of text that have one value in every row, in place of what the "
+        "records say.",
+    )
+    catalog: Annotated[Mapping[str, Any], BeforeValidator(parse_catalog)] = Field(
+        default_factory=dict,
+        description='Streams whose Singer schema is this one, not the tap\'s: {"streams": […]}.',
+    )
     merge_keys: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
         default=(),
         description="Columns that identify a row in `mode: merge`; default: the stream's keys.",
@@ -254,13 +262,13 @@ class DestinationConfig(BaseModel):
     )
 
     def __init__(self, **values: Any) -> None:
-        known, unused = canonical(values)
+        known = canonical(values)
         try:
             super().__init__(**known)
         except ValidationError as error:
             problem = explain(error, type(self))
         else:
-            self._warnings = unused
+            self._warnings = catalog_warnings(self.catalog)
             return
         raise problem  # outside the handler: the foreign error holds the values as they came
 
@@ -322,30 +330,22 @@ class DestinationConfig(BaseModel):
             yield name, value
 
 
-def canonical(values: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
     """Keys under their own names, without nulls and without Mage's keys that have no use here.
 
-    Returns:
-        The keys that are left, and a warning for each ignored one that changes the outcome.
-
     Raises:
-        ConfigError: a key is given under two names.
+        ConfigError: a key is given under two names, or `_streams` holds what it can't.
 
     Example:
         >>> canonical({"format": "csv", "mode": None, "clean_up_input_file": True})
-        ({'file_type': 'csv'}, ())
+        {'file_type': 'csv'}
     """
     known: dict[str, Any] = {}
-    warnings = []
-    for name, value in values.items():
-        if value is None:
-            continue
-        if name in _UNUSED:
-            if value and _UNUSED[name]:
-                warnings.append(_UNUSED[name])
+    for name, value in fold_streams(values).items():
+        if value is None or name in _UNUSED:
             continue
         key = _ALIASES.get(name, name)
         if key in known:
             raise same_key(next(k for k, v in _ALIASES.items() if v == key), key)
         known[key] = value
-    return known, tuple(warnings)
+    return known

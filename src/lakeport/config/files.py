@@ -8,6 +8,7 @@ from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
+from lakeport.config.templates import Scope, hide, render, restore
 from lakeport.errors import ConfigError, MissingDependency
 
 __all__ = ["expand", "parse_text", "read_text", "texts"]
@@ -67,7 +68,7 @@ def parse_text(text: str, name: str) -> dict[str, Any]:
     try:
         values = _parse_json(text) if text.lstrip().startswith("{") else None
         if values is None:
-            values = _parse_yaml(text, name)
+            values = _parse_with_templates(text, name)
     except RecursionError:
         raise ConfigError(f"{name} is nested too deeply") from None
     except _TwiceError as error:
@@ -77,8 +78,24 @@ def parse_text(text: str, name: str) -> dict[str, Any]:
     return values
 
 
-def expand(value: Any, environ: Mapping[str, str], name: str, depth: int = 0) -> Any:
+def expand(
+    value: Any,
+    environ: Mapping[str, str],
+    name: str,
+    depth: int = 0,
+    *,
+    variables: Mapping[str, Any] | None = None,
+) -> Any:
     """Replace `${NAME}` in every text by that environment variable, once; `$${` stands for `${`.
+
+    Mage's templates are rendered too (see `lakeport.config.templates`).
+
+    Args:
+        value: parsed values.
+        environ: the environment.
+        name: how errors call the file.
+        depth: how deep `value` lies.
+        variables: the run's variables, for `{{ variables('x') }}`.
 
     Raises:
         ConfigError: a variable that is not set, or values nested too deeply.
@@ -89,10 +106,14 @@ def expand(value: Any, environ: Mapping[str, str], name: str, depth: int = 0) ->
     """
     if depth > _DEEPEST:
         raise ConfigError(f"{name} is nested too deeply")
+
+    def below(item: Any) -> Any:
+        return expand(item, environ, name, depth + 1, variables=variables)
+
     if isinstance(value, dict):
-        return {key: expand(item, environ, name, depth + 1) for key, item in value.items()}
+        return {key: below(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [expand(item, environ, name, depth + 1) for item in value]
+        return [below(item) for item in value]
     if not isinstance(value, str):
         return value
 
@@ -107,7 +128,8 @@ def expand(value: Any, environ: Mapping[str, str], name: str, depth: int = 0) ->
             )
         return environ[variable]
 
-    return _REFERENCE.sub(replace, value)
+    scope = Scope(environ, variables or {})
+    return render(value, scope, name, lambda text: _REFERENCE.sub(replace, text))
 
 
 def texts(value: Any, depth: int = 0) -> set[str]:
@@ -146,6 +168,17 @@ def _parse_json(text: str) -> Any:
 def _second_line(text: str, key: str) -> str:
     places = [m.start() for m in re.finditer(re.escape(json.dumps(key)) + r"\s*:", text)]
     return f", again in line {text.count(chr(10), 0, places[1]) + 1}" if len(places) == 2 else ""
+
+
+def _parse_with_templates(text: str, name: str) -> Any:
+    """YAML as it is; else with its templates hidden, since Mage's need no quotes around them."""
+    try:
+        return _parse_yaml(text, name)
+    except ConfigError:
+        hidden, templates = hide(text)
+        if not templates:
+            raise
+        return restore(_parse_yaml(hidden, name), templates)
 
 
 def _parse_yaml(text: str, name: str) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 from lakeport.config.common import DestinationConfig, canonical
 from lakeport.config.explain import no_such
 from lakeport.config.files import expand, parse_text, read_text, texts
+from lakeport.config.streaming_sink import Buffer, is_sink, sink_keys
 from lakeport.errors import ConfigError
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "environment_keys",
     "load_file",
     "load_files",
+    "load_sink",
     "load_target",
 ]
 
@@ -84,6 +86,7 @@ def load_file(
     *,
     environ: Mapping[str, str] | None = None,
     destination: str = "",
+    variables: Mapping[str, Any] | None = None,
 ) -> DestinationConfig:
     """The config that a YAML or JSON file holds, whatever the file is called.
 
@@ -92,6 +95,7 @@ def load_file(
         overrides: as for `load_target`.
         environ: as for `load_target`.
         destination: the destination's name, where the file does not have to tell.
+        variables: the run's variables, for templates such as `{{ variables('x') }}`.
 
     Raises:
         ConfigError: naming what is wrong; also when the file names another destination, and when
@@ -108,7 +112,7 @@ def load_file(
             )
         return {**values, "destination": found}
 
-    return load_files([path], overrides, environ=environ, translate=named)
+    return load_files([path], overrides, environ=environ, translate=named, variables=variables)
 
 
 def load_files(
@@ -117,6 +121,7 @@ def load_files(
     *,
     environ: Mapping[str, str] | None = None,
     translate: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
+    variables: Mapping[str, Any] | None = None,
 ) -> DestinationConfig:
     """The config that several YAML or JSON files hold together; later ones win, key by key.
 
@@ -125,6 +130,7 @@ def load_files(
         overrides: as for `load_target`.
         environ: as for `load_target`.
         translate: brings the keys of the files under lakeport's names; may refuse them.
+        variables: as for `load_file`.
 
     Raises:
         ConfigError: naming what is wrong; also when a file holds secrets and others may write to
@@ -137,7 +143,7 @@ def load_files(
     for path in map(Path, paths):
         each = f"config file {str(path)!r}"
         raw = _flat(parse_text(read_text(path), each), each)
-        values |= expand(raw, environ, each)
+        values |= expand(raw, environ, each, variables=variables)
         held.append((path, raw))
     try:
         config = _build(translate(values), overrides or {}, environ)
@@ -182,6 +188,35 @@ def destinations() -> tuple[str, ...]:
     return tuple(_DESTINATIONS)
 
 
+def load_sink(
+    to: str | os.PathLike[str] | Mapping[str, Any],
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    variables: Mapping[str, Any] | None = None,
+) -> tuple[DestinationConfig, Buffer]:
+    """The config of Mage's streaming sinks (`connector_type`), and when their buffer is landed.
+
+    Args:
+        to: a YAML or JSON file, or a mapping of keys.
+        overrides: as for `load_target`.
+        environ: as for `load_target`.
+        variables: the run's variables, for templates such as `{{ variables('x') }}`.
+
+    Raises:
+        ConfigError: naming what is wrong and what is valid.
+    """
+    environ = os.environ if environ is None else environ
+    if isinstance(to, Mapping):
+        values: Mapping[str, Any] = to
+    else:
+        name = f"config file {os.fspath(to)!r}"
+        raw = parse_text(read_text(Path(to)), name)
+        values = expand(raw, environ, name, variables=variables)
+    keys, buffer = sink_keys(values, _all_keys())
+    return _build(keys, overrides or {}, environ), buffer
+
+
 def config_class(destination: str) -> type[DestinationConfig]:
     """The config class of a destination.
 
@@ -198,8 +233,9 @@ def config_class(destination: str) -> type[DestinationConfig]:
 def _build(
     values: Mapping[str, Any], overrides: Mapping[str, Any], environ: Mapping[str, str]
 ) -> DestinationConfig:
-    given, warnings = canonical(values)
-    wanted, more = canonical(overrides)
+    if is_sink(values):
+        values, _ = sink_keys(values, _all_keys())
+    given, wanted = canonical(values), canonical(overrides)
     merged = {**given, **{key: _joined(given.get(key), value) for key, value in wanted.items()}}
     destination = merged.get("destination")
     if not isinstance(destination, str):
@@ -209,7 +245,11 @@ def _build(
         value = environ.get(_PREFIX + key.upper())
         if value and key != "destination":
             merged.setdefault(key, value)
-    return model(**merged).warned(*warnings, *more)
+    return model(**merged)
+
+
+def _all_keys() -> frozenset[str]:
+    return frozenset(key for name in _DESTINATIONS for key in config_class(name).model_fields)
 
 
 def _joined(given: object, wanted: object) -> object:
@@ -220,7 +260,7 @@ def _joined(given: object, wanted: object) -> object:
 
 
 def _flat(values: dict[str, Any], name: str) -> dict[str, Any]:
-    """Keys under `config:` brought beside `destination:`; a block's `catalog` has no use here."""
+    """Keys under `config:` brought beside `destination:` and a block's `catalog`."""
     inner = values.get("config")
     if inner is None:
         return {key: value for key, value in values.items() if key != "config"}
@@ -234,8 +274,7 @@ def _flat(values: dict[str, Any], name: str) -> dict[str, Any]:
         )
     if "destination" in inner and "destination" in values:
         raise ConfigError(f"{name}: `destination` is given twice", "give one of them.")
-    outer = {key: value for key, value in values.items() if key == "destination"}
-    return {**outer, **inner}
+    return {**{key: value for key, value in values.items() if key != "config"}, **inner}
 
 
 def _is_config_file(text: str, guess: bool) -> bool:

@@ -45,6 +45,7 @@ class Shape:
         names: source column -> table column, in the source's order.
         created: name of the column that tells when a row first came; empty for none.
         updated: name of the column that tells when a row last changed; empty for none.
+        constants: table column of text -> its value in every row.
         clock: the batch's one reading of the clock.
         schema: the table's columns, in order; those that no source column feeds are null. A table
             may spell a name in another case.
@@ -56,6 +57,7 @@ class Shape:
     updated: str
     clock: datetime
     schema: pa.Schema
+    constants: tuple[tuple[str, str], ...] = ()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Shape record batches, lazily."""
@@ -68,6 +70,8 @@ class Shape:
 
     def _shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = {name.lower(): batch.column(source) for source, name in self.names}
+        for name, value in self.constants:
+            columns[name.lower()] = pa.repeat(pa.scalar(value, pa.string()), len(batch))
         if self.created:
             stamp = pa.scalar(self.clock, TIMESTAMP)
             known = columns.get(self.created.lower())
@@ -87,6 +91,7 @@ def plan_shape(
     clock: datetime | None = None,
     internal_prefix: str | None = "_mage_",
     header_case: HeaderCase | None = None,
+    constants: Sequence[tuple[str, str]] = (),
 ) -> Shape:
     """Plan how a source's columns become the table's.
 
@@ -95,6 +100,8 @@ def plan_shape(
         clock: the batch's time, aware; now when absent.
         internal_prefix: of `created_at` and `updated_at`; None leaves both out.
         header_case: spelling of every column, the internal ones too.
+        constants: columns of text and their value, which a source's column of that name gives
+            way to.
 
     Raises:
         InputError: two columns get the same name, or a source column stands where an internal
@@ -103,6 +110,11 @@ def plan_shape(
     names = tuple((name, header_name(name, header_case)) for name in source.names)
     _refuse_clashes(names, header_case)
     types = {new: source.field(old).type for old, new in names}
+    spelt = {name.lower(): name for name in types}
+    fixed = [
+        (spelt.get(name.lower(), name), value) for name, value in _headed(constants, header_case)
+    ]
+    types.update((name, pa.string()) for name, _ in fixed)
     created = updated = ""
     if internal_prefix is not None:
         created = header_name(f"{internal_prefix}created_at", header_case)
@@ -115,7 +127,14 @@ def plan_shape(
                     "set `internal_columns: false`, or another `internal_columns_prefix`.",
                 )
     schema = pa.schema([pa.field(name, type_) for name, type_ in types.items()])
-    return Shape(source, names, created, updated, clock or datetime.now(UTC), schema)
+    stamp = clock or datetime.now(UTC)
+    return Shape(source, names, created, updated, stamp, schema, tuple(fixed))
+
+
+def _headed(constants: Sequence[tuple[str, str]], case: HeaderCase | None) -> list[tuple[str, str]]:
+    """Constants under their columns' names in the table."""
+    _refuse_clashes([(name, header_name(name, case)) for name, _ in constants], case)
+    return [(header_name(name, case), value) for name, value in constants]
 
 
 def _refuse_clashes(names: Sequence[tuple[str, str]], case: HeaderCase | None) -> None:

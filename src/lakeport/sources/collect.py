@@ -198,7 +198,7 @@ class Collector:
             stream.message.stream,
             stream.fields,
             envelope=stream.envelope,
-            unknown=self._unknown,
+            unknown=UnknownPolicy.DROP if stream.message.cut else self._unknown,
             key_properties=stream.message.key_properties,
             max_record_mb=self._max_mb,
             metadata=self._metadata(stream),

@@ -34,12 +34,16 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Schema(msgspec.Struct, frozen=True):
-    """A SCHEMA: the JSON schema and the names of the columns that the tap singles out."""
+    """A SCHEMA: the JSON schema and the names of the columns that the tap singles out.
+
+    `cut` tells that records are to be cut to it: undeclared fields are left out.
+    """
 
     stream: str
     schema: Mapping[str, Any]
     key_properties: tuple[str, ...]
     partition_keys: tuple[str, ...]
+    cut: bool = False
 
 
 class State(msgspec.Struct, frozen=True):

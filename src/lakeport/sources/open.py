@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lakeport.config.common import DestinationConfig
     from lakeport.model import Storage
     from lakeport.sources.csv_text import CsvOptions
+    from lakeport.sources.messages import Schema
     from lakeport.sources.place import Place
     from lakeport.sources.plain import SourceFile
     from lakeport.spark.session import Runtime
@@ -216,6 +217,7 @@ def _singer(
         max_record_mb=max(1, int(config.max_record_mb)),
         digest=config.run_id is not None,
         batch_roots=tuple(Path(root) for root in config.batch_roots),
+        catalog=_catalog(config),
         single_flush=config.mode is Mode.OVERWRITE,
         add_record_metadata=config.add_record_metadata,
         origin=origin,
@@ -228,6 +230,16 @@ def _singer(
         lambda: singer.stray_lines_skipped,
         mover.discard,
     )
+
+
+def _catalog(config: DestinationConfig) -> dict[str, Schema]:
+    """The config's catalog as the SCHEMAs that it stands for."""
+    from lakeport.sources.messages import Schema
+
+    return {
+        name: Schema(name, stream.schema, stream.key_properties, stream.partition_keys, cut=True)
+        for name, stream in config.catalog.items()
+    }
 
 
 def _files(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
@@ -66,6 +66,8 @@ class SingerSource:
         single_flush: cut once, at the end (for an overwrite).
         origin: the plain file that `streams_input` reads from its start, if tasks can read it too:
             long runs of records are then read from there, and not spooled.
+        catalog: streams whose schema is this one, whatever the input's SCHEMA says; their records
+            are cut to it.
         batch_roots: folders in which the files of BATCH messages may lie; the system's temporary
             folder and the current one if empty.
         add_record_metadata: whether batches have the columns `_sdc_*` (see `schema.metadata`).
@@ -96,6 +98,7 @@ class SingerSource:
         origin: Path | None = None,
         batch_roots: Sequence[Path] = (),
         add_record_metadata: bool = False,
+        catalog: Mapping[str, Schema] | None = None,
         on_progress: Callable[[str, int, int], None] | None = None,
         on_file: Callable[[Split], None] = lambda split: None,
     ) -> None:
@@ -115,6 +118,7 @@ class SingerSource:
         self._skip_stray = stray_lines == "skip"
         self._max_mb = max_record_mb
         self._roots = tuple(batch_roots) or default_roots()
+        self._catalog = catalog or {}
         self._on_progress = on_progress
         self._router = Router()
         self._origin = None if origin is None else Origin(str(origin))
@@ -207,12 +211,18 @@ class SingerSource:
                 _log.warning("line %d: skipped a message of type %r", self.lines, kind[:_SHOWN])
 
     def _record(self, name: str, line: bytes) -> None:
-        stream = self._collector.streams.get(name)
+        stream = self._stream(name)
         if stream is None:
             self._bad_line("a record before its stream's SCHEMA", line.rstrip(b"\r\n"), name)
             return
         line = line.lstrip(b" \t\r")
         self._collector.add(stream, line, 0, len(line), 1, self.lines)
+
+    def _stream(self, name: str) -> Stream | None:
+        """A stream that has its schema, from a SCHEMA or from the catalog."""
+        if name not in self._collector.streams and name in self._catalog:
+            self._schema(self._catalog[name])
+        return self._collector.streams.get(name)
 
     def _bad_line(self, reason: str, raw: bytes, stream: str = "") -> None:
         bad = BadRecord(stream, self.lines, "", reason, raw)
@@ -238,6 +248,7 @@ class SingerSource:
         _log.info("Unable to parse: %s", shown)
 
     def _schema(self, message: Schema) -> None:
+        message = self._catalog.get(message.stream, message)
         try:
             new = self._collector.declare(message)
         except InputError as error:
@@ -253,7 +264,7 @@ class SingerSource:
         self.versions[stream] = version
 
     def _batch_files(self, message: BatchFiles) -> None:
-        stream = self._collector.streams.get(message.stream)
+        stream = self._stream(message.stream)
         if stream is None:
             raise InputError(
                 f"line {self.lines}: BATCH of stream {message.stream!r} before its SCHEMA",
