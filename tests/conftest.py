@@ -13,7 +13,7 @@ from tests.emulators import Azurite, FakeGcs, Minio
 os.environ["LAKEPORT_CDS"] = "off"  # no background work beside the tests
 
 
-_WITHOUT_SPARK = ("unit", "property")
+_WITHOUT_SPARK = ("unit", "property", "cluster")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 __all__ = [
     "DESTINATIONS",
     "Destination",
+    "check_reach",
     "destination",
     "open_storage",
     "open_table",
     "spark_session",
     "table_pattern",
+    "worker_packages",
 ]
 
 
@@ -47,6 +49,14 @@ DESTINATIONS: Mapping[str, Destination] = {
     "delta_lake_azure": Destination(frozenset({"delta", "azure"}), "azure"),
     "delta_lake_s3": Destination(frozenset({"delta", "s3a"}), "s3"),
     "google_cloud_storage": Destination(frozenset(), "gcs"),
+}
+
+
+_EXTRAS = {"abfs": "azure", "abfss": "azure", "gs": "gcs", "s3": "s3"}
+_MODULES = {
+    "azure": ("azure.storage.blob",),
+    "gcs": ("google.auth", "requests"),
+    "s3": ("botocore",),
 }
 
 
@@ -82,6 +92,24 @@ def check_layout(config: DestinationConfig) -> tuple[str, ...]:
     if config.file_type == "delta":
         return ("`date_partition_format` names folders of files: a Delta table has none.",)
     return ()
+
+
+def check_reach(config: DestinationConfig, runtime: Runtime) -> tuple[str, ...]:
+    """What the user has to know about tasks that run on other machines."""
+    if runtime.is_local or config.destination != "local":
+        return ()
+    return (
+        "the target is a folder and Spark's tasks run on other machines: every worker and this "
+        "machine have to mount it under the same path.",
+    )
+
+
+def worker_packages(config: DestinationConfig, source: object) -> tuple[str, ...]:
+    """The packages that tasks import to reach the target, the spool and the sources."""
+    named = [source] if isinstance(source, str) else source if isinstance(source, list) else []
+    schemes = {str(text).partition("://")[0] for text in (*named, config.spool_uri or "")}
+    extras = {destination(config.destination).extra, *(_EXTRAS.get(s, "") for s in schemes)}
+    return tuple(name for extra in sorted(extras) for name in _MODULES.get(extra, ()))
 
 
 def _compression(config: DestinationConfig) -> str:

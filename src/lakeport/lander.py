@@ -10,6 +10,7 @@ otherwise the load starts at once, and only a record with an undeclared field ma
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from lakeport.spark.session import Runtime
 
 __all__ = ["Lander", "Policies", "columns_of"]
+
+_MOST_OF_TWO = 1.7  # a task is said to have too much beyond this multiple of its fair share,
+_LEAST = 0.3  # and of the whole
 
 
 @dataclass(frozen=True)
@@ -190,12 +194,30 @@ class Lander:
             plan = self.writer.plan(incoming, whole, names, parts[0].shape.clock, len(tasks))
             staged = self._stage(tasks, plan)
             try:
-                return self.writer.commit(plan, staged, whole, state)
+                landed = self.writer.commit(plan, staged, whole, state)
+                return replace(landed, warnings=(*landed.warnings, *self._uneven(staged)))
             except ObjectExists:
                 self.writer.discard(staged)  # bound to names that are taken: stage under others
             except BaseException:
                 self.writer.discard(staged)
                 raise
+
+    def _uneven(self, staged: Sequence[Staged]) -> tuple[str, ...]:
+        """Say it when one task had most of a batch that was worth sharing out."""
+        cores, sizes = self.runtime.cores, Counter[int]()
+        for one in staged:
+            sizes[one.split] += one.bytes
+        if cores == 1 or not sizes:
+            return ()
+        (task, most), total = sizes.most_common(1)[0], sizes.total()
+        share = most / max(1, total)
+        if total < 2 * self.policies.min_file_bytes or share < max(_MOST_OF_TWO / cores, _LEAST):
+            return ()
+        return (
+            f"task {task} wrote {share:.0%} of the bytes while {cores} cores were there: the "
+            "input's parts are of uneven size; `repartition` a frame, or write Parquet in smaller "
+            "row groups.",
+        )
 
     def _tasks(self, parts: Sequence[_Part]) -> list[_Task]:
         """Share the splits out to as many tasks as there should be files."""
@@ -217,14 +239,22 @@ class Lander:
         if first.batch.frame is not None:
             shape = first.shape.aligned(plan.schema)
             return run_frame(
-                self.runtime, first.batch.frame, partial(_land_frame, shape, plan.sink)
+                self.runtime,
+                first.batch.frame,
+                partial(_land_frame, shape, plan.sink),
+                discard=self.writer.discard,
+                strays=self.writer.drop_strays,
             )
         items = [
             (i, task.part.reader, task.part.shape.aligned(plan.schema), task.splits)
             for i, task in enumerate(tasks)
         ]
         return run_tasks(
-            self.runtime, partial(_land_splits, plan.sink), items, discard=self.writer.discard
+            self.runtime,
+            partial(_land_splits, plan.sink),
+            items,
+            discard=self.writer.discard,
+            strays=self.writer.drop_strays,
         )
 
 

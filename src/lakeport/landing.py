@@ -118,13 +118,16 @@ class _Run:
             self._warn(text)
         needs = self.place.jars if self.config.file_type == "delta" else frozenset[str]()
         self.runtime: Runtime = Runtime.start(needs, self.config.spark, small=True)
-        self.runtime.warm()
+        if not self.runtime.adopted and self.runtime.is_local:
+            self.runtime.warm()
         error: BaseException | None = None
         try:
             with spooling(self.config, self.runtime) as spool, self._spoken():
                 opened = open_source(
                     source, reading, self.config, spool, self.runtime, self._progress
                 )
+                if self.runtime.adopted or not self.runtime.is_local:
+                    self._meet_workers(source)
                 self._drain(opened)
         except BaseException as caught:
             error = caught
@@ -144,6 +147,17 @@ class _Run:
             if not from_java(error):
                 raise
             raise translate(error, self.runtime.secrets) from error
+
+    def _meet_workers(self, source: Any) -> None:
+        """Have what workers lack said before anything is written; tell their uploads apart."""
+        from lakeport.destinations import check_reach, worker_packages
+        from lakeport.spark import workers
+
+        for text in check_reach(self.config, self.runtime):
+            self._warn(text)
+        workers.check(self.runtime, worker_packages(self.config, source))
+        if not self.runtime.is_local:
+            self.storage = self.storage.marked(secrets.token_hex(8))
 
     def _drain(self, source: Source) -> None:
         """Land each flush on a thread of its own while the source spools the next one."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,6 +24,7 @@ from lakeport.spark.failures import scrub, translate
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame
 
     from lakeport.spark.session import Runtime
@@ -34,19 +36,22 @@ R = TypeVar("R")
 
 _COLUMN: Final = "outcome"
 _LEAVE_SECONDS: Final = 10.0
+_SETTLE_SECONDS: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
     """What a task hands back: its results, or the error that it ended with, or neither.
 
-    `trace` is the stack of an error that nobody foresaw.
+    `trace` is the stack of an error that nobody foresaw, `attempt` how often Spark had tried the
+    task before.
     """
 
     task: int
     results: tuple[Any, ...] = ()
     error: LakeportError | None = None
     trace: str = ""
+    attempt: int = 0
 
 
 class TaskTraceError(Exception):
@@ -71,7 +76,7 @@ class _Policy:
         if self.flags and any(int(flag.name) < task for flag in Path(self.flags).iterdir()):
             return _Outcome(task)
         try:
-            return _Outcome(task, tuple(work()))
+            return _Outcome(task, tuple(work()), attempt=attempt)
         except Exception as error:
             transient = not isinstance(error, LakeportError) or error.retriable
             if transient and attempt + 1 < self.attempts:
@@ -90,6 +95,7 @@ def run_tasks(
     items: Sequence[T],
     *,
     discard: Callable[[list[R]], None] | None = None,
+    strays: Callable[[list[R]], None] | None = None,
 ) -> list[R]:
     """Run `function` on every item, one Spark task each.
 
@@ -100,6 +106,8 @@ def run_tasks(
         function: pickled into the tasks (lambdas and partials are fine).
         items: pickled into the tasks, one each.
         discard: called with the results of the tasks that succeeded when another one failed.
+        strays: called with the results where other attempts of the same tasks may have left
+            something behind: a worker was lost, or Spark speculates.
 
     Returns:
         All results, in the order of the items.
@@ -119,7 +127,8 @@ def run_tasks(
             found: list[_Outcome] = numbered.mapPartitions(task).collect()
             return found
 
-        return _gather(_in_group(runtime, job), discard)
+        outcomes = _in_group(runtime, job)
+        return _gather(outcomes, discard, _needed(runtime, outcomes, strays))
 
 
 def run_frame(
@@ -128,6 +137,7 @@ def run_frame(
     function: Callable[[Iterator[pa.RecordBatch], int], list[R]],
     *,
     discard: Callable[[list[R]], None] | None = None,
+    strays: Callable[[list[R]], None] | None = None,
 ) -> list[R]:
     """Run `function` on every partition of a DataFrame: its record batches and its number.
 
@@ -140,7 +150,8 @@ def run_frame(
             rows = df.mapInArrow(task, f"{_COLUMN} binary").collect()
             return [pickle.loads(row[0]) for row in rows]
 
-        return _gather(_in_group(runtime, job), discard)
+        outcomes = _in_group(runtime, job)
+        return _gather(outcomes, discard, _needed(runtime, outcomes, strays))
 
 
 def _run_items(
@@ -181,9 +192,23 @@ def _portable(error: LakeportError) -> LakeportError:
     return SparkFailure(error.message, error.hint)
 
 
-def _gather(outcomes: list[_Outcome], discard: Callable[[list[Any]], None] | None) -> list[Any]:
+def _needed(
+    runtime: Runtime, outcomes: list[_Outcome], strays: Callable[[list[R]], None] | None
+) -> Callable[[list[R]], None] | None:
+    """`strays` if an attempt may have been lost, which never happens on a local master."""
+    again = any(outcome.attempt for outcome in outcomes)
+    return strays if again or (strays is not None and runtime.speculates) else None
+
+
+def _gather(
+    outcomes: list[_Outcome],
+    discard: Callable[[list[Any]], None] | None,
+    strays: Callable[[list[Any]], None] | None,
+) -> list[Any]:
     ordered = sorted(outcomes, key=lambda outcome: outcome.task)
     results = [result for outcome in ordered for result in outcome.results]
+    if strays is not None and results:
+        strays(results)
     for outcome in ordered:
         if outcome.error is not None:
             if discard is not None and results:
@@ -208,6 +233,8 @@ def _in_group(runtime: Runtime, job: Callable[[], list[_Outcome]]) -> list[_Outc
         try:
             context.setJobGroup(group, "lakeport")
             found.append(job())
+            if runtime.speculates:
+                _settle(context, group)
         except BaseException as error:
             failed.append(error)
         finally:
@@ -224,3 +251,15 @@ def _in_group(runtime: Runtime, job: Callable[[], list[_Outcome]]) -> list[_Outc
     if failed:
         raise translate(failed[0], runtime.secrets) from failed[0]
     return found[0]
+
+
+def _settle(context: SparkContext, group: str) -> None:
+    """Wait until the attempts have ended that lost a race of Spark's speculation."""
+    tracker = context.statusTracker()
+    end = time.monotonic() + _SETTLE_SECONDS
+    while time.monotonic() < end:
+        jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(group)))
+        stages = [tracker.getStageInfo(stage) for job in jobs for stage in job.stageIds]
+        if not any(stage is not None and stage.numActiveTasks for stage in stages):
+            return
+        time.sleep(0.1)

@@ -164,6 +164,12 @@ class Runtime:
         """How often Spark tries a task."""
         return self._attempts
 
+    @property
+    def speculates(self) -> bool:
+        """Whether Spark starts slow tasks a second time."""
+        asked = self.context.getConf().get("spark.speculation") if not self.is_local else None
+        return (asked or "false").lower() == "true"
+
     def configure(self, settings: Mapping[str, str]) -> None:
         """Hand settings to Hadoop's file systems, where neither UI nor logs show them.
 
@@ -182,7 +188,8 @@ class Runtime:
 
         Never waits, never fails: the work that comes later says what is wrong.
         """
-        bodies = [self._warm, *((self._rehearse,) if "delta" in self.needs else ())]
+        rehearsal = (self._rehearse,) if self.is_local and "delta" in self.needs else ()
+        bodies = [self._warm, *rehearsal]
         for body in bodies:
             threading.Thread(target=body, name="lakeport-warm", daemon=True).start()
 

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 from lakeport.errors import DestinationError, ObjectExists, PermissionRefused
 from lakeport.model import Staged, StoredObject
-from lakeport.storage.azure_client import connect
+from lakeport.storage.azure_client import connect, portable
 from lakeport.storage.azure_errors import Absent
 from lakeport.storage.azure_settings import AzureSettings
 from lakeport.storage.azure_upload import ID_KEY, AzureStageWriter, commit, is_ours
@@ -37,6 +37,10 @@ class AzureStorage:
     container: str
     prefix: str
     settings: AzureSettings
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Carry the credentials along to tasks, which may run where none can be found."""
+        return AzureStorage, (self.container, self.prefix, portable(self.settings))
 
     @property
     def rebinds(self) -> bool:
@@ -69,6 +73,13 @@ class AzureStorage:
 
     def discard(self, staged: Staged) -> None:
         """Leave the blocks to Azure, which drops them after a week. Never raises."""
+
+    def marked(self, mark: str) -> AzureStorage:
+        """The same: nothing here needs a mark."""
+        return self
+
+    def drop_strays(self, staged: Sequence[Staged]) -> None:
+        """Nothing: Azure drops uncommitted blocks when the blob is written."""
 
     def owned(self, staged: Staged, key: str) -> bool:
         """Whether the visible blob carries the mark of these blocks."""

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from lakeport.errors import MissingDependency
+from lakeport.errors import LakeportError, MissingDependency
 from lakeport.storage import azure_errors
 from lakeport.storage.azure_settings import AzureSettings
 from lakeport.storage.transfer import Patience, retry
 
-__all__ = ["Connection", "connect"]
+__all__ = ["Connection", "connect", "portable"]
 
 T = TypeVar("T")
+_SCOPE = "https://storage.azure.com/.default"
+_SPENT = 60  # seconds before its end at which a token is not used any more
 _FIRST_CONTACT = Patience(deadline=15)  # a wrong account shall not take two minutes to show
 
 
@@ -82,12 +86,21 @@ class Connection:
         Raises:
             PermissionRefused: the credentials are not accepted.
         """
+        self.lend()
+
+    def lend(self) -> tuple[str, int]:
+        """A token and when it expires, in seconds since 1970; empty where none is used.
+
+        Raises:
+            PermissionRefused: the credentials are not accepted.
+        """
         if self._credential is None:
-            return
+            return "", 0
         try:
-            self._credential.get_token("https://storage.azure.com/.default")
+            token = self._credential.get_token(_SCOPE)
         except Exception as error:
             raise azure_errors.translate(error, "read", "", self.settings) from None
+        return str(token.token), int(token.expires_on)
 
 
 _connections: dict[AzureSettings, Connection] = {}
@@ -106,6 +119,36 @@ def connect(settings: AzureSettings) -> Connection:
         if found is None:
             found = _connections[settings] = Connection(settings)
         return found
+
+
+def portable(settings: AzureSettings) -> AzureSettings:
+    """The settings with a token, so that no other process has to look for credentials.
+
+    Where credentials are given, or none are found, the settings stay as they are.
+    """
+    if settings.access_key or settings.sas_token or settings.client_secret or settings.token:
+        return settings
+    try:
+        token, end = connect(settings).lend()
+    except LakeportError:
+        return settings
+    return replace(settings, token=token, token_end=end)
+
+
+class _Lent:
+    """A token that came with the settings; once it is spent, the machine's own credentials."""
+
+    def __init__(self, settings: AzureSettings) -> None:
+        self._settings = settings
+        self._own: Any = None
+
+    def get_token(self, *scopes: str, **options: Any) -> Any:
+        from azure.core.credentials import AccessToken
+
+        if time.time() < self._settings.token_end - _SPENT:
+            return AccessToken(self._settings.token, self._settings.token_end)
+        self._own = self._own or _identity(self._settings)
+        return self._own.get_token(*scopes, **options)
 
 
 def _forget() -> None:
@@ -131,7 +174,7 @@ def _client(settings: AzureSettings) -> tuple[Any, Any]:
     elif settings.sas_token:
         credential = AzureSasCredential(settings.sas_token)
     else:
-        credential = token = _identity(settings)
+        credential = token = _Lent(settings) if settings.token else _identity(settings)
     try:
         client = BlobServiceClient(
             settings.blob_url,

@@ -28,6 +28,8 @@ class AzureSettings:
         client_id: of the service principal, or of a user-assigned managed identity.
         client_secret: of the service principal.
         managed_identity: whether to use the machine's managed identity.
+        token: an access token that a driver lent to its tasks, instead of looking for one.
+        token_end: when it expires, in seconds since 1970.
         cloud: end of the account's host names.
         endpoint: address of an emulator's Blob service, without the account; empty for Azure.
         patience: for failures that may pass.
@@ -42,6 +44,8 @@ class AzureSettings:
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     managed_identity: bool = False
+    token: str = field(default="", repr=False)
+    token_end: int = 0
     cloud: str = _CLOUD
     endpoint: str = ""
     patience: Patience = field(default_factory=Patience)
@@ -79,7 +83,7 @@ class AzureSettings:
     def secrets(self) -> tuple[str, ...]:
         """The values that no message may hold."""
         signature = parse_qs(self.sas_token).get("sig", [])
-        values = (self.access_key, self.sas_token, self.client_secret, *signature)
+        values = (self.access_key, self.sas_token, self.client_secret, self.token, *signature)
         return tuple(value for value in values if value)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, BinaryIO, cast
@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, cast
 from lakeport.errors import DestinationError, ObjectExists, PermissionRefused
 from lakeport.model import Staged, StoredObject
 from lakeport.storage.checksums import crc32c_text
-from lakeport.storage.gcs_client import GcpSettings, connect
+from lakeport.storage.gcs_client import GcpSettings, connect, portable
 from lakeport.storage.gcs_errors import Absent
 from lakeport.storage.gcs_upload import ID_KEY, GcsStageWriter, cancel, finalise, is_ours, resource
 from lakeport.storage.keys import join_key, under
@@ -41,6 +41,10 @@ class GcsStorage:
     bucket: str
     prefix: str = ""
     settings: GcpSettings = field(default_factory=GcpSettings)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Carry the credentials along to tasks, which may run where none can be found."""
+        return GcsStorage, (self.bucket, self.prefix, portable(self.settings))
 
     @property
     def rebinds(self) -> bool:
@@ -82,6 +86,13 @@ class GcsStorage:
     def discard(self, staged: Staged) -> None:
         """Cancel the upload. Never raises."""
         cancel(str(staged.token["session"]), self.settings)
+
+    def marked(self, mark: str) -> GcsStorage:
+        """The same: nothing here needs a mark."""
+        return self
+
+    def drop_strays(self, staged: Sequence[Staged]) -> None:
+        """Nothing: sessions that were not finished are invisible, and expire by themselves."""
 
     def owned(self, staged: Staged, key: str) -> bool:
         """Whether the visible object carries the mark of this upload."""

@@ -7,18 +7,20 @@ import os
 import threading
 import warnings
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from lakeport.errors import MissingDependency, Unreachable
+from lakeport.errors import LakeportError, MissingDependency, Unreachable
 from lakeport.storage import gcs_errors
 from lakeport.storage.transfer import Patience, retry
 
-__all__ = ["Connection", "GcpSettings", "connect"]
+__all__ = ["Connection", "GcpSettings", "connect", "portable"]
 
 _GOOGLE = "https://storage.googleapis.com"
 _SCOPES = ["https://www.googleapis.com/auth/devstorage.read_write"]
+_LENT = timedelta(minutes=20)
 _FIRST_CONTACT = Patience(deadline=15)  # a wrong endpoint shall not take two minutes to show
 
 
@@ -29,6 +31,8 @@ class GcpSettings:
     Attributes:
         credentials: JSON text of a service account's key (or another credential file); empty for
             the application default credentials of the machine where the settings are used.
+        token: an access token that a driver lent to its tasks, instead of looking for one.
+        token_end: when it expires (UTC, without a zone).
         endpoint: instead of Google's. One that begins with `http://` never gets a token of the
             application default credentials: it is an emulator.
         project: billed for requests to buckets whose requester pays; empty for none.
@@ -39,6 +43,8 @@ class GcpSettings:
     """
 
     credentials: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    token_end: datetime | None = None
     endpoint: str = ""
     project: str = ""
     kms_key_name: str = ""
@@ -59,7 +65,7 @@ class GcpSettings:
     @property
     def anonymous(self) -> bool:
         """Whether requests carry no credentials."""
-        return not self.credentials and self.endpoint.startswith("http://")
+        return not (self.credentials or self.token) and self.endpoint.startswith("http://")
 
     @property
     def base(self) -> str:
@@ -162,6 +168,20 @@ class Connection:
         except Exception as error:
             raise gcs_errors.translate(error, "", "", self.settings) from None
 
+    def lend(self) -> tuple[str, datetime | None]:
+        """A token that lasts for twenty minutes or more, and when it expires; empty for none.
+
+        Raises:
+            PermissionRefused: the credentials are not accepted.
+        """
+        if self._credentials is None:
+            return "", None
+        end = self._credentials.expiry
+        soon = datetime.now(UTC).replace(tzinfo=None) + _LENT
+        if not self._credentials.valid or (end is not None and end < soon):
+            self.authenticate()
+        return str(self._credentials.token), self._credentials.expiry
+
     def look(self, bucket: str) -> tuple[int, str, dict[str, str]]:
         """Ask for an object that need not exist: HTTP status, the store's words, headers.
 
@@ -219,6 +239,8 @@ class Connection:
 
         with self._lock:
             if fresh or not self._credentials.valid:
+                if self.settings.token:  # it can't be renewed: look for others after all
+                    self._credentials = _credentials(replace(self.settings, token=""))
                 self._credentials.refresh(Request())
             headers["Authorization"] = f"Bearer {self._credentials.token}"
 
@@ -246,6 +268,20 @@ def connect(settings: GcpSettings) -> Connection:
         return found
 
 
+def portable(settings: GcpSettings) -> GcpSettings:
+    """The settings with a token, so that no other process has to look for credentials.
+
+    Where a key is given, or nothing is found, the settings stay as they are.
+    """
+    if settings.credentials or settings.token or settings.anonymous:
+        return settings
+    try:
+        token, end = connect(settings).lend()
+    except LakeportError:
+        return settings
+    return replace(settings, token=token, token_end=end)
+
+
 def _forget() -> None:
     global _connections_lock
     _connections.clear()
@@ -264,10 +300,13 @@ def _missing() -> MissingDependency:
 def _credentials(settings: GcpSettings) -> Any:
     try:
         import google.auth
-        from google.oauth2 import service_account
+        from google.oauth2 import credentials, service_account
     except ImportError as error:
         raise _missing() from error
     try:
+        if settings.token:
+            lent: Any = credentials.Credentials
+            return lent(settings.token, expiry=settings.token_end)
         if not settings.credentials:
             return google.auth.default(scopes=_SCOPES)[0]  # type: ignore[no-untyped-call,unused-ignore]
         info = json.loads(settings.credentials)

@@ -14,7 +14,7 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -102,6 +102,13 @@ class LocalStorage:
         """Drop the staging name; a published file stays visible. Never raises."""
         with contextlib.suppress(OSError, DestinationError):
             self._staged(staged).unlink()
+
+    def marked(self, mark: str) -> LocalStorage:
+        """The same: nothing here needs a mark."""
+        return self
+
+    def drop_strays(self, staged: Sequence[Staged]) -> None:
+        """Nothing: `sweep` removes them."""
 
     def owned(self, staged: Staged, key: str) -> bool:
         """Tell whether the visible file is this staged one.

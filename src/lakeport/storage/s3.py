@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import io
 import uuid
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, cast
 
-from lakeport.errors import DestinationError, ObjectExists, PermissionRefused
+from lakeport.errors import DestinationError, LakeportError, ObjectExists, PermissionRefused
 from lakeport.model import Staged, StoredObject
 from lakeport.storage.keys import join_key, under
 from lakeport.storage.probe import honours_create_only
 from lakeport.storage.ranged import RangedReader
-from lakeport.storage.s3_client import connect
+from lakeport.storage.s3_client import connect, portable
 from lakeport.storage.s3_errors import may_be_done
 from lakeport.storage.s3_messages import NoSuchKey
 from lakeport.storage.s3_settings import AwsSettings
-from lakeport.storage.s3_upload import ID_KEY, S3StageWriter, abort, complete, is_ours, verified
+from lakeport.storage.s3_upload import (
+    ID_KEY,
+    S3StageWriter,
+    abort,
+    complete,
+    is_ours,
+    marked_uploads,
+    verified,
+)
 
 __all__ = ["S3Storage"]
 
@@ -35,11 +43,18 @@ class S3Storage:
         bucket: the bucket's name.
         prefix: clean, see `keys.clean_prefix`; empty for the whole bucket.
         settings: how to reach it.
+        mark: tells the uploads of one run from those of others, on a cluster, where a task that
+            is lost leaves its uploads behind; empty for none.
     """
 
     bucket: str
     prefix: str = ""
     settings: AwsSettings = field(default_factory=AwsSettings)
+    mark: str = ""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Carry the credentials along to tasks, which may run where none can be found."""
+        return S3Storage, (self.bucket, self.prefix, portable(self.settings), self.mark)
 
     @property
     def rebinds(self) -> bool:
@@ -72,7 +87,7 @@ class S3Storage:
     def stage(self, key: str, content_type: str, metadata: Mapping[str, str]) -> S3StageWriter:
         """Begin a multipart upload."""
         full = join_key(self.prefix, key)
-        return S3StageWriter(self.bucket, full, self.settings, content_type, metadata)
+        return S3StageWriter(self.bucket, full, self.settings, content_type, metadata, self.mark)
 
     def publish(self, staged: Staged, key: str) -> None:
         """Complete the upload; see `s3_upload.complete`."""
@@ -81,6 +96,21 @@ class S3Storage:
     def discard(self, staged: Staged) -> None:
         """Abort the upload, if the permissions allow it. Never raises."""
         abort(self.bucket, str(staged.token["key"]), str(staged.token["upload_id"]), self.settings)
+
+    def marked(self, mark: str) -> S3Storage:
+        """The same place, with marked uploads; see `s3_upload.marked_uploads`."""
+        return replace(self, mark=mark)
+
+    def drop_strays(self, staged: Sequence[Staged]) -> None:
+        """Abort the other uploads of these keys that carry this storage's mark."""
+        ours = {str(one.token["upload_id"]) for one in staged}
+        for key in dict.fromkeys(str(one.token["key"]) for one in staged):
+            try:
+                for upload in marked_uploads(self.bucket, key, self.mark, self.settings):
+                    if upload not in ours:
+                        abort(self.bucket, key, upload, self.settings)
+            except LakeportError:
+                return  # not allowed to look: the bucket's lifecycle rule aborts them
 
     def owned(self, staged: Staged, key: str) -> bool:
         """Whether the visible object carries the mark of this upload."""

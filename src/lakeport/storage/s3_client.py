@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
 from typing import Any
 
-from lakeport.errors import MissingDependency
+from lakeport.errors import LakeportError, MissingDependency
 from lakeport.storage import s3_errors
 from lakeport.storage.s3_settings import AwsSettings
 from lakeport.storage.transfer import Patience, retry
 
-__all__ = ["Connection", "connect"]
+__all__ = ["Connection", "connect", "portable"]
 
 _FIRST_CONTACT = Patience(deadline=15)  # a wrong endpoint shall not take two minutes to show
 _CONTENDED = Patience(deadline=10)
-_WITHOUT_KEY = {"head_bucket", "list_objects_v2"}
+_WITHOUT_KEY = {"head_bucket", "list_multipart_uploads", "list_objects_v2"}
 
 
 class Connection:
@@ -118,11 +119,12 @@ class Connection:
 
     def _renew(self, error: Exception) -> bool:
         """Make a new client once if credentials that can be fetched anew have expired."""
-        fixed = self.settings.access_key_id and not self.settings.role_arn
+        source = self.settings.renewal or self.settings
+        fixed = source.access_key_id and not source.role_arn
         if fixed or not s3_errors.expired(error):
             return False
         with self._lock:
-            self._client, self.credentials = _client(self.settings)
+            self._client, self.credentials = _client(source)
         return True
 
 
@@ -142,6 +144,34 @@ def connect(settings: AwsSettings) -> Connection:
         if found is None:
             found = _connections[settings] = Connection(settings)
         return found
+
+
+def portable(settings: AwsSettings) -> AwsSettings:
+    """The settings with the keys that this process finds, so that no other has to look for them.
+
+    The keys of a role, a profile or the SDK's chain last for at least ten minutes. Where nothing
+    is found the settings stay as they are.
+    """
+    if settings.access_key_id and not settings.role_arn:
+        return settings
+    try:
+        found = connect(settings)
+        found.authenticate()
+    except LakeportError:
+        return settings
+    if found.credentials is None:
+        return settings
+    keys = found.credentials.get_frozen_credentials()
+    return replace(
+        settings,
+        access_key_id=keys.access_key,
+        secret_access_key=keys.secret_key,
+        session_token=keys.token or "",
+        profile="",
+        role_arn="",
+        external_id="",
+        renewal=settings,
+    )
 
 
 def _forget() -> None:

@@ -31,6 +31,7 @@ class AwsSettings:
         tags: of data objects.
         metadata: of data objects.
         patience: for failures that may pass.
+        renewal: where the keys come from that a driver lent to its tasks, for when they expire.
         connect_seconds: how long one connection may take to be made.
         read_seconds: how long the endpoint may stay silent.
     """
@@ -52,6 +53,7 @@ class AwsSettings:
     metadata: tuple[tuple[str, str], ...] = ()
     checksum: str = ""
     patience: Patience = field(default_factory=Patience)
+    renewal: AwsSettings | None = field(default=None, repr=False)
     connect_seconds: float = 5
     read_seconds: float = 60
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,12 +18,22 @@ from lakeport.storage.s3_messages import NoSuchKey, NoSuchUpload
 from lakeport.storage.s3_settings import AwsSettings
 from lakeport.storage.transfer import Patience, Pipeline
 
-__all__ = ["ID_KEY", "S3StageWriter", "abort", "complete", "is_ours", "part_bytes", "verified"]
+__all__ = [
+    "ID_KEY",
+    "S3StageWriter",
+    "abort",
+    "complete",
+    "is_ours",
+    "marked_uploads",
+    "part_bytes",
+    "verified",
+]
 
 ID_KEY = "lakeport-id"
 _MIB = 1 << 20
 _THREADS = 2
 _LAST_PART = 10_000
+_MARKS = (9_000, 1_000, 4_096)  # first part number of marks, how many, and their largest size
 _BRIEF = Patience(deadline=10)
 
 
@@ -47,6 +58,7 @@ class S3StageWriter:
         settings: how to reach it.
         content_type: of the object.
         metadata: of the object, beside the settings' own.
+        mark: tells which run the upload is of, see `marked_uploads`; empty for none.
     """
 
     def __init__(
@@ -56,6 +68,7 @@ class S3StageWriter:
         settings: AwsSettings,
         content_type: str,
         metadata: Mapping[str, str],
+        mark: str = "",
     ) -> None:
         self._bucket, self._key, self._settings = bucket, key, settings
         self._id = uuid.uuid4().hex
@@ -72,7 +85,7 @@ class S3StageWriter:
         self._lock = threading.Lock()
         self._parts: dict[int, dict[str, Any]] = {}
         self._pipeline = Pipeline(_THREADS)
-        self._pipeline.submit(self._upload_id)
+        self._pipeline.submit(self._begin, mark)
 
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes; waits while two parts are under way."""
@@ -103,6 +116,12 @@ class S3StageWriter:
         if self._upload:
             abort(self._bucket, self._key, self._upload, self._settings)
 
+    def _begin(self, mark: str) -> None:
+        self._upload_id()
+        if mark:
+            number, size = _marking(mark)
+            self._put_part(number, b"-" * size)
+
     def _upload_id(self) -> str:
         """The upload's id; the first caller creates it, and its failure is everybody's."""
         with self._lock:
@@ -126,6 +145,9 @@ class S3StageWriter:
         return str(answer["UploadId"])
 
     def _send(self, number: int, body: bytes) -> None:
+        self._parts[number] = self._put_part(number, body)
+
+    def _put_part(self, number: int, body: bytes) -> dict[str, Any]:
         checked = verified(body, self._settings)
         answer = connect(self._settings).call(
             "upload_part",
@@ -137,7 +159,7 @@ class S3StageWriter:
             **checked,
         )
         checked.pop("ContentMD5", None)
-        self._parts[number] = {"PartNumber": number, "ETag": answer["ETag"], **checked}
+        return {"PartNumber": number, "ETag": answer["ETag"], **checked}
 
 
 def complete(
@@ -214,6 +236,39 @@ def is_ours(bucket: str, key: str, mark: str, settings: AwsSettings) -> bool:
     except NoSuchKey:
         return False
     return bool(answer.get("Metadata", {}).get(ID_KEY) == mark)
+
+
+def marked_uploads(bucket: str, key: str, mark: str, settings: AwsSettings) -> Iterator[str]:
+    """Ids of the uploads of one key that are under way and carry a mark.
+
+    A mark is a part that is never made part of the object: its number and its size tell whose it
+    is, as the metadata of an upload can't be read while it is under way.
+
+    Raises:
+        PermissionRefused: s3:ListBucketMultipartUploads or s3:ListMultipartUploadParts is missing.
+    """
+    number, size = _marking(mark)
+    client = connect(settings)
+    for upload in client.call("list_multipart_uploads", bucket, key, Prefix=key).get("Uploads", ()):
+        if upload["Key"] != key:
+            continue
+        parts = client.call(
+            "list_parts",
+            bucket,
+            key,
+            UploadId=upload["UploadId"],
+            PartNumberMarker=number - 1,
+            MaxParts=1,
+        ).get("Parts", ())
+        if [(part["PartNumber"], part["Size"]) for part in parts] == [(number, size)]:
+            yield str(upload["UploadId"])
+
+
+def _marking(mark: str) -> tuple[int, int]:
+    """Part number and size that stand for a mark."""
+    first, numbers, sizes = _MARKS
+    code = int.from_bytes(hashlib.sha256(mark.encode()).digest()[:8], "big")
+    return first + code % numbers, 1 + code // numbers % sizes
 
 
 def abort(bucket: str, key: str, upload_id: str, settings: AwsSettings) -> None:

@@ -48,6 +48,8 @@ class DeltaSink:
         memory_bytes: bound on the rows held back.
         open_files: bound on the files open at once.
         indexed_columns: how many leaf columns get statistics; -1 for all.
+        job: makes the files' names: each attempt of a task gives its files the same ones, and two
+            jobs never do.
     """
 
     storage: Storage
@@ -60,6 +62,7 @@ class DeltaSink:
     memory_bytes: int = 128 << 20
     open_files: int = 32
     indexed_columns: int = INDEXED_COLUMNS
+    job: uuid.UUID = field(default_factory=uuid.uuid4)
 
     def write(self, batches: Iterator[pa.RecordBatch], split: int) -> list[Staged]:
         """Stage a split's rows; nothing becomes visible.
@@ -143,7 +146,7 @@ class _Part:
     """One partition: rows held back, and the file being written."""
 
     def __init__(self, texts: _Texts, sink: DeltaSink, split: int) -> None:
-        self.rows = self.bytes = self.empty = 0
+        self.rows = self.bytes = self.empty = self._files = 0
         self.file: _File | None = None
         self._held: list[pa.RecordBatch] = []
         self._sink = sink
@@ -178,10 +181,9 @@ class _Part:
 
     def _key(self) -> str:
         codec = self._sink.compression
-        name = (
-            f"part-{self._split:05d}-{uuid.uuid4()}.c000"
-            f"{_EXTENSIONS.get(codec, f'.{codec}')}.parquet"
-        )
+        self._files += 1
+        unique = uuid.uuid5(self._sink.job, f"{self._split}/{self._folder}/{self._files}")
+        name = f"part-{self._split:05d}-{unique}.c000{_EXTENSIONS.get(codec, f'.{codec}')}.parquet"
         return "/".join(part for part in (self._sink.folder, self._folder, name) if part)
 
 

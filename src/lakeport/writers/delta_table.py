@@ -124,6 +124,10 @@ class DeltaTableWriter:
             run_id=self.run_id,
         )
 
+    def drop_strays(self, staged: Sequence[Staged]) -> None:
+        """Drop what lost attempts of the tasks left behind."""
+        self.writer.storage.drop_strays(staged)
+
     def discard(self, staged: Sequence[Staged]) -> None:
         """Drop what was staged and will not be committed."""
         for one in staged:

@@ -187,6 +187,10 @@ class FilesWriter:
         unwritten = self._write_manifest(plan, batch, publication.objects, state)
         return self._landed(batch, done, done.rows, warnings=plan.warnings + unwritten)
 
+    def drop_strays(self, staged: Sequence[Staged]) -> None:
+        """Drop what lost attempts of the tasks left behind."""
+        self.storage.drop_strays(staged)
+
     def discard(self, staged: Sequence[Staged]) -> None:
         """Drop what will not be committed, but keep what a repeated run can still publish."""
         for one in staged:

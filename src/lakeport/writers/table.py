@@ -89,6 +89,10 @@ class TableWriter(Protocol):
         """
         ...
 
+    def drop_strays(self, staged: Sequence[Staged]) -> None:
+        """Drop what lost attempts of the tasks that staged these left behind. Never raises."""
+        ...
+
     def discard(self, staged: Sequence[Staged]) -> None:
         """Drop what was staged and will not be committed. Never raises."""
         ...

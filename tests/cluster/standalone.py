@@ -1,0 +1,195 @@
+"""A standalone Spark cluster of separate processes, each with a work folder and a home of its own.
+
+The workers' Python finds lakeport's dependencies, but not lakeport: that has to be shipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+import urllib.request
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, Self
+
+from lakeport.spark import gateway
+from lakeport.spark.java import find_java
+from lakeport.spark.versions import SCALA
+
+START_SECONDS = 90
+PROJECT = Path(__file__).parents[2]
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def bare_python(folder: Path) -> Path:
+    """An environment with every dependency and without lakeport; returns its interpreter."""
+    base = Path(sys.executable).resolve()
+    site = folder / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
+    site.mkdir(parents=True)
+    (folder / "bin").mkdir()
+    (folder / "bin" / "python").symlink_to(base)
+    (folder / "pyvenv.cfg").write_text(f"home = {base.parent}\n")
+    # Only the entries of sys.path: the .pth file that brings lakeport itself is not followed.
+    dependencies = [entry for entry in sys.path if entry.endswith("site-packages")]
+    (site / "dependencies.pth").write_text("\n".join(dependencies) + "\n")
+    return folder / "bin" / "python"
+
+
+def packed_environment(folder: Path) -> Path:
+    """The same environment with lakeport in it, as an archive for `spark.archives`."""
+    python = bare_python(folder / "packed")
+    site = next((python.parents[1] / "lib").glob("*/site-packages"))
+    shutil.copytree(
+        PROJECT / "src" / "lakeport",
+        site / "lakeport",
+        ignore=shutil.ignore_patterns("__pycache__", "*.jar"),
+    )
+    archive = folder / "environment.tar.gz"
+    with tarfile.open(archive, "w:gz", compresslevel=1) as packed:
+        packed.add(python.parents[1], ".")
+    return archive
+
+
+def zipped_package(folder: Path) -> Path:
+    """Lakeport alone, for `--py-files`."""
+    shutil.copytree(
+        PROJECT / "src" / "lakeport",
+        folder / "zipped" / "lakeport",
+        ignore=shutil.ignore_patterns("__pycache__", "*.jar"),
+    )
+    return Path(shutil.make_archive(str(folder / "lakeport"), "zip", folder / "zipped"))
+
+
+class Standalone:
+    """A master and its workers; a context manager.
+
+    Args:
+        folder: an empty folder for everything that the cluster writes.
+        cores: for each worker, the CPU that it is pinned to; None to pin it to none.
+    """
+
+    def __init__(self, folder: Path, cores: Sequence[int | None] = (None, None)) -> None:
+        self.folder = folder
+        self.cores = tuple(cores)
+        self.python = bare_python(folder / "python")
+        self.port, self.ui = free_port(), free_port()
+        self.workers: dict[int, subprocess.Popen[bytes]] = {}
+        self._master: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"spark://127.0.0.1:{self.port}"
+
+    def work(self, number: int) -> Path:
+        """The folder of one worker: logs, executors, its home and its temporary files."""
+        return self.folder / f"worker-{number}"
+
+    def __enter__(self) -> Self:
+        here = ["--host", "127.0.0.1"]
+        self._master = self._java(
+            self.folder / "master",
+            "org.apache.spark.deploy.master.Master",
+            [*here, "--port", str(self.port), "--webui-port", str(self.ui)],
+        )
+        for number in range(len(self.cores)):
+            self.start_worker(number)
+        self.wait(len(self.cores))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for number in list(self.workers):
+            self.kill_worker(number)
+        if self._master is not None:
+            self._master.kill()
+            self._master.wait()
+
+    def start_worker(self, number: int) -> None:
+        folder, core = self.work(number), self.cores[number]
+        options = ["--host", "127.0.0.1", "--cores", "1", "--memory", "2g"]
+        options += ["--webui-port", "0", "--work-dir", str(folder / "work"), self.url]
+        pinned = () if core is None else ("taskset", "-c", str(core))
+        self.workers[number] = self._java(
+            folder, "org.apache.spark.deploy.worker.Worker", options, pinned
+        )
+
+    def kill_worker(self, number: int) -> None:
+        """Kill a worker and its executors at once, as the loss of its machine does."""
+        process = self.workers.pop(number)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        for pid in self.executors(number):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+
+    def executors(self, number: int) -> list[int]:
+        """Process ids of what runs in a worker's folder: executors, Python daemons and workers."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            with suppress(OSError):
+                place = (entry / "cwd").readlink() if entry.name.isdigit() else Path()
+                if place.is_relative_to(self.work(number) / "work"):
+                    found.append(int(entry.name))
+        return found
+
+    def wait(self, workers: int) -> None:
+        """Wait until so many workers are registered."""
+        end = time.monotonic() + START_SECONDS
+        while time.monotonic() < end:
+            with suppress(OSError):
+                alive = [w for w in self.state()["workers"] if w["state"] == "ALIVE"]
+                if len(alive) == workers:
+                    return
+            time.sleep(0.1)
+        raise TimeoutError((self.folder / "master" / "log").read_text(errors="replace")[-2000:])
+
+    def state(self) -> Any:
+        """What the master tells about its workers and applications."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ui}/json/", timeout=5) as answer:
+            return json.load(answer)
+
+    def settings(self, **more: str) -> dict[str, str]:
+        """The `spark:` mapping of a driver on this machine; dots are written as `__`."""
+        common = {
+            "spark.master": self.url,
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.executor.memory": "600m",
+            "spark.pyspark.python": str(self.python),
+        }
+        return common | {name.replace("__", "."): value for name, value in more.items()}
+
+    def _java(
+        self, folder: Path, main: str, options: Sequence[str], prefix: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes]:
+        (folder / "home" / "tmp").mkdir(parents=True, exist_ok=True)
+        home = str(folder / "home")
+        variables = {
+            "PATH": os.environ["PATH"],
+            "HOME": home,
+            "TMPDIR": f"{home}/tmp",
+            "SPARK_LOCAL_DIRS": f"{home}/tmp",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_HOME": str(gateway.spark_home()),
+            "SPARK_SCALA_VERSION": SCALA,
+        }
+        jars = os.pathsep.join(map(str, gateway.class_path([])))
+        java = [str(find_java().path), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command = [*prefix, *java, f"-Djava.io.tmpdir={home}/tmp", "-cp", jars, main, *options]
+        with (folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                command, env=variables, cwd=home, stdout=log, stderr=log, start_new_session=True
+            )
