@@ -305,8 +305,15 @@ class DeltaMerger:
             for staged in (staged for one in done for staged in one.staged):
                 storage.discard(staged)
 
+        def strays(done: list[Rewritten]) -> None:
+            storage.drop_strays([staged for one in done for staged in one.staged])
+
         return run_tasks(
-            self.runtime, Rewrite(table, change, sink), list(enumerate(groups)), discard=discard
+            self.runtime,
+            Rewrite(table, change, sink),
+            list(enumerate(groups)),
+            discard=discard,
+            strays=strays,
         )
 
     def _insert(self, plan: DeltaPlan, change: Upsert, positions: Positions) -> list[Staged]:
@@ -324,7 +331,7 @@ class DeltaMerger:
                 storage.discard(staged)
 
         kernel = partial(insert, plan.schema, self.writer.sink(plan))
-        return run_tasks(self.runtime, kernel, items, discard=discard)
+        return run_tasks(self.runtime, kernel, items, discard=discard, strays=storage.drop_strays)
 
 
 @dataclass(frozen=True)
