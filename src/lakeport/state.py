@@ -83,18 +83,26 @@ def _bookmarks(value: bytes) -> _Object | None:
 
 
 def _read(path: Path) -> bytes:
+    """The state that a file holds: one object, or one on its last line, as old targets wrote it."""
     try:
         content = path.read_bytes().strip()
-        if content:
-            msgspec.json.decode(content, type=_Object)
     except OSError as error:
         raise ConfigError(f"can't read the state file {path}: {error.strerror}") from None
+    for text in (content, content.rpartition(b"\n")[2]):
+        if not text or _is_object(text):
+            return text
+    raise ConfigError(
+        f"the state file {path} does not hold a JSON object",
+        "name another file, or move this one away to begin anew",
+    )
+
+
+def _is_object(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text, type=_Object)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise ConfigError(
-            f"the state file {path} does not hold a JSON object",
-            "name another file, or move this one away to begin anew",
-        ) from None
-    return content
+        return False
+    return True
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -156,8 +156,6 @@ def test_a_plan_lands_nothing(road: Road, capsys: Cap, command: str) -> None:
         ("land a --to lake --spark spark.x.secret.key=canary", ["command line", "spark.x.secret"]),
         ("land a --to nope.yaml", ["nope.yaml"]),
         ("land a --to nope://x", ["nope"]),
-        ("target amazon_s4", ["amazon_s4"]),
-        ("target local", ["`path` is missing", "LAKEPORT_PATH"]),
         ("table show t --version x", ["--version"]),
         ("jars --for delta,nope", ["nope"]),
     ],
@@ -255,13 +253,11 @@ def states(*values: bytes) -> Callable[[Any], None]:
     return act
 
 
-@pytest.mark.parametrize("command", ["land - --to lake", "target local"])
 def test_states_have_stdout_for_themselves(
-    road: Road, capfdbinary: pytest.CaptureFixture[bytes], command: str, monkeypatch: Any
+    road: Road, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    monkeypatch.setenv("LAKEPORT_PATH", "/lake")
     road.act = states(b'{"a":  1.10}', b'{"a": 2}')
-    assert main(command.split()) == 0
+    assert run("land - --to lake") == 0
     out, err = capfdbinary.readouterr()
     assert out == b'{"a":  1.10}\n{"a": 2}\n'
     assert b"careful" in err and b"batch 1 landed" in err and b"0 rows landed" in err
@@ -279,13 +275,6 @@ def test_json_keeps_states_in_the_report(road: Road, capsys: Cap) -> None:
     road.act = states(b'{"a": 1}')
     assert run("land - --to lake --json") == 0
     assert json.loads(capsys.readouterr().out) == REPORT.to_dict()
-
-
-def test_target_takes_a_config_file_of_any_name(road: Road, tmp_path: Path) -> None:
-    (tmp_path / "config").write_text('{"path": "/lake", "clean_up_input_file": true}')
-    assert run("target local --config config --run-id r --set mode=overwrite") == 0
-    assert road.config == LocalConfig(path="/lake", run_id="r", mode="overwrite")
-    assert road.reading == {"source_format": "singer"}
 
 
 def test_a_reader_that_went_away_is_an_error(tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ import logging
 import os
 import sys
 import traceback
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import typer
 
@@ -17,10 +19,9 @@ from lakeport.report import Failure
 from lakeport.scrub import scrub
 
 if TYPE_CHECKING:
-    from lakeport.cli.console import Output
     from lakeport.config.common import DestinationConfig
 
-__all__ = ["Guard", "Terminated", "mute_stdout"]
+__all__ = ["Guard", "Terminated", "Voice", "mute_stdout"]
 
 _INTERRUPTED = 130
 _TERMINATED = 143
@@ -30,18 +31,38 @@ class Terminated(KeyboardInterrupt):
     """The process was asked to end (SIGTERM)."""
 
 
+class Voice(Protocol):
+    """What can tell an error; `landed` counts the batches before it."""
+
+    landed: int
+
+    def failure(self, failure: Failure, trace: str = "") -> None:
+        """An error, with its traceback if that was asked for."""
+
+    def close(self) -> None:
+        """Nothing more will come."""
+
+
 class Guard:
     """Runs a command's body: `with Guard(output, debug) as guard: ...`.
 
     Args:
         output: what the command speaks through.
         debug: whether errors come with their traceback.
+        exit_code: makes the process's exit code from the error's; default: the same.
     """
 
-    def __init__(self, output: Output, debug: bool = False) -> None:
+    def __init__(
+        self,
+        output: Voice,
+        debug: bool = False,
+        exit_code: Callable[[int], int] = lambda code: code,
+    ) -> None:
         self._output = output
         self._debug = debug
+        self._exit_code = exit_code
         self._secrets: tuple[str, ...] = ()
+        self._listening = ExitStack()
 
     def protect(self, config: DestinationConfig) -> None:
         """Mask this config's secrets in everything that an error says from now on."""
@@ -50,9 +71,16 @@ class Guard:
     def __enter__(self) -> Guard:
         if not self._debug:
             # py4j logs stack traces when the JVM goes, of which `_tell` speaks in one sentence.
-            logging.getLogger().addHandler(logging.NullHandler())
-            logging.getLogger("lakeport").addHandler(logging.StreamHandler())
+            self._listen("", logging.NullHandler())
+            self._listen("lakeport", logging.StreamHandler())
         return self
+
+    def _listen(self, name: str, handler: logging.Handler) -> None:
+        """Add a handler for as long as the body runs, unless there is one, as of an outer guard."""
+        logger = logging.getLogger(name)
+        if not logger.handlers:
+            logger.addHandler(handler)
+            self._listening.callback(logger.removeHandler, handler)
 
     def __exit__(
         self,
@@ -60,12 +88,13 @@ class Guard:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._listening.close()
         try:
             self._output.close()
         finally:
             if error is not None and not isinstance(error, (typer.Exit, SystemExit)):
                 code = self._tell(error)
-                raise typer.Exit(code) from None
+                raise typer.Exit(self._exit_code(code)) from None
 
     def _tell(self, error: BaseException) -> int:
         if isinstance(error, BrokenPipeError):

@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ __all__ = [
     "load_files",
     "load_sink",
     "load_target",
+    "load_values",
 ]
 
 _DESTINATIONS = {
@@ -102,17 +104,8 @@ def load_file(
             it holds secrets and others may write to it.
     """
     environ = os.environ if environ is None else environ
-
-    def named(values: Mapping[str, Any]) -> dict[str, Any]:
-        found = values.get("destination", destination or None)
-        if destination and found != destination:
-            raise ConfigError(
-                f"it is for the destination {found!r}, not for {destination!r}",
-                "name the same destination, or leave it out of the file.",
-            )
-        return {**values, "destination": found}
-
-    return load_files([path], overrides, environ=environ, translate=named, variables=variables)
+    translate = partial(_for, destination)
+    return load_files([path], overrides, environ=environ, translate=translate, variables=variables)
 
 
 def load_files(
@@ -217,6 +210,34 @@ def load_sink(
     return _build(keys, overrides or {}, environ), buffer
 
 
+def load_values(
+    values: Mapping[str, Any],
+    overrides: Mapping[str, Any] | None = None,
+    name: str = "",
+    *,
+    environ: Mapping[str, str] | None = None,
+    destination: str = "",
+) -> DestinationConfig:
+    """The config in a mapping of keys, flat or with `config:`, for a destination that is known.
+
+    Args:
+        values: the keys.
+        overrides: as for `load_target`.
+        name: how errors call the place where the keys stand; empty for none.
+        environ: as for `load_target`.
+        destination: the destination's name, where the keys do not have to tell.
+
+    Raises:
+        ConfigError: naming what is wrong; also when the keys name another destination.
+    """
+    environ = os.environ if environ is None else environ
+    try:
+        return _build(_for(destination, _flat(dict(values), name)), overrides or {}, environ)
+    except ConfigError as error:
+        place = f"{name}: " if name else ""
+        raise type(error)(f"{place}{error.message}", error.hint) from None
+
+
 def config_class(destination: str) -> type[DestinationConfig]:
     """The config class of a destination.
 
@@ -228,6 +249,17 @@ def config_class(destination: str) -> type[DestinationConfig]:
     module, _, name = _DESTINATIONS[destination].partition(":")
     found: type[DestinationConfig] = getattr(import_module(module), name)
     return found
+
+
+def _for(destination: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys with the destination that they have to be for, or that they name if that is empty."""
+    found = values.get("destination", destination or None)
+    if destination and found != destination:
+        raise ConfigError(
+            f"it is for the destination {found!r}, not for {destination!r}",
+            "name the same destination, or leave it out.",
+        )
+    return {**values, "destination": found}
 
 
 def _build(

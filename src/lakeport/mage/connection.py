@@ -1,0 +1,48 @@
+"""Mage's connection test: answered before its orchestrator gives up, with one error for all."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from lakeport.check import check
+from lakeport.errors import DestinationError
+
+if TYPE_CHECKING:
+    from lakeport.config.common import DestinationConfig
+    from lakeport.mage.log import LogLines
+
+__all__ = ["SECONDS", "test_connection"]
+
+SECONDS = 8.0
+"""From a command's begin; with the interpreter's start and end it stays under Mage's 10 s."""
+
+
+def test_connection(
+    config: DestinationConfig, lines: LogLines, *, since: float | None = None
+) -> None:
+    """Test the connection, and log what was found.
+
+    Args:
+        config: the destination's config.
+        lines: takes a line for each thing that was looked at.
+        since: the moment (`time.monotonic`) from which the time counts; default: now.
+
+    Raises:
+        DestinationError: all that would make a load fail, and what to change.
+        MissingDependency: the destination's SDK is not installed.
+    """
+    begun = time.monotonic() if since is None else since
+    lines.log("INFO", "Testing connection...")
+    report = check(config, max(1.0, begun + SECONDS - time.monotonic()))
+    for item in report.items:
+        if item.status != "failed":
+            text = f"{item.name}: {item.detail}" + (f" ({item.hint})" if item.hint else "")
+            lines.log("INFO", text, {"item": item.name, "status": item.status})
+    failed = [item for item in report.items if item.status == "failed"]
+    if failed:
+        raise DestinationError(
+            f"{report.target}: " + "; ".join(f"{item.name}: {item.detail}" for item in failed),
+            " ".join(dict.fromkeys(item.hint for item in failed if item.hint)),
+        )
+    lines.log("INFO", f"{report.target} can be landed in.", {"target": report.target})
