@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 _ABSENT = msgspec.Raw(b"")
+_DECLARING = ("properties", "$ref", "allOf", "anyOf", "oneOf")
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -214,6 +215,8 @@ def _schema(envelope: _Envelope, stream: str, number: int) -> Schema:
         )
     keys = _part(envelope.key_properties, list[str] | None, None, f"{where}: `key_properties`")
     parts = _part(envelope.partition_keys, list[str] | None, None, f"{where}: `partition_keys`")
+    if not any(keyword in schema for keyword in _DECLARING):
+        raise InputError(f"{where} has no `properties`", "declare the columns of its records")
     return Schema(stream, schema, _once(keys), _once(parts))
 
 
