@@ -18,9 +18,20 @@ if TYPE_CHECKING:
     from lakeport.landing import land
     from lakeport.report import LandingReport, StreamReport
     from lakeport.sources.csv_text import CsvOptions
+    from lakeport.streams.handle import LandingStream
+    from lakeport.streams.start import land_stream
     from lakeport.tables import Table
 
-__all__ = ["CsvOptions", "LakeportError", "LandingReport", "StreamReport", "Table", "land"]
+__all__ = [
+    "CsvOptions",
+    "LakeportError",
+    "LandingReport",
+    "LandingStream",
+    "StreamReport",
+    "Table",
+    "land",
+    "land_stream",
+]
 
 # Loaded when first used: the command line starts before Spark and pyarrow are there.
 _HOMES = {
@@ -29,6 +40,8 @@ _HOMES = {
     "StreamReport": "lakeport.report",
     "Table": "lakeport.tables",
     "land": "lakeport.landing",
+    "land_stream": "lakeport.streams.start",
+    "LandingStream": "lakeport.streams.handle",
 }
 
 

@@ -89,17 +89,22 @@ class Lander:
     _extra: dict[str, pa.DataType] = field(default_factory=dict)
 
     def land(self, batches: Sequence[Batch], state: bytes | None) -> list[Landed]:
-        """Land a flush's batches of this stream; an overwrite takes them all in one commit."""
+        """Land a flush's batches of this stream; an overwrite takes them all in one commit.
+
+        Optional batches that turn out to be empty are left out of the result.
+        """
+        groups = [[batch] for batch in batches]
         if self.policies.mode is Mode.OVERWRITE:
-            return [self._land(batches, state)] if batches else []
-        return [self._land([batch], state) for batch in batches]
+            groups = [list(batches)] if batches else []
+        landed = [self._land(group, state) for group in groups]
+        return [one for one in landed if one is not None]
 
     def take_dropped(self) -> dict[str, int]:
         """Undeclared field -> records that held it and landed without it, since the last call."""
         dropped, self._dropped = self._dropped, {}
         return dropped
 
-    def _land(self, batches: Sequence[Batch], state: bytes | None) -> Landed:
+    def _land(self, batches: Sequence[Batch], state: bytes | None) -> Landed | None:
         whole = _together(batches)
         before = self.writer.landed_before(whole)
         if before is not None:
@@ -185,7 +190,7 @@ class Lander:
 
     def _stage_and_commit(
         self, whole: Batch, parts: Sequence[_Part], state: bytes | None
-    ) -> Landed:
+    ) -> Landed | None:
         incoming = _union([part.shape.schema for part in parts])
         keys = self.policies.partition_keys + whole.partition_keys
         names = tuple(dict.fromkeys(header_name(k, self.policies.header_case) for k in keys))
@@ -193,6 +198,8 @@ class Lander:
         while True:
             plan = self.writer.plan(incoming, whole, names, parts[0].shape.clock, len(tasks))
             staged = self._stage(tasks, plan)
+            if whole.optional and not staged:
+                return None
             try:
                 landed = self.writer.commit(plan, staged, whole, state)
                 return replace(landed, warnings=(*landed.warnings, *self._uneven(staged)))

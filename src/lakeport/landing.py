@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lakeport.config.load import load_target
 from lakeport.errors import BadRecord, ConfigError, LakeportError
-from lakeport.report import LandingReport, Observer, ReportBuilder
+from lakeport.report import LandingReport, Observer, ReportBuilder, keep
 from lakeport.sources.open import Reading, open_source
 from lakeport.sources.spooling import spooling
 
@@ -270,13 +270,11 @@ class _Run:
             self.observer.on_warning(text)
 
     def _finish(self, error: BaseException | None) -> LandingReport:
-        """Write the report beside the lake; that it can't be written fails no load."""
+        """Close the books of a load, and tell."""
         report = self.report.finish(error)
-        stamp = report.started.strftime("%Y%m%d-%H%M%S")
-        key = f"_lakeport/reports/{stamp}-{secrets.token_hex(4)}.json"
+        if self.config.manifest:
+            keep(report, self.storage)
         with suppress(LakeportError):
-            if self.config.manifest:
-                self.storage.put(key, report.to_json().encode() + b"\n")
             self.storage.sweep()
         if self.observer is not None:
             self.observer.on_finished(report)

@@ -150,6 +150,7 @@ class Batch:
         key_properties: columns that identify a record.
         partition_keys: columns to partition by, as the source names them.
         output_ratio: guess of Parquet bytes per input byte, for the number of files.
+        optional: without a row it leaves nothing, not even an empty table.
     """
 
     stream: str
@@ -163,6 +164,7 @@ class Batch:
     key_properties: tuple[str, ...] = ()
     partition_keys: tuple[str, ...] = ()
     output_ratio: float = 0.2
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

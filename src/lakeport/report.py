@@ -23,17 +23,22 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lakeport.errors import LakeportError
 from lakeport.model import Landed
 from lakeport.scrub import scrub
+
+if TYPE_CHECKING:
+    from lakeport.model import Storage
 
 __all__ = [
     "Failure",
@@ -41,6 +46,7 @@ __all__ = [
     "Observer",
     "ReportBuilder",
     "StreamReport",
+    "keep",
 ]
 
 
@@ -176,6 +182,14 @@ class LandingReport:
     def to_json(self) -> str:
         """The report as one JSON object on one line."""
         return json.dumps(self.to_dict())
+
+
+def keep(report: LandingReport, storage: Storage) -> None:
+    """Write a report beside the lake; that it can't be written fails no load."""
+    stamp = report.started.strftime("%Y%m%d-%H%M%S")
+    key = f"_lakeport/reports/{stamp}-{secrets.token_hex(4)}.json"
+    with suppress(LakeportError):
+        storage.put(key, report.to_json().encode() + b"\n")
 
 
 class ReportBuilder:

@@ -17,8 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
+from weakref import finalize
 
-from lakeport.errors import LakeportError, SparkFailure
+from lakeport.errors import ConfigError, LakeportError, SparkFailure
 from lakeport.scrub import is_secret_name
 from lakeport.spark import adopt, archive, gateway, jars
 from lakeport.spark.failures import translate, translated
@@ -53,6 +54,8 @@ class Runtime:
     Attributes:
         needs: names of `versions.JARS` that it has.
         adopted: whether somebody else built the session; it is then never stopped.
+        streams: number of streaming queries that run on it; while there are any, no other session
+            takes its place.
         secrets: values that were handed over and must not be in any message.
     """
 
@@ -70,6 +73,7 @@ class Runtime:
         """Begin to start; never waits."""
         self.needs = needs
         self.adopted = False
+        self.streams = 0
         self.secrets: set[str] = set()
         self._given = dict(settings)
         self._options = tuple(options)
@@ -100,7 +104,11 @@ class Runtime:
 
     @classmethod
     def start(
-        cls, needs: set[str] | frozenset[str], settings: Mapping[str, str], small: bool
+        cls,
+        needs: set[str] | frozenset[str],
+        settings: Mapping[str, str],
+        small: bool,
+        keep: SparkContext | None = None,
     ) -> Runtime:
         """Adopt the active session, take up our own again, or begin to start one; never waits.
 
@@ -108,16 +116,19 @@ class Runtime:
             needs: names of `versions.JARS`.
             settings: the user's `spark:` mapping; without effect on a session that is adopted.
             small: whether the load is known to be small, so that a quick start counts most.
+            keep: a context that must go on, because the source is a frame of its session.
 
         Raises:
-            ConfigError: a setting is wrong, or the active session lacks something.
+            ConfigError: a setting is wrong, or the active session lacks something and can't be
+                replaced by another one.
             MissingDependency: there is no Java that Spark runs on.
         """
         with cls._guard:
             current = cls._current
             if current is not None and current._serves(frozenset(needs), settings):
                 return current
-            if current is not None:
+            if current is not None and not current.adopted:
+                current._check_idle(frozenset(needs), keep)
                 current.stop()
             cls._current = cls(frozenset(needs), settings, small=small)
             return cls._current
@@ -205,6 +216,7 @@ class Runtime:
                 self._folder = self._gateway.folder / "failed"
             elif self._folder is None:
                 self._folder = Path(tempfile.mkdtemp(prefix="lakeport-jobs-"))
+                finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         folder = tempfile.mkdtemp(dir=self._folder)
         try:
             yield folder
@@ -249,6 +261,20 @@ class Runtime:
         alive = jvm is None or jvm.process.poll() is None
         usable = alive and not self._stopped and self._error is None and not self.adopted
         return usable and needs <= self.needs and dict(settings) == self._given
+
+    def _check_idle(self, needs: frozenset[str], keep: SparkContext | None) -> None:
+        """Refuse to end a session of our own that a query or a frame is bound to."""
+        alive = not self._stopped and self._context is not None
+        if not alive or not (self.streams or keep is self._context):
+            return
+        bound = "a stream runs" if self.streams else "the frame was made"
+        lacking = ", ".join(sorted(needs - self.needs))
+        raise ConfigError(
+            f"{bound} on a session of lakeport's own that "
+            + (f"lacks the jars for {lacking}" if lacking else "has other `spark` settings"),
+            "use another process for it, or build a session that has what both need: lakeport "
+            "adopts it.",
+        )
 
     def _adopt(self, context: SparkContext) -> None:
         from pyspark.sql import SparkSession

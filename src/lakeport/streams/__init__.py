@@ -1,0 +1,1 @@
+"""Structured streams, landed micro-batch by micro-batch."""

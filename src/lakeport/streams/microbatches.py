@@ -1,0 +1,171 @@
+"""The road of a stream's micro-batches: each is landed as one batch of a run named by the query.
+
+Spark gives a query an id that its checkpoint keeps, and its micro-batches numbers; a restarted
+query repeats the micro-batch that it was in with the same number and the same rows. So query id
+and number are what makes a batch land once, as the run id and the sequence are elsewhere.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from lakeport.errors import LakeportError
+from lakeport.lander import Lander, Policies
+from lakeport.model import Batch, Landed, Mode
+from lakeport.report import LandingReport, Observer, ReportBuilder
+from lakeport.spark.failures import translate
+from lakeport.writers.files import number_of_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from lakeport.config.common import DestinationConfig
+    from lakeport.model import Storage
+    from lakeport.spark.session import Runtime
+
+__all__ = ["MicroBatches"]
+
+_UNKNOWN = 1 << 60
+_RATIO = 0.5
+
+
+class MicroBatches:
+    """Lands the micro-batches of one query, one at a time.
+
+    Args:
+        config: the destination's, with the query's id as its `run_id`.
+        storage: where the table is.
+        runtime: the Spark on which the query runs.
+        stream: the stream's name.
+        observer: is told of each micro-batch as of a load.
+
+    Attributes:
+        error: what ended the query, if a micro-batch did.
+        last: the report of the newest micro-batch that held rows.
+        number: the newest micro-batch's number; -1 before the first one.
+    """
+
+    def __init__(
+        self,
+        config: DestinationConfig,
+        storage: Storage,
+        runtime: Runtime,
+        stream: str,
+        observer: Observer | None,
+    ) -> None:
+        from lakeport.destinations import open_table
+
+        self.error: LakeportError | None = None
+        self.last: LandingReport | None = None
+        self.number = -1
+        self._config = config
+        self._runtime = runtime
+        self._stream = stream
+        self._observer = observer
+        self._target = storage.uri()
+        self._policies = Policies.of(config)
+        self._writer = open_table(config, storage, runtime, stream)
+        self._lander = Lander(self._writer, runtime, self._policies, lambda *_: None)
+        self._total = self._builder()
+        self._bytes = -1
+        self._lock = Lock()
+        # Spark interrupts its own thread to stop a query: a commit must not be hit by that.
+        self._lane = ThreadPoolExecutor(1, "lakeport-micro-batch")
+
+    @property
+    def report(self) -> LandingReport:
+        """What all micro-batches have landed since the query was started."""
+        with self._lock:
+            return self._total.finish(self.error)
+
+    def land(self, frame: DataFrame, number: int) -> None:
+        """Land one micro-batch; for `foreachBatch`.
+
+        Raises:
+            LakeportError: without a cause, since Spark logs what it gets; see `error`.
+        """
+        try:
+            self._lane.submit(self._land, frame, number).result()
+        except BaseException as error:
+            self.error = translate(error, self._runtime.secrets)
+        if self.error is not None:
+            raise LakeportError(self.error.message, self.error.hint) from None
+
+    def close(self, error: LakeportError | None) -> LandingReport:
+        """End: no micro-batch follows. Returns the report of them all."""
+        self.error = self.error or error
+        self._lane.shutdown(wait=False)
+        return self.report
+
+    def warn(self, text: str) -> None:
+        """Add a sentence for the user to the report."""
+        self._total.warn(text)
+        if self._observer is not None:
+            self._observer.on_warning(text)
+
+    def _land(self, frame: DataFrame, number: int) -> None:
+        own, begin = self._builder(), time.monotonic()
+        self.number = number
+        try:
+            for landed in self._lander.land([self._batch(frame, number)], None):
+                self._record(own, landed, time.monotonic() - begin)
+        except BaseException as error:
+            self._finish(own, translate(error, self._runtime.secrets))
+            raise
+
+    def _record(self, own: ReportBuilder, landed: Landed, seconds: float) -> None:
+        own.landed(landed, seconds)
+        with self._lock:
+            self._total.landed(landed, seconds)
+        if not landed.skipped:
+            self._bytes = landed.bytes
+        if self._observer is not None:
+            self._observer.on_landed(landed)
+        self._finish(own, None)
+
+    def _finish(self, own: ReportBuilder, error: LakeportError | None) -> None:
+        self.last = own.finish(error)
+        if self._observer is not None:
+            self._observer.on_finished(self.last)
+
+    def _batch(self, frame: DataFrame, number: int) -> Batch:
+        if self._config.mode is Mode.APPEND:
+            frame = self._packed(frame, number)
+        return Batch(self._stream, number, frame=frame, optional=True)
+
+    def _packed(self, frame: DataFrame, number: int) -> DataFrame:
+        """The frame in no more partitions than it should become files.
+
+        A shuffle is what it takes: merging partitions in place would have one task do the work
+        of all tasks before it, state of windows and joins included.
+        """
+        policies = self._policies
+        most = number_of_files(
+            self._size(frame, number),
+            self._runtime.cores,
+            policies.min_file_bytes,
+            policies.target_file_bytes,
+        )
+        partitions = frame._jdf.queryExecution().toRdd().getNumPartitions()
+        return frame.repartition(most) if partitions > most else frame
+
+    def _size(self, frame: DataFrame, number: int) -> int:
+        """About how many bytes the micro-batch becomes; -1 if nothing tells.
+
+        File sources tell what they read; otherwise a micro-batch is taken to be like the one
+        before, of which a restarted query finds the journal's entry.
+        """
+        read = int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
+        if read < _UNKNOWN:
+            return int(read * _RATIO)
+        if self._bytes < 0 and number > 0:
+            before = self._writer.landed_before(Batch(self._stream, number - 1))
+            self._bytes = before.bytes if before is not None and before.bytes else -1
+        return self._bytes
+
+    def _builder(self) -> ReportBuilder:
+        run_id = self._config.run_id or ""
+        return ReportBuilder(run_id, self._target, secrets=self._config.secrets())

@@ -1,0 +1,253 @@
+"""Structured streams: a streaming DataFrame, landed micro-batch by micro-batch, exactly once.
+
+```
+source ─micro-batch─▶ foreachBatch ─▶ lander (as for any frame) ─Landed─▶ report ─▶ checkpoint
+```
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakeport.config.load import load_target
+from lakeport.errors import ConfigError, LakeportError
+from lakeport.model import Mode
+from lakeport.spark.failures import translated
+from lakeport.streams.handle import LandingStream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from lakeport.config.common import DestinationConfig
+    from lakeport.model import Storage
+    from lakeport.report import Observer
+    from lakeport.spark.session import Runtime
+    from lakeport.streams.microbatches import MicroBatches
+
+__all__ = ["land_stream"]
+
+Target = str | os.PathLike[str] | Mapping[str, Any]
+
+
+def land_stream(
+    frame: DataFrame | Callable[[SparkSession], DataFrame],
+    to: Target | DestinationConfig,
+    *,
+    checkpoint: str | os.PathLike[str] | None = None,
+    trigger: str | float | None = None,
+    available_now: bool = False,
+    observer: Observer | None = None,
+    **keys: Any,
+) -> LandingStream:
+    """Start to land a stream in one table, and return while it goes on.
+
+    Each micro-batch is one commit, or one set of files, and lands once, however often the query is
+    killed and started again with the same checkpoint. One without rows leaves nothing.
+
+    Args:
+        frame: a streaming DataFrame, or a function that makes one in the session that it is
+            given: the active one, or one that lakeport starts with what the target needs.
+        to: as for `lakeport.land`.
+        checkpoint: folder in which Spark keeps how far the query has come: one for each table, on
+            storage that outlives the machine if the query has to.
+        trigger: seconds between the starts of two micro-batches, or Spark's text for that, such
+            as `1 minute`; by default the next one follows at once.
+        available_now: land what is there, in as many micro-batches as the source's options say,
+            and end.
+        observer: is told of each micro-batch as of a load, on another thread.
+        keys: keys of the config, which win over those in `to`; `table` names the table.
+
+    Returns:
+        A handle on the query.
+
+    Raises:
+        ConfigError: the frame is no stream, a setting is wrong or can't be had for a stream, or
+            the checkpoint is another table's.
+        LakeportError: the target, the checkpoint or Spark refused.
+
+    Example:
+        >>> import lakeport
+        >>> stream = lakeport.land_stream(  # doctest: +SKIP
+        ...     lambda spark: spark.readStream.schema("id long").json("in/"),
+        ...     "./lake", table="events", checkpoint="./checkpoint", available_now=True,
+        ... )
+        >>> stream.wait()  # doctest: +SKIP
+        True
+    """
+    from lakeport.destinations import check_layout, open_storage
+
+    config = load_target(to, keys)
+    _check(config, checkpoint)
+    timing = _timing(trigger, available_now)
+    warnings = (*config.warnings, *check_layout(config))
+    storage = open_storage(config)
+    runtime, stream_frame = _frame(frame, config)
+    start = _Start(config, storage, runtime, stream_frame, observer)
+    stream = start.run(checkpoint or "", timing)
+    for text in warnings:
+        stream._batches.warn(text)
+    return stream
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What it takes to start a query."""
+
+    config: DestinationConfig
+    storage: Storage
+    runtime: Runtime
+    frame: DataFrame
+    observer: Observer | None
+
+    def run(self, checkpoint: str | os.PathLike[str], timing: Mapping[str, Any]) -> LandingStream:
+        from lakeport.destinations import open_table, spark_session
+        from lakeport.sources.spark_frames import normalised
+        from lakeport.spark.checkpoint import bind
+        from lakeport.streams.microbatches import MicroBatches
+
+        name = self.config.table or ""
+        frame = normalised(self.frame, name)
+        spark_session(self.config, self.storage, self.runtime)()
+        table = open_table(self.config, self.storage, self.runtime, name)
+        folder = bind(frame.sparkSession, checkpoint, table.uri)
+        road: Future[MicroBatches] = Future()
+        query = self._query(frame, folder, timing, lambda df, n: road.result().land(df, n))
+        try:
+            config = self.config.model_copy(update={"run_id": str(query.id)})
+            batches = MicroBatches(config, self.storage, self.runtime, name, self.observer)
+            storage = self.storage if self.config.manifest else None
+            stream = LandingStream(query, batches, self.runtime, storage)
+        except BaseException as error:
+            road.set_exception(error)
+            query.stop()
+            raise
+        road.set_result(batches)
+        return stream
+
+    def _query(
+        self,
+        frame: DataFrame,
+        checkpoint: str,
+        timing: Mapping[str, Any],
+        land: Callable[[DataFrame, int], None],
+    ) -> StreamingQuery:
+        from pyspark.errors import AnalysisException
+
+        mode = "update" if self.config.mode is Mode.MERGE else "append"
+        try:
+            with translated(self.runtime.secrets):
+                writer = frame.writeStream.option("checkpointLocation", checkpoint)
+                writer = _timed(writer.outputMode(mode), timing)
+                return writer.foreachBatch(land).start()
+        except LakeportError as error:
+            if isinstance(error.__cause__, AnalysisException):
+                hint = "rows of an aggregate that change later can be landed by `mode: merge`."
+                raise ConfigError(error.message, hint if mode == "append" else "") from error
+            raise
+
+
+def _check(config: DestinationConfig, checkpoint: object) -> None:
+    """Refuse what a stream can't have.
+
+    Raises:
+        ConfigError: with the reason.
+    """
+    if not checkpoint:
+        raise ConfigError(
+            "a stream needs a checkpoint: without one, a restart lands everything again",
+            "give `checkpoint`, a folder that is kept as long as the table.",
+        )
+    if config.table is None or "{stream}" in config.table:
+        raise ConfigError("a stream has no name of its own", "give `table`.")
+    if config.mode is Mode.OVERWRITE:
+        what = "the partitions that it touches" if config.partition_keys else "the table"
+        raise ConfigError(
+            f"`mode: overwrite` can't be had for a stream: each micro-batch would replace {what}, "
+            "with the rows that earlier ones had landed there",
+            "use `mode: append`, or `mode: merge` to replace single rows.",
+        )
+    if config.run_id is not None:
+        raise ConfigError(
+            "`run_id` can't be had for a stream: its checkpoint names the run", "leave it out."
+        )
+
+
+def _timing(trigger: str | float | None, available_now: bool) -> dict[str, Any]:
+    """The arguments of Spark's `trigger`.
+
+    Raises:
+        ConfigError: there is no such trigger.
+    """
+    if available_now:
+        if trigger is not None:
+            raise ConfigError(
+                "`trigger` and `available_now` are both given",
+                "give one of them: `available_now` lands what is there and ends.",
+            )
+        return {"availableNow": True}
+    if trigger is None:
+        return {}
+    if isinstance(trigger, str):
+        if trigger.strip().lower() == "once":
+            raise ConfigError(
+                "the trigger `once` is not offered: it takes everything in one micro-batch",
+                "use `available_now=True`, which keeps to the limits of the source's options.",
+            )
+        return {"processingTime": trigger}
+    if trigger < 0:
+        raise ConfigError(f"`trigger` is {trigger}", "give seconds, 0 or more.")
+    return {"processingTime": f"{round(trigger * 1000)} milliseconds"}
+
+
+def _timed(writer: DataStreamWriter, timing: Mapping[str, Any]) -> DataStreamWriter:
+    if not timing:
+        return writer
+    try:
+        return writer.trigger(**timing)
+    except Exception as error:
+        raise ConfigError(
+            f"`trigger` is {timing.get('processingTime')!r}, which is no interval",
+            "give seconds, or text such as '30 seconds' or '5 minutes'.",
+        ) from error
+
+
+def _frame(
+    given: DataFrame | Callable[[SparkSession], DataFrame], config: DestinationConfig
+) -> tuple[Runtime, DataFrame]:
+    """The streaming frame, and the Spark that it runs on.
+
+    Raises:
+        ConfigError: it is no stream, or its session can't serve the target.
+    """
+    from lakeport.destinations import destination
+    from lakeport.sources.frames import is_spark_frame
+    from lakeport.spark.session import Runtime
+
+    jars = destination(config.destination).jars
+    needs = jars if config.file_type == "delta" else frozenset[str]()
+    context = None
+    if is_spark_frame(given):
+        session: Any = given.sparkSession  # type: ignore[union-attr]
+        context = getattr(session, "sparkContext", None)  # a Connect session has none
+    elif not callable(given):
+        raise ConfigError(
+            f"{type(given).__name__} is no streaming DataFrame",
+            "give one, or a function that makes one in the session that it is given.",
+        )
+    runtime = Runtime.start(needs, config.spark, small=True, keep=context)
+    frame: Any = given if is_spark_frame(given) else given(runtime.spark)  # type: ignore[operator]
+    if not is_spark_frame(frame) or not frame.isStreaming:
+        raise ConfigError(
+            "the frame is no stream", "read with `spark.readStream`, or use `lakeport.land`."
+        )
+    if frame.sparkSession.sparkContext is not runtime.context:
+        raise ConfigError(
+            "the frame's Spark session was stopped", "make the frame anew, in a running session."
+        )
+    return runtime, frame
