@@ -105,6 +105,7 @@ def _has_class(spark: SparkSession, name: str) -> bool:
 
 def forget(context: SparkContext | None, folder: Path) -> None:
     """Let pyspark forget a JVM that is about to end, so that another one can be started."""
+    from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -117,6 +118,10 @@ def forget(context: SparkContext | None, folder: Path) -> None:
     client = SparkContext._gateway
     if client is not None:
         with suppress(Exception):
+            # Nobody is to tell a JVM that ends which of its objects are not needed any more.
+            deque = client._gateway_client.finalizer_deque
+            deque.clear()
+            deque.appendleft(SHUTDOWN_FINALIZER_WORKER)
             client.close(keep_callback_server=False, close_callback_server_connections=True)
     SparkContext._active_spark_context = None
     SparkContext._gateway = None
