@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lakeport.config.load import load_target
 from lakeport.errors import BadRecord, ConfigError, LakeportError
+from lakeport.model import Mode
 from lakeport.report import LandingReport, Observer, ReportBuilder, keep
 from lakeport.sources.open import Reading, open_source
 from lakeport.sources.spooling import spooling
@@ -202,6 +203,8 @@ class _Run:
                 ]
             for done in each:
                 done.result()
+        for stream, version in flush.versions.items():
+            self._retire(stream, version)
         source.landed(flush)
         if flush.state is not None:
             self._emit(flush.state)
@@ -230,6 +233,19 @@ class _Run:
                     self.observer.on_landed(landed)
         with self._lock:
             self.report.dropped(stream, lander.take_dropped())
+
+    def _retire(self, stream: str, version: int) -> None:
+        """Take the rows of a stream's earlier versions out of use."""
+        if self.config.mode is Mode.OVERWRITE:
+            return
+        retired = self._lander(stream).writer.retire(version)
+        if retired is None:
+            self._warn(
+                f"stream {stream!r}: rows of earlier versions stay, as nothing tells them apart: "
+                "that takes a Delta table with the columns of `add_record_metadata: true`."
+            )
+        elif retired.version >= 0:
+            self.report.retired(retired)
 
     def _lander(self, stream: str) -> Lander:
         from lakeport.destinations import open_table

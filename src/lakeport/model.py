@@ -176,12 +176,15 @@ class Flush:
         state: the last STATE value before the cut, as the raw JSON bytes that came; None if none.
         bad: lines that no stream could be found for, or that are not messages at all.
         last: whether the input has ended.
+        versions: stream -> the version that is the active one once all of the flush is durable;
+            its rows of earlier versions are to be retired then.
     """
 
     batches: tuple[Batch, ...]
     state: bytes | None = None
     bad: tuple[BadRecord, ...] = ()
     last: bool = False
+    versions: Mapping[str, int] = field(default_factory=dict)
 
 
 class Shaper(Protocol):

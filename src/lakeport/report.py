@@ -242,6 +242,20 @@ class ReportBuilder:
             warnings=_unique(old.warnings, landed.warnings),
         )
 
+    def retired(self, landed: Landed) -> None:
+        """Add a commit that took rows of earlier versions out of use."""
+        old = self._stream(landed.stream)
+        self._streams[landed.stream] = replace(
+            old,
+            table=landed.table,
+            files=old.files + len(landed.files),
+            bytes=old.bytes + landed.bytes,
+            removed_files=old.removed_files + landed.removed_files,
+            first_version=landed.version if old.first_version < 0 else old.first_version,
+            last_version=landed.version,
+            warnings=_unique(old.warnings, landed.warnings),
+        )
+
     def rejected(self, stream: str, count: int) -> None:
         """Add bad records of a stream that were set aside."""
         old = self._stream(stream)

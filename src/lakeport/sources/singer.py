@@ -104,6 +104,8 @@ class SingerSource:
     ) -> None:
         self.lines = 0
         self.versions: dict[str, int] = {}
+        self._active: dict[str, int] = {}
+        self._early: dict[str, int] = {}
         self.stray_lines_skipped = 0
         self.bad_lines = 0
         self._input = streams_input
@@ -257,11 +259,12 @@ class SingerSource:
             self._router.add(message.stream)
 
     def _activate(self, stream: str, version: int) -> None:
-        if stream not in self.versions:
-            _log.warning(
-                "stream %r: ACTIVATE_VERSION has no effect, earlier rows stay in the table", stream
-            )
         self.versions[stream] = version
+        known = self._stream(stream)
+        if known is not None:
+            # Before its records a version is not complete: its turn comes at the input's end.
+            early = known.count.records == 0
+            (self._early if early else self._active)[stream] = version
 
     def _batch_files(self, message: BatchFiles) -> None:
         stream = self._stream(message.stream)
@@ -280,8 +283,9 @@ class SingerSource:
                 )
 
     def _cut(self, *, last: bool = False) -> Flush:
-        flush = Flush(self._collector.cut(), self._state, tuple(self._bad), last)
-        self._state, self._bad, self._bad_bytes = None, [], 0
+        active = {**self._early, **self._active} if last else self._active
+        flush = Flush(self._collector.cut(), self._state, tuple(self._bad), last, active)
+        self._state, self._bad, self._bad_bytes, self._active = None, [], 0, {}
         return flush
 
 

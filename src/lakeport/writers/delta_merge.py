@@ -191,7 +191,7 @@ class DeltaMerger:
             run_id: of the run; empty for none.
 
         Returns:
-            None when there is no table, or it has no such column.
+            None when the table has no such column; a version of -1 when there is no table.
 
         Raises:
             LakeportError: the store or Spark refused.
@@ -199,7 +199,9 @@ class DeltaMerger:
         state = self.writer.state()
         names = {} if state is None else {name.lower(): name for name in state.schema.names}
         column = names.get(version_column.lower())
-        if state is None or column is None:
+        if state is None:
+            return Landed(self.writer.stream, self.writer.uri, -1, 0)
+        if column is None:
             return None
         incoming = state.schema
         deleted = "" if hard else names.get(deleted_column.lower(), deleted_column)

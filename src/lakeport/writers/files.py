@@ -191,6 +191,10 @@ class FilesWriter:
         """Drop what lost attempts of the tasks left behind."""
         self.storage.drop_strays(staged)
 
+    def retire(self, version: int) -> Landed | None:
+        """None: files are only ever added."""
+        return None
+
     def discard(self, staged: Sequence[Staged]) -> None:
         """Drop what will not be committed, but keep what a repeated run can still publish."""
         for one in staged:

@@ -93,6 +93,14 @@ class TableWriter(Protocol):
         """Drop what lost attempts of the tasks that staged these left behind. Never raises."""
         ...
 
+    def retire(self, version: int) -> Landed | None:
+        """Remove the rows of earlier versions of the stream, or mark them as deleted.
+
+        Returns:
+            The commit, or None where nothing tells the versions apart.
+        """
+        ...
+
     def discard(self, staged: Sequence[Staged]) -> None:
         """Drop what was staged and will not be committed. Never raises."""
         ...
