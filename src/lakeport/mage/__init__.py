@@ -1,4 +1,25 @@
-"""The door for users of Mage: its flags, its log lines, its keys.
+"""The door for users of Mage: its flags, its log lines, its keys, its classes.
 
 What it accepts and where lakeport differs is told in docs/mage.md and docs/compatibility.md.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lakeport.mage.destinations import (
+        AmazonS3,
+        DeltaLakeAzure,
+        DeltaLakeS3,
+        GoogleCloudStorage,
+    )
+
+__all__ = ["AmazonS3", "DeltaLakeAzure", "DeltaLakeS3", "GoogleCloudStorage"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("lakeport.mage.destinations"), name)

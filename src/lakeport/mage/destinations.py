@@ -1,0 +1,354 @@
+"""Mage's destination classes: the same arguments and methods, and `export` for frames.
+
+```
+from lakeport.mage import AmazonS3
+
+AmazonS3(config={...}, batch_processing=True).process(sys.stdin.buffer)
+AmazonS3(config={...}).export(frame, table="users")
+```
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self, cast
+
+from lakeport.errors import ConfigError, LakeportError
+from lakeport.mage.flags import Flags, config_of
+from lakeport.mage.log import LogLines
+from lakeport.mage.observer import MageObserver
+from lakeport.mage.records import bare_records, batch_lines, batch_table
+from lakeport.mage.schemas import SchemaNotes
+from lakeport.model import Mode
+
+if TYPE_CHECKING:
+    from lakeport.config.common import DestinationConfig
+    from lakeport.config.io_config import ConfigLoader
+    from lakeport.report import LandingReport
+
+__all__ = ["AmazonS3", "DeltaLakeAzure", "DeltaLakeS3", "Destination", "GoogleCloudStorage"]
+
+
+class Destination:
+    """A destination as Mage's users make it; the subclasses name which.
+
+    Args:
+        argument_parser: takes the process's command line apart; its flags win over the arguments.
+        batch_processing: without effect: batches are cut by size, never at every record.
+        catalog: streams whose schema this is, as `--catalog_json`.
+        config: the destination's keys.
+        config_file_path: a YAML or JSON file with them, where `config` is not given.
+        debug: log more.
+        input_file_path: file with the lines that `process` reads, instead of its argument.
+        log_to_stdout: log bare JSON lines on standard output.
+        logger: takes the log lines instead.
+        settings: a block's content, where neither of the two configs is given.
+        settings_file_path: the file of a block.
+        show_templates: `process` prints the config's keys and lands nothing.
+        state_file_path: file that keeps the durable STATE; default: it goes to standard output.
+        test_connection: `process` tests the connection and lands nothing.
+    """
+
+    destination: ClassVar[str]
+
+    def __init__(
+        self,
+        argument_parser: argparse.ArgumentParser | None = None,
+        batch_processing: bool = False,
+        catalog: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | None = None,
+        config_file_path: str | os.PathLike[str] | None = None,
+        debug: bool = False,
+        input_file_path: str | os.PathLike[str] | None = None,
+        log_to_stdout: bool = False,
+        logger: logging.Logger | None = None,
+        settings: Mapping[str, Any] | None = None,
+        settings_file_path: str | os.PathLike[str] | None = None,
+        show_templates: bool = False,
+        state_file_path: str | os.PathLike[str] | None = None,
+        test_connection: bool = False,
+    ) -> None:
+        flags = Flags() if argument_parser is None else Flags.parse(argument_parser)
+        self._values = None
+        if not (flags.config_json or flags.config or flags.settings):
+            self._values = config or (None if config_file_path else settings)
+        self._catalog = catalog
+        self._flags = Flags(
+            config=flags.config or _path(config_file_path),
+            config_json=flags.config_json,
+            settings=flags.settings or _path(settings_file_path),
+            catalog_json=flags.catalog_json,
+            state=flags.state or _path(state_file_path),
+            input_file_path=flags.input_file_path or _path(input_file_path),
+            log_to_stdout=flags.log_to_stdout or log_to_stdout,
+            show_templates=flags.show_templates or show_templates,
+            test_connection=flags.test_connection or test_connection,
+            debug=flags.debug or debug,
+        )
+        self.batch_processing = batch_processing
+        self.logger = logger
+        self._schemas = SchemaNotes()
+        self._overwritten: set[str] = set()
+
+    @classmethod
+    def with_config(cls, loader: ConfigLoader, **config: Any) -> Self:
+        """A destination with the credentials of a profile of `io_config.yaml`.
+
+        Args:
+            loader: a `ConfigFileLoader`, lakeport's or Mage's.
+            config: the other keys, which win over the profile's.
+        """
+        from lakeport.config.io_config import destination_keys
+
+        return cls(config={**destination_keys(loader, cls.destination), **config})
+
+    @cached_property
+    def config(self) -> DestinationConfig:
+        """The config, checked.
+
+        Raises:
+            ConfigError: naming what is wrong with it, or that there is none.
+        """
+        from lakeport.config.load import load_values
+
+        more = {} if self._catalog is None else {"catalog": self._catalog}
+        if self._values is not None:
+            return load_values(self._values, more, destination=self.destination)
+        return config_of(self.destination, self._flags, more)
+
+    @cached_property
+    def _observer(self) -> MageObserver:
+        """Writes log lines; where the config is known, its secrets are masked in them."""
+        flags = self._flags
+        out: Any = sys.stdout if flags.log_to_stdout else sys.stderr
+        binary = getattr(out, "buffer", None)
+        name = type(self).__name__
+        if self.logger is not None or binary is None:
+            logger = self.logger or logging.getLogger("lakeport.mage")
+            out = cast(BinaryIO, _LoggerOut(logger))
+            lines = LogLines(name, out, bare=True, debug=flags.debug)
+        else:
+            lines = LogLines(name, binary, bare=flags.log_to_stdout, debug=flags.debug)
+        return MageObserver(lines)
+
+    def test_connection(self) -> bool:
+        """Test the connection.
+
+        Returns:
+            True.
+
+        Raises:
+            DestinationError: all that would make a load fail, and what to change.
+            ConfigError: something is wrong with the config.
+        """
+        from lakeport.mage.connection import test_connection
+
+        self._observer.lines.protect(self.config.secrets())
+        test_connection(self.config, self._observer.lines)
+        return True
+
+    def process(self, input_buffer: BinaryIO | Any) -> LandingReport | None:
+        """Land the Singer lines of a binary stream, as `lakeport target` does.
+
+        Args:
+            input_buffer: such as `sys.stdin.buffer`.
+
+        Returns:
+            What was landed; None where nothing was to be.
+
+        Raises:
+            LakeportError: what failed, after it was logged as Mage's orchestrator reads it.
+        """
+        observer = self._observer
+        try:
+            if self._flags.test_connection:
+                self.test_connection()
+                return None
+            if self._flags.show_templates:
+                from lakeport.mage.templates import template
+
+                json.dump(template(self.destination), sys.stdout)
+                return None
+            observer.lines.protect(self.config.secrets())
+            from lakeport.mage.running import land
+
+            source = self._schemas.reading(_binary(input_buffer))
+            with observer.lines.library():
+                return land(self.config, self._flags, observer, source)
+        except LakeportError as error:
+            self._failed(error)
+            raise
+
+    def process_schema(
+        self,
+        stream: str,
+        schema: Mapping[str, Any],
+        row: Mapping[str, Any] | None = None,
+        tags: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Declare a stream's schema for `export_batch_data`.
+
+        Args:
+            stream: the stream's name.
+            schema: its JSON schema.
+            row: the SCHEMA message, for `key_properties` and `partition_keys`.
+            tags: without effect.
+        """
+        self._schemas.declare(stream, schema, row or {})
+
+    def export_batch_data(
+        self,
+        record_data: Sequence[Mapping[str, Any]],
+        stream: str,
+        tags: Mapping[str, Any] | None = None,
+    ) -> LandingReport | None:
+        """Land records of one stream.
+
+        With a schema, from the catalog, from `process`, from `process_schema` or beside a record,
+        they are judged as Singer records. Without one, types come from all the values: whole
+        numbers are INT64, numbers DOUBLE, `Decimal` DECIMAL, dates and times what they are, lists
+        and mappings LIST and STRUCT; what no one type holds is JSON text.
+
+        Args:
+            record_data: `{"record": {...}}` as Mage hands them over, or the records themselves.
+            stream: the stream's name.
+            tags: for the log.
+
+        Returns:
+            What was landed; None if there are no records.
+
+        Raises:
+            LakeportError: what failed. Records of which none has landed stay with the caller.
+        """
+        records = bare_records(record_data, stream, self._schemas)
+        if not records:
+            return None
+        schema = self._schemas.get(stream)
+        declared = schema is not None or stream in self.config.catalog
+        lines = batch_lines(records, stream, schema) if declared else None
+        return self._land(
+            batch_table(records) if lines is None else io.BytesIO(lines),
+            stream,
+            tags or {},
+            source_format="" if lines is None else "singer",
+        )
+
+    def export(self, df: Any, table: str | None = None, **keys: Any) -> LandingReport:
+        """Land a frame.
+
+        Args:
+            df: a pandas, Spark, Polars or Arrow frame, or what else `lakeport.land` takes.
+            table: the table's name; default: the config's.
+            keys: keys of the config for this export, such as `mode` or `partition_keys`.
+
+        Raises:
+            LakeportError: what failed and what to do.
+        """
+        from lakeport import landing
+
+        self._observer.lines.protect(self.config.secrets())
+        try:
+            if table is not None:
+                keys["table"] = table
+            return landing.land(df, self.config, observer=self._observer, **keys)
+        except LakeportError as error:
+            self._failed(error)
+            raise
+
+    def _land(
+        self, source: Any, stream: str, tags: Mapping[str, Any], *, source_format: str
+    ) -> LandingReport:
+        from lakeport import landing
+
+        keys: dict[str, Any] = {} if source_format or self.config.table else {"table": stream}
+        if self.config.mode is Mode.OVERWRITE and stream in self._overwritten:
+            keys["mode"] = self._next_mode(stream)
+        self._observer.lines.protect(self.config.secrets())
+        self._observer.lines.log("INFO", "Export data started.", {**tags, "stream": stream})
+        try:
+            report = landing.land(
+                source, self.config, source_format=source_format, observer=self._observer, **keys
+            )
+        except LakeportError as error:
+            self._failed(error)
+            raise
+        self._overwritten.add(stream)
+        return report
+
+    def _next_mode(self, stream: str) -> str:
+        """An overwrite is one for the whole run: what comes later is added to it."""
+        schema = self._schemas.get(stream)
+        if self.config.partition_keys or (schema is not None and schema.partition_keys):
+            raise ConfigError(
+                f"records of {stream!r} come a second time, and `mode: overwrite` replaces the "
+                "partitions that they are in once a run",
+                "hand all records over in one call, or use `process`.",
+            )
+        return "append"
+
+    def _failed(self, error: LakeportError) -> None:
+        from lakeport.report import Failure
+
+        trace = traceback.format_exc() if self._flags.debug else ""
+        self._observer.failure(Failure.of(error), trace)
+
+
+class AmazonS3(Destination):
+    """Tables as Parquet or CSV files in a bucket of S3."""
+
+    destination = "amazon_s3"
+
+
+class GoogleCloudStorage(Destination):
+    """Tables as Parquet or CSV files in a bucket of Google Cloud Storage."""
+
+    destination = "google_cloud_storage"
+
+
+class DeltaLakeS3(Destination):
+    """Delta tables in a bucket of S3."""
+
+    destination = "delta_lake_s3"
+
+
+class DeltaLakeAzure(Destination):
+    """A Delta table in a container of Azure."""
+
+    destination = "delta_lake_azure"
+
+
+class _LoggerOut(io.RawIOBase):
+    """Hands log lines to a logger, each at its level."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        line = bytes(data).decode().rstrip("\n")
+        level = json.loads(line)["level"]
+        number = logging.getLevelNamesMapping().get(level, logging.ERROR)
+        self._logger.log(number, "%s", line)
+        return len(data)
+
+
+def _path(path: str | os.PathLike[str] | None) -> str | None:
+    return None if path is None else os.fspath(path)
+
+
+def _binary(stream: Any) -> BinaryIO:
+    """The bytes of a stream that may have been opened as text."""
+    if isinstance(stream, io.StringIO):
+        return io.BytesIO(stream.getvalue().encode())
+    binary: BinaryIO = getattr(stream, "buffer", stream)
+    return binary
