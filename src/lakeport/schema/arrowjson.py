@@ -60,7 +60,9 @@ def parse_lines(
         A table of one chunk; None if anything is not as it should be.
     """
     unexpected = "infer" if schema is None else "ignore" if ignore else "error"
-    if not is_unicode(text):
+    # Checked at the end, only what was kept has to be read; a wrong key is no field of the schema.
+    late = schema is not None and not ignore and not text.isascii()
+    if not late and not is_unicode(text):
         return None
     try:
         table = pj.read_json(
@@ -70,6 +72,8 @@ def parse_lines(
                 explicit_schema=schema, unexpected_field_behavior=unexpected
             ),
         )
+        if late:
+            table.validate(full=True)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
     return table.combine_chunks() if table.num_rows == rows else None
