@@ -143,9 +143,9 @@ def table_pattern(config: DestinationConfig) -> str | None:
 
 
 def open_table(
-    config: DestinationConfig, storage: Storage, runtime: Runtime, stream: str
+    config: DestinationConfig, storage: Storage, runtime: Runtime, stream: str, run: str = ""
 ) -> TableWriter:
-    """The table that a stream lands in.
+    """The table that a stream lands in; its commits keep the run's name.
 
     Raises:
         ConfigError: the table's name or place is refused.
@@ -170,6 +170,7 @@ def open_table(
             properties=config.table_properties,
             compression=config.compression,
             target_file_bytes=target_bytes,
+            run=run,
         )
         created, updated = (
             header_name(f"{config.internal_columns_prefix}{name}", config.column_header_format)

@@ -253,7 +253,7 @@ class _Run:
 
         with self._lock:
             if stream not in self._landers:
-                writer = open_table(self.config, self.storage, self.runtime, stream)
+                writer = open_table(self.config, self.storage, self.runtime, stream, self.name)
                 policies = Policies.of(self.config)
                 self._landers[stream] = Lander(writer, self.runtime, policies, self._on_bad)
             return self._landers[stream]

@@ -102,17 +102,17 @@ def test_plain_files_have_no_versions(tmp_path: Path) -> None:
     assert csv.query("select id from t").to_pylist() == [{"id": "1"}]
     with pytest.raises(SourceError, match="no table"):
         Table(tmp_path / "nothing").describe()
-    with pytest.raises(ConfigError):
-        Table("s3://bucket/t")
+    with pytest.raises(ConfigError, match="no table can be at"):
+        Table("ftp://bucket/t")
 
 
 def test_optimize_restore_and_vacuum(table: Table, tmp_path: Path) -> None:
     assert table.optimize(zorder=["id"])["files_removed"] == 3
     assert table.restore(0) == 3
     assert DeltaTable(table.uri).to_pyarrow_table().num_rows == 2
-    with pytest.raises(ConfigError, match="1 hours"):
+    with pytest.raises(ConfigError, match="1 hours only, less than 168"):
         table.vacuum(retain_hours=1)
-    assert table.vacuum(dry_run=True) == []
+    assert table.vacuum(dry_run=True)["files"] == []
     time.sleep(0.01)
     files = len(list(Path(table.uri).rglob("*.parquet")))
     table.vacuum(retain_hours=0, force=True)

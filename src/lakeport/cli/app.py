@@ -15,6 +15,7 @@ from lakeport.cli.console import Console, Json, Output
 from lakeport.cli.guard import Guard, Terminated, mute_stdout
 from lakeport.cli.jars import jars, version
 from lakeport.cli.land import land
+from lakeport.cli.maintain import state
 from lakeport.cli.table import table
 from lakeport.cli.target import target
 from lakeport.errors import ConfigError
@@ -32,6 +33,7 @@ app.command("land")(land)
 app.command("plan", help="Show what `land` would do, and write nothing.")(land)
 app.command("target")(target)
 app.add_typer(table, name="table")
+app.add_typer(state, name="state")
 app.command("check")(check)
 app.command("jars")(jars)
 app.command("version")(version)

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakeport.cli.console import Console, Json, Output
-from lakeport.cli.guard import Guard
-from lakeport.cli.options import Debug, JsonOut
+from lakeport.cli.opened import TableName, ToTarget, opened
+from lakeport.cli.options import Debug, JsonOut, SetKeys
 from lakeport.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakeport.tables import Table
+    from lakeport.cli.console import Output
 
 __all__ = ["table"]
 
-table = typer.Typer(help="Look at a table, now or as it was.")
+table = typer.Typer(help="Look at a table, now or as it was, and keep it in order.")
 
-TablePath = Annotated[str, typer.Argument(metavar="TABLE", help="The table's folder or URI.")]
 Version = Annotated[
     int | None, typer.Option("--version", metavar="N", min=0, help="As of this version.")
 ]
@@ -34,24 +30,31 @@ Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most
 
 @table.command("show")
 def show(
-    path: TablePath,
+    name: TableName,
+    to: ToTarget = None,
     version: Version = None,
     timestamp: Timestamp = None,
+    set_keys: SetKeys = None,
     json_out: JsonOut = False,
     debug: Debug = False,
 ) -> None:
-    """Show a table's schema, partitions, size and version."""
-    with _opened(path, json_out, debug) as (output, opened):
-        output.facts(path, opened.describe(**_moment(version, timestamp)))
+    """Show a table's schema, partitions, size, version, and who can't read it."""
+    with opened(name, to, set_keys, json_out, debug) as (output, it):
+        output.facts(name, it.describe(**_moment(version, timestamp)))
 
 
 @table.command("history")
 def history(
-    path: TablePath, limit: Limit = 20, json_out: JsonOut = False, debug: Debug = False
+    name: TableName,
+    to: ToTarget = None,
+    limit: Limit = 20,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
 ) -> None:
     """List a table's versions, the newest first."""
-    with _opened(path, json_out, debug) as (output, opened):
-        entries = opened.history(limit)
+    with opened(name, to, set_keys, json_out, debug) as (output, it):
+        entries = it.history(limit)
         columns = list(dict.fromkeys(key for entry in entries for key in entry))
         rows = [[entry.get(column) for column in columns] for entry in entries]
         output.rows("", columns, rows)
@@ -59,40 +62,35 @@ def history(
 
 @table.command("preview")
 def preview(
-    path: TablePath,
+    name: TableName,
+    to: ToTarget = None,
     version: Version = None,
     timestamp: Timestamp = None,
     limit: Limit = 10,
+    set_keys: SetKeys = None,
     json_out: JsonOut = False,
     debug: Debug = False,
 ) -> None:
     """Show some rows of a table."""
-    with _opened(path, json_out, debug) as (output, opened):
-        _show(output, opened.preview(limit, **_moment(version, timestamp)))
+    with opened(name, to, set_keys, json_out, debug) as (output, it):
+        _show(output, it.preview(limit, **_moment(version, timestamp)))
 
 
 @table.command("query")
 def query(
-    path: TablePath,
+    name: TableName,
     sql: Annotated[str, typer.Argument(metavar="SQL", help="Spark SQL; the table is called `t`.")],
+    to: ToTarget = None,
     version: Version = None,
     timestamp: Timestamp = None,
     limit: Limit = 1000,
+    set_keys: SetKeys = None,
     json_out: JsonOut = False,
     debug: Debug = False,
 ) -> None:
     """Run Spark SQL on a table."""
-    with _opened(path, json_out, debug) as (output, opened):
-        _show(output, opened.query(sql, limit=limit, **_moment(version, timestamp)))
-
-
-@contextmanager
-def _opened(path: str, json_out: bool, debug: bool) -> Iterator[tuple[Output, Table]]:
-    output: Output = Json() if json_out else Console()
-    with Guard(output, debug):
-        from lakeport.tables import Table
-
-        yield output, Table(path)
+    with opened(name, to, set_keys, json_out, debug) as (output, it):
+        _show(output, it.query(sql, limit=limit, **_moment(version, timestamp)))
 
 
 def _moment(version: int | None, timestamp: str | None) -> dict[str, Any]:

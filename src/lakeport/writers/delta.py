@@ -65,6 +65,7 @@ class DeltaWriter:
         properties: table properties of a new table, beside and above the defaults.
         compression: Parquet codec.
         target_file_bytes: a data file is closed when it has reached this size.
+        run: the run's name, which commits keep that have no other.
     """
 
     session: Callable[[], SparkSession]
@@ -74,6 +75,7 @@ class DeltaWriter:
     properties: Mapping[str, str] = field(default_factory=dict)
     compression: str = "snappy"
     target_file_bytes: int = 256 << 20
+    run: str = ""
 
     @property
     def uri(self) -> str:
@@ -183,7 +185,8 @@ class DeltaWriter:
         self, run_id: str, sequence: int, digest: str, state: bytes | None, batch_id: str = ""
     ) -> Mark:
         """What a commit is to say about itself; see `commit` for the arguments."""
-        return Mark(run_id, self.stream, sequence, digest, batch_id, str(uuid.uuid4()), state)
+        name, commit_id = batch_id or self.run, str(uuid.uuid4())
+        return Mark(run_id, self.stream, sequence, digest, name, commit_id, state)
 
     def until_committed(
         self,
@@ -220,11 +223,8 @@ class DeltaWriter:
         Raises:
             DestinationError: the store refused.
         """
-        commits = CommitLog(self.storage, self.folder)
-        for commit in commits.back_from(next(iter(commits.versions()), -1)):
-            if commit.mark is not None and commit.mark.state is not None:
-                return commit.mark.state
-        return None
+        commit = CommitLog(self.storage, self.folder).newest_state()
+        return None if commit is None or commit.mark is None else commit.mark.state
 
     def _begin(self) -> Transaction:
         from lakeport.writers.delta_commit import DeltaLog

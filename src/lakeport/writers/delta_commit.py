@@ -20,7 +20,7 @@ from lakeport.spark.failures import translate
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["USER_METADATA", "Added", "DeltaLog", "Operation", "Transaction"]
+__all__ = ["USER_METADATA", "Added", "DeltaLog", "Operation", "Restoration", "Transaction"]
 
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 """Setting of a session that gives its commits their user metadata."""
@@ -62,6 +62,19 @@ class Operation:
     metrics: Mapping[str, int]
     name: str = "WRITE"
     condition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Restoration:
+    """A commit that brings an older version's contents back.
+
+    Attributes:
+        version: the older version.
+        metrics: numbers for the history.
+    """
+
+    version: int
+    metrics: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +197,19 @@ class Transaction:
         except Py4JJavaError as error:
             raise translate(error) from error
 
+    def read_all(self) -> None:
+        """Conflict with any change that others make to the table."""
+        self._txn.readWholeTable()
+
+    def added(self, entry: Mapping[str, Any]) -> Added:
+        """A file that the table has, from its `add` action."""
+        return Added(entry, self._action(json.dumps({"add": dict(entry)}, ensure_ascii=False)))
+
     def remove(self, files: Iterable[Added]) -> None:
         """Remove files with the commit."""
         self._removed += [file.action.remove() for file in files]
 
-    def commit(self, actions: Sequence[str], operation: Operation) -> int:
+    def commit(self, actions: Sequence[str], operation: Operation | Restoration) -> int:
         """Commit, whatever blind appends others have made meanwhile.
 
         Args:
@@ -205,6 +226,8 @@ class Transaction:
         try:
             entries = self._seq([*self._removed, *map(self._action, actions)])
             self._register(operation.metrics)
+            if isinstance(operation, Restoration):
+                return int(self._txn.commit(entries, self._restore(operation)))
             if operation.name == "WRITE":
                 return int(self._txn.commit(entries, self._write(operation)))
             with self._annotated(operation.user_metadata):
@@ -236,6 +259,10 @@ class Transaction:
 
     def _option(self, value: Any) -> Any:
         return self._jvm.scala.Option.apply(value)
+
+    def _restore(self, operation: Restoration) -> Any:
+        version = self._option(self._jvm.java.lang.Long(operation.version))
+        return getattr(self._delta, "DeltaOperations$Restore")(version, self._option(None))
 
     def _write(self, operation: Operation) -> Any:
         modes = self._jvm.org.apache.spark.sql.SaveMode

@@ -121,6 +121,14 @@ class Commit:
         """What lakeport wrote into the commit, if it was lakeport."""
         return Mark.parse(self.info.get("userMetadata"))
 
+    @property
+    def restored(self) -> int | None:
+        """The version whose contents this commit brought back; None for other commits."""
+        if self.info.get("operation") != "RESTORE":
+            return None
+        version = str((self.info.get("operationParameters") or {}).get("version"))
+        return int(version) if version.isdecimal() else None
+
 
 class CommitLog:
     """The commit files of one table, newest first.
@@ -189,6 +197,22 @@ class CommitLog:
         except (DestinationError, OSError, KeyError, pa.ArrowException):
             return None
         return next((row["version"] for row in rows if row and row["appId"] == app), -1)
+
+    def newest_state(self) -> Commit | None:
+        """The commit whose STATE belongs to the table's rows; None when none in the log has one.
+
+        A version that was restored brings back the STATE that it had.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        version = next(iter(self.versions()), -1)
+        while version >= 0 and (commit := self.read(version)) is not None:
+            if commit.mark is not None and commit.mark.state is not None:
+                return commit
+            restored = commit.restored
+            version = version - 1 if restored is None else restored
+        return None
 
     def back_from(self, version: int) -> Iterator[Commit]:
         """The commits from a version backwards, until the first that has no file."""

@@ -8,18 +8,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any
 
 from lakeport.model import Storage, StoredObject
+from lakeport.writers.delta_schema import CLUSTERING_DOMAIN, logical_paths
 from lakeport.writers.delta_state import TableState
 
-__all__ = ["Contents", "LogFiles", "replay"]
+__all__ = ["Contents", "LogFiles", "file_id", "replay"]
 
 _LOG_FILE = re.compile(
     r"/_delta_log/(\d{20})(?:\.(json)|\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet)$"
 )
-_CHECKPOINT_COLUMNS = ("add", "metaData", "protocol")
+_CHECKPOINT_COLUMNS = frozenset({"add", "domainMetadata", "metaData", "protocol"})
+_READERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +32,18 @@ class Contents:
     Attributes:
         state: version, schema, properties and protocol.
         files: the `add` actions of its data files.
+        domains: domain -> its `domainMetadata` text.
     """
 
     state: TableState
     files: tuple[Mapping[str, Any], ...]
+    domains: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def cluster_columns(self) -> tuple[str, ...]:
+        """The columns by which the table is clustered, nested ones as dotted paths."""
+        listed = json.loads(self.domains.get(CLUSTERING_DOMAIN, "{}")).get("clusteringColumns", ())
+        return logical_paths(self.state.schema_json, listed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +86,13 @@ class LogFiles:
         return cls(dict(sorted(commits.items())), whole)
 
     @property
+    def oldest(self) -> int:
+        """The oldest version that can be told from these files, -1 when there is no table."""
+        if 0 in self.commits:
+            return 0
+        return min((*self.checkpoints, *(() if self.checkpoints else self.commits)), default=-1)
+
+    @property
     def newest(self) -> int:
         """The newest version, -1 when there is no table."""
         return max((*self.commits, *self.checkpoints), default=-1)
@@ -97,40 +115,64 @@ def replay(storage: Storage, log: LogFiles, version: int) -> Contents | None:
     wanted = range(start + 1, version + 1)
     if any(number not in log.commits for number in wanted):
         return None
-    files: dict[str, Mapping[str, Any]] = {}
-    last: dict[str, Mapping[str, Any]] = {}
+    found = _Replay()
     for item in log.checkpoints.get(start, ()):
-        _apply(_checkpoint(storage, item.key), files, last)
-    for number in wanted:
-        data = storage.get(log.commits[number].key) or b""
-        _apply((json.loads(line) for line in data.splitlines() if line.strip()), files, last)
-    if "metaData" not in last or "protocol" not in last:
-        return None
-    state = TableState(version, last["metaData"], last["protocol"])
-    return Contents(state, tuple(files.values()))
+        found.apply(_checkpoint(storage, item.key))
+    with ThreadPoolExecutor(_READERS) as pool:
+        keys = [log.commits[number].key for number in wanted]
+        for data in pool.map(storage.get, keys):
+            found.apply(json.loads(line) for line in (data or b"").splitlines() if line.strip())
+    return found.contents(version)
 
 
-def _apply(
-    actions: Iterable[Mapping[str, Any]],
-    files: dict[str, Mapping[str, Any]],
-    last: dict[str, Mapping[str, Any]],
-) -> None:
-    for action in actions:
-        for kind, body in action.items():
-            if body is None:
-                continue
-            if kind == "add":
-                files[body["path"]] = body
-            elif kind == "remove":
-                files.pop(body["path"], None)
-            elif kind in ("metaData", "protocol"):
-                last[kind] = body
+def file_id(body: Mapping[str, Any]) -> tuple[str, str]:
+    """What tells a file of a table from others: its path, and which rows of it are deleted."""
+    deleted = body.get("deletionVector") or {}
+    return body["path"], "".join(
+        str(deleted.get(part) or "") for part in ("storageType", "pathOrInlineDv", "offset")
+    )
+
+
+class _Replay:
+    """The actions of a log, one after the other."""
+
+    def __init__(self) -> None:
+        self._files: dict[tuple[str, str], Mapping[str, Any]] = {}
+        self._last: dict[str, Mapping[str, Any]] = {}
+        self._domains: dict[str, str] = {}
+
+    def apply(self, actions: Iterable[Mapping[str, Any]]) -> None:
+        for action in actions:
+            for kind, body in action.items():
+                if body is not None:
+                    self._apply(kind, body)
+
+    def contents(self, version: int) -> Contents | None:
+        if "metaData" not in self._last or "protocol" not in self._last:
+            return None
+        state = TableState(version, self._last["metaData"], self._last["protocol"])
+        return Contents(state, tuple(self._files.values()), self._domains)
+
+    def _apply(self, kind: str, body: Mapping[str, Any]) -> None:
+        if kind == "add":
+            self._files[file_id(body)] = body
+        elif kind == "remove":
+            self._files.pop(file_id(body), None)
+        elif kind in ("metaData", "protocol"):
+            self._last[kind] = body
+        elif kind == "domainMetadata":
+            if body.get("removed"):
+                self._domains.pop(body["domain"], None)
+            else:
+                self._domains[body["domain"]] = body["configuration"]
 
 
 def _checkpoint(storage: Storage, key: str) -> list[Mapping[str, Any]]:
     import pyarrow.parquet as pq
 
     with storage.open(key) as file:
-        table = pq.read_table(file, columns=list(_CHECKPOINT_COLUMNS))
+        source = pq.ParquetFile(file)
+        present = {*source.schema_arrow.names}
+        table = source.read(columns=sorted(_CHECKPOINT_COLUMNS & present))
     rows: list[Mapping[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
     return rows

@@ -16,15 +16,18 @@ import pyarrow as pa
 from lakeport.schema.types import spark_json
 
 __all__ = [
+    "CLUSTERING_DOMAIN",
     "MAPPING_MODE",
     "NameFactory",
     "file_schema",
     "grow_schema",
+    "logical_paths",
     "max_column_id",
     "needs_mapping",
     "physical_names",
 ]
 
+CLUSTERING_DOMAIN = "delta.clustering"
 MAPPING_MODE = "delta.columnMapping.mode"
 _ID = "delta.columnMapping.id"
 _PHYSICAL = "delta.columnMapping.physicalName"
@@ -86,6 +89,25 @@ def physical_names(schema: Mapping[str, Any], columns: Sequence[str]) -> dict[st
     """Top-level column -> its name in data files and in partition values."""
     fields = {field["name"]: field for field in schema["fields"]}
     return {name: _physical(fields[name]) for name in columns}
+
+
+def logical_paths(schema: Mapping[str, Any], physical: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Dotted paths of columns that are named by their parts in the data files.
+
+    >>> plain = {"fields": [{"name": "a", "type": "long", "metadata": {_PHYSICAL: "col-1"}}]}
+    >>> logical_paths(plain, [["col-1"]])
+    ('a',)
+    """
+    found = []
+    for parts in physical:
+        names, inner = [], schema
+        for part in parts:
+            field = next((f for f in inner.get("fields", ()) if _physical(f) == part), None)
+            names.append(part if field is None else str(field["name"]))
+            below = {} if field is None else field["type"]
+            inner = below if isinstance(below, Mapping) else {}
+        found.append(".".join(names))
+    return tuple(found)
 
 
 def file_schema(

@@ -10,17 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeport.errors import SourceError
+from lakeport.errors import DestinationError, SourceError
 from lakeport.model import Storage, StoredObject
+from lakeport.tables.compaction import MANY_SMALL_FILES, SMALL_FILE_BYTES, groups
+from lakeport.writers.delta_features import lacking_readers
 from lakeport.writers.delta_history import Commit
 from lakeport.writers.delta_log import parse_path, parse_value
 from lakeport.writers.delta_replay import Contents
 
-__all__ = ["SMALL_FILE_BYTES", "DeltaView", "FilesView", "entry"]
-
-SMALL_FILE_BYTES = 32 << 20
-"""Below this a data file counts as small."""
-_MANY_SMALL = 20
+__all__ = ["DeltaView", "FilesView", "entry", "gone"]
 
 
 @dataclass(frozen=True)
@@ -46,14 +44,17 @@ class DeltaView:
             "version": state.version,
             "columns": _columns(state.schema),
             "partition_columns": list(state.partition_columns),
-            "partitions": len({tuple(sorted(_values(f).items(), key=str)) for f in files})
-            if state.partition_columns
-            else 0,
+            "partitions": len(groups(self.contents)) if state.partition_columns else 0,
+            "cluster_columns": list(self.contents.cluster_columns),
             "rows": _rows(files),
             **_sizes([file["size"] for file in files]),
             "protocol": f"reader {protocol['minReaderVersion']}, "
             f"writer {protocol['minWriterVersion']}",
             "features": sorted(state.features),
+            "not_readable_by": {
+                name: ", ".join(readers)
+                for name, readers in lacking_readers(state.protocol).items()
+            },
             "properties": dict(state.properties),
         }
 
@@ -72,7 +73,12 @@ class DeltaView:
         return pa.concat_tables([state.schema.empty_table(), *batches])
 
     def _rows_of(self, key: str, values: Mapping[str, str | None], limit: int) -> pa.Table:
-        rows = _first_rows(self.storage, key, limit)
+        try:
+            rows = _first_rows(self.storage, key, limit)
+        except DestinationError as error:
+            if self.storage.get(key) is not None:
+                raise
+            raise gone(self.storage.uri(self.folder), self.contents.state.version) from error
         columns = []
         for item in self.contents.state.schema:
             if item.name in values:
@@ -206,12 +212,21 @@ def _rows(files: Sequence[Mapping[str, Any]]) -> int | None:
 def _sizes(sizes: Sequence[int]) -> dict[str, Any]:
     small = sum(size < SMALL_FILE_BYTES for size in sizes)
     facts: dict[str, Any] = {"files": len(sizes), "bytes": sum(sizes), "small_files": small}
-    if small >= _MANY_SMALL and small * 2 > len(sizes):
+    if small >= MANY_SMALL_FILES and small * 2 > len(sizes):
         facts["warning"] = (
             f"{small} of {len(sizes)} files are smaller than {SMALL_FILE_BYTES >> 20} MB: "
-            "land larger batches, or compact the table."
+            "land larger batches, or run `lakeport table optimize`."
         )
     return facts
+
+
+def gone(uri: str, version: int) -> SourceError:
+    """The error for a version whose data files are no longer there."""
+    return SourceError(
+        f"version {version} of {uri} lacks data files that it had",
+        "`vacuum`, or somebody else, has deleted them: such a version can't be read again. Newer "
+        "ones can, back to the retention of the last `vacuum`.",
+    )
 
 
 def entry(commit: Commit) -> dict[str, Any]:
@@ -227,6 +242,6 @@ def entry(commit: Commit) -> dict[str, Any]:
         "files_removed": commit.removed,
         "rows_added": commit.rows_added if commit.rows_added >= 0 else None,
         "bytes_added": commit.bytes_added,
-        "run_id": (mark.run_id or None) if mark else None,
+        "run_id": (mark.run_id or mark.batch_id or None) if mark else None,
         "engine": info.get("engineInfo"),
     }

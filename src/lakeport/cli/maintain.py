@@ -1,0 +1,155 @@
+"""`lakeport table optimize|vacuum|restore|undo|compact-report`, and `lakeport state show`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from lakeport.cli.opened import TableName, ToTarget, opened
+from lakeport.cli.options import Debug, JsonOut, SetKeys
+from lakeport.cli.table import table
+from lakeport.cli.words import size
+from lakeport.errors import SourceError
+
+__all__ = ["state"]
+
+state = typer.Typer(help="The Singer STATE that tables keep.")
+
+
+@table.command("optimize")
+def optimize(
+    name: TableName,
+    to: ToTarget = None,
+    zorder: Annotated[
+        str | None, typer.Option("--zorder", metavar="A,B", help="Columns to sort the rows by.")
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", metavar="CONDITION", help="Only partitions for which this holds."),
+    ] = None,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """Merge a table's small files, and sort its rows if asked to."""
+    with opened(name, to, set_keys, json_out, debug) as (output, it):
+        columns = [column.strip() for column in (zorder or "").split(",") if column.strip()]
+        output.facts(name, _sized(it.optimize(zorder=columns, where=where), json_out))
+
+
+@table.command("vacuum")
+def vacuum(
+    name: TableName,
+    to: ToTarget = None,
+    retain: Annotated[
+        str | None,
+        typer.Option(
+            "--retain",
+            metavar="TIME",
+            help="Keep what was in use within this time: 168h, 7d; default: the table's own, a "
+            "week at least.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what would go, and delete nothing.")
+    ] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Allow less than 168 hours: what readers and writers use may go."
+        ),
+    ] = False,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """Delete files that no recent version of a table uses."""
+    with opened(name, to, set_keys, json_out, debug) as (output, it):
+        from lakeport.tables.maintenance import hours
+
+        kept = None if retain is None else hours(retain)
+        done = it.vacuum(retain_hours=kept, dry_run=dry_run, force=force)
+        if dry_run and not json_out:
+            for file in done.pop("files"):
+                typer.echo(file)
+        output.facts(name, _sized(done, json_out))
+
+
+@table.command("restore")
+def restore(
+    name: TableName,
+    version: Annotated[
+        int, typer.Option("--version", metavar="N", min=0, help="The version to bring back.")
+    ],
+    to: ToTarget = None,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """Make a new version of a table with the contents of an older one."""
+    with opened(name, to, set_keys, json_out, debug) as (output, it):
+        output.facts(name, {"version": it.restore(version), "restored": version})
+
+
+@table.command("undo")
+def undo(
+    name: TableName,
+    run_id: Annotated[
+        str, typer.Argument(metavar="RUN_ID", help="The run's id, or the name in its report.")
+    ],
+    to: ToTarget = None,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """Put a table back to what it was before a run, if nothing else has changed it since."""
+    with opened(name, to, set_keys, json_out, debug) as (output, it):
+        output.facts(name, it.undo(run_id))
+
+
+@table.command("compact-report")
+def compact_report(
+    name: TableName,
+    to: ToTarget = None,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """Show which partitions have small files, and what `optimize` would do."""
+    with opened(name, to, set_keys, json_out, debug) as (output, it):
+        found = it.compact_report()
+        if not json_out:
+            found["partitions"] = [_sized(row, json_out) for row in found["partitions"]]
+        output.facts(name, _sized(found, json_out))
+
+
+@state.command("show")
+def show(
+    name: TableName,
+    to: ToTarget = None,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """Print the Singer STATE that belongs to a table's rows."""
+    with opened(name, to, set_keys, json_out, debug) as (output, it):
+        found = it.state()
+        if found is None:
+            raise SourceError(
+                f"no commit in the log of {it.uri} carries a STATE",
+                "only Singer loads leave one, and only as long as the log is kept.",
+            )
+        if json_out:
+            output.facts(name, {**found, "state": json.loads(found["state"])})
+            return
+        sys.stdout.buffer.write(found["state"] + b"\n")
+
+
+def _sized(facts: dict[str, Any], exact: bool) -> dict[str, Any]:
+    """The facts, with sizes in words unless they are for machines."""
+    if exact:
+        return facts
+    return {key: size(value) if "bytes" in key else value for key, value in facts.items()}

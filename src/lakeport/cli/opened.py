@@ -1,0 +1,50 @@
+"""A table that a command line names, and the way to its store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lakeport.cli.console import Console, Json, Output
+from lakeport.cli.guard import Guard
+from lakeport.cli.options import keys, refuse_secrets
+
+if TYPE_CHECKING:
+    from lakeport.tables import Table
+
+__all__ = ["TableName", "ToTarget", "opened"]
+
+TableName = Annotated[
+    str,
+    typer.Argument(
+        metavar="TABLE", help="The table's folder or URI; with `--to`, its name below that target."
+    ),
+]
+ToTarget = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        "--config",
+        metavar="TARGET",
+        help="A config file (or any target) with the store's credentials and endpoint.",
+    ),
+]
+
+
+@contextmanager
+def opened(
+    name: str, to: str | None, set_keys: Iterable[str] | None, json_out: bool, debug: bool
+) -> Iterator[tuple[Output, Table]]:
+    """The command's output and the table; errors take the way that every command's take."""
+    output: Output = Json() if json_out else Console()
+    with Guard(output, debug) as guard:
+        from lakeport.tables import Table
+
+        given = keys({}, set_keys, None)
+        table = Table(name, to, **given)
+        guard.protect(table.config)
+        refuse_secrets(given, type(table.config))
+        yield output, table

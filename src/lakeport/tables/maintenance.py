@@ -1,0 +1,260 @@
+"""Keeping Delta tables in order, through Delta's own interfaces: OPTIMIZE, VACUUM, RESTORE.
+
+Each runs in a session of its own, whose settings suit the table's size: Delta's defaults are made
+for tables of thousands of folders.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakeport.config.explain import nearest
+from lakeport.errors import ConfigError
+from lakeport.spark.failures import translated
+from lakeport.tables.compaction import target_bytes
+from lakeport.tables.queries import first_line
+from lakeport.tables.views import gone
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakeport.writers.delta_replay import Contents
+
+__all__ = ["RETENTION_HOURS", "hours", "optimize", "restore", "sort_columns", "vacuum"]
+
+RETENTION_HOURS = 168
+"""What readers and writers are sure to be done in: a week."""
+
+_DURATION = re.compile(r"(\d+)\s*([hdw])?", re.IGNORECASE)
+_HOURS = {"h": 1, "d": 24, "w": 168}
+_DELTA = "spark.databricks.delta"
+_LOST = ("Not all files from version", "DELTA_MISSING_FILES", "FileNotFound")
+
+
+def hours(text: str) -> int:
+    """A retention in hours, as people write it.
+
+    Raises:
+        ConfigError: it is none.
+
+    >>> hours("168h"), hours("30d"), hours("2w"), hours("24")
+    (168, 720, 336, 24)
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ConfigError(
+            f"{text!r} is no retention", "write whole hours, days or weeks: 168h, 7d, 1w."
+        )
+    return int(match[1]) * _HOURS[(match[2] or "h").lower()]
+
+
+def sort_columns(contents: Contents, names: Sequence[str]) -> list[str]:
+    """The columns to sort by, quoted and in the table's own spelling.
+
+    Raises:
+        ConfigError: a column is absent or a partition column, or the table is clustered.
+    """
+    if names and contents.cluster_columns:
+        raise ConfigError(
+            f"the table is clustered by {', '.join(contents.cluster_columns)}, so it can't be "
+            "sorted otherwise",
+            "`optimize` without columns sorts it as it is clustered.",
+        )
+    found = []
+    for name in names:
+        parts = _parts(contents.state.schema, name)
+        if parts[0] in contents.state.partition_columns:
+            raise ConfigError(
+                f"{name!r} is a partition column: its files hold one value of it each",
+                "sort by other columns.",
+            )
+        found.append(".".join("`" + part.replace("`", "``") + "`" for part in parts))
+    return found
+
+
+def optimize(
+    spark: SparkSession, uri: str, contents: Contents, zorder: Sequence[str], where: str | None
+) -> dict[str, Any]:
+    """Merge small files; return how many files and bytes came and went.
+
+    Args:
+        spark: a session with Delta.
+        uri: the table, as Spark names it.
+        contents: the table as it is.
+        zorder: columns by which to sort the rows into files.
+        where: a condition on partition columns, which Spark's parser reads as one expression.
+
+    Raises:
+        ConfigError: a column or the condition does not fit the table.
+        LakeportError: Delta refused.
+    """
+    from delta.tables import DeltaTable
+    from pyspark.errors import AnalysisException
+
+    columns = sort_columns(contents, zorder)
+    target = str(target_bytes(contents.state.properties))
+    sizes = {f"{_DELTA}.optimize.{which}FileSize": target for which in ("min", "max")}
+    session = _session(spark, sizes)
+    if where is not None:
+        _check_condition(session, contents, where)
+    with translated():
+        builder = DeltaTable.forPath(session, uri).optimize()
+        if where is not None:
+            builder = builder.where(where)
+        try:
+            done = builder.executeZOrderBy(*columns) if columns else builder.executeCompaction()
+        except AnalysisException as error:
+            if where is None:
+                raise
+            raise _no_condition(where, first_line(error), contents) from error
+        found = done.select("metrics").first()
+    metrics = found[0].asDict(recursive=True) if found else {}
+    return {
+        "files_removed": metrics.get("numFilesRemoved", 0),
+        "files_added": metrics.get("numFilesAdded", 0),
+        "bytes_removed": (metrics.get("filesRemoved") or {}).get("totalSize") or 0,
+        "bytes_added": (metrics.get("filesAdded") or {}).get("totalSize") or 0,
+        "partitions": metrics.get("partitionsOptimized", 0),
+    }
+
+
+def vacuum(
+    spark: SparkSession, uri: str, retain: int | None, *, dry_run: bool, force: bool
+) -> list[str]:
+    """Delete files that no version of the retained time uses; with `dry_run` list them.
+
+    Args:
+        spark: a session with Delta.
+        uri: the table, as Spark names it.
+        retain: whole hours; the table's own retention, at least a week, when absent.
+        dry_run: delete nothing.
+        force: allow less than a week, and less than the table's own retention.
+
+    Returns:
+        The files (and empty folders) that would go; nothing without `dry_run`.
+
+    Raises:
+        ConfigError: a retention that nobody forced.
+        LakeportError: Delta refused.
+    """
+    if retain is not None:
+        _check_retention(retain, RETENTION_HOURS, "readers and writers that take longer", force)
+    with translated():
+        own = _own_retention(spark, uri)
+        wanted = max(RETENTION_HOURS, own) if retain is None else retain
+        if retain is not None:
+            _check_retention(wanted, own, "the table keeps them longer: its users", force)
+        session = _session(
+            spark,
+            {
+                f"{_DELTA}.retentionDurationCheck.enabled": str(not force).lower(),
+                f"{_DELTA}.vacuum.parallelDelete.enabled": "true",
+                f"{_DELTA}.vacuum.logging.enabled": "true",
+            },
+        )
+        quoted = uri.replace("`", "``")
+        command = f"VACUUM delta.`{quoted}` RETAIN {wanted:d} HOURS"
+        rows = session.sql(command + (" DRY RUN" if dry_run else "")).collect()
+    return sorted(str(row[0]) for row in rows) if dry_run else []
+
+
+def restore(spark: SparkSession, uri: str, name: str, version: int) -> None:
+    """Make a new version with an older one's contents.
+
+    Args:
+        spark: a session with Delta.
+        uri: the table, as Spark names it.
+        name: the table, as users name it.
+        version: an older version.
+
+    Raises:
+        SourceError: files of that version are gone.
+        LakeportError: Delta refused.
+    """
+    from delta.tables import DeltaTable
+
+    with translated():
+        try:
+            DeltaTable.forPath(_session(spark, {}), uri).restoreToVersion(version)
+        except Exception as error:
+            if any(word in str(error) for word in _LOST):
+                raise gone(name, version) from error
+            raise
+
+
+def _session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """A session of its own, with as many tasks for each step as there are cores for them."""
+    tasks = str(max(2, spark.sparkContext.defaultParallelism))
+    own = spark.newSession()
+    base = {
+        "spark.sql.shuffle.partitions": tasks,
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": tasks,
+        f"{_DELTA}.snapshotPartitions": "2",
+        f"{_DELTA}.v2.enableMode": "NONE",
+    }
+    for name, value in {**base, **settings}.items():
+        own.conf.set(name, value)
+    return own
+
+
+def _own_retention(spark: SparkSession, uri: str) -> int:
+    """How many hours the table keeps deleted files by its own properties."""
+    jvm: Any = spark._jvm
+    delta = jvm.org.apache.spark.sql.delta
+    snapshot = delta.DeltaLog.forTable(spark._jsparkSession, uri).update(
+        False, jvm.scala.Option.apply(None), jvm.scala.Option.apply(None)
+    )
+    return int(delta.DeltaLog.tombstoneRetentionMillis(snapshot.metadata())) // 3_600_000
+
+
+def _check_retention(retain: int, least: int, who: str, force: bool) -> None:
+    if retain >= least or force:
+        return
+    raise ConfigError(
+        f"files would be kept for {retain} hours only, less than {least}",
+        f"{who} may find files gone in the middle of their work, and no version older than that "
+        "can be read again. Keep more, or force it (`--force`) while nobody uses the table.",
+    )
+
+
+def _check_condition(spark: SparkSession, contents: Contents, where: str) -> None:
+    from pyspark.errors import ParseException
+
+    parser: Any = spark._jsparkSession.sessionState().sqlParser()
+    try:
+        parser.parseExpression(where)
+    except ParseException as error:
+        raise _no_condition(where, first_line(error), contents) from error
+    if contents.cluster_columns:
+        raise ConfigError(
+            "a clustered table has no partitions to choose from", "leave out the condition."
+        )
+
+
+def _no_condition(where: str, reason: str, contents: Contents) -> ConfigError:
+    columns = ", ".join(contents.state.partition_columns) or "none: leave out the condition"
+    return ConfigError(
+        f"{where!r} is no condition on partition columns: {reason}",
+        f"write one SQL expression on partition columns, such as \"day >= '2024-05-01'\". The "
+        f"table's are {columns}.",
+    )
+
+
+def _parts(schema: pa.Schema, name: str) -> list[str]:
+    """A column's name, or a dotted path to a member of an object, as the table spells it."""
+    spelling = {item.name.casefold(): item for item in schema}
+    if name.casefold() in spelling:
+        return [spelling[name.casefold()].name]
+    head, _, rest = name.partition(".")
+    above = spelling.get(head.casefold())
+    if rest and above is not None and pa.types.is_struct(above.type):
+        return [above.name, *_parts(pa.schema(list(above.type)), rest)]
+    close = nearest(name, schema.names)
+    raise ConfigError(
+        f"there is no column {name!r}" + (f"; did you mean {close!r}?" if close else ""),
+        f"the columns are {', '.join(schema.names)}.",
+    )

@@ -1,0 +1,162 @@
+"""Where a table is: what the user named -> its store, its folder there, and Spark's way to it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakeport.config.common import DestinationConfig
+from lakeport.config.load import config_class, load_target
+from lakeport.destinations import destination, open_storage, spark_session
+from lakeport.errors import ConfigError, DestinationError
+from lakeport.storage.keys import clean_prefix
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakeport.model import Storage
+    from lakeport.spark.session import Runtime
+
+__all__ = ["Place", "locate"]
+
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
+_DESTINATIONS = {
+    "": "local",
+    "file": "local",
+    "s3": "delta_lake_s3",
+    "s3a": "delta_lake_s3",
+    "abfs": "delta_lake_azure",
+    "abfss": "delta_lake_azure",
+    "gs": "google_cloud_storage",
+}
+_SAME_STORE = {"amazon_s3": "delta_lake_s3"}
+_WHERE = frozenset({"bucket", "table_uri", "path"})
+
+
+@dataclass(frozen=True)
+class Place:
+    """One table's place.
+
+    Attributes:
+        config: how its store is reached.
+        storage: the store, from the folder above the table (a local table's own) downwards.
+        folder: the table's key there; empty when it is the storage's root.
+    """
+
+    config: DestinationConfig
+    storage: Storage
+    folder: str
+
+    @property
+    def uri(self) -> str:
+        """The table, as users name it."""
+        return self.storage.uri(self.folder)
+
+    @property
+    def hadoop_uri(self) -> str:
+        """The table, as Spark names it."""
+        return self.storage.hadoop_uri(self.folder)
+
+    @property
+    def jars(self) -> frozenset[str]:
+        """What Spark needs to open the table.
+
+        Raises:
+            DestinationError: Spark can't.
+        """
+        if self.config.destination == "google_cloud_storage":
+            raise DestinationError(
+                f"Spark has no connector for {self.uri}",
+                "`show` and `preview` do without Spark; copy the files for the rest.",
+            )
+        return destination(self.config.destination).jars
+
+    def session(self, runtime: Runtime, *, writes: bool = False) -> SparkSession:
+        """The session, able to reach the table; waits for it.
+
+        Args:
+            runtime: Spark.
+            writes: whether the table will be changed, which not every store is fit for.
+
+        Raises:
+            DestinationError: the store can't hold Delta tables, and one is to be written.
+            SparkFailure: Spark did not start.
+        """
+        settings = getattr(self.config, "hadoop_settings", None)
+        if writes or settings is None:
+            return spark_session(self.config, self.storage, runtime)()
+        from lakeport.spark.filesystems import session_for
+
+        return session_for(runtime, self.storage.hadoop_uri(), settings())
+
+
+def locate(
+    table: str | os.PathLike[str],
+    to: str | os.PathLike[str] | Mapping[str, Any] | DestinationConfig | None = None,
+    keys: Mapping[str, Any] | None = None,
+) -> Place:
+    """Find a table's place.
+
+    Args:
+        table: a folder of this machine, a URI (`s3://`, `abfss://`, `gs://`), or, with `to`, the
+            table's name below that target.
+        to: a target as `land` takes it, for credentials and endpoint; its destination's own
+            variables and default chain count without it.
+        keys: further keys, which win over those of `to`.
+
+    Raises:
+        ConfigError: the name is none, or the target is for another store.
+        MissingDependency: the store's SDK is not installed.
+    """
+    text = os.fspath(table)
+    if not text.strip():
+        raise ConfigError("the table's name is empty", "name a folder, a URI, or a table.")
+    shared: dict[str, Any] = dict(keys or {})
+    match = _SCHEME.match(text)
+    kind = _kind(match[1].lower() if match else "", text)
+    if to is not None:
+        config = load_target(to, keys)
+        target = _SAME_STORE.get(config.destination, config.destination)
+        if match is None and not Path(text).is_absolute():
+            storage = open_storage(config)
+            kind, text = target, storage.uri(clean_prefix(text, "table"))
+        elif kind != target:
+            raise ConfigError(
+                f"{text} is not in a store of the kind that the target names: "
+                f"`{config.destination}`",
+                "give the config of the table's own store, or the table's name alone.",
+            )
+        shared = {**_credentials(config, target), **shared}
+    return _open(kind, text, shared)
+
+
+def _kind(scheme: str, text: str) -> str:
+    if scheme not in _DESTINATIONS:
+        known = ", ".join(f"{name}://" for name in _DESTINATIONS if name)
+        raise ConfigError(f"no table can be at {text}", f"give a folder, or a URI of: {known}.")
+    return _DESTINATIONS[scheme]
+
+
+def _credentials(config: DestinationConfig, kind: str) -> dict[str, Any]:
+    """What a config says about its store, without saying where in it the table is."""
+    own = (config_class(kind).model_fields.keys() - DestinationConfig.model_fields.keys()) - _WHERE
+    return {name: getattr(config, name) for name in (own | {"spark"}) & config.model_fields_set}
+
+
+def _open(kind: str, uri: str, keys: Mapping[str, Any]) -> Place:
+    """The place of a table's whole URI."""
+    if kind == "local":
+        config = load_target({"destination": kind, "path": uri, "object_key_path": ""}, keys)
+        return Place(config, open_storage(config), "")
+    uri = uri.replace("s3a://", "s3://", 1)
+    where: dict[str, Any] = config_class(kind).uri_keys(uri)
+    folder = ""
+    if "object_key_path" in where:
+        above, _, folder = where["object_key_path"].strip("/").rpartition("/")
+        where["object_key_path"] = above
+    config = load_target({"destination": kind, **where}, keys)
+    return Place(config, open_storage(config), folder or getattr(config, "folder", ""))

@@ -1,0 +1,234 @@
+"""`Table` on a local folder, on S3 and on Azure: a table's life, read by delta-rs beside it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+from deltalake import DeltaTable
+
+import lakeport
+from lakeport.cli.app import main
+from lakeport.errors import CommitConflict, ConfigError, SourceError
+from tests.emulators import Azurite, Minio
+
+_numbers = count()
+
+
+@dataclass(frozen=True)
+class Lake:
+    """One destination: its config, how a table there is named, how delta-rs opens it."""
+
+    keys: dict[str, Any]
+    uri: str
+    elsewhere: str
+    options: dict[str, str] = field(default_factory=dict)
+    plain: str = ""
+
+    def config(self, table: str) -> dict[str, Any]:
+        if "table_uri" in self.keys:
+            return {**self.keys, "table_uri": f"{self.uri}/{table}"}
+        return self.keys
+
+    def land(self, source: Any, table: str = "t", **keys: Any) -> lakeport.LandingReport:
+        return lakeport.land(source, self.config(table), table=table, **keys)
+
+    def open(self, table: str = "t") -> lakeport.Table:
+        return lakeport.Table(f"{self.uri}/{table}", self.config(table))
+
+    def delta(self, table: str = "t") -> DeltaTable:
+        return DeltaTable(f"{self.plain or self.uri}/{table}", storage_options=self.options or None)
+
+    def ids(self, table: str = "t") -> list[int]:
+        return sorted(self.delta(table).to_pyarrow_table().column("id").to_pylist())
+
+
+def _local(_: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    root = str(tmp_path / "la ke")
+    return Lake({"destination": "local", "path": root}, root, "s3://bucket/t")
+
+
+def _s3(request: pytest.FixtureRequest, _: Path) -> Lake:
+    minio: Minio = request.getfixturevalue("minio")
+    bucket = f"tables-{next(_numbers)}"
+    minio.create_bucket(bucket)
+    keys = {
+        "destination": "delta_lake_s3",
+        "bucket": bucket,
+        "object_key_path": "silver",
+        "aws_endpoint": minio.endpoint,
+        "aws_access_key_id": minio.access_key,
+        "aws_secret_access_key": minio.secret_key,
+    }
+    options = {
+        "AWS_ACCESS_KEY_ID": minio.access_key,
+        "AWS_SECRET_ACCESS_KEY": minio.secret_key,
+        "AWS_ENDPOINT_URL": minio.endpoint,
+        "AWS_REGION": "us-west-2",
+        "AWS_ALLOW_HTTP": "true",
+    }
+    return Lake(keys, f"s3://{bucket}/silver", "gs://bucket/t", options)
+
+
+def _azure(request: pytest.FixtureRequest, _: Path) -> Lake:
+    azurite: Azurite = request.getfixturevalue("azurite")
+    container = f"tables-{next(_numbers)}"
+    azurite.create_container(container)
+    uri = f"abfss://{container}@{azurite.account}.dfs.core.windows.net/silver"
+    keys = {
+        "destination": "delta_lake_azure",
+        "table_uri": f"{uri}/{{stream}}",
+        "access_key": azurite.account_key,
+        "azure_endpoint": azurite.endpoint,
+    }
+    options = {
+        "account_name": azurite.account,
+        "account_key": azurite.account_key,
+        "endpoint": azurite.blob_endpoint,
+        "allow_http": "true",
+    }
+    return Lake(keys, uri, "s3://bucket/t", options, f"az://{container}/silver")
+
+
+PLACES: dict[str, Callable[[pytest.FixtureRequest, Path], Lake]] = {
+    "local": _local,
+    "s3": _s3,
+    "azure": _azure,
+}
+
+
+@pytest.fixture(params=PLACES)
+def lake(request: pytest.FixtureRequest, tmp_path: Path, runtime: Any) -> Lake:
+    return PLACES[request.param](request, tmp_path)
+
+
+def rows(*ids: int, **more: Any) -> pa.Table:
+    columns = {name: [value] * len(ids) for name, value in more.items()}
+    return pa.table({"id": list(ids), "p": [f"it's {n % 2}" for n in ids], **columns})
+
+
+def test_a_table_is_looked_at_undone_and_kept_in_order(
+    lake: Lake, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    lake.land(rows(1, 2), partition_keys=["p"], run_id="a")
+    nameless = lake.land(rows(3), partition_keys=["p"])
+    lake.land(rows(4, more=1.5), run_id="b")
+    table = lake.open()
+
+    facts = table.describe()
+    assert (facts["version"], facts["oldest_version"], facts["rows"], facts["files"]) == (
+        2,
+        0,
+        4,
+        4,
+    )
+    assert (facts["partitions"], facts["last_run"]) == (2, "b")
+    assert facts["not_readable_by"] == {}
+    assert [e["run_id"] for e in table.history()] == ["b", nameless.run_id, "a"]
+    assert table.preview(2, version=0).num_rows == 2
+    assert table.query("select max(id) m from t", version=1).to_pylist() == [{"m": 3}]
+
+    with pytest.raises(CommitConflict, match=r"run 'a' can't.* version 2 \(WRITE by run b\)"):
+        table.undo("a")
+    with pytest.raises(SourceError, match="no commit of a run 'c'") as absent:
+        table.undo("c")
+    assert f"b, {nameless.run_id}, a" in absent.value.hint
+    assert table.undo("b") == {"version": 3, "restored": 1, "undone": [2]}
+    assert lake.ids() == [1, 2, 3]
+    assert "more" not in lake.delta().to_pyarrow_table().column_names
+    with pytest.raises(SourceError, match="undone already, by version 3"):
+        table.undo("b")
+    assert table.undo(nameless.run_id)["restored"] == 0
+    assert lake.ids() == [1, 2]
+    assert lake.land(rows(4, more=1.5), run_id="b").rows == 1  # not taken for the one undone
+    assert lake.land(rows(4, more=1.5), run_id="b").rows == 0
+    assert lake.ids() == [1, 2, 4]
+    with pytest.raises(CommitConflict):
+        table.undo("a")
+    table.undo("b")
+    with pytest.raises(SourceError, match="no version before it"):
+        table.undo("a")
+
+    lake.land(rows(5, 7, 9), run_id="d")
+    lake.land(rows(11), run_id="e")
+    report = table.compact_report()
+    assert (report["would_remove"], report["would_add"]) == (3, 1)
+    assert report["partitions"][0]["partition"] == "p=it's 1"
+    assert table.optimize(where="p = 'it''s 0'")["files_removed"] == 0
+    done = table.optimize(where="p = 'it''s 1'")
+    assert (done["files_removed"], done["files_added"], done["partitions"]) == (3, 1, 1)
+    assert done["version"] == table.describe()["version"]
+    with pytest.raises(ConfigError, match="no condition on partition columns"):
+        table.optimize(where="id > 3")
+    with pytest.raises(ConfigError, match="no condition"):
+        table.optimize(where="true; DROP TABLE x")
+    with pytest.raises(ConfigError, match="did you mean 'id'"):
+        table.optimize(zorder=["idd"])
+    assert table.undo("e")["undone"] == [8]  # what `optimize` did does not matter
+    assert lake.ids() == [1, 2, 5, 7, 9]
+
+    assert table.vacuum(dry_run=True)["files"] == []
+    with pytest.raises(ConfigError, match="24 hours only, less than 168"):
+        table.vacuum(retain_hours=24)
+    listed = table.vacuum(retain_hours=0, force=True, dry_run=True)["files"]
+    gone = table.vacuum(retain_hours=0, force=True)
+    assert gone["deleted"] == len(listed) > 0
+    assert gone["bytes"] > 0
+    assert lake.ids() == [1, 2, 5, 7, 9]
+    with pytest.raises(SourceError, match="lacks data files"):
+        table.preview(5, version=2)
+    with pytest.raises(SourceError, match="lacks data files"):
+        table.query("select * from t", version=2)
+    with pytest.raises(SourceError, match="lacks data files"):
+        table.restore(2)
+    with pytest.raises(SourceError, match="no version 99"):
+        table.restore(99)
+    assert table.restore(table.describe()["version"] - 1) == table.describe()["version"]
+
+    file = tmp_path / "lake.yaml"
+    file.write_text(yaml.safe_dump(lake.keys))
+    file.chmod(0o600)
+    assert main(["table", "show", "t", "--to", str(file), "--json"]) == 0
+    assert json.loads(capsysbinary.readouterr().out)["rows"] == 5
+    assert main(["table", "vacuum", "t", "--config", str(file), "--retain", "1h"]) == 2
+    assert b"--force" in capsysbinary.readouterr().err
+
+
+def test_state_is_that_of_the_rows(lake: Lake, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    def load(number: int) -> None:
+        lines = [
+            {"type": "SCHEMA", "stream": "s", "schema": SCHEMA, "key_properties": []},
+            {"type": "RECORD", "stream": "s", "record": {"id": number}},
+            {"type": "STATE", "value": {"seen": number}},
+        ]
+        text = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+        lake.land(io.BytesIO(text), "s", run_id=f"r{number}")
+
+    load(1)
+    load(2)
+    table = lake.open("s")
+    assert json.loads(table.state()["state"]) == {"seen": 2}
+    table.undo("r2")
+    found = table.state()
+    assert (json.loads(found["state"]), found["version"], found["run_id"]) == ({"seen": 1}, 0, "r1")
+    lake.land(rows(1), "none")
+    assert lake.open("none").state() is None
+
+
+SCHEMA = {"type": "object", "properties": {"id": {"type": "integer"}}}
+
+
+def test_what_is_no_table_is_named(lake: Lake) -> None:
+    for call in ("history", "optimize", "vacuum", "state"):
+        with pytest.raises(SourceError, match=r"there is no table in .*nothing"):
+            getattr(lake.open("nothing"), call)()
+    with pytest.raises(ConfigError, match="not in a store of the kind"):
+        lakeport.Table(lake.elsewhere, lake.config("t"))
