@@ -15,6 +15,7 @@ from lakeport.cli.progress import Bars
 from lakeport.cli.words import (
     REPORT_COLUMNS,
     count,
+    counted,
     footnotes,
     is_list_of_objects,
     jsonable,
@@ -115,8 +116,8 @@ class Console:
         for note in footnotes(report):
             self._line(f"  {note}")
         done = "landed" if report.ok else "landed before the error"
-        rows, run = count(report.rows), shown(report.run_id)
-        self._line(f"{rows} rows {done} in {report.seconds:.1f} s, run {run}")
+        rows, run = counted(report.rows, "row"), shown(report.run_id)
+        self._line(f"{rows} {done} in {report.seconds:.1f} s, run {run}")
 
     def facts(self, title: str, facts: Mapping[str, object]) -> None:
         """Print one pair on each line."""

@@ -14,6 +14,7 @@ from lakeport.report import LandingReport, StreamReport
 __all__ = [
     "REPORT_COLUMNS",
     "count",
+    "counted",
     "footnotes",
     "is_list_of_objects",
     "jsonable",
@@ -37,6 +38,16 @@ def count(value: int) -> str:
         ('336,776', '?')
     """
     return f"{value:,}" if value >= 0 else "?"
+
+
+def counted(value: int, thing: str) -> str:
+    """A number of things.
+
+    Example:
+        >>> counted(1, "row"), counted(2000, "row")
+        ('1 row', '2,000 rows')
+    """
+    return f"{count(value)} {thing}{'' if value == 1 else 's'}"
 
 
 def size(value: float) -> str:
@@ -158,7 +169,7 @@ def footnotes(report: LandingReport) -> list[str]:
         if stream.skipped_batches:
             notes.append(f"{name}: {stream.skipped_batches} batches skipped, landed before")
         if stream.removed_files:
-            notes.append(f"{name}: {count(stream.removed_files)} files replaced")
+            notes.append(f"{name}: {counted(stream.removed_files, 'file')} replaced")
         notes += [f"{name}: {shown(warning)}" for warning in stream.warnings]
     if report.stray_lines:
         notes.append(f"{count(report.stray_lines)} lines belong to no stream")
