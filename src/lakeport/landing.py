@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from lakeport.config.load import load_target
 from lakeport.errors import BadRecord, ConfigError, LakeportError
 from lakeport.model import Mode
-from lakeport.report import LandingReport, Observer, ReportBuilder, keep
+from lakeport.report import Failure, LandingReport, Observer, ReportBuilder, keep
 from lakeport.sources.open import Reading, open_source
 from lakeport.sources.spooling import spooling
 
@@ -201,13 +201,21 @@ class _Run:
                     lanes.submit(self._land_stream, stream, batches, flush.state)
                     for stream, batches in by_stream.items()
                 ]
-            for done in each:
-                done.result()
+            self._raise_first(dict(zip(by_stream, each, strict=True)))
         for stream, version in flush.versions.items():
             self._retire(stream, version)
         source.landed(flush)
         if flush.state is not None:
             self._emit(flush.state)
+
+    def _raise_first(self, landings: Mapping[str, Future[None]]) -> None:
+        """Raise the first stream's error; those of the others become warnings, so none hides."""
+        errors = {name: error for name, done in landings.items() if (error := done.exception())}
+        for name, error in list(errors.items())[1:]:
+            words = Failure.of(error).scrubbed(self.config.secrets()).message
+            self._warn(f"stream {name!r} failed, too: {words}")
+        for error in errors.values():
+            raise error
 
     def _check_tables(self, streams: Iterable[str]) -> None:
         from lakeport.destinations import table_pattern

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
+import shutil
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,15 +25,23 @@ class StateOutput:
         path: a file that holds the merged state (see `merge_state`), replaced whole each time.
 
     Raises:
-        ConfigError: the file has something that is no JSON object, or can't be read.
+        ConfigError: the file has something that is no JSON object, can't be read, or has no folder.
     """
 
     def __init__(self, stream: BinaryIO | None = None, path: Path | None = None) -> None:
         self._stream = stream
-        self._path = path
+        self._path = None if path is None else path.resolve()
         self._merged = b""
-        if path is not None and path.exists():
-            self._merged = _read(path)
+        if self._path is None:
+            return
+        if not self._path.parent.is_dir():
+            raise ConfigError(
+                f"there is no folder for the state file {path}", "make it, or name another file."
+            )
+        if self._path.is_dir():
+            raise ConfigError(f"the state file {path} is a folder", "name a file.")
+        if self._path.is_file():
+            self._merged = _read(self._path)
 
     def emit(self, value: bytes) -> None:
         """Hand on one value, as the JSON bytes that came.
@@ -59,13 +68,16 @@ def merge_state(old: bytes, new: bytes) -> bytes:
     """Merge a STATE value into the one before it.
 
     Values of the shape `{"bookmarks": {stream: ...}}` keep the bookmarks of the streams that the
-    new one does not name; a bookmark is replaced whole. Any other shape replaces the old value.
+    new one does not name; a bookmark is replaced whole. An empty value changes nothing, since it
+    says nothing. Any other shape replaces the old value.
 
     >>> merge_state(b'{"bookmarks": {"a": 1, "b": 2}}', b'{"bookmarks": {"b": 3}}')
     b'{"bookmarks":{"a":1,"b":3}}'
     >>> merge_state(b'{"bookmarks": {"a": 1}}', b'{"at": 5}')
     b'{"at": 5}'
     """
+    if old and b"".join(new.split()) in (b"{}", b"null"):
+        return old
     before, after = _bookmarks(old), _bookmarks(new)
     if before is None or after is None:
         return new
@@ -106,22 +118,23 @@ def _is_object(text: bytes) -> bool:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file so that a crash leaves the old content or the new."""
-    temporary = ""
+    """Write a file so that a crash leaves the old content or the new; a device is written to."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(descriptor, "wb") as file:
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)
+            return
+        with temporary.open("xb") as file:
+            if path.exists():
+                shutil.copymode(path, temporary)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).replace(path)
-        temporary = ""
+        temporary.replace(path)
     except OSError as error:
+        temporary.unlink(missing_ok=True)
         raise DestinationError(
             f"the data has landed, but the state file {path} could not be written: "
             f"{error.strerror}",
             "check that its folder exists and may be written to",
         ) from None
-    finally:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)

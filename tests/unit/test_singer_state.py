@@ -46,10 +46,16 @@ def test_bookmarks_merge_over_runs_and_keep_their_numbers(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("value", [b'{"at": 1}', b"[1]", b"null", b'{"bookmarks": 5}', b'"\xc3"'])
+@pytest.mark.parametrize("value", [b'{"at": 1}', b"[1]", b'{"bookmarks": 5}', b'"\xc3"'])
 def test_other_shapes_replace(value: bytes) -> None:
     assert merge_state(b'{"bookmarks": {"a": 1}}', value) == value
     assert merge_state(value, b'{"bookmarks": {"a": 1}}') == b'{"bookmarks": {"a": 1}}'
+    assert merge_state(b"", value) == value
+
+
+@pytest.mark.parametrize("value", [b"{}", b" { } ", b"null"])
+def test_an_empty_state_changes_nothing(value: bytes) -> None:
+    assert merge_state(b'{"bookmarks": {"a": 1}}', value) == b'{"bookmarks": {"a": 1}}'
     assert merge_state(b"", value) == value
 
 
@@ -62,8 +68,10 @@ def test_an_empty_file_is_no_state_and_another_one_is_refused(tmp_path: Path) ->
         path.write_bytes(content)
         with pytest.raises(ConfigError, match="does not hold a JSON object"):
             StateOutput(path=path)
-    with pytest.raises(ConfigError, match="can't read"):
+    with pytest.raises(ConfigError, match="is a folder"):
         StateOutput(path=tmp_path)
+    with pytest.raises(ConfigError, match="there is no folder"):
+        StateOutput(path=tmp_path / "gone" / "state.json")
 
 
 def test_a_file_that_cannot_be_replaced_keeps_its_content(
@@ -81,5 +89,18 @@ def test_a_file_that_cannot_be_replaced_keeps_its_content(
         output.emit(b'{"a": 2}')
     assert path.read_bytes() == b'{"a": 1}\n'
     assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(DestinationError, match="could not be written"):
-        StateOutput(path=tmp_path / "gone" / "state.json").emit(b"{}")
+
+
+def test_the_file_keeps_its_mode_its_link_and_a_device_stays(tmp_path: Path) -> None:
+    path, link = tmp_path / "state.json", tmp_path / "link"
+    path.touch(0o640)
+    link.symlink_to(path)
+    StateOutput(path=link).emit(b'{"a": 1}')
+    assert link.is_symlink() and path.read_bytes() == b'{"a": 1}\n'
+    assert path.stat().st_mode & 0o777 == 0o640
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    StateOutput(path=pipe).emit(b'{"a": 2}')
+    assert os.read(reader, 99) == b'{"a": 2}\n' and pipe.is_fifo()
+    os.close(reader)
