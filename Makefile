@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONPATH :=
 LAKE ?= ./lake
 
-.PHONY: help install demo test test-cloud-delta check bench docs emulators jvm clean
+.PHONY: help install demo test test-cloud-delta check bench bench-cluster docs emulators jvm clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -42,6 +42,9 @@ check: install ## Lint, format check, types and import contract
 bench: install ## Measure against the peers on the same data, in one run
 	@$(PY) -m bench $(BENCH)
 	@$(PY) -m bench.s3
+
+bench-cluster: install ## Measure one worker against two, and 0.1 to 10 GB on a cluster
+	@$(PY) -m bench.cluster $(BENCH)
 
 docs: install ## Check that every page's examples run and every link has a target
 	@$(PY) -m pytest tests/docs

@@ -18,7 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 GROUPS = {
     "faults": ["tests/faults"],
     "contract": ["tests/contract", "-k", "not delta_s3 and not delta_azure"],
-    "rest": ["tests", *(f"--ignore=tests/{name}" for name in ("faults", "contract", "spark"))],
+    "rest": [
+        "tests",
+        *(f"--ignore=tests/{name}" for name in ("faults", "contract", "spark", "cluster")),
+    ],
     "spark": [
         "tests/spark",
         "--ignore=tests/spark/test_session.py",
@@ -26,6 +29,7 @@ GROUPS = {
         "--ignore=tests/spark/test_delta_s3.py",
         "--ignore=tests/spark/test_delta_azure.py",
     ],
+    "cluster": ["tests/cluster"],
     "session": ["tests/spark/test_session.py"],
 }
 MOST_AT_ONCE = 3  # each has a JVM and servers of its own: memory, too, is finite

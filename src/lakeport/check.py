@@ -114,7 +114,9 @@ def _begin_spark(
         from lakeport.spark.filesystems import session_for
         from lakeport.spark.trial import TrialLog
 
-        session = session_for(runtime, storage.hadoop_uri(), config.hadoop_settings())
+        session = session_for(
+            runtime, storage.hadoop_uri(), config.hadoop_settings(lent=not runtime.is_local)
+        )
         folder = storage.hadoop_uri(f"_lakeport/check-{uuid.uuid4().hex}")
         return TrialLog(session, folder, runtime.secrets)
 

@@ -223,5 +223,5 @@ def spark_session(
             "table would overwrite each other's commits there",
             "use a store that honours it (AWS, MinIO, R2, Ceph), or land files (`amazon_s3`).",
         )
-    root, settings = storage.hadoop_uri(), config.hadoop_settings()
-    return lambda: session_for(runtime, root, settings)
+    root, lent = storage.hadoop_uri(), not runtime.is_local
+    return lambda: session_for(runtime, root, config.hadoop_settings(lent=lent))

@@ -5,6 +5,7 @@ The workers' Python finds lakeport's dependencies, but not lakeport: that has to
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
@@ -25,6 +26,7 @@ from lakeport.spark.java import find_java
 from lakeport.spark.versions import SCALA
 
 START_SECONDS = 90
+_PDEATHSIG = 1
 PROJECT = Path(__file__).parents[2]
 
 
@@ -118,7 +120,8 @@ class Standalone:
 
     def start_worker(self, number: int) -> None:
         folder, core = self.work(number), self.cores[number]
-        options = ["--host", "127.0.0.1", "--cores", "1", "--memory", "2g"]
+        size = "2" if core is None else "1"
+        options = ["--host", "127.0.0.1", "--cores", size, "--memory", "2g"]
         options += ["--webui-port", "0", "--work-dir", str(folder / "work"), self.url]
         pinned = () if core is None else ("taskset", "-c", str(core))
         self.workers[number] = self._java(
@@ -168,6 +171,8 @@ class Standalone:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.executor.memory": "600m",
+            "spark.executor.cores": "1",
+            "spark.cores.max": str(len(self.cores)),
             "spark.pyspark.python": str(self.python),
         }
         return common | {name.replace("__", "."): value for name, value in more.items()}
@@ -191,5 +196,16 @@ class Standalone:
         command = [*prefix, *java, f"-Djava.io.tmpdir={home}/tmp", "-cp", jars, main, *options]
         with (folder / "log").open("ab") as log:
             return subprocess.Popen(
-                command, env=variables, cwd=home, stdout=log, stderr=log, start_new_session=True
+                command,
+                env=variables,
+                cwd=home,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
             )
+
+
+def _die_with_parent() -> None:
+    """Have Linux kill this process when the one that started it ends, however that ends."""
+    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)

@@ -169,8 +169,13 @@ class DeltaLakeAzureConfig(AzureConfig):
         """Whether a folder's URI names the storage account of this table."""
         return _somewhere(uri).account in ("", self._settings().account)
 
-    def hadoop_settings(self) -> Mapping[str, str]:
-        """What Spark's Azure connector needs to reach the account; some values are secrets."""
+    def hadoop_settings(self, *, lent: bool = False) -> Mapping[str, str]:
+        """What Spark's Azure connector needs to reach the account; some values are secrets.
+
+        Args:
+            lent: without effect: the connector takes no token, and looks for a managed identity on
+                each worker.
+        """
         return hadoop_settings(self._settings())
 
     def _settings(self) -> AzureSettings:

@@ -47,6 +47,13 @@ class DeltaLakeS3Config(AwsConfig):
 
         return S3Storage(self.bucket, self.object_key_path, self.aws_settings())
 
-    def hadoop_settings(self) -> Mapping[str, str]:
-        """What Spark's S3 connector needs to reach the bucket; some values are secrets."""
-        return hadoop_settings(self.bucket, self.aws_settings())
+    def hadoop_settings(self, *, lent: bool = False) -> Mapping[str, str]:
+        """What Spark's S3 connector needs to reach the bucket; some values are secrets.
+
+        Args:
+            lent: with the keys that this process finds, for workers that would find none.
+        """
+        from lakeport.storage.s3_client import portable
+
+        settings = self.aws_settings()
+        return hadoop_settings(self.bucket, portable(settings) if lent else settings)

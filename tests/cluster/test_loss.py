@@ -1,0 +1,105 @@
+"""Workers that are lost or slow in the middle of a load cost time and nothing else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakeport.spark.session import Runtime
+from tests.cluster.conftest import Bucket
+from tests.cluster.standalone import Standalone
+
+ROWS = 60_000
+PARTITIONS = 6
+
+
+def slow_frame() -> Any:
+    """A frame whose partitions come in pieces, about half a second each."""
+    runtime = Runtime._current
+    assert runtime is not None
+
+    def slowly(batches: Any) -> Any:
+        for batch in batches:
+            for at in range(0, batch.num_rows, 2_500):
+                time.sleep(0.12)
+                yield batch.slice(at, 2_500)
+
+    return runtime.spark.range(ROWS, numPartitions=PARTITIONS).mapInArrow(slowly, "id long")
+
+
+def python_workers(cluster: Standalone, number: int) -> list[int]:
+    """The processes that Spark's Python daemon has forked on a worker."""
+    found = []
+    for pid in cluster.executors(number):
+        with suppress(OSError):
+            parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+            if b"pyspark.daemon" in Path(f"/proc/{parent}/cmdline").read_bytes():
+                found.append(pid)
+    return found
+
+
+@contextmanager
+def halted_midway(
+    bucket: Bucket, cluster: Standalone, then: Callable[[], None] = lambda: None
+) -> Iterator[list[int]]:
+    """Freeze the Python processes of worker 0 while they upload, and do something more."""
+    frozen: list[int] = []
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.01) and not frozen:
+            if bucket.uploads():
+                for pid in python_workers(cluster, 0):
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGSTOP)
+                        frozen.append(pid)
+        then()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield frozen
+    finally:
+        ended.set()
+        watcher.join()
+        for pid in frozen:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def test_a_lost_worker_costs_no_rows_no_doubles_no_orphans(
+    bucket: Bucket, cluster: Standalone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Only that attempts were repeated shall tell that something may have been left behind.
+    monkeypatch.setattr(Runtime, "speculates", False)
+    with halted_midway(bucket, cluster, lambda: cluster.kill_worker(0)) as frozen:
+        report = bucket.land(slow_frame(), "delta_lake_s3", table="numbers")
+    assert frozen, "the load ended before the worker was lost"
+    assert report.rows == ROWS
+    table = bucket.delta("numbers")
+    assert sorted(table.to_pyarrow_table(columns=["id"])["id"].to_pylist()) == list(range(ROWS))
+    assert bucket.uploads() == []
+    named = {uri.rpartition("/")[2] for uri in table.file_uris()}
+    seen = [key for key in bucket.objects("lake/numbers/") if key.endswith(".parquet")]
+    assert {key.rpartition("/")[2] for key in seen} == named
+    assert len(seen) == PARTITIONS
+    cluster.start_worker(0)
+    cluster.wait(2)
+
+
+def test_speculation_changes_nothing(bucket: Bucket, cluster: Standalone) -> None:
+    with halted_midway(bucket, cluster) as frozen:
+        report = bucket.land(slow_frame(), table="numbers")
+    assert frozen, "the load ended before a task was slow"
+    assert report.rows == ROWS
+    assert sorted(bucket.rows("numbers")["id"].to_pylist()) == list(range(ROWS))
+    assert len(bucket.files("numbers")) == PARTITIONS
+    assert bucket.uploads() == []

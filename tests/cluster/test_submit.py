@@ -1,0 +1,56 @@
+"""Any PySpark job can land: its session is adopted, and what that lacks is said first."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.cluster.conftest import Bucket
+from tests.cluster.standalone import Standalone, zipped_package
+
+JOB = Path(__file__).with_name("job.py")
+
+
+def test_a_submitted_job_lands_everything(
+    bucket: Bucket, cluster: Standalone, tmp_path: Path
+) -> None:
+    client = bucket.minio.client()
+    client.put_object(Bucket=bucket.name, Key="in/a.csv", Body=b"id\n1\n2\n")
+    client.put_object(Bucket=bucket.name, Key="in/b.csv", Body=b"id\n3\n")
+    settings = {**cluster.settings(), "spark.eventLog.enabled": "true"}
+    settings |= {"spark.eventLog.dir": tmp_path.as_uri(), "spark.eventLog.compress": "false"}
+    confs = [word for pair in settings.items() for word in ("--conf", "=".join(pair))]
+    submit = [Path(sys.executable).with_name("spark-submit"), *confs]
+    submit += ["--py-files", zipped_package(tmp_path), JOB]
+    variables = {
+        **os.environ,
+        "JOB_BUCKET": bucket.name,
+        "AWS_ACCESS_KEY_ID": bucket.minio.access_key,
+        "AWS_SECRET_ACCESS_KEY": bucket.minio.secret_key,
+        "LAKEPORT_AWS_ENDPOINT": bucket.minio.endpoint,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": "",
+    }
+    done = subprocess.run(submit, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert (found["frame"], found["stream"], found["files"], found["after"]) == (1000, 5, 3, 7)
+    assert sorted(bucket.rows("frame")["number"].to_pylist()) == list(range(1000))
+    assert sorted(bucket.rows("files")["id"].to_pylist()) == [1, 2, 3]
+    for named in (
+        '.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")',
+        '"spark.sql.catalog.spark_catalog"',
+        "io.delta:delta-spark_4.2_2.13",
+        "org.apache.hadoop:hadoop-aws",
+    ):
+        assert named in found["lacks"]
+    assert bucket.objects("lake/delta/") == []
+    assert bucket.objects("spool/") == []
+    secret = bucket.minio.secret_key.encode()
+    folders = (tmp_path, cluster.folder)
+    texts = {p: p.read_bytes() for f in folders for p in f.rglob("*") if p.is_file()}
+    assert any(b"SparkListenerJobStart" in text for text in texts.values())
+    assert [str(path) for path, text in texts.items() if secret in text] == []
