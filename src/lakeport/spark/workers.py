@@ -101,5 +101,11 @@ def _explained(error: Exception, secrets: Iterable[str]) -> ConfigError | SparkF
             "Spark's workers have no Python where they look for it",
             "set `spark.pyspark.python` to its path on the workers, or " + _SHIPPED.rstrip(),
         )
+    if "stopped SparkContext" in told:
+        return SparkFailure(
+            "the cluster ended the application before a task ran",
+            "its workers could not start executors, or no master answered: look into their logs, "
+            "and check `spark.master` and whether they can reach `spark.driver.host`.",
+        )
     found = translate(error, secrets)
     return SparkFailure(found.message, found.hint)
