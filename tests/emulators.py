@@ -67,7 +67,7 @@ class Package:
     def path(self) -> Path:
         """Return the program; the first caller builds it while the others wait."""
         folder = cache_folder() / f"{self.name}-{self.version}"
-        with _locked(folder.with_name(folder.name + ".lock")):
+        with locked(folder.with_name(folder.name + ".lock")):
             if not folder.is_dir():
                 partial = folder.with_name(folder.name + ".partial")
                 shutil.rmtree(partial, ignore_errors=True)
@@ -126,7 +126,7 @@ def find_tool(tool: str, needed_by: str) -> str:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -184,8 +184,9 @@ class Server:
     def _started(self, program: Path) -> bool:
         variables = {"PATH": os.environ["PATH"], "HOME": str(self.data), **self.environment()}
         with (self.data / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                self.command(program), env=variables, cwd=self.data, stdout=log, stderr=log
+            command = self.command(program)
+            self._process = self._spawn(
+                command, env=variables, cwd=self.data, stdout=log, stderr=log
             )
         deadline = time.monotonic() + START_SECONDS
         while self._process.poll() is None and time.monotonic() < deadline:
@@ -194,6 +195,9 @@ class Server:
             time.sleep(0.05)
         self.kill()
         return False
+
+    def _spawn(self, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, **options)
 
     def _healthy(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
@@ -483,7 +487,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.emulators", description=main.__doc__)
     parser.add_argument("--build", action="store_true", required=True, help="build all of them")
     parser.parse_args()
-    for package in PACKAGES.values():
+    from tests.postgres import TAP_POSTGRES
+
+    for package in (*PACKAGES.values(), TAP_POSTGRES):
         began = time.monotonic()
         print(f"{package.name} {package.version}: ", end="", flush=True)
         program = package.path()
