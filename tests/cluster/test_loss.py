@@ -35,33 +35,38 @@ def slow_frame() -> Any:
     return runtime.spark.range(ROWS, numPartitions=PARTITIONS).mapInArrow(slowly, "id long")
 
 
-def python_workers(cluster: Standalone, number: int) -> list[int]:
-    """The processes that Spark's Python daemon has forked on a worker."""
-    found = []
-    for pid in cluster.executors(number):
-        with suppress(OSError):
-            parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
-            if b"pyspark.daemon" in Path(f"/proc/{parent}/cmdline").read_bytes():
-                found.append(pid)
-    return found
+def python_workers(cluster: Standalone) -> tuple[int, list[int]]:
+    """A worker that tasks run on, and what the Python daemon of one executor there has forked."""
+    for number in cluster.workers:
+        executors: dict[Path, list[int]] = {}
+        for pid in cluster.executors(number):
+            with suppress(OSError):
+                parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+                if b"pyspark.daemon" in Path(f"/proc/{parent}/cmdline").read_bytes():
+                    executors.setdefault(Path(f"/proc/{pid}/cwd").readlink(), []).append(pid)
+        for pids in executors.values():
+            return number, pids
+    return -1, []
 
 
 @contextmanager
 def halted_midway(
-    bucket: Bucket, cluster: Standalone, then: Callable[[], None] = lambda: None
+    bucket: Bucket, cluster: Standalone, then: Callable[[int], None] = lambda number: None
 ) -> Iterator[list[int]]:
-    """Freeze the Python processes of worker 0 while they upload, and do something more."""
+    """Freeze an executor's Python processes in the middle, and do something to its worker."""
     frozen: list[int] = []
     ended = threading.Event()
 
     def watch() -> None:
         while not ended.wait(0.01) and not frozen:
             if bucket.uploads():
-                for pid in python_workers(cluster, 0):
+                number, pids = python_workers(cluster)
+                for pid in pids:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGSTOP)
                         frozen.append(pid)
-        then()
+                if frozen:
+                    then(number)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -80,7 +85,7 @@ def test_a_lost_worker_costs_no_rows_no_doubles_no_orphans(
 ) -> None:
     # Only that attempts were repeated shall tell that something may have been left behind.
     monkeypatch.setattr(Runtime, "speculates", False)
-    with halted_midway(bucket, cluster, lambda: cluster.kill_worker(0)) as frozen:
+    with halted_midway(bucket, cluster, cluster.kill_worker) as frozen:
         report = bucket.land(slow_frame(), "delta_lake_s3", table="numbers")
     assert frozen, "the load ended before the worker was lost"
     assert report.rows == ROWS
@@ -91,7 +96,8 @@ def test_a_lost_worker_costs_no_rows_no_doubles_no_orphans(
     seen = [key for key in bucket.objects("lake/numbers/") if key.endswith(".parquet")]
     assert {key.rpartition("/")[2] for key in seen} == named
     assert len(seen) == PARTITIONS
-    cluster.start_worker(0)
+    (lost,) = set(range(2)) - set(cluster.workers)
+    cluster.start_worker(lost)
     cluster.wait(2)
 
 

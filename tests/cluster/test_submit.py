@@ -21,6 +21,7 @@ def test_a_submitted_job_lands_everything(
     client.put_object(Bucket=bucket.name, Key="in/a.csv", Body=b"id\n1\n2\n")
     client.put_object(Bucket=bucket.name, Key="in/b.csv", Body=b"id\n3\n")
     settings = {**cluster.settings(), "spark.eventLog.enabled": "true"}
+    settings["spark.pyspark.driver.python"] = sys.executable
     settings |= {"spark.eventLog.dir": tmp_path.as_uri(), "spark.eventLog.compress": "false"}
     confs = [word for pair in settings.items() for word in ("--conf", "=".join(pair))]
     submit = [Path(sys.executable).with_name("spark-submit"), *confs]
@@ -31,7 +32,6 @@ def test_a_submitted_job_lands_everything(
         "AWS_ACCESS_KEY_ID": bucket.minio.access_key,
         "AWS_SECRET_ACCESS_KEY": bucket.minio.secret_key,
         "LAKEPORT_AWS_ENDPOINT": bucket.minio.endpoint,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": "",
     }
     done = subprocess.run(submit, env=variables, capture_output=True, text=True, check=False)

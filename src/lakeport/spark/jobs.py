@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from lakeport.spark.session import Runtime
 
-__all__ = ["TaskTraceError", "run_frame", "run_tasks"]
+__all__ = ["TaskTraceError", "in_group", "run_frame", "run_tasks"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -127,7 +127,7 @@ def run_tasks(
             found: list[_Outcome] = numbered.mapPartitions(task).collect()
             return found
 
-        outcomes = _in_group(runtime, job)
+        outcomes = in_group(runtime, job)
         return _gather(outcomes, discard, _needed(runtime, outcomes, strays))
 
 
@@ -150,7 +150,7 @@ def run_frame(
             rows = df.mapInArrow(task, f"{_COLUMN} binary").collect()
             return [pickle.loads(row[0]) for row in rows]
 
-        outcomes = _in_group(runtime, job)
+        outcomes = in_group(runtime, job)
         return _gather(outcomes, discard, _needed(runtime, outcomes, strays))
 
 
@@ -217,15 +217,18 @@ def _gather(
     return results
 
 
-def _in_group(runtime: Runtime, job: Callable[[], list[_Outcome]]) -> list[_Outcome]:
+def in_group(runtime: Runtime, job: Callable[[], list[R]]) -> list[R]:
     """Run `job` in a thread of its own with a job group of its own, which an interrupt cancels.
 
     The caller waits where an interrupt reaches it at once and can't break a conversation with the
     JVM in the middle.
+
+    Raises:
+        LakeportError: what `failures.translate` makes of the failure.
     """
     context = runtime.context
     group = f"lakeport-{uuid.uuid4()}"
-    found: list[list[_Outcome]] = []
+    found: list[list[R]] = []
     failed: list[BaseException] = []
     done = threading.Event()
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
-from lakeport.errors import ConfigError, MissingDependency, SparkFailure
-from lakeport.spark.failures import translate
+from lakeport.errors import ConfigError, LakeportError, MissingDependency, SparkFailure
+from lakeport.spark.jobs import in_group
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
+
     from lakeport.spark.session import Runtime
 
 __all__ = ["check"]
+
+_log = logging.getLogger(__name__)
+_Answer = tuple[str, str, list[str]]
+_asked: WeakKeyDictionary[SparkContext, set[tuple[str, str]]] = WeakKeyDictionary()
+_SILENCE: Final = 60.0
 
 _ALWAYS: Final = ("lakeport", "pyarrow", "msgspec", "numpy")
 _PIP: Final = {
@@ -26,11 +36,15 @@ _SHIPPED: Final = (
     "    spark.pyspark.python = ./environment/bin/python\n"
 )
 _OTHERWISE: Final = "or install them in the workers' image"
+_WAITING: Final = (
+    "no worker has taken a task for %d s: has the cluster free cores and memory for one "
+    "(spark.cores.max, spark.executor.memory), and can it reach spark.driver.host?"
+)
 _SEVERAL: Final = 2  # tasks for each core, so that no worker is left out
 
 
 def check(runtime: Runtime, packages: Sequence[str] = ()) -> None:
-    """Ask the workers for their packages, before anything is written.
+    """Ask the workers for their packages, before anything is written; once for each session.
 
     Args:
         runtime: Spark; waited for.
@@ -41,22 +55,39 @@ def check(runtime: Runtime, packages: Sequence[str] = ()) -> None:
         ConfigError: the workers' Python is another version, or there is none.
         SparkFailure: Spark did not start, or has no workers.
     """
-    names = (*_ALWAYS, *packages)
     context = runtime.context
+    known = _asked.setdefault(context, set())
+    names = [name for name in (*_ALWAYS, *packages) if (context.pythonExec, name) not in known]
+    if not names:
+        return
     tasks = max(1, runtime.cores) * _SEVERAL
+
+    def ask() -> list[_Answer]:
+        found: list[_Answer] = (
+            context.parallelize(range(tasks), tasks).mapPartitions(_look(names)).collect()
+        )
+        return found
+
+    silence = threading.Timer(_SILENCE, _log.warning, [_WAITING, _SILENCE])
+    silence.daemon = True
+    silence.start()
     try:
-        answers = context.parallelize(range(tasks), tasks).mapPartitions(_look(names)).collect()
-    except Exception as error:
-        raise _explained(error, runtime.secrets) from error
+        answers = in_group(runtime, ask)
+    except LakeportError as error:
+        raise _explained(error) from error.__cause__
+    finally:
+        silence.cancel()
     absent = {name: (host, python) for host, python, lacks in answers for name in lacks}
     if absent:
-        raise _lacking(sorted(absent, key=names.index), *absent[min(absent, key=names.index)])
+        lacking = sorted(absent, key=names.index)
+        raise _lacking(lacking, *absent[lacking[0]])
+    known |= {(context.pythonExec, name) for name in names}
 
 
-def _look(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[tuple[str, str, list[str]]]]:
+def _look(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[_Answer]]:
     """A function that tasks can run without lakeport: as it is nested, it travels by value."""
 
-    def look(_: Iterable[int]) -> Iterator[tuple[str, str, list[str]]]:
+    def look(_: Iterable[int]) -> Iterator[_Answer]:
         import importlib
         import socket
         import sys
@@ -88,8 +119,8 @@ def _lacking(names: Sequence[str], host: str, python: str) -> MissingDependency:
     )
 
 
-def _explained(error: Exception, secrets: Iterable[str]) -> ConfigError | SparkFailure:
-    told = str(error)
+def _explained(error: LakeportError) -> LakeportError:
+    told = str(error.__cause__)
     if "PYTHON_VERSION_MISMATCH" in told:
         return ConfigError(
             "Spark's workers run another version of Python than this process",
@@ -107,5 +138,4 @@ def _explained(error: Exception, secrets: Iterable[str]) -> ConfigError | SparkF
             "its workers could not start executors, or no master answered: look into their logs, "
             "and check `spark.master` and whether they can reach `spark.driver.host`.",
         )
-    found = translate(error, secrets)
-    return SparkFailure(found.message, found.hint)
+    return error
