@@ -171,6 +171,7 @@ def open_table(
             compression=config.compression,
             target_file_bytes=target_bytes,
             run=run,
+            type_widening=config.type_widening,
         )
         created, updated = (
             header_name(f"{config.internal_columns_prefix}{name}", config.column_header_format)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from lakeport.errors import SchemaConflict
 from lakeport.model import Mode
 
-__all__ = ["Evolution", "EvolutionPolicy", "fits", "plan_evolution"]
+__all__ = ["Evolution", "EvolutionPolicy", "fits", "plan_evolution", "widens"]
 
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 
@@ -41,6 +41,7 @@ class Evolution:
         missing: top-level columns that the batch lacks; they are null in its rows.
         renamed: incoming top-level spelling -> the table's, where only the case differs.
         cast: dotted paths of columns that are cast up to the table's wider type.
+        widened: dotted path of a column that gets a wider type -> the table's type before.
         created: there was no table.
         replaced: the schema stands in for the table's, whatever that was.
     """
@@ -50,14 +51,17 @@ class Evolution:
     missing: tuple[str, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
     cast: tuple[str, ...] = ()
+    widened: Mapping[str, pa.DataType] = field(default_factory=dict)
     created: bool = False
     replaced: bool = False
 
 
 @dataclass(slots=True)
 class _Notes:
+    widen: bool
     added: list[str] = field(default_factory=list)
     cast: list[str] = field(default_factory=list)
+    widened: dict[str, pa.DataType] = field(default_factory=dict)
 
 
 def plan_evolution(
@@ -67,6 +71,7 @@ def plan_evolution(
     mode: Mode | str = Mode.APPEND,
     *,
     partial: bool = False,
+    widen: bool = False,
 ) -> Evolution:
     """Plan the table's columns.
 
@@ -76,10 +81,11 @@ def plan_evolution(
         policy: `strict` refuses every new column.
         mode: a full overwrite that may evolve takes the incoming schema as it is.
         partial: an overwrite replaces some partitions only, so the table's columns stay.
+        widen: the table's columns may get wider types.
 
     Raises:
         SchemaConflict: two columns differ only in case, a type does not fit, or the policy is
-            `strict` and there is a new column.
+            `strict` and there is a new column or a wider type.
 
     >>> table = pa.schema([("id", pa.int64()), ("name", pa.string())])
     >>> plan_evolution(table, pa.schema([("ID", pa.int32()), ("age", pa.int64())])).schema.names
@@ -91,7 +97,7 @@ def plan_evolution(
     strict = EvolutionPolicy(policy) is EvolutionPolicy.STRICT
     if Mode(mode) is Mode.OVERWRITE and not partial and not strict:
         return Evolution(incoming, replaced=not incoming.equals(table))
-    notes = _Notes()
+    notes = _Notes(widen and not strict)
     fields = _merge_fields(list(table), list(incoming), "", notes)
     if strict and notes.added:
         raise SchemaConflict(
@@ -110,6 +116,7 @@ def plan_evolution(
             if (known := spelling.get(name.lower(), name)) != name
         },
         cast=tuple(notes.cast),
+        widened=notes.widened,
     )
 
 
@@ -136,6 +143,26 @@ def fits(incoming: pa.DataType, table: pa.DataType) -> bool:
         whole = incoming.precision - incoming.scale <= table.precision - table.scale
         return bool(whole and incoming.scale <= table.scale)
     return bool(incoming.equals(pa.float32()) and table.equals(pa.float64()))
+
+
+def widens(table: pa.DataType, new: pa.DataType) -> bool:
+    """Whether Delta can widen a column in place, old data files staying as they are.
+
+    See "Type Widening" in Delta's protocol.
+
+    >>> widens(pa.int32(), pa.decimal128(12, 2)), widens(pa.int64(), pa.decimal128(21, 2))
+    (True, False)
+    """
+    if pa.types.is_integer(table):
+        if pa.types.is_integer(new):
+            return bool(new.bit_width > table.bit_width)
+        if pa.types.is_decimal(new):
+            return bool(new.precision - new.scale >= (20 if table.bit_width == 64 else 10))
+        return bool(new.equals(pa.float64()) and table.bit_width <= 32)
+    if pa.types.is_decimal(table) and pa.types.is_decimal(new):
+        whole = new.precision - new.scale >= table.precision - table.scale
+        return bool(whole and new.scale >= table.scale and not new.equals(table))
+    return bool(table.equals(pa.float32()) and new.equals(pa.float64()))
 
 
 def _merge_fields(
@@ -172,14 +199,18 @@ def _merge_types(table: pa.DataType, new: pa.DataType, path: str, notes: _Notes)
     if not pa.types.is_nested(table) and not pa.types.is_nested(new) and fits(new, table):
         notes.cast.append(path)
         return table
+    if notes.widen and widens(table, new):
+        notes.widened[path] = table
+        return new
     raise _conflict(path, table, new)
 
 
 def _conflict(path: str, table: pa.DataType, new: pa.DataType) -> SchemaConflict:
-    if not pa.types.is_nested(table) and not pa.types.is_nested(new) and fits(table, new):
+    if widens(table, new):
         hint = (
-            "the table's type would have to be widened, which is not done to existing tables; "
-            "land in another table, overwrite this one, or cast the column in the source."
+            "set `type_widening: true` (and `schema_evolution: evolve`) to widen a Delta table's "
+            "column, if delta-rs, DuckDB and Athena need not read it; or land in another table, "
+            "overwrite this one, or cast the column in the source."
         )
     else:
         hint = "land in another table, overwrite this one, or correct the column's type."

@@ -66,6 +66,7 @@ class DeltaWriter:
         compression: Parquet codec.
         target_file_bytes: a data file is closed when it has reached this size.
         run: the run's name, which commits keep that have no other.
+        type_widening: the table's columns may get wider types.
     """
 
     session: Callable[[], SparkSession]
@@ -76,6 +77,7 @@ class DeltaWriter:
     compression: str = "snappy"
     target_file_bytes: int = 256 << 20
     run: str = ""
+    type_widening: bool = False
 
     @property
     def uri(self) -> str:
@@ -106,6 +108,7 @@ class DeltaWriter:
             partition_keys=partition_keys,
             policy=policy,
             properties=self.properties,
+            widen=self.type_widening,
         )
 
     def sink(self, plan: DeltaPlan) -> DeltaSink:
@@ -298,6 +301,7 @@ class DeltaWriter:
             partition_keys=plan.partition_keys,
             policy=plan.policy,
             properties=self.properties,
+            widen=self.type_widening,
         )
         same = (
             current.partition_columns == plan.partition_columns

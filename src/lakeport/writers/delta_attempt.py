@@ -227,9 +227,8 @@ class Attempt:
                 moment,
             )
         text = json.dumps(plan.schema_json, ensure_ascii=False)
-        return json.dumps(
-            {"metaData": {**plan.base.metadata, "schemaString": text}}, ensure_ascii=False
-        )
+        changed = {"schemaString": text, "configuration": dict(plan.properties)}
+        return json.dumps({"metaData": {**plan.base.metadata, **changed}}, ensure_ascii=False)
 
     def removed(self, txn: Transaction, adds: Sequence[str], *, coarse: bool) -> list[Added]:
         """The files that the commit removes."""

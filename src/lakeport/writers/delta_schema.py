@@ -31,6 +31,7 @@ CLUSTERING_DOMAIN = "delta.clustering"
 MAPPING_MODE = "delta.columnMapping.mode"
 _ID = "delta.columnMapping.id"
 _PHYSICAL = "delta.columnMapping.physicalName"
+_TYPE_CHANGES = "delta.typeChanges"
 _UNHOLDABLE = frozenset(" ,;{}()\n\t=")
 
 NameFactory = Callable[[], str]
@@ -54,6 +55,7 @@ def grow_schema(
     schema: pa.Schema,
     *,
     mapped: bool = False,
+    widened: bool = False,
     highest_id: int = 0,
     new_name: NameFactory = lambda: f"col-{uuid.uuid4()}",
 ) -> dict[str, Any]:
@@ -63,6 +65,8 @@ def grow_schema(
         known: the table's schema as Delta's JSON; None when there is no table.
         schema: the columns it is to have.
         mapped: give new columns an id and a physical name.
+        widened: a column of another type than before was widened: note it, as readers have to
+            know of old data files.
         highest_id: the highest column id that the table has used.
         new_name: makes physical names.
 
@@ -71,6 +75,8 @@ def grow_schema(
     """
     wanted: dict[str, Any] = json.loads(spark_json(schema))
     merged: dict[str, Any] = _merge(known, wanted)
+    if widened and known is not None:
+        _note_widened(known, merged)
     if mapped:
         last = max(highest_id, max_column_id(merged))
         for _, _, field in _named(merged, ""):
@@ -162,6 +168,38 @@ def _merge(known: Any, wanted: Any) -> Any:
         return {**wanted, "fields": grown}
     inner = ("elementType",) if wanted["type"] == "array" else ("keyType", "valueType")
     return {**known, **{part: _merge(known[part], wanted[part]) for part in inner}}
+
+
+def _note_widened(known: Any, merged: Any) -> None:
+    """Put the changes of type below two structs, arrays or maps into their fields' metadata."""
+    if not isinstance(known, Mapping):
+        return
+    for part in ("elementType", "keyType", "valueType"):
+        _note_widened(known.get(part), merged.get(part))
+    fields = {field["name"]: field for field in known.get("fields", ())}
+    for field in merged.get("fields", ()):
+        before = fields.get(field["name"])
+        if before is None:
+            continue
+        _note_widened(before["type"], field["type"])
+        changes = _type_changes(before["type"], field["type"], "")
+        if changes:
+            earlier = before["metadata"].get(_TYPE_CHANGES, [])
+            field["metadata"] = {**before["metadata"], _TYPE_CHANGES: [*earlier, *changes]}
+
+
+def _type_changes(known: Any, merged: Any, path: str) -> list[dict[str, str]]:
+    if isinstance(known, str):
+        change = {"fromType": known, "toType": merged}
+        if known == merged:
+            return []
+        return [{**change, "fieldPath": path} if path else change]
+    found: list[dict[str, str]] = []
+    for part, name in (("elementType", "element"), ("keyType", "key"), ("valueType", "value")):
+        if part in known:
+            below = f"{path}.{name}" if path else name
+            found += _type_changes(known[part], merged[part], below)
+    return found
 
 
 def _merge_field(known: Mapping[str, Any] | None, wanted: dict[str, Any]) -> dict[str, Any]:

@@ -16,13 +16,16 @@ from lakeport.schema.types import from_spark_json
 from lakeport.writers.delta_log import check_partition_type
 from lakeport.writers.delta_schema import MAPPING_MODE, grow_schema, needs_mapping
 
-__all__ = ["DEFAULT_PROPERTIES", "DeltaPlan", "TableState", "plan_table"]
+__all__ = ["DEFAULT_PROPERTIES", "WIDENING", "DeltaPlan", "TableState", "plan_table"]
 
 DEFAULT_PROPERTIES: Mapping[str, str] = {
     "delta.checkpointPolicy": "classic",
     "delta.enableDeletionVectors": "false",
 }
 """Properties of new tables: what keeps them readable by every engine, whatever the session says."""
+
+WIDENING = "delta.enableTypeWidening"
+"""Property of tables whose columns may get wider types."""
 
 _MAX_ID = "delta.columnMapping.maxColumnId"
 _HONOURED = frozenset(
@@ -168,6 +171,7 @@ def plan_table(
     partition_keys: Sequence[str] = (),
     policy: EvolutionPolicy | str = EvolutionPolicy.EVOLVE,
     properties: Mapping[str, str] | None = None,
+    widen: bool = False,
 ) -> DeltaPlan:
     """Plan what a batch makes of a table.
 
@@ -178,6 +182,7 @@ def plan_table(
         partition_keys: columns to partition by; none means the table's own.
         policy: whether columns may be added.
         properties: of a new table, beside and above the defaults.
+        widen: columns may get wider types.
 
     Raises:
         ConfigError: a partition column is absent or of a type that can't be one.
@@ -186,16 +191,23 @@ def plan_table(
     mode, policy = Mode(mode), EvolutionPolicy(policy)
     dynamic = mode is Mode.OVERWRITE and bool(partition_keys) and state is not None
     evolution = plan_evolution(
-        None if state is None else state.schema, incoming, policy, mode, partial=dynamic
+        None if state is None else state.schema,
+        incoming,
+        policy,
+        mode,
+        partial=dynamic,
+        widen=widen or (state is not None and state.properties.get(WIDENING) == "true"),
     )
     columns = _partition_columns(state, evolution.schema, partition_keys)
     settings = dict(state.properties if state else {**DEFAULT_PROPERTIES, **(properties or {})})
     warnings = _map_columns(state, evolution.schema, settings)
+    warnings += _widen(state, evolution, settings)
     mapped = settings.get(MAPPING_MODE, "none") != "none"
     schema_json = grow_schema(
         state.schema_json if state else None,
         evolution.schema,
         mapped=mapped,
+        widened=bool(evolution.widened),
         highest_id=int(settings.get(_MAX_ID, 0)),
     )
     return DeltaPlan(
@@ -244,6 +256,26 @@ def _map_columns(
     return (
         f"the names {listed} need column mapping, which some readers of Delta tables lack; "
         "names without spaces and ,;{}()= do not.",
+    )
+
+
+def _widen(
+    state: TableState | None, evolution: Evolution, settings: dict[str, str]
+) -> tuple[str, ...]:
+    if not evolution.widened or state is None:
+        return ()
+    listed = ", ".join(f"{name!r} (was {type_})" for name, type_ in evolution.widened.items())
+    if settings.get(WIDENING) == "true":
+        return (f"wider types: {listed}.",)
+    if state.needs_spark:
+        raise SchemaConflict(
+            f"the table has {', '.join(state.needs_spark)}, so that {listed} can't be widened here",
+            f"set the table property `{WIDENING}` to `true` first.",
+        )
+    settings[WIDENING] = "true"
+    return (
+        f"wider types: {listed}; from now on the table can't be read by delta-rs, DuckDB and "
+        "Athena, which lack the feature `typeWidening`.",
     )
 
 
