@@ -244,7 +244,7 @@ class _Run:
 
     def _retire(self, stream: str, version: int) -> None:
         """Take the rows of a stream's earlier versions out of use."""
-        if self.config.mode is Mode.OVERWRITE:
+        if self.config.mode is Mode.OVERWRITE or not self.config.process_activate_version_messages:
             return
         retired = self._lander(stream).writer.retire(version)
         if retired is None:

@@ -215,6 +215,10 @@ class DestinationConfig(BaseModel):
     add_record_metadata: bool = Field(
         default=False, description="Add the columns `_sdc_*` to the records of Singer streams."
     )
+    process_activate_version_messages: bool = Field(
+        default=True,
+        description="Retire the rows of a stream's earlier versions when a message says so.",
+    )
     column_header_format: Literal["lower", "upper"] | None = Field(
         default=None, description="Change the case of column names."
     )
