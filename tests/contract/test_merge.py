@@ -1,0 +1,277 @@
+"""Merges, deletes, versions of a stream and wider types, on every destination with Delta tables."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakeport.errors import ConfigError, InputError, RunMismatch, SchemaConflict
+from tests.contract.conftest import TARGETS, Land
+from tests.contract.targets import (
+    INTEGER,
+    STRING,
+    Target,
+    record,
+    records,
+    schema,
+    singer,
+    state,
+)
+
+DELTA = [name for name in TARGETS if name.endswith("-delta")]
+pytestmark = pytest.mark.parametrize("target", DELTA, indirect=True)
+
+AT = {"type": ["null", "string"], "format": "date-time"}
+USERS = schema("users", {"id": INTEGER, "name": STRING}, "id")
+
+
+def people(**names: str | None) -> list[dict[str, Any]]:
+    return records("users", [{"id": int(key[1:]), "name": name} for key, name in names.items()])
+
+
+def names(target: Target, table: str = "users") -> dict[int, Any]:
+    """id -> name; fails when an id is there twice."""
+    rows = target.rows(table)
+    found = {row["id"]: row["name"] for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def test_the_last_record_of_a_key_wins_and_other_rows_stay(target: Target, land: Land) -> None:
+    land(singer(USERS, *people(_1="a", _2="b", _3="c")), mode="merge")
+    before = {row["id"]: row for row in target.rows("users")}
+    lines = singer(USERS, *people(_2="x", _4="d"), *people(_2="y"), *people(_2="B", _4="D"))
+    states: list[bytes] = []
+    report = land(lines + singer(state(users=4)), mode="merge", maximum_batch_rows=3, states=states)
+    assert names(target) == {1: "a", 2: "B", 3: "c", 4: "D"}
+    assert report.streams[0].last_version - report.streams[0].first_version == 1
+    after = {row["id"]: row for row in target.rows("users")}
+    assert after[1] == before[1]
+    assert after[2]["_mage_created_at"] == before[2]["_mage_created_at"]
+    assert after[2]["_mage_updated_at"] > before[2]["_mage_updated_at"]
+    info = target.delta("users").history(1)[0]
+    assert info["operation"] == "MERGE"
+    counted = {key: int(value) for key, value in info["operationMetrics"].items()}
+    assert counted["numTargetRowsUpdated"] == 2
+    kept = json.loads(json.loads(info["userMetadata"])["lakeport"]["state"])
+    assert kept == json.loads(states[-1]) == {"bookmarks": {"users": 4}}
+    left = [k for k in target.files.keys() if k.startswith("_lakeport/staging/")]  # noqa: SIM118
+    assert left == []
+
+
+def test_only_files_that_hold_a_key_are_rewritten(target: Target, land: Land) -> None:
+    for start in (0, 10, 20):
+        land(singer(USERS, *people(**{f"_{start + i}": "old" for i in range(5)})))
+    before = set(target.data_keys("users"))
+    report = land(singer(USERS, *people(_11="new", _17="new")), mode="merge")
+    after = set(target.data_keys("users"))
+    assert (len(before - after), len(before & after), report.streams[0].removed_files) == (1, 2, 1)
+    assert {key for key, name in names(target).items() if name == "new"} == {11, 17}
+
+
+def test_a_merge_repeated_with_its_run_id_changes_nothing(target: Target, land: Land) -> None:
+    land(singer(USERS, *people(_1="a")), mode="merge", run_id="first")
+    lines = singer(USERS, *people(_1="b", _2="b"), *people(_1="c"))
+    land(lines, mode="merge", run_id="r", maximum_batch_rows=2)
+    version = target.delta("users").version()
+    again = land(lines, mode="merge", run_id="r", maximum_batch_rows=2)
+    assert (again.rows, target.delta("users").version()) == (0, version)
+    with pytest.raises(RunMismatch):
+        land(singer(USERS, *people(_1="z", _2="z")), mode="merge", run_id="r")
+    assert names(target) == {1: "c", 2: "b"}
+
+
+def test_several_keys_partitions_and_a_row_that_moves(target: Target, land: Land) -> None:
+    one = pa.table(
+        {
+            "shop": ["a", "a", "b", "b"],
+            "id": [1, 2, 1, 2],
+            "day": ["mon", "mon", "tue", None],
+            "tree": [{"x": [1], "y": "p"}] * 3 + [None],
+        }
+    )
+    keys = {"mode": "merge", "merge_keys": ["SHOP", "id"], "table": "t", "partition_keys": ["day"]}
+    land(one, **keys)
+    two = pa.table(
+        {
+            "shop": ["b", "a", "b"],
+            "id": [2, 2, 3],
+            "day": ["wed", "tue", None],
+            "tree": [{"x": [2], "y": "q"}] * 3,
+        }
+    )
+    land(two, **keys)
+    found = {(row["shop"], row["id"]): (row["day"], row["tree"]) for row in target.rows("t")}
+    assert found == {
+        ("a", 1): ("mon", {"x": [1], "y": "p"}),
+        ("a", 2): ("tue", {"x": [2], "y": "q"}),
+        ("b", 1): ("tue", {"x": [1], "y": "p"}),
+        ("b", 2): ("wed", {"x": [2], "y": "q"}),
+        ("b", 3): (None, {"x": [2], "y": "q"}),
+    }
+    assert len(target.rows("t")) == 5
+
+
+def test_new_columns_are_added_and_missing_ones_keep_their_values(
+    target: Target, land: Land
+) -> None:
+    land(singer(USERS, *people(_1="a", _2="b")), mode="merge")
+    nested = {"type": ["null", "object"], "properties": {"city": STRING}}
+    other = schema("users", {"id": INTEGER, "address": nested}, "id")
+    rows = [{"id": 2, "address": {"city": "Z"}}, {"id": 3, "address": None}]
+    land(singer(other, *records("users", rows)), mode="merge")
+    found = {row["id"]: (row["name"], row["address"]) for row in target.rows("users")}
+    assert found == {1: ("a", None), 2: ("b", {"city": "Z"}), 3: (None, None)}
+    with pytest.raises(SchemaConflict, match="zip"):
+        zipped = schema("users", {"id": INTEGER, "zip": STRING}, "id")
+        land(
+            singer(zipped, record("users", id=1, zip="8")), mode="merge", schema_evolution="strict"
+        )
+    assert "zip" not in target.arrow("users").schema.names
+
+
+def test_marked_records_stay_marked_or_go(target: Target, land: Land) -> None:
+    marked = schema("users", {"id": INTEGER, "name": STRING, "_sdc_deleted_at": AT}, "id")
+    gone = "2024-05-01T00:00:00Z"
+    start = [{"id": i, "name": "n"} for i in range(1, 5)]
+    land(singer(marked, *records("users", start)), mode="merge")
+    deletion = {"id": 1, "name": "n", "_sdc_deleted_at": gone}
+    land(singer(marked, *records("users", [deletion])), mode="merge")
+    found = {row["id"]: row["_sdc_deleted_at"] for row in target.rows("users")}
+    assert found == {1: datetime(2024, 5, 1, tzinfo=UTC), 2: None, 3: None, 4: None}
+    rows = [
+        {"id": 2, "_sdc_deleted_at": gone},
+        {"id": 3, "_sdc_deleted_at": gone},
+        {"id": 3, "name": "back"},
+        {"id": 5, "name": "brief"},
+        {"id": 5, "_sdc_deleted_at": gone},
+        {"id": 9, "_sdc_deleted_at": gone},
+    ]
+    land(singer(marked, *records("users", rows)), mode="merge", hard_delete=True)
+    assert names(target) == {1: "n", 3: "back", 4: "n"}
+    flags = pa.table({"id": [1, 4, 7], "name": ["x", "y", "z"], "gone": [True, False, None]})
+    keys = {"mode": "merge", "merge_keys": ["id"], "table": "users", "hard_delete": True}
+    land(flags, delete_column="gone", **keys)
+    assert names(target) == {3: "back", 4: "y", 7: "z"}
+    report = land(flags, delete_column="absent", **keys)
+    assert "absent" in report.streams[0].warnings[0]
+
+
+def test_what_can_t_be_merged_is_refused_before_anything_is_written(
+    target: Target, land: Land
+) -> None:
+    table = pa.table({"id": [1, None], "tree": [{"x": 1}] * 2})
+    with pytest.raises(ConfigError, match="no key") as failure:
+        land(table, mode="merge", table="t")
+    assert "merge_keys" in failure.value.hint
+    with pytest.raises(ConfigError, match="'nope'"):
+        land(table, mode="merge", table="t", merge_keys="nope")
+    with pytest.raises(ConfigError, match="'tree' is struct"):
+        land(table, mode="merge", table="t", merge_keys="tree")
+    with pytest.raises(InputError, match="1 of the batch's 2 rows have no value in 'id'"):
+        land(table, mode="merge", table="t", merge_keys="id")
+    assert not target.exists("t")
+    assert not [k for k in target.files.keys() if "staging" in k or k.startswith("t/")]  # noqa: SIM118
+
+
+def versioned(number: int, *ids: int) -> list[dict[str, Any]]:
+    return [{**record("users", id=i, name=f"v{number}"), "version": number} for i in ids]
+
+
+def activate(number: int) -> dict[str, Any]:
+    return {"type": "ACTIVATE_VERSION", "stream": "users", "version": number}
+
+
+@pytest.mark.parametrize("mode", ["append", "merge"])
+def test_a_new_version_retires_the_rows_of_earlier_ones(
+    target: Target, land: Land, mode: str
+) -> None:
+    keys = {"mode": mode, "add_record_metadata": True}
+    land(singer(USERS, activate(1), *versioned(1, 1, 2, 3), activate(1)), **keys)
+    assert names(target) == {1: "v1", 2: "v1", 3: "v1"}
+    land(singer(USERS, *versioned(2, 2, 3, 4), activate(2)), **keys)
+    rows = target.rows("users")
+    live = sorted((row["id"], row["name"]) for row in rows if row["_sdc_deleted_at"] is None)
+    assert live == [(2, "v2"), (3, "v2"), (4, "v2")]
+    assert len(rows) == (6 if mode == "append" else 4)
+    land(singer(USERS, *versioned(3, 4), activate(3)), hard_delete=True, **keys)
+    assert names(target) == {4: "v3"}
+    version = target.delta("users").version()
+    land(singer(USERS, activate(3)), hard_delete=True, **keys)
+    assert target.delta("users").version() == version
+
+
+def test_without_versions_earlier_rows_stay_and_a_warning_says_so(
+    target: Target, land: Land
+) -> None:
+    report = land(singer(USERS, *versioned(1, 1), activate(1)))
+    assert "rows of earlier versions stay" in report.warnings[0]
+    assert names(target) == {1: "v1"}
+
+
+def typed(column: pa.DataType, value: Any, ident: int) -> pa.Table:
+    inner = pa.struct([("list", pa.list_(pa.struct([("x", column)])))])
+    return pa.table(
+        {
+            "id": [ident],
+            "n": pa.array([value], column),
+            "deep": pa.array([{"list": [{"x": value}]}], inner),
+        }
+    )
+
+
+@pytest.mark.parametrize("mode", ["append", "merge"])
+def test_wider_types_need_to_be_asked_for(target: Target, land: Land, mode: str) -> None:
+    keys = {"table": "t", "mode": mode, "merge_keys": "id", "internal_columns": False}
+    land(typed(pa.int32(), 7, 1), **keys)
+    files = list(target.data_keys("t"))
+    for refused in ({}, {"type_widening": True, "schema_evolution": "strict"}):
+        with pytest.raises(SchemaConflict, match=r"'n' is int32 .* int64") as failure:
+            land(typed(pa.int64(), 2**40, 2), **keys, **refused)
+        assert "type_widening: true" in failure.value.hint
+    with pytest.raises(SchemaConflict, match=r"'n' is int32 .* string"):
+        land(typed(pa.string(), "x", 2), **keys, type_widening=True)
+    assert (target.delta("t").version(), target.data_keys("t")) == (0, files)
+    report = land(typed(pa.int64(), 2**40, 2), **keys, type_widening=True)
+    assert "typeWidening" in report.streams[0].warnings[0]
+    land(typed(pa.decimal128(24, 2), Decimal("0.25"), 3), **keys, type_widening=True)
+    land(typed(pa.int32(), 9, 1 if mode == "merge" else 4), **keys)
+    found = {
+        row["id"]: (row["n"], row["deep"]["list"][0]["x"]) for row in widened_rows(target, "t")
+    }
+    quarter = Decimal("0.25")
+    expected = {1: (7, 7), 2: (2**40, 2**40), 3: (quarter, quarter)}
+    expected |= {1: (9, 9)} if mode == "merge" else {4: (9, 9)}
+    assert found == expected
+
+
+def widened_rows(target: Target, table: str) -> list[dict[str, Any]]:
+    """The rows of a table that delta-rs can't read: from its files, as the log names them."""
+    import io
+
+    import pyarrow.parquet as pq
+
+    logs = [
+        key
+        for key in target.files.keys()  # noqa: SIM118
+        if key.startswith(f"{table}/_delta_log/0") and key.endswith(".json")
+    ]
+    live: set[str] = set()
+    features: list[str] = []
+    for key in sorted(logs):
+        actions = [json.loads(line) for line in target.files.read(key).splitlines()]
+        live -= {action["remove"]["path"] for action in actions if "remove" in action}
+        live |= {action["add"]["path"] for action in actions if "add" in action}
+        for action in actions:
+            features += action.get("protocol", {}).get("readerFeatures", [])
+    assert "typeWidening" in features
+    return [
+        row
+        for path in live
+        for row in pq.read_table(io.BytesIO(target.files.read(f"{table}/{path}"))).to_pylist()
+    ]
