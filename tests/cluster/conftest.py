@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -71,11 +71,18 @@ class Bucket:
     spark: Mapping[str, str]
     keys: dict[str, Any] = field(default_factory=dict)
 
-    def land(self, source: Any, destination: str = "amazon_s3", **keys: Any) -> Any:
+    def land(
+        self,
+        source: Any,
+        destination: str = "amazon_s3",
+        on_state: Callable[[bytes], None] | None = None,
+        **keys: Any,
+    ) -> Any:
         """Land with the spool in the same bucket; files are small, so that work is shared out."""
         target = {"destination": destination, "bucket": self.name, "object_key_path": "lake"}
         common = {"spool_uri": f"s3://{self.name}/spool", "min_file_size_mb": 0.1}
-        return lakeport.land(source, {**target, **common, **self.keys, **keys}, spark=self.spark)
+        settings = {**target, **common, **self.keys, "spark": self.spark, **keys}
+        return lakeport.land(source, settings, on_state=on_state)
 
     def objects(self, prefix: str = "") -> list[str]:
         """Keys of all visible objects below a prefix."""

@@ -247,21 +247,24 @@ def marked_uploads(bucket: str, key: str, mark: str, settings: AwsSettings) -> I
     Raises:
         PermissionRefused: s3:ListBucketMultipartUploads or s3:ListMultipartUploadParts is missing.
     """
-    number, size = _marking(mark)
-    client = connect(settings)
-    for upload in client.call("list_multipart_uploads", bucket, key, Prefix=key).get("Uploads", ()):
-        if upload["Key"] != key:
-            continue
-        parts = client.call(
-            "list_parts",
-            bucket,
-            key,
-            UploadId=upload["UploadId"],
-            PartNumberMarker=number - 1,
-            MaxParts=1,
-        ).get("Parts", ())
-        if [(part["PartNumber"], part["Size"]) for part in parts] == [(number, size)]:
+    wanted = _marking(mark)
+    found = connect(settings).call("list_multipart_uploads", bucket, key, Prefix=key)
+    for upload in found.get("Uploads", ()):
+        if upload["Key"] == key and wanted in _parts(bucket, key, upload["UploadId"], settings):
             yield str(upload["UploadId"])
+
+
+def _parts(
+    bucket: str, key: str, upload_id: str, settings: AwsSettings
+) -> Iterator[tuple[int, int]]:
+    """Number and size of each part of an upload."""
+    marker: dict[str, Any] = {}
+    while True:
+        page = connect(settings).call("list_parts", bucket, key, UploadId=upload_id, **marker)
+        yield from ((part["PartNumber"], part["Size"]) for part in page.get("Parts", ()))
+        if not page.get("IsTruncated"):
+            return
+        marker = {"PartNumberMarker": page["NextPartNumberMarker"]}
 
 
 def _marking(mark: str) -> tuple[int, int]:
