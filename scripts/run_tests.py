@@ -1,7 +1,7 @@
 """Runs every test, in groups that are processes of their own, as many at once as there are cores.
 
 Tests that end Spark's JVM, or need another Spark session than the rest, have groups to themselves.
-A group's words come when it ends; the last line sums up pytest's closing lines.
+Each line is marked with its group's name; the last one sums up pytest's closing lines.
 """
 
 from __future__ import annotations
@@ -57,13 +57,20 @@ def main() -> int:
 
 
 def run(name: str) -> tuple[int, str]:
-    """Run one group; returns pytest's exit code and closing line."""
-    print(f"{name}: begins", flush=True)
+    """Run one group, its lines marked with its name; returns pytest's exit code and closing line."""
     command = [sys.executable, "-m", "pytest", *GROUPS[name]]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    output = done.stdout.decode(errors="replace").rstrip()
-    print(f"\n----- {name} -----\n{output}", flush=True)
-    return done.returncode, output.rpartition("\n")[2]
+    closing = ""
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+    ) as process:
+        for line in process.stdout or ():
+            closing = line.strip() or closing
+            print(f"{name:>8} | {line}", end="", flush=True)
+    return process.returncode, closing
 
 
 if __name__ == "__main__":
