@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def run(name: str) -> tuple[int, str]:
-    """Run one group, its lines marked with its name; returns pytest's exit code and closing line."""
+    """Run one group, its lines marked; return pytest's exit code and closing line."""
     command = [sys.executable, "-m", "pytest", *GROUPS[name]]
     closing = ""
     with subprocess.Popen(
