@@ -63,7 +63,7 @@ def _run(command: str, monkeypatch: pytest.MonkeyPatch) -> str:
     before, name, arguments = command.partition("lakeport ")
     if not name:
         return _shell(command)
-    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True), io.StringIO()
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     with contextlib.ExitStack() as stack:
         if before.strip():
             Path("stdin").write_text(_shell(before.strip().removesuffix("|")))
@@ -72,8 +72,8 @@ def _run(command: str, monkeypatch: pytest.MonkeyPatch) -> str:
         stack.enter_context(contextlib.redirect_stdout(out))
         stack.enter_context(contextlib.redirect_stderr(err))
         code = main(shlex.split(arguments))
-    printed = out.buffer.getvalue().decode()
-    return printed + (err.getvalue() if code else "")
+    printed, told = (each.buffer.getvalue().decode() for each in (out, err))
+    return printed + (told if code else "")
 
 
 def _shell(command: str) -> str:

@@ -204,6 +204,7 @@ def test_flags_by_argparse() -> None:
     assert parse(argparse.ArgumentParser(), [*given, "--catalog", "{}"]) == Flags(
         config="c", state="s", debug=True, log_to_stdout=True, catalog_json="{}"
     )
+    assert not parse(argparse.ArgumentParser(), ["--log_to_stdout", "False"]).log_to_stdout
     with pytest.raises(SystemExit) as stop:
         parse(argparse.ArgumentParser(), ["--log_to_stdout", "maybe"])
     assert stop.value.code == 2

@@ -219,6 +219,7 @@ def test_a_load_as_the_orchestrator_starts_it(place: Place, tmp_path: Path, caps
     assert len(unparsed) == 4  # the orchestrator leaves these out of what it shows
     assert [log["message"] for log in logs if log["message"] == "a retry"] == ["a retry"] * 2
     assert {"stray_lines": 4} in [log["tags"] for log in logs]
+    assert any("earlier versions stay" in log["message"] for log in logs)  # ACTIVATE_VERSION
     assert "pri;vate" not in out  # a record's value is in no log
     assert json.loads(state.read_text().splitlines()[-1]) == {
         "bookmarks": {"orders": {"id": 5}, "users": {"seen": "2"}},
@@ -251,6 +252,24 @@ def test_a_connection_that_fails(minio: Minio, capsys: Cap) -> None:
             shown = error_of(err)
             assert out == "" and word in shown and "Hint: " in shown
             assert "canary" not in err and "Traceback" not in err
+
+
+def test_every_stream_that_fails_is_told(tmp_path: Path, capsys: Cap) -> None:
+    """The first error ends the run; those of the streams beside it are not lost with it."""
+    messages: list[Any] = []
+    for stream in ("users", "orders"):
+        bad = {"type": "RECORD", "stream": stream, "record": {"id": "canary"}}
+        messages += [{**SCHEMA, "stream": stream}, bad]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(each) + "\n" for each in messages))
+    config = json.dumps({"path": str(tmp_path / "lake"), "file_type": "parquet"})
+    given = ["--config_json", config, "--input_file_path", str(tmp_path / "in.jsonl")]
+    assert main(["target", "local", *given, "--log_to_stdout", "False"]) == 1
+    out, err = capsys.readouterr()
+    logs = told(err)
+    assert out == "" and "canary" not in err and "'users', line 2" in error_of(err)
+    others = [log for log in logs if log["message"].startswith("stream 'orders' failed, too: ")]
+    assert [log["level"] for log in others] == ["WARNING"]
+    assert "line 4" in others[0]["message"]
 
 
 def run(arguments: list[str], given: bytes, folder: Path) -> subprocess.CompletedProcess[bytes]:
