@@ -172,6 +172,7 @@ def open_table(
             target_file_bytes=target_bytes,
             run=run,
             type_widening=config.type_widening,
+            cluster_by=config.cluster_by,
         )
         created, updated = (
             header_name(f"{config.internal_columns_prefix}{name}", config.column_header_format)

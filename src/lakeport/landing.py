@@ -108,6 +108,7 @@ class _Run:
         self.on_state = on_state
         self._landing: Future[None] | None = None
         self._landers: dict[str, Lander] = {}
+        self._versions: dict[str, list[int]] = {}
         self._flushes = self._records = self._bad = 0
         self._lock = threading.Lock()
 
@@ -130,6 +131,8 @@ class _Run:
                 if self.runtime.adopted or not self.runtime.is_local:
                     self._meet_workers(source)
                 self._drain(opened)
+                if self.config.auto_optimize:
+                    self._tidy()
         except BaseException as caught:
             error = caught
             raise
@@ -237,6 +240,8 @@ class _Run:
             seconds, begin = time.monotonic() - begin, time.monotonic()
             with self._lock:
                 self.report.landed(landed, seconds)
+                if landed.version >= 0 and not landed.skipped:
+                    self._versions.setdefault(stream, []).append(landed.version)
                 if self.observer is not None:
                     self.observer.on_landed(landed)
         with self._lock:
@@ -287,6 +292,19 @@ class _Run:
             self.on_state(state)
         if self.observer is not None:
             self.observer.on_state(state)
+
+    def _tidy(self) -> None:
+        """Merge small files that have piled up. The rows are durable: what fails is a warning."""
+        from lakeport.tables.tidying import tidy
+        from lakeport.writers.delta_table import DeltaTableWriter
+
+        for stream, versions in self._versions.items():
+            table = self._landers[stream].writer
+            if isinstance(table, DeltaTableWriter):
+                try:
+                    tidy(table.writer, versions)
+                except LakeportError as error:
+                    self._warn(f"the small files of {table.uri} were not merged: {error.message}")
 
     def _warn(self, text: str) -> None:
         self.report.warn(text)

@@ -262,7 +262,18 @@ class DestinationConfig(BaseModel):
     )
     spark: Settings = Field(default_factory=dict, description="Settings of Spark.")
     table_properties: Annotated[Settings, AfterValidator(_public)] = Field(
-        default_factory=dict, description="Properties of a new Delta table."
+        default_factory=dict,
+        description="Properties of the Delta table, a new one or one that is there.",
+    )
+    cluster_by: Annotated[tuple[str, ...], BeforeValidator(_names), Field(max_length=4)] = Field(
+        default=(),
+        description="Columns, 4 at most, by which a new Delta table is clustered (liquid "
+        "clustering), instead of partitions.",
+    )
+    auto_optimize: bool = Field(
+        default=False,
+        description="After a run, merge small files of a Delta table's partitions that it wrote "
+        "to, where 20 or more have piled up.",
     )
 
     def __init__(self, **values: Any) -> None:
@@ -285,6 +296,11 @@ class DestinationConfig(BaseModel):
                 f"`mode: {self.mode.value}` needs `file_type: delta`: files are only ever added "
                 "(Delta tables are for the destinations local, delta_lake_s3, delta_lake_azure)"
             )
+        if self.cluster_by and self.partition_keys:
+            raise ValueError("`cluster_by` and `partition_keys` exclude each other: give one")
+        if self.file_type != "delta" and (self.cluster_by or self.auto_optimize):
+            key = "cluster_by" if self.cluster_by else "auto_optimize"
+            raise ValueError(f"`{key}` needs `file_type: delta`")
         if self.delete_column is not None and not self.hard_delete:
             raise ValueError("`delete_column` needs `hard_delete: true`: else no row is removed")
         return self

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from lakeport.errors import ConfigError
-from lakeport.spark.settings import DELTA_SETTINGS
+from lakeport.spark import jars
+from lakeport.spark.settings import DELTA_SETTINGS, LOG_STORE, LOG_STORE_SETTINGS
 from lakeport.spark.versions import AWS_SDK, DELTA, HADOOP, SCALA
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ _PACKAGES: Final = {
     ),
     "azure": (f"org.apache.hadoop:hadoop-azure:{HADOOP}",),
 }
+# Delta's own for S3, which is right for one driver only; it is the one that none means.
+_UNSAFE_LOG_STORES: Final = ("", "io.delta.storage.S3SingleDriverLogStore")
 _EXCLUDED: Final = {"s3a": ("software.amazon.awssdk:bundle",)}
 
 
@@ -69,6 +72,8 @@ def check(spark: SparkSession, needs: frozenset[str]) -> None:
                 others = f"{present}," if present and key.endswith("extensions") else ""
                 wanted[key] = others + value
                 lacking.append(value.rpartition(".")[2])
+    if {"delta", "s3a"} <= needs:
+        _check_log_store(spark, wanted, lacking)
     absent = sorted(need for need in needs if not _has_class(spark, _CLASSES[need]))
     if absent:
         packages = [package for need in absent for package in _PACKAGES[need]]
@@ -83,6 +88,18 @@ def check(spark: SparkSession, needs: frozenset[str]) -> None:
             f"the active Spark session lacks {', '.join(lacking)}",
             f"build it with{calls}\nor stop it, and lakeport starts its own.",
         )
+
+
+def _check_log_store(spark: SparkSession, wanted: dict[str, str], lacking: list[str]) -> None:
+    """What two writers of a table on S3 need, which Spark reads when it starts and never again."""
+    used = spark.sparkContext.getConf().get("spark.delta.logStore.s3a.impl") or ""
+    if used in _UNSAFE_LOG_STORES:
+        wanted.update(LOG_STORE_SETTINGS)
+        lacking.append("a log store for S3 that is safe for two writers")
+    if used in (*_UNSAFE_LOG_STORES, LOG_STORE) and not _has_class(spark, LOG_STORE):
+        listed = [spark.sparkContext.getConf().get("spark.jars") or "", str(jars.LOG_STORE)]
+        wanted["spark.jars"] = ",".join(filter(None, listed))
+        lacking.append(f"the class {LOG_STORE}")
 
 
 def _has_class(spark: SparkSession, name: str) -> bool:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from lakeport.errors import ConfigError
+from lakeport.spark import adopt
 from lakeport.spark.failures import translated
-from lakeport.spark.settings import LOG_STORE_SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["session_for"]
 
-_UNSAFE: Final = ("", "io.delta.storage.S3SingleDriverLogStore")
 _lock = threading.Lock()
 _handed: WeakKeyDictionary[Runtime, dict[str, dict[str, str]]] = WeakKeyDictionary()
 
@@ -47,7 +46,7 @@ def session_for(runtime: Runtime, root: str, settings: Mapping[str, str]) -> Spa
         known = _handed.setdefault(runtime, {})
         if known.get(place) != settings:
             if parts.scheme == "s3a":
-                _check_log_store(spark)
+                adopt.check(spark, frozenset({"delta", "s3a"}))
                 _check_flags(runtime, parts.netloc)
             _hand_over(runtime, place, settings, known.get(place))
             known[place] = dict(settings)
@@ -68,18 +67,6 @@ def _hand_over(
             conf.unset(key)
         jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI(place), conf).close()
         jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
-
-
-def _check_log_store(spark: SparkSession) -> None:
-    wanted = {key: value for key, value in LOG_STORE_SETTINGS.items() if "logStore" in key}
-    used = spark.conf.get("spark.delta.logStore.s3a.impl", "") or ""
-    if used in _UNSAFE:
-        calls = "".join(f'\n    .config("{key}", "{value}")' for key, value in wanted.items())
-        raise ConfigError(
-            "the active Spark session has no log store for S3 that is safe for two writers",
-            f"add the jar that `lakeport jars --for delta,s3` names last, and build it with{calls}"
-            "\nor stop it, and lakeport starts its own.",
-        )
 
 
 def _check_flags(runtime: Runtime, bucket: str) -> None:

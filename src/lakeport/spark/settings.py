@@ -14,6 +14,7 @@ from lakeport.scrub import REDACTION, is_secret_name
 
 __all__ = [
     "DELTA_SETTINGS",
+    "LOG_STORE",
     "LOG_STORE_SETTINGS",
     "cores_of",
     "heap_mb",
@@ -27,12 +28,12 @@ DELTA_SETTINGS: Final = {
 }
 """What any session needs to be able to read and write Delta tables."""
 
-_LOG_STORE: Final = "io.lakeport.delta.ConditionalS3LogStore"
+LOG_STORE: Final = "io.lakeport.delta.ConditionalS3LogStore"
 LOG_STORE_SETTINGS: Final = {
-    "spark.delta.logStore.s3a.impl": _LOG_STORE,
-    "spark.delta.logStore.s3.impl": _LOG_STORE,
-    "spark.hadoop.io.delta.kernel.logStore.s3a.impl": _LOG_STORE,
-    "spark.hadoop.io.delta.kernel.logStore.s3.impl": _LOG_STORE,
+    "spark.delta.logStore.s3a.impl": LOG_STORE,
+    "spark.delta.logStore.s3.impl": LOG_STORE,
+    "spark.hadoop.io.delta.kernel.logStore.s3a.impl": LOG_STORE,
+    "spark.hadoop.io.delta.kernel.logStore.s3.impl": LOG_STORE,
     "spark.databricks.delta.commit.idempotencyCheck.enabled": "true",
 }
 """What any session needs so that several writers can share a Delta table on S3."""

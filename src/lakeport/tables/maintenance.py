@@ -1,4 +1,4 @@
-"""Keeping Delta tables in order, through Delta's own interfaces: OPTIMIZE, VACUUM, RESTORE.
+"""Keeping Delta tables in order, through Delta's own interfaces: OPTIMIZE and VACUUM.
 
 Each runs in a session of its own, whose settings suit the table's size: Delta's defaults are made
 for tables of thousands of folders.
@@ -17,14 +17,13 @@ from lakeport.errors import ConfigError
 from lakeport.spark.failures import translated
 from lakeport.tables.compaction import target_bytes
 from lakeport.tables.queries import first_line
-from lakeport.tables.views import gone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakeport.writers.delta_replay import Contents
 
-__all__ = ["RETENTION_HOURS", "hours", "optimize", "restore", "sort_columns", "vacuum"]
+__all__ = ["RETENTION_HOURS", "hours", "optimize", "sort_columns", "vacuum"]
 
 RETENTION_HOURS = 168
 """What readers and writers are sure to be done in: a week."""
@@ -32,7 +31,6 @@ RETENTION_HOURS = 168
 _DURATION = re.compile(r"(\d+)\s*([hdw])?", re.IGNORECASE)
 _HOURS = {"h": 1, "d": 24, "w": 168}
 _DELTA = "spark.databricks.delta"
-_LOST = ("Not all files from version", "DELTA_MISSING_FILES", "FileNotFound")
 
 
 def hours(text: str) -> int:
@@ -160,30 +158,6 @@ def vacuum(
         command = f"VACUUM delta.`{quoted}` RETAIN {wanted:d} HOURS"
         rows = session.sql(command + (" DRY RUN" if dry_run else "")).collect()
     return sorted(str(row[0]) for row in rows) if dry_run else []
-
-
-def restore(spark: SparkSession, uri: str, name: str, version: int) -> None:
-    """Make a new version with an older one's contents.
-
-    Args:
-        spark: a session with Delta.
-        uri: the table, as Spark names it.
-        name: the table, as users name it.
-        version: an older version.
-
-    Raises:
-        SourceError: files of that version are gone.
-        LakeportError: Delta refused.
-    """
-    from delta.tables import DeltaTable
-
-    with translated():
-        try:
-            DeltaTable.forPath(_session(spark, {}), uri).restoreToVersion(version)
-        except Exception as error:
-            if any(word in str(error) for word in _LOST):
-                raise gone(name, version) from error
-            raise
 
 
 def _session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:

@@ -222,17 +222,18 @@ class Table:
     def restore(self, version: int) -> int:
         """Make a new version with the contents of an older one; return its number.
 
+        Runs that came after the older version can be repeated, and land their rows again.
+
         Raises:
             SourceError: this is not a Delta table, there is no such version, or its files are gone.
+            CommitConflict: others change the table at the same time.
         """
-        from lakeport.tables.maintenance import restore
+        from lakeport.tables.undo import restore
 
         newest = self._at(None, None)
         if self._at(version, None) == newest:
             raise SourceError(f"{self.uri} is at version {version} already", "name an older one.")
-        spark = self._spark(writes=True)
-        restore(spark, self._place.hadoop_uri, self.uri, version)
-        return self._at(None, None)
+        return restore(self._spark(writes=True), self._place, version, self._contents)
 
     def undo(self, run_id: str) -> dict[str, Any]:
         """Put the table back to what it was before a run, if only that run has changed it since.

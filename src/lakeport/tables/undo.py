@@ -1,7 +1,8 @@
-"""Undoing a run: the version before it comes back, in one commit that forgets the run as well.
+"""Bringing an older version back: one that is named, or the one before a run.
 
-The commit takes away the files that came since and brings back those that went, as RESTORE does,
-and sets the run's own counters back: the same run repeated is not mistaken for one that is done.
+One commit takes away the files that came since and brings back those that went, as Delta's RESTORE
+does, but without a Spark job. It sets the counters of runs back, too: the same run repeated is not
+taken for one that is done.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import CommitConflict, SourceError
 from lakeport.tables.views import entry, gone
 from lakeport.writers.delta_commit import DeltaLog, Restoration
-from lakeport.writers.delta_history import Commit, CommitLog, app_id
+from lakeport.writers.delta_history import Commit, CommitLog
 from lakeport.writers.delta_log import parse_path, transaction_action
 from lakeport.writers.delta_replay import Contents, file_id
 
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
 
     from lakeport.model import Storage
     from lakeport.tables.place import Place
+    from lakeport.writers.delta_commit import Transaction
 
-__all__ = ["RunCommits", "find_run", "undo"]
+__all__ = ["find_run", "restore", "undo"]
 
 _HARMLESS = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "REORG"})
+_OURS = "lakeport:"
 _SHOWN = 10
 _READERS = 8
 _ADD_KEYS = (
@@ -45,21 +48,8 @@ _ADD_KEYS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RunCommits:
-    """A run's commits to one table.
-
-    Attributes:
-        versions: the versions that it made, oldest first.
-        apps: the names under which Delta counts its batches.
-    """
-
-    versions: tuple[int, ...]
-    apps: frozenset[str]
-
-
-def find_run(commits: Iterable[Commit], run_id: str, uri: str) -> RunCommits:
-    """Find a run's commits, and that nothing else has changed the table since.
+def find_run(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, ...]:
+    """The versions that a run has made, oldest first, if nothing else has changed the table since.
 
     Args:
         commits: the table's commits, newest first.
@@ -104,9 +94,7 @@ def find_run(commits: Iterable[Commit], run_id: str, uri: str) -> RunCommits:
             "undo those runs first, newest first; or `restore` an older version, which takes "
             "back all that came after it.",
         )
-    start = app_id(run_id, "")
-    apps = {name for commit in mine for name in commit.transactions if name.startswith(start)}
-    return RunCommits(tuple(sorted(c.version for c in mine)), frozenset(apps))
+    return tuple(sorted(commit.version for commit in mine))
 
 
 def undo(
@@ -124,28 +112,53 @@ def undo(
         SourceError: there is no such run, no version before it, or files of that are gone.
         CommitConflict: others have changed the table since, or do so now.
     """
-    log = CommitLog(place.storage, place.folder)
     txn = DeltaLog(spark, place.hadoop_uri).begin()
-    run = find_run(log.back_from(txn.version), run_id, place.uri)
-    before = run.versions[0] - 1
+    commits = CommitLog(place.storage, place.folder).back_from(txn.version)
+    undone = find_run(commits, run_id, place.uri)
+    before = undone[0] - 1
     if before < 0:
         raise SourceError(
             f"run {run_id!r} made {place.uri}: there is no version before it",
             "delete the table's folder, if nobody else uses it.",
         )
-    then, now = contents(before), contents(txn.version)
+    version = _bring_back(txn, place, before, contents)
+    return {"version": version, "restored": before, "undone": list(undone)}
+
+
+def restore(
+    spark: SparkSession, place: Place, version: int, contents: Callable[[int], Contents]
+) -> int:
+    """Make a new version with an older one's contents; return its number.
+
+    Args:
+        spark: a session that may write to the table.
+        place: the table's.
+        version: the older version.
+        contents: the table at a version.
+
+    Raises:
+        SourceError: files of that version are gone.
+        CommitConflict: others change the table at the same time.
+    """
+    return _bring_back(DeltaLog(spark, place.hadoop_uri).begin(), place, version, contents)
+
+
+def _bring_back(
+    txn: Transaction, place: Place, version: int, contents: Callable[[int], Contents]
+) -> int:
+    """Commit an older version's contents; runs whose batches go are no longer taken for done."""
+    then, now = contents(version), contents(txn.version)
     back, away = _beside(then, now), _beside(now, then)
-    _check_files(place.storage, place.folder, back, place.uri, before)
+    _check_files(place.storage, place.folder, back, place.uri, version)
     txn.read_all()
-    if then.state.metadata != now.state.metadata:
-        txn.set_metadata(json.dumps({"metaData": dict(then.state.metadata)}))
-    removed = [txn.added(file) for file in away]
-    txn.remove(removed)
+    was, is_now = _told_metadata(then), _told_metadata(now)
+    if was != is_now:
+        txn.set_metadata(json.dumps({"metaData": was}, ensure_ascii=False))
+    txn.remove([txn.added(_plain(file)) for file in away])
     actions = [json.dumps({"add": _plain(file)}, ensure_ascii=False) for file in back]
-    moment = int(time.time() * 1000)
-    for name in sorted(run.apps):
+    for name, count in _counters(place, version, txn.version).items():
         txn.watch(name)
-        actions.append(transaction_action(name, -1, moment))
+        actions.append(transaction_action(name, count, int(time.time() * 1000)))
     metrics = {
         "numRestoredFiles": len(back),
         "restoredFilesSize": sum(int(file["size"]) for file in back),
@@ -154,8 +167,19 @@ def undo(
         "numOfFilesAfterRestore": len(then.files),
         "tableSizeAfterRestore": sum(int(file["size"]) for file in then.files),
     }
-    version = txn.commit(actions, Restoration(before, metrics))
-    return {"version": version, "restored": before, "undone": list(run.versions)}
+    return txn.commit(actions, Restoration(version, metrics))
+
+
+def _counters(place: Place, version: int, newest: int) -> dict[str, int]:
+    """How far each run had come at a version, of the runs that went on after it."""
+    log = CommitLog(place.storage, place.folder)
+    later = takewhile(lambda commit: commit.version > version, log.back_from(newest))
+    names = {name for commit in later for name in commit.transactions}
+    found = {}
+    for name in sorted(name for name in names if name.startswith(_OURS)):
+        count = log.last_transaction(version, name)
+        found[name] = -1 if count is None else count
+    return found
 
 
 def _effective(commits: Iterable[Commit]) -> Iterator[tuple[Commit, int]]:
@@ -197,6 +221,11 @@ def _beside(these: Contents, those: Contents) -> list[Mapping[str, Any]]:
     """The files of one version that another does not have."""
     known = {file_id(file) for file in those.files}
     return [file for file in these.files if file_id(file) not in known]
+
+
+def _told_metadata(contents: Contents) -> dict[str, Any]:
+    """The `metaData` action without what a checkpoint has as null and a commit leaves out."""
+    return {key: value for key, value in contents.state.metadata.items() if value is not None}
 
 
 def _plain(file: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -35,15 +35,16 @@ from lakeport.writers.delta_attempt import (
     published,
     unreachable,
 )
+from lakeport.writers.delta_features import LACKING_READERS, feature_notes
 from lakeport.writers.delta_history import Commit, CommitLog, Mark, app_id
 from lakeport.writers.delta_schema import file_schema, physical_names
 from lakeport.writers.delta_sink import EMPTY_VALUES, DeltaSink
-from lakeport.writers.delta_state import DeltaPlan, TableState, plan_table
+from lakeport.writers.delta_state import TARGET_FILE_SIZE, DeltaPlan, TableState, plan_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakeport.writers.delta_commit import Transaction
+    from lakeport.writers.delta_commit import DeltaLog, Transaction
 
 __all__ = ["DeltaWriter"]
 
@@ -62,11 +63,12 @@ class DeltaWriter:
         storage: where the table is.
         folder: the table's key; empty when it is the storage's root.
         stream: the stream's name.
-        properties: table properties of a new table, beside and above the defaults.
+        properties: table properties; of a new table, beside and above the defaults.
         compression: Parquet codec.
         target_file_bytes: a data file is closed when it has reached this size.
         run: the run's name, which commits keep that have no other.
         type_widening: the table's columns may get wider types.
+        cluster_by: columns by which a new table is clustered.
     """
 
     session: Callable[[], SparkSession]
@@ -78,6 +80,7 @@ class DeltaWriter:
     target_file_bytes: int = 256 << 20
     run: str = ""
     type_widening: bool = False
+    cluster_by: tuple[str, ...] = ()
 
     @property
     def uri(self) -> str:
@@ -101,13 +104,27 @@ class DeltaWriter:
         policy: EvolutionPolicy | str = EvolutionPolicy.EVOLVE,
     ) -> DeltaPlan:
         """Plan a batch against the table as it is now; see `plan_table` for the errors."""
+        return self._planned(self.state(), incoming, mode, partition_keys, policy)
+
+    def _planned(
+        self,
+        state: TableState | None,
+        incoming: pa.Schema,
+        mode: Mode | str,
+        partition_keys: Sequence[str],
+        policy: EvolutionPolicy | str,
+    ) -> DeltaPlan:
+        properties = self._log().checked(self.properties) if self.properties else {}
+        if state is None:
+            properties = {TARGET_FILE_SIZE: str(self.target_file_bytes), **properties}
         return plan_table(
-            self.state(),
+            state,
             incoming,
             mode=mode,
             partition_keys=partition_keys,
             policy=policy,
-            properties=self.properties,
+            properties=properties,
+            cluster_by=self.cluster_by,
             widen=self.type_widening,
         )
 
@@ -230,9 +247,12 @@ class DeltaWriter:
         return None if commit is None or commit.mark is None else commit.mark.state
 
     def _begin(self) -> Transaction:
+        return self._log().begin()
+
+    def _log(self) -> DeltaLog:
         from lakeport.writers.delta_commit import DeltaLog
 
-        return DeltaLog(self.session(), self.storage.hadoop_uri(self.folder)).begin()
+        return DeltaLog(self.session(), self.storage.hadoop_uri(self.folder))
 
     def _committed(self, txn: Transaction, run_id: str) -> int:
         """How far the run has come; a commit of the same run in the meantime is a conflict."""
@@ -294,15 +314,7 @@ class DeltaWriter:
             return plan
         if now is None and plan.base is None:
             return plan
-        current = plan_table(
-            now,
-            plan.incoming,
-            mode=plan.mode,
-            partition_keys=plan.partition_keys,
-            policy=plan.policy,
-            properties=self.properties,
-            widen=self.type_widening,
-        )
+        current = self._planned(now, plan.incoming, plan.mode, plan.partition_keys, plan.policy)
         same = (
             current.partition_columns == plan.partition_columns
             and bool(current.needs_spark) == bool(plan.needs_spark)
@@ -359,12 +371,24 @@ class DeltaWriter:
             bytes=sum(item.bytes for item in staged),
             version=version,
             removed_files=removed,
-            warnings=(*plan.warnings, *_notes(plan, staged)),
+            warnings=(*plan.warnings, *_notes(plan, staged), *self._features(plan, version)),
         )
+
+    def _features(self, plan: DeltaPlan, version: int) -> tuple[str, ...]:
+        """What a report says about table features that the commit brought."""
+        if not plan.metadata_changes:
+            return ()
+        commit = CommitLog(self.storage, self.folder).read(version)
+        had = set(plan.base.features if plan.base else ())
+        said = {name for name in LACKING_READERS if any(name in text for text in plan.warnings)}
+        return feature_notes(had | said, (commit and commit.protocol) or {})
 
 
 def _state(txn: Transaction) -> TableState | None:
-    return None if txn.version < 0 else TableState(txn.version, txn.metadata(), txn.protocol())
+    if txn.version < 0:
+        return None
+    state = TableState(txn.version, txn.metadata(), txn.protocol())
+    return replace(state, clustering=txn.clustering()) if "clustering" in state.features else state
 
 
 def _holds(table: pa.Schema, files: pa.Schema) -> bool:

@@ -18,7 +18,13 @@ from lakeport.schema.types import spark_json
 from lakeport.spark.failures import translate
 from lakeport.writers.delta_commit import Added, Operation, Transaction
 from lakeport.writers.delta_history import Mark, app_id
-from lakeport.writers.delta_log import add_action, metadata_action, parse_value, transaction_action
+from lakeport.writers.delta_log import (
+    add_action,
+    clustering_action,
+    metadata_action,
+    parse_value,
+    transaction_action,
+)
 from lakeport.writers.delta_schema import physical_names
 from lakeport.writers.delta_state import DeltaPlan
 
@@ -148,6 +154,9 @@ class Attempt:
         removed = self.removed(txn, adds, coarse=coarse)
         txn.remove(removed)
         actions = list(adds)
+        if self.plan.cluster_by:
+            names = physical_names(self.plan.schema_json, self.plan.cluster_by)
+            actions.append(clustering_action([[name] for name in names.values()]))
         if self.mark.numbered:
             app = app_id(self.mark.run_id, self.mark.stream)
             actions.append(transaction_action(app, self.mark.sequence, moment))

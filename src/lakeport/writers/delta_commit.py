@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from lakeport.errors import CommitConflict
+from lakeport.config.explain import nearest
+from lakeport.errors import CommitConflict, ConfigError
 from lakeport.spark.failures import translate
+from lakeport.writers.delta_state import TARGET_FILE_SIZE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,6 +107,41 @@ class DeltaLog:
         except Py4JJavaError as error:
             raise translate(error) from error
 
+    def checked(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """Table properties under the names that Delta knows them by.
+
+        Raises:
+            ConfigError: Delta knows no such property, or not that value.
+        """
+        maker = self._spark._jvm.org.apache.spark.api.python.PythonUtils  # type: ignore[union-attr]
+        configs = getattr(getattr(self._delta, "DeltaConfigs$"), "MODULE$")
+        found: dict[str, str] = {}
+        for name, value in properties.items():
+            if name.lower() == TARGET_FILE_SIZE.lower():
+                if not value.isdecimal() or int(value) < 1:
+                    raise ConfigError(
+                        f"`table_properties`: {TARGET_FILE_SIZE} is {value!r}",
+                        "write whole bytes, such as 268435456.",
+                    )
+                found[TARGET_FILE_SIZE] = value
+                continue
+            try:
+                pair = configs.validateConfiguration(
+                    name, value, False, maker.toScalaMap(dict(properties))
+                )
+            except Exception as error:
+                known = [f"delta.{key}" for key in configs.entries().keySet()]
+                close = nearest(name, [key for key in known if key != name.lower()])
+                reason = translate(error).message.partition(": ")[2]
+                raise ConfigError(
+                    f"`table_properties`: {name} can't be {value!r}: {reason}",
+                    f"did you mean `{configs.entries().get(close[6:]).key()}`?"
+                    if close and name.lower() not in known
+                    else "Delta's documentation lists the properties and their values.",
+                ) from error
+            found[str(pair._1())] = str(pair._2())
+        return found
+
     def begin(self) -> Transaction:
         """Start a transaction on the newest version.
 
@@ -137,6 +174,13 @@ class Transaction:
     def protocol(self) -> dict[str, Any]:
         """The table's `protocol` action."""
         return dict(json.loads(self._snapshot.protocol().json())["protocol"])
+
+    def clustering(self) -> tuple[str, ...]:
+        """The columns by which the table is clustered. May run a Spark job."""
+        info = self._jvm.org.apache.spark.sql.delta.skipping.clustering.ClusteringColumnInfo
+        return tuple(
+            str(n).replace("`", "") for n in _each(info.extractLogicalNames(self._snapshot))
+        )
 
     def watch(self, app_id: str) -> None:
         """Conflict with commits that others make for the same application."""

@@ -106,6 +106,8 @@ class Commit:
         rows_added: rows in the files added; -1 when some file does not say.
         bytes_added: size of the files added.
         transactions: application id -> version, as recorded in this commit.
+        protocol: the `protocol` action, if the commit has one.
+        touched: the partitions of the files added, each once, as the log spells them.
     """
 
     version: int
@@ -115,6 +117,8 @@ class Commit:
     rows_added: int
     bytes_added: int
     transactions: Mapping[str, int]
+    protocol: Mapping[str, Any] | None = None
+    touched: tuple[Mapping[str, str | None], ...] = ()
 
     @property
     def mark(self) -> Mark | None:
@@ -225,6 +229,8 @@ def _commit(version: int, data: bytes) -> Commit:
     info: Mapping[str, Any] = {}
     transactions: dict[str, int] = {}
     added = removed = size = rows = 0
+    protocol: Mapping[str, Any] | None = None
+    touched: dict[tuple[tuple[str, str | None], ...], Mapping[str, str | None]] = {}
     for line in data.splitlines():
         if not line.strip():
             continue
@@ -233,11 +239,16 @@ def _commit(version: int, data: bytes) -> Commit:
                 info = body
             elif kind == "txn":
                 transactions[body["appId"]] = body["version"]
+            elif kind == "protocol":
+                protocol = body
             elif kind == "remove":
                 removed += 1
             elif kind == "add":
                 added += 1
                 size += body["size"]
+                values = body.get("partitionValues") or {}
+                touched.setdefault(tuple(sorted(values.items())), values)
                 count = json.loads(body.get("stats") or "{}").get("numRecords")
                 rows = -1 if rows < 0 or count is None else rows + count
-    return Commit(version, info, added, removed, rows, size, transactions)
+    partitions = tuple(touched.values())
+    return Commit(version, info, added, removed, rows, size, transactions, protocol, partitions)

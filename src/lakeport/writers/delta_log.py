@@ -24,9 +24,11 @@ import pyarrow as pa
 from lakeport.errors import ConfigError
 
 __all__ = [
+    "CLUSTERING_DOMAIN",
     "NULL_FOLDER",
     "add_action",
     "check_partition_type",
+    "clustering_action",
     "metadata_action",
     "parse_path",
     "parse_value",
@@ -36,6 +38,7 @@ __all__ = [
     "uri_path",
 ]
 
+CLUSTERING_DOMAIN = "delta.clustering"
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _NAME_LIMIT = 200
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(map(chr, range(0x20)))
@@ -159,6 +162,19 @@ def metadata_action(
             "configuration": dict(properties),
             "createdTime": created_ms,
         },
+    )
+
+
+def clustering_action(columns: Sequence[Sequence[str]]) -> str:
+    """The `domainMetadata` action that names the columns by which a table is clustered, as JSON.
+
+    Args:
+        columns: each column's path in the data files.
+    """
+    body = {"clusteringColumns": [list(path) for path in columns], "domainName": CLUSTERING_DOMAIN}
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return _action(
+        "domainMetadata", {"domain": CLUSTERING_DOMAIN, "configuration": text, "removed": False}
     )
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakeport.model import Storage, StoredObject
-from lakeport.writers.delta_schema import CLUSTERING_DOMAIN, logical_paths
+from lakeport.writers.delta_log import CLUSTERING_DOMAIN
+from lakeport.writers.delta_schema import logical_paths
 from lakeport.writers.delta_state import TableState
 
 __all__ = ["Contents", "LogFiles", "file_id", "replay"]

@@ -16,7 +16,6 @@ import pyarrow as pa
 from lakeport.schema.types import spark_json
 
 __all__ = [
-    "CLUSTERING_DOMAIN",
     "MAPPING_MODE",
     "NameFactory",
     "file_schema",
@@ -27,7 +26,6 @@ __all__ = [
     "physical_names",
 ]
 
-CLUSTERING_DOMAIN = "delta.clustering"
 MAPPING_MODE = "delta.columnMapping.mode"
 _ID = "delta.columnMapping.id"
 _PHYSICAL = "delta.columnMapping.physicalName"

@@ -14,15 +14,28 @@ from lakeport.model import Mode
 from lakeport.schema.evolution import Evolution, EvolutionPolicy, plan_evolution
 from lakeport.schema.types import from_spark_json
 from lakeport.writers.delta_log import check_partition_type
+from lakeport.writers.delta_options import cluster_columns, table_settings
 from lakeport.writers.delta_schema import MAPPING_MODE, grow_schema, needs_mapping
 
-__all__ = ["DEFAULT_PROPERTIES", "WIDENING", "DeltaPlan", "TableState", "plan_table"]
+__all__ = [
+    "DEFAULT_PROPERTIES",
+    "TARGET_FILE_SIZE",
+    "WIDENING",
+    "DeltaPlan",
+    "TableState",
+    "plan_table",
+]
 
+TARGET_FILE_SIZE = "delta.targetFileSize"
 DEFAULT_PROPERTIES: Mapping[str, str] = {
+    "delta.checkpointInterval": "10",
     "delta.checkpointPolicy": "classic",
+    "delta.dataSkippingNumIndexedCols": "32",
     "delta.enableDeletionVectors": "false",
+    TARGET_FILE_SIZE: str(256 << 20),
 }
-"""Properties of new tables: what keeps them readable by every engine, whatever the session says."""
+"""Properties of new tables: what keeps them quick to open, and readable by every engine, whatever
+the session says. How long the log is kept is left to Delta."""
 
 WIDENING = "delta.enableTypeWidening"
 """Property of tables whose columns may get wider types."""
@@ -64,11 +77,13 @@ class TableState:
         version: the version.
         metadata: the `metaData` action.
         protocol: the `protocol` action.
+        clustering: the columns by which it is clustered.
     """
 
     version: int
     metadata: Mapping[str, Any]
     protocol: Mapping[str, Any]
+    clustering: tuple[str, ...] = ()
 
     @property
     def schema_json(self) -> Mapping[str, Any]:
@@ -138,6 +153,7 @@ class DeltaPlan:
         properties: the table's properties after the batch.
         base: the table before the batch; None when there is none.
         mapped: data files have other column names than the table.
+        cluster_by: the columns by which a new table is to be clustered.
         needs_spark: why Spark has to write this batch itself; empty when it need not.
         warnings: sentences for the report.
     """
@@ -154,13 +170,18 @@ class DeltaPlan:
     properties: Mapping[str, str]
     base: TableState | None
     mapped: bool
+    cluster_by: tuple[str, ...] = ()
     needs_spark: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
     def metadata_changes(self) -> bool:
         """Whether the commit has to change the table's metadata."""
-        return self.base is None or self.schema_json != self.base.schema_json
+        return (
+            self.base is None
+            or self.schema_json != self.base.schema_json
+            or self.properties != self.base.properties
+        )
 
 
 def plan_table(
@@ -172,6 +193,7 @@ def plan_table(
     policy: EvolutionPolicy | str = EvolutionPolicy.EVOLVE,
     properties: Mapping[str, str] | None = None,
     widen: bool = False,
+    cluster_by: Sequence[str] = (),
 ) -> DeltaPlan:
     """Plan what a batch makes of a table.
 
@@ -181,12 +203,14 @@ def plan_table(
         mode: append, overwrite or merge.
         partition_keys: columns to partition by; none means the table's own.
         policy: whether columns may be added.
-        properties: of a new table, beside and above the defaults.
+        properties: of the table; of a new one, beside and above the defaults.
         widen: columns may get wider types.
+        cluster_by: columns by which a new table is clustered; none means the table's own.
 
     Raises:
-        ConfigError: a partition column is absent or of a type that can't be one.
-        SchemaConflict: the batch does not fit the table, or the partition keys differ.
+        ConfigError: a partition or clustering column is absent or of a type that can't be one, or
+            a property can't be set by a load.
+        SchemaConflict: the batch does not fit the table, or the keys differ from the table's.
     """
     mode, policy = Mode(mode), EvolutionPolicy(policy)
     dynamic = mode is Mode.OVERWRITE and bool(partition_keys) and state is not None
@@ -199,7 +223,10 @@ def plan_table(
         widen=widen or (state is not None and state.properties.get(WIDENING) == "true"),
     )
     columns = _partition_columns(state, evolution.schema, partition_keys)
-    settings = dict(state.properties if state else {**DEFAULT_PROPERTIES, **(properties or {})})
+    clustered = cluster_columns(state, evolution.schema, cluster_by, partitioned=bool(columns))
+    settings = table_settings(state, properties or {}, DEFAULT_PROPERTIES)
+    if clustered:
+        settings["delta.feature.clustering"] = "supported"
     warnings = _map_columns(state, evolution.schema, settings)
     warnings += _widen(state, evolution, settings)
     mapped = settings.get(MAPPING_MODE, "none") != "none"
@@ -223,6 +250,7 @@ def plan_table(
         properties=settings,
         base=state,
         mapped=mapped,
+        cluster_by=clustered,
         needs_spark=_needs_spark(state, mode) if state else (),
         warnings=warnings,
     )

@@ -1,0 +1,51 @@
+"""Merging small files after a run, where they have piled up: `auto_optimize`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lakeport.tables.compaction import condition, crowded
+from lakeport.tables.maintenance import optimize
+from lakeport.tables.queries import contents_by_spark
+from lakeport.writers.delta import DeltaWriter
+from lakeport.writers.delta_history import CommitLog
+from lakeport.writers.delta_replay import LogFiles, replay
+
+__all__ = ["tidy"]
+
+_AT_ONCE = 100
+
+
+def tidy(writer: DeltaWriter, versions: Sequence[int]) -> list[dict[str, Any]]:
+    """Merge the small files of the partitions that a run wrote to, if 20 or more are in one.
+
+    Args:
+        writer: the run's way to the table.
+        versions: the table's versions that the run made.
+
+    Returns:
+        What each `optimize` did, of which there is one for every hundred partitions; nothing when
+        no partition needed it.
+
+    Raises:
+        LakeportError: the store or Delta refused; the run's rows are as durable as before.
+    """
+    log = CommitLog(writer.storage, writer.folder)
+    commits = [commit for commit in map(log.read, versions) if commit is not None]
+    touched = [values for commit in commits for values in commit.touched]
+    files = LogFiles.of(writer.storage, writer.folder)
+    uri = writer.storage.hadoop_uri(writer.folder)
+    contents = replay(writer.storage, files, files.newest)
+    if contents is None:
+        contents = contents_by_spark(writer.session(), uri, files.newest)
+    groups = crowded(contents, touched)
+    if not groups:
+        return []
+    if contents.cluster_columns or not contents.state.partition_columns:
+        return [optimize(writer.session(), uri, contents, (), None)]
+    parts = [groups[start : start + _AT_ONCE] for start in range(0, len(groups), _AT_ONCE)]
+    schema = contents.state.schema
+    return [
+        optimize(writer.session(), uri, contents, (), condition(part, schema)) for part in parts
+    ]
