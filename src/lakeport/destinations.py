@@ -55,8 +55,8 @@ DESTINATIONS: Mapping[str, Destination] = {
 _EXTRAS = {"abfs": "azure", "abfss": "azure", "gs": "gcs", "s3": "s3"}
 _MODULES = {
     "azure": ("azure.storage.blob",),
-    "gcs": ("google.auth", "requests"),
-    "s3": ("botocore",),
+    "gcs": ("google.auth", "requests", "google_crc32c"),
+    "s3": ("botocore", "google_crc32c"),
 }
 
 

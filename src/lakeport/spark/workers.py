@@ -28,6 +28,7 @@ _PIP: Final = {
     "azure.storage.blob": "lakeport[azure]",
     "botocore": "lakeport[s3]",
     "google.auth": "lakeport[gcs]",
+    "google_crc32c": "google-crc32c",
     "requests": "lakeport[gcs]",
 }
 _SHIPPED: Final = (
