@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 
 from lakeport import errors
 from lakeport.cli.app import app
+from lakeport.cli.singer import app as target_app
 from lakeport.config.amazon_s3 import AmazonS3Config
 from lakeport.config.common import DestinationConfig
 from lakeport.config.google_cloud_storage import GoogleCloudStorageConfig
@@ -107,6 +108,15 @@ def command_options(path: str) -> str:
     command: Any = typer.main.get_command(app)
     for word in path.split():
         command = command.commands[word]
+    return _options(command)
+
+
+def program_options(_: str) -> str:
+    """Options of `target-lakeport`."""
+    return _options(typer.main.get_command(target_app))
+
+
+def _options(command: Any) -> str:
     rows = [_option(each) for each in command.params if not getattr(each, "hidden", False)]
     return _table(("option", "meaning", "default"), [row for row in rows if row])
 
@@ -265,6 +275,7 @@ _MAKERS: Mapping[str, Callable[[str], str]] = {
     "error-table": error_table,
     "command": command_options,
     "commands": command_list,
+    "program": program_options,
 }
 
 if __name__ == "__main__":

@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.cli.app import main
+from lakeport.cli.app import app, run
+from lakeport.cli.singer import app as target_app
 from tests.docs.pages import ROOT, Block, blocks, commands, pages
 
 os.environ["LAKEPORT_CDS"] = "off"
+_OURS = re.compile(r"(|.*?\s)(target-lakeport|lakeport) (.*)", re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +61,11 @@ def _joined(block: Block) -> list[tuple[str, str]]:
 
 
 def _run(command: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Run one command line; `lakeport` in this process, where Spark runs already."""
-    before, name, arguments = command.partition("lakeport ")
-    if not name:
+    """Run one command line; lakeport's in this process, where Spark runs already."""
+    found = _OURS.match(command)
+    if found is None:
         return _shell(command)
+    before, name, arguments = found.groups()
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     with contextlib.ExitStack() as stack:
         if before.strip():
@@ -71,7 +74,8 @@ def _run(command: str, monkeypatch: pytest.MonkeyPatch) -> str:
             monkeypatch.setattr(sys, "stdin", stdin)
         stack.enter_context(contextlib.redirect_stdout(out))
         stack.enter_context(contextlib.redirect_stderr(err))
-        code = main(shlex.split(arguments))
+        program = target_app if name == "target-lakeport" else app
+        code = run(program, name, shlex.split(arguments))
     printed, told = (each.buffer.getvalue().decode() for each in (out, err))
     return printed + (told if code else "")
 
