@@ -24,6 +24,7 @@ import socket
 import subprocess
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -269,6 +270,7 @@ class Minio(Server):
     package = PACKAGES["minio"]
     health = "/minio/health/ready"
     region = "us-east-1"
+    kms_key = "lake-key"
 
     def __init__(self, data: Path) -> None:
         super().__init__(data)
@@ -281,8 +283,11 @@ class Minio(Server):
         return [str(program), "server", "--quiet", f"--address=127.0.0.1:{self.port}", *folders]
 
     def environment(self) -> dict[str, str]:
-        """Return the root keys, and switch off the console, updates and the root-disk check."""
+        """Return the keys, and switch off the console, updates and the root-disk check."""
         root = {"MINIO_ROOT_USER": self.access_key, "MINIO_ROOT_PASSWORD": self.secret_key}
+        root["MINIO_KMS_SECRET_KEY"] = (
+            f"{self.kms_key}:{b64encode(secrets.token_bytes(32)).decode()}"
+        )
         return root | {"MINIO_BROWSER": "off", "MINIO_UPDATE": "off", "MINIO_CI_CD": "1"}
 
     def client(self, keys: Keys | None = None, **options: Any) -> Any:

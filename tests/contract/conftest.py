@@ -15,6 +15,7 @@ from tests.contract.targets import (
     AzureFiles,
     GcsFiles,
     LocalFiles,
+    RootedTarget,
     S3Files,
     TableTarget,
     Target,
@@ -87,11 +88,11 @@ class _Places:
     @staticmethod
     def delta_s3(request: pytest.FixtureRequest, _: Path, file_type: str) -> Target:
         minio: Minio = request.getfixturevalue("minio")
-        bucket = f"lake-{next(_numbers)}"
-        minio.create_bucket(bucket)
+        bucket, root = request.getfixturevalue("bucket"), f"root-{next(_numbers)}"
         keys = {
             "destination": "delta_lake_s3",
             "bucket": bucket,
+            "object_key_path": root,
             "aws_endpoint": minio.endpoint,
             "aws_access_key_id": minio.access_key,
             "aws_secret_access_key": minio.secret_key,
@@ -104,17 +105,16 @@ class _Places:
             "AWS_REGION": "us-west-2",
             "AWS_ALLOW_HTTP": "true",
         }
-        files = S3Files(minio.client(), bucket)
-        return Target("delta_s3-delta", keys, files, f"s3://{bucket}", options)
+        files = S3Files(minio.client(), bucket, f"{root}/")
+        return RootedTarget("delta_s3-delta", keys, files, f"s3://{bucket}/{root}", options)
 
     @staticmethod
     def delta_azure(request: pytest.FixtureRequest, _: Path, file_type: str) -> Target:
         azurite: Azurite = request.getfixturevalue("azurite")
-        container = f"lake-{next(_numbers)}"
-        azurite.create_container(container)
+        container, root = request.getfixturevalue("container"), f"root-{next(_numbers)}"
         keys = {
             "destination": "delta_lake_azure",
-            "table_uri": f"abfss://{container}@{azurite.account}.dfs.core.windows.net",
+            "table_uri": f"abfss://{container}@{azurite.account}.dfs.core.windows.net/{root}",
             "access_key": azurite.account_key,
             "azure_endpoint": azurite.endpoint,
             "file_type": file_type,
@@ -125,8 +125,20 @@ class _Places:
             "endpoint": azurite.blob_endpoint,
             "allow_http": "true",
         }
-        files = AzureFiles(azurite.client(), container)
-        return TableTarget("delta_azure-delta", keys, files, f"az://{container}", options)
+        files = AzureFiles(azurite.client(), container, f"{root}/")
+        return TableTarget("delta_azure-delta", keys, files, f"az://{container}/{root}", options)
+
+
+@pytest.fixture(scope="session")
+def bucket(minio: Minio) -> str:
+    """One for all tables: Spark opens each bucket anew, which takes a moment."""
+    return minio.create_bucket("lake-of-tables")
+
+
+@pytest.fixture(scope="session")
+def container(azurite: Azurite) -> str:
+    """One for all tables."""
+    return azurite.create_container("lake-of-tables")
 
 
 @pytest.fixture

@@ -164,37 +164,57 @@ class LocalFiles:
 
 @dataclass(frozen=True)
 class S3Files:
-    """A bucket, by boto3."""
+    """A bucket below a prefix (with a slash at its end, or empty), by boto3."""
 
     client: Any
     bucket: str
+    prefix: str = ""
 
     def keys(self) -> list[str]:
         """Every object's key."""
-        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket)
-        return sorted(entry["Key"] for page in pages for entry in page.get("Contents", ()))
+        pages = self.client.get_paginator("list_objects_v2").paginate(
+            Bucket=self.bucket, Prefix=self.prefix
+        )
+        found = (entry["Key"] for page in pages for entry in page.get("Contents", ()))
+        return sorted(key.removeprefix(self.prefix) for key in found)
 
     def read(self, key: str) -> bytes:
         """One object."""
-        return bytes(self.client.get_object(Bucket=self.bucket, Key=key)["Body"].read())
+        answer = self.client.get_object(Bucket=self.bucket, Key=self.prefix + key)
+        return bytes(answer["Body"].read())
 
 
 @dataclass(frozen=True)
 class AzureFiles:
-    """A container, by Azure's client, without what stands for folders."""
+    """A container below a prefix, by Azure's client, without what stands for folders."""
 
     client: Any
     container: str
+    prefix: str = ""
 
     def keys(self) -> list[str]:
         """Every blob's name."""
-        blobs = self.client.get_container_client(self.container).list_blobs(include=["metadata"])
-        return sorted(blob.name for blob in blobs if "hdi_isfolder" not in (blob.metadata or {}))
+        blobs = self.client.get_container_client(self.container).list_blobs(
+            self.prefix or None, include=["metadata"]
+        )
+        found = (blob.name for blob in blobs if "hdi_isfolder" not in (blob.metadata or {}))
+        return sorted(name.removeprefix(self.prefix) for name in found)
 
     def read(self, key: str) -> bytes:
         """One blob."""
-        blob = self.client.get_blob_client(self.container, key)
+        blob = self.client.get_blob_client(self.container, self.prefix + key)
         return bytes(blob.download_blob().readall())
+
+
+class RootedTarget(Target):
+    """A destination whose tables lie below a prefix of their own."""
+
+    def config(self, **keys: Any) -> dict[str, Any]:
+        """Its config; `object_key_path` comes after the target's own."""
+        path = "/".join(
+            filter(None, (self.keys["object_key_path"], keys.pop("object_key_path", "")))
+        )
+        return {**self.keys, **keys, "object_key_path": path}
 
 
 class TableTarget(Target):

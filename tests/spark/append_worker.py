@@ -1,8 +1,9 @@
 """A writer in a process of its own: appends to Delta tables on S3 as it is told on standard input.
 
 Each line is a JSON object with `endpoint`, `keys`, `bucket`, `table`, `first` and `count` (ids to
-append, one a commit), `scheme` (`s3a`: lakeport's log store; `s3`: the stock one), and `meet`: a
-folder where two writers wait for each other before each commit, empty for none.
+append, one a commit), `scheme` (`s3a`: lakeport's log store; `s3`: the stock one), `meet`: a folder
+where two writers wait for each other before each commit, empty for none, and if need be `mode` and
+`column`, a further column.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from lakeport.storage.s3 import S3Storage
 from lakeport.storage.s3_settings import AwsSettings
 from lakeport.storage.s3a import hadoop_settings
 from lakeport.writers.delta import DeltaWriter
+from tests.spark.delta_support import aligned
 
 STOCK = "io.delta.storage.S3SingleDriverLogStore"
 SETTINGS = {
@@ -59,13 +61,17 @@ def append(runtime: Runtime, task: dict[str, Any]) -> dict[str, Any]:
     storage = Named(task["bucket"], "lake", settings, task["scheme"])
     root, hadoop = storage.hadoop_uri(), hadoop_settings(task["bucket"], settings)
     writer = DeltaWriter(
-        lambda: session_for(runtime, root, hadoop), storage, task["table"], "stream"
+        lambda: session_for(runtime, root, hadoop),
+        storage,
+        task["table"],
+        "stream",
+        properties={"delta.checkpointInterval": "100"},  # each one is a Spark job
     )
     done, errors = [], []
     for number in range(task["first"], task["first"] + task["count"]):
-        rows = pa.table({"id": [number]})
-        plan = writer.plan(rows.schema)
-        staged = writer.sink(plan).write(iter(rows.to_batches()), 0)
+        rows = pa.table({"id": [number], **({task["column"]: ["x"]} if "column" in task else {})})
+        plan = writer.plan(rows.schema, mode=task.get("mode", "append"))
+        staged = writer.sink(plan).write(aligned(plan, rows), 0)
         meet(task["meet"], str(number - task["first"]))
         try:
             writer.commit(plan, staged)

@@ -38,6 +38,11 @@ LOG_STORE_SETTINGS: Final = {
 }
 """What any session needs so that several writers can share a Delta table on S3."""
 
+_S3_TUNING: Final = {
+    # Spark's own way renames a temporary file, which is a copy and a delete there.
+    "spark.sql.streaming.checkpointFileManagerClass": "io.lakeport.delta.WholeFiles",
+}
+
 _HEAP: Final = "1g"
 _BASE: Final = {
     "spark.app.name": "lakeport",
@@ -94,7 +99,7 @@ def session_settings(
     if "delta" in needs:
         result |= DELTA_SETTINGS | _DELTA_TUNING
     if "s3a" in needs:
-        result |= LOG_STORE_SETTINGS
+        result |= LOG_STORE_SETTINGS | _S3_TUNING
     for key, value in settings.items():
         ours = result.get(key, "")
         if key == "spark.sql.extensions" and ours and ours not in value:

@@ -119,6 +119,8 @@ def partition_folder(values: Mapping[str, str | None]) -> str:
     'day=2024-05-01/city=a%2Fb c'
     >>> partition_folder({"city": None})
     'city=__HIVE_DEFAULT_PARTITION__'
+    >>> partition_folder({"city": "Inc."})  # Azure has no folders that end with a dot
+    'city=Inc%2E'
     """
     return "/".join(
         _short(f"{_escape(name)}={NULL_FOLDER if value is None else _escape(value)}")
@@ -217,6 +219,7 @@ def _escape(text: str) -> str:
 
 
 def _short(name: str) -> str:
+    name = f"{name[:-1]}%2E" if name.endswith(".") else name
     encoded = name.encode()
     if len(encoded) <= _NAME_LIMIT:
         return name
