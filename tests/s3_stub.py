@@ -19,6 +19,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http import HTTPStatus
@@ -55,7 +56,8 @@ class Fault:
     """One line of the script: what to do to the next `times` requests which match.
 
     `on` names an operation as S3 does ("PutObject"; empty: any), `key` is a part of the key,
-    `skip` lets that many matching requests pass first, `delay` is slept before answering.
+    `skip` lets that many matching requests pass first, `delay` is slept before answering, and
+    `meet` seconds are waited for another such request of the same key.
     """
 
     kind: Kind | None = None
@@ -66,6 +68,15 @@ class Fault:
     status: int = 503
     code: str = ""
     delay: float = 0.0
+    meet: float = 0.0
+    met: dict[str, threading.Barrier] = field(default_factory=dict)
+
+    def wait(self, key: str) -> None:
+        """Keep the request waiting as long as it is told to."""
+        time.sleep(self.delay)
+        if self.meet:
+            with suppress(threading.BrokenBarrierError):
+                self.met.setdefault(key, threading.Barrier(2)).wait(self.meet)
 
     def takes(self, operation: str, key: str) -> bool:
         """Say whether this fault hits the request, and count it."""
@@ -368,7 +379,7 @@ class _Handler(BaseHTTPRequestHandler):
         operation = _OPERATIONS.get((self.command, target, flag), "")
         with store.lock:
             fault = next((f for f in store.faults if f.takes(operation, self.key)), Fault())
-        time.sleep(fault.delay)
+        fault.wait(self.key)
         answer = Answer(0)
         if fault.kind == "status":
             answer = _error(fault.status, fault.code)

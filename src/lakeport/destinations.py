@@ -162,10 +162,15 @@ def open_table(
         from lakeport.writers.delta_merge import DeltaMerger
         from lakeport.writers.delta_table import Changes, DeltaTableWriter
 
+        folder = table_folder("", table)
+        session = spark_session(config, storage, runtime)
+        if destination(config.destination).extra:
+            # Wrong credentials show now, in our own client's words, while Spark starts.
+            next(iter(storage.list(f"{folder}/_delta_log")), None)
         writer = DeltaWriter(
-            spark_session(config, storage, runtime),
+            session,
             storage,
-            table_folder("", table),
+            folder,
             stream,
             properties=config.table_properties,
             compression=config.compression,

@@ -21,6 +21,8 @@ from lakeport.cli.app import app
 from lakeport.cli.singer import app as target_app
 from lakeport.config.amazon_s3 import AmazonS3Config
 from lakeport.config.common import DestinationConfig
+from lakeport.config.delta_lake_azure import DeltaLakeAzureConfig
+from lakeport.config.delta_lake_s3 import DeltaLakeS3Config
 from lakeport.config.google_cloud_storage import GoogleCloudStorageConfig
 from lakeport.config.local import LocalConfig
 from lakeport.config.secrets import Secret
@@ -30,6 +32,8 @@ CONFIGS: Mapping[str, type[DestinationConfig]] = {
     "local": LocalConfig,
     "amazon_s3": AmazonS3Config,
     "google_cloud_storage": GoogleCloudStorageConfig,
+    "delta_lake_s3": DeltaLakeS3Config,
+    "delta_lake_azure": DeltaLakeAzureConfig,
 }
 _PART = re.compile(r"(<!-- generated: (?P<name>[\w: -]+) -->\n).*?(<!-- end -->)", re.S)
 _VALUES = {

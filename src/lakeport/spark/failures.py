@@ -103,6 +103,13 @@ _RULES: Final[tuple[_Rule, ...]] = (
         "create it, or correct its name.",
     ),
     _rule(
+        r"by AssumedRole\b|StsException",
+        PermissionRefused,
+        "the role can't be assumed",
+        "check the keys that assume it, `role_arn`, its trust policy and `external_id`.",
+        quote=False,
+    ),
+    _rule(
         r"AccessDenied|AccessControlException|NoAuthWithAWSException|CredentialInitialization"
         r"|NoAwsCredentials|InvalidAccessKeyId|SignatureDoesNotMatch|AuthorizationFailure"
         r"|AuthenticationFailed|AuthorizationPermissionMismatch|InvalidAuthenticationInfo"
