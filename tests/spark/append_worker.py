@@ -58,7 +58,7 @@ def meet(folder: str, name: str) -> None:
 def append(runtime: Runtime, task: dict[str, Any]) -> dict[str, Any]:
     """Append ids; return those that were reported as committed, and the errors."""
     settings = AwsSettings(*task["keys"], endpoint=task["endpoint"], region="us-east-1")
-    storage = Named(task["bucket"], "lake", settings, task["scheme"])
+    storage = Named(task["bucket"], "lake", settings, scheme=task["scheme"])
     root, hadoop = storage.hadoop_uri(), hadoop_settings(task["bucket"], settings)
     writer = DeltaWriter(
         lambda: session_for(runtime, root, hadoop),
