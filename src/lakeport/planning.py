@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lakeport.landing import Target
     from lakeport.model import Batch, Storage
     from lakeport.sources.csv_text import CsvOptions
+    from lakeport.spark import workers
     from lakeport.spark.session import Runtime
     from lakeport.writers.table import Current, TableWriter
 
@@ -44,7 +45,12 @@ def plan(
     Raises:
         LakeportError: as `lakeport.land`, as far as it shows without landing.
     """
-    from lakeport.destinations import check_layout, destination, open_storage
+    from lakeport.destinations import (
+        check_layout,
+        destination,
+        open_storage,
+        worker_packages,
+    )
     from lakeport.spark.session import Runtime
 
     config = load_target(to, keys)
@@ -56,6 +62,8 @@ def plan(
     with spooling(config, runtime) as spool:
         reading = Reading(source_format, csv, schema, stray_lines)
         opened = open_source(source, reading, config, spool, runtime, lambda *_: None)
+        if runtime.adopted or not runtime.is_local:
+            workers.check(runtime, worker_packages(config, source))
         for flush in opened:
             for batch in flush.batches:
                 seen.setdefault(batch.stream, _Seen()).add(batch)
