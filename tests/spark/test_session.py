@@ -195,6 +195,11 @@ def test_adopting_growing_and_ending() -> None:
         assert "io.delta:delta-spark_4.2_2.13:4.4.0" in str(error)
         assert "org.apache.hadoop:hadoop-aws:3.5.0" in str(error)
         assert "software.amazon.awssdk:bundle" in str(error)
+        store = "io.lakeport.delta.ConditionalS3LogStore"
+        for scheme in ("s3a", "s3"):
+            assert f'("spark.delta.logStore.{scheme}.impl", "{store}")' in told
+        assert "a log store for S3 that is safe for two writers" in told
+        assert 'lakeport-logstore.jar")' in told
     else:
         raise SystemExit("adopted what lacks Delta")
     adopted = Runtime.start(set(), {}, small=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 __all__ = ["LACKING_READERS", "feature_notes", "lacking_readers"]
 
 # delta-rs: by what its 1.6 refuses to open as Arrow. Athena: by its user guide, which names column
-# mapping, timestamps without zone and deletion vectors. DuckDB and Trino: by their own lists.
+# mapping, timestamps without zone and deletion vectors. Trino: by its connector's list of features.
 LACKING_READERS: Mapping[str, tuple[str, ...]] = {
     "catalogManaged": ("Athena", "delta-rs", "DuckDB", "Trino"),
     "columnMapping": ("older delta-rs",),
@@ -20,16 +20,16 @@ LACKING_READERS: Mapping[str, tuple[str, ...]] = {
     "typeWidening": ("Athena", "delta-rs", "DuckDB"),
     "typeWidening-preview": ("Athena", "delta-rs", "DuckDB"),
     "v2Checkpoint": ("Athena", "delta-rs"),
-    "vacuumProtocolCheck": ("delta-rs",),
-    "variantType": ("Athena", "delta-rs"),
-    "variantType-preview": ("Athena", "delta-rs"),
+    "vacuumProtocolCheck": (),
+    "variantType": ("Athena", "delta-rs", "Trino"),
+    "variantType-preview": ("Athena", "delta-rs", "Trino"),
 }
 """Reader feature -> the programs that can't read a table which has it."""
 
 _WRITERS: Mapping[str, tuple[str, ...]] = {
     "clustering": ("delta-rs", "Trino"),
     "rowTracking": ("delta-rs", "Trino"),
-    "identityColumns": ("delta-rs",),
+    "identityColumns": ("delta-rs", "Trino"),
 }
 _SINCE: Mapping[int, str] = {2: "columnMapping"}
 
