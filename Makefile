@@ -37,6 +37,7 @@ bench: install ## Measure against the peers on the same data, in one run
 	@$(PY) -m bench $(BENCH)
 	@$(PY) -m bench.s3
 	@$(PY) -m bench.delta_s3
+	@$(PY) -m bench.merge
 
 bench-cluster: install ## Measure one worker against two, and 0.1 to 10 GB on a cluster
 	@$(PY) -m bench.cluster $(BENCH)

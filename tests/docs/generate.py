@@ -37,7 +37,6 @@ CONFIGS: Mapping[str, type[DestinationConfig]] = {
 }
 _PART = re.compile(r"(<!-- generated: (?P<name>[\w: -]+) -->\n).*?(<!-- end -->)", re.S)
 _VALUES = {
-    "mode": "`append`, `overwrite`",
     "max_bad_records": "a count (`10`) or a share (`0.01`, `1%`)",
 }
 _DEFAULTS = {"min_file_size_mb": "`32`, at most `target_file_size_mb`"}

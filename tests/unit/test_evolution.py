@@ -117,3 +117,36 @@ def test_full_overwrite_replaces_unless_strict_or_partial() -> None:
 )
 def test_fits(narrow: pa.DataType, wide: pa.DataType, expected: bool) -> None:
     assert fits(narrow, wide) is expected
+
+
+@pytest.mark.parametrize(
+    ("table", "new", "wider"),
+    [
+        (pa.int8(), pa.int64(), True),
+        (pa.int32(), pa.float64(), True),
+        (pa.int64(), pa.float64(), False),
+        (pa.int32(), pa.decimal128(10, 0), True),
+        (pa.int32(), pa.decimal128(10, 1), False),
+        (pa.int64(), pa.decimal128(20, 0), True),
+        (pa.int64(), pa.decimal128(19, 0), False),
+        (pa.float32(), pa.float64(), True),
+        (pa.decimal128(5, 2), pa.decimal128(7, 4), True),
+        (pa.decimal128(5, 2), pa.decimal128(6, 4), False),
+        (pa.int64(), pa.string(), False),
+        (pa.bool_(), pa.int64(), False),
+    ],
+)
+def test_types_are_widened_only_as_delta_can(
+    table: pa.DataType, new: pa.DataType, wider: bool
+) -> None:
+    before = pa.schema([("s", pa.list_(pa.struct([("c", table)])))])
+    after = pa.schema([("s", pa.list_(pa.struct([("c", new)])))])
+    if wider:
+        plan = plan_evolution(before, after, widen=True)
+        assert (plan.schema, plan.widened) == (after, {"s.element.c": table})
+        with pytest.raises(SchemaConflict, match=r"s\.element\.c"):
+            plan_evolution(before, after, "strict", widen=True)
+    else:
+        with pytest.raises(SchemaConflict, match=r"s\.element\.c") as failure:
+            plan_evolution(before, after, widen=True)
+        assert "type_widening" not in failure.value.hint

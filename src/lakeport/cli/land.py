@@ -49,7 +49,8 @@ def land(
         str | None, typer.Option("--format", metavar="delta|parquet|csv", help="Format to write.")
     ] = None,
     mode: Annotated[
-        str | None, typer.Option("--mode", metavar="append|overwrite", help="Default: append.")
+        str | None,
+        typer.Option("--mode", metavar="append|overwrite|merge", help="Default: append."),
     ] = None,
     partition_by: Annotated[
         str | None, typer.Option("--partition-by", metavar="A,B", help="Columns to partition by.")

@@ -194,8 +194,8 @@ class DestinationConfig(BaseModel):
     )
     type_widening: bool = Field(
         default=False,
-        description="Let Delta columns get wider types; delta-rs, Athena and DuckDB can't read "
-        "such tables yet.",
+        description="Let Delta columns get wider types; delta-rs and Athena, among others, can't "
+        "read such tables yet.",
     )
     unknown_fields: UnknownPolicy = Field(
         default=UnknownPolicy.EVOLVE,

@@ -209,8 +209,8 @@ def _conflict(path: str, table: pa.DataType, new: pa.DataType) -> SchemaConflict
     if widens(table, new):
         hint = (
             "set `type_widening: true` (and `schema_evolution: evolve`) to widen a Delta table's "
-            "column, if delta-rs, DuckDB and Athena need not read it; or land in another table, "
-            "overwrite this one, or cast the column in the source."
+            "column, if delta-rs and Athena need not read it; or land in another table, overwrite "
+            "this one, or cast the column in the source."
         )
     else:
         hint = "land in another table, overwrite this one, or correct the column's type."

@@ -10,7 +10,7 @@ from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.writers.delta_attempt import Attempt
 from lakeport.writers.delta_commit import USER_METADATA, Added, Operation, Transaction
 from lakeport.writers.delta_history import app_id
-from lakeport.writers.delta_rewrite import Incoming, Retire, Upsert
+from lakeport.writers.merge_changes import Incoming, Retire, Upsert
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable

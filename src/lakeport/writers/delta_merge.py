@@ -18,36 +18,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lakeport.errors import ConfigError, InputError
+from lakeport.errors import ConfigError
 from lakeport.model import Landed, Mode, Staged
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.shape.columns import TIMESTAMP
 from lakeport.spark.jobs import run_tasks
 from lakeport.writers.delta import DeltaWriter
 from lakeport.writers.delta_attempt import published
+from lakeport.writers.delta_candidates import BatchKeys, may_be_old
 from lakeport.writers.delta_change import ChangeAttempt
-from lakeport.writers.delta_files import (
-    Bounds,
-    DataFile,
-    TableFiles,
-    bounds,
-    parse_statistics,
-)
+from lakeport.writers.delta_files import DataFile, TableFiles
 from lakeport.writers.delta_history import Mark
 from lakeport.writers.delta_replay import LogFiles, replay
-from lakeport.writers.delta_rewrite import (
-    Incoming,
-    Retire,
-    Rewrite,
-    Rewritten,
-    Upsert,
-    insert,
-    marked,
-)
+from lakeport.writers.delta_rewrite import Rewrite, Rewritten, insert
 from lakeport.writers.delta_schema import file_schema, physical_names
 from lakeport.writers.delta_sink import DeltaSink
 from lakeport.writers.delta_state import DeltaPlan
-from lakeport.writers.merge_keys import KeyIndex, KeyRanges, Positions
+from lakeport.writers.merge_changes import Incoming, Retire, Upsert
+from lakeport.writers.merge_keys import Positions
 
 if TYPE_CHECKING:
     from lakeport.spark.session import Runtime
@@ -167,7 +155,7 @@ class DeltaMerger:
             size = sum(item.bytes for item in staged)
             rows = Incoming(writer.storage, files, plan.rows, size)
             change = Upsert(rows, plan.table.schema, plan.keys, plan.created, plan.deleted)
-            keys = _Keys.read(change)
+            keys = BatchKeys.read(change)
 
             def attempt(current: DeltaPlan, txn: Transaction, _: int) -> Landed:
                 now = replace(change, schema=current.schema)
@@ -218,7 +206,7 @@ class DeltaMerger:
         return self.writer.until_committed(plan, mark, attempt)
 
     def _merge(
-        self, plan: DeltaPlan, txn: Transaction, change: Upsert, keys: _Keys, mark: Mark
+        self, plan: DeltaPlan, txn: Transaction, change: Upsert, keys: BatchKeys, mark: Mark
     ) -> Landed:
         new: list[Staged] = []
         with published(self.writer.storage, new) as files:
@@ -244,7 +232,7 @@ class DeltaMerger:
             metrics: dict[str, int] = {}
             rows = 0
             if not plan.needs_spark:
-                found = [e for e in self._entries(txn) if _may_be_old(e, plan, change)]
+                found = [e for e in self._entries(txn) if may_be_old(e, plan, change)]
                 rewritten = self._rewrite(plan, change, found)
                 if not rewritten:
                     return Landed(self.writer.stream, self.writer.uri, -1, 0, version=txn.version)
@@ -336,71 +324,6 @@ class DeltaMerger:
         return run_tasks(self.runtime, kernel, items, discard=discard, strays=storage.drop_strays)
 
 
-@dataclass(frozen=True)
-class _Keys:
-    """The keys of a batch on the driver.
-
-    Attributes:
-        columns: the key columns.
-        last: positions of the last rows of all keys, sorted.
-        inserted: those of them that are inserted where no row of the table matches.
-        ranges: of the keys.
-    """
-
-    columns: pa.Table
-    last: Positions
-    inserted: Positions
-    ranges: KeyRanges
-
-    @classmethod
-    def read(cls, change: Upsert) -> _Keys:
-        """Read the keys of a staged batch.
-
-        Raises:
-            InputError: a row has no value in a key column.
-        """
-        names = [*change.keys, *filter(None, [change.deleted])]
-        table = change.incoming.columns(list(dict.fromkeys(names)))
-        columns = table.select(list(change.keys))
-        for name in change.keys:
-            empty = columns.column(name).null_count
-            if empty:
-                raise InputError(
-                    f"{empty} of the batch's {len(table)} rows have no value in {name!r}, by "
-                    "which it is merged",
-                    "give every record a value there, or name other `merge_keys`.",
-                )
-        last = KeyIndex(columns.columns).last
-        inserted = last
-        if change.deleted:
-            gone = marked(table.column(change.deleted)).to_numpy()
-            inserted = last[~gone[last]]
-        return cls(columns, last, inserted, KeyRanges(columns.columns))
-
-    def __len__(self) -> int:
-        return len(self.columns)
-
-    def may_be_in(self, entry: _Entry, plan: DeltaPlan, keys: Sequence[str]) -> bool:
-        """Whether a file may hold a row with one of the keys, as its bounds tell."""
-        found = _bounds_of(entry, plan, keys)
-        known: list[Bounds | None] = []
-        for item in found:
-            if isinstance(item, str):
-                return False
-            known.append(item)
-        try:
-            return self.ranges.meets(known)
-        except (ValueError, OverflowError):  # a moment that Python's own types can't hold
-            return True
-
-    def unmatched(self, rewritten: Sequence[Rewritten]) -> Positions:
-        """Positions of the rows to insert."""
-        there = np.zeros(len(self.columns), dtype=bool)
-        for one in rewritten:
-            there[one.matched] = True
-        return self.inserted[~there[self.inserted]]
-
-
 def _keys(stream: str, rows: pa.Schema, keys: Sequence[str]) -> tuple[str, ...]:
     names = {name.lower(): name for name in rows.names}
     if not keys:
@@ -421,25 +344,6 @@ def _keys(stream: str, rows: pa.Schema, keys: Sequence[str]) -> tuple[str, ...]:
                 "name columns of text, numbers, dates or times in `merge_keys`.",
             )
     return tuple(dict.fromkeys(names[key.lower()] for key in keys))
-
-
-def _bounds_of(entry: _Entry, plan: DeltaPlan, columns: Sequence[str]) -> list[Bounds | str | None]:
-    statistics = parse_statistics(entry)
-    names = physical_names(plan.schema_json, columns)
-    types = [plan.schema.field(name).type for name in columns]
-    return [
-        bounds(entry, statistics, names[name], type_)
-        for name, type_ in zip(columns, types, strict=True)
-    ]
-
-
-def _may_be_old(entry: _Entry, plan: DeltaPlan, change: Retire) -> bool:
-    (found,) = _bounds_of(entry, plan, [change.version_column])
-    if found is None or isinstance(found, str):
-        return True
-    name = physical_names(plan.schema_json, [change.version_column])[change.version_column]
-    nulls = parse_statistics(entry).get("nullCount", {}).get(name)
-    return nulls != 0 or bool(found[0].as_py() < change.version)
 
 
 def _shared_out(files: Sequence[DataFile], count: int) -> list[tuple[DataFile, ...]]:

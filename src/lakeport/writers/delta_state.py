@@ -302,8 +302,8 @@ def _widen(
         )
     settings[WIDENING] = "true"
     return (
-        f"wider types: {listed}; from now on the table can't be read by delta-rs, DuckDB and "
-        "Athena, which lack the feature `typeWidening`.",
+        f"wider types: {listed}; from now on the table takes the feature `typeWidening`, which "
+        "delta-rs and Athena, among others, lack.",
     )
 
 

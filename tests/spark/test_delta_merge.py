@@ -1,0 +1,138 @@
+"""Merges into tables that only Spark can honour, and beside other writers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from delta_support import runtime, session
+from deltalake import DeltaTable
+
+import lakeport
+from lakeport.errors import CommitConflict, InputError
+from lakeport.writers.delta_commit import Transaction
+
+MERGE = {"table": "t", "mode": "merge", "merge_keys": "id"}
+
+
+def rows(path: Path) -> list[tuple[Any, ...]]:
+    """id, name and mark of every row, read by Spark."""
+    found = session().read.format("delta").load(str(path)).sort("id").collect()
+    return [(row["id"], row["name"], row["gone"]) for row in found]
+
+
+def people(**names: str | None) -> pa.Table:
+    ids = [int(key[1:]) for key in names]
+    return pa.table(
+        {"id": ids, "name": list(names.values()), "gone": pa.nulls(len(ids), pa.bool_())}
+    )
+
+
+def marked(*ids: int) -> pa.Table:
+    return pa.table({"id": ids, "name": ["-"] * len(ids), "gone": [True] * len(ids)})
+
+
+def test_tables_with_rules_are_merged_by_spark(tmp_path: Path) -> None:
+    runtime()
+    path = tmp_path / "t"
+    lakeport.land(people(_1="a", _2="b", _3="c"), tmp_path, table="t")
+    sql = session().sql
+    sql(f"ALTER TABLE delta.`{path}` ADD CONSTRAINT short CHECK (length(name) < 5)")
+    sql(
+        f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES "
+        "('delta.enableChangeDataFeed' = 'true', 'delta.enableDeletionVectors' = 'true')"
+    )
+    before = DeltaTable(str(path)).version()
+    changes = pa.concat_tables([people(_1="x", _4="d"), marked(2, 9), people(_1="y")])
+    keys = {**MERGE, "hard_delete": True, "delete_column": "gone", "run_id": "r"}
+    report = lakeport.land(changes, tmp_path, **keys)
+    assert "Spark wrote this batch itself" in " ".join(report.streams[0].warnings)
+    assert rows(path) == [(1, "y", None), (3, "c", None), (4, "d", None)]
+    created = session().read.format("delta").load(str(path)).where("id = 1").first()
+    assert created["_mage_created_at"] < created["_mage_updated_at"]
+    assert lakeport.land(changes, tmp_path, **keys).rows == 0
+    feed = (
+        session()
+        .read.format("delta")
+        .option("readChangeFeed", "true")
+        .option("startingVersion", before + 1)
+        .load(str(path))
+    )
+    kinds = sorted((row["id"], row["_change_type"]) for row in feed.collect())
+    assert kinds == [
+        (1, "update_postimage"),
+        (1, "update_preimage"),
+        (2, "delete"),
+        (4, "insert"),
+    ]
+    with pytest.raises(InputError, match="short"):
+        lakeport.land(people(_3="far too long"), tmp_path, **MERGE)
+    assert rows(path) == [(1, "y", None), (3, "c", None), (4, "d", None)]
+    lakeport.land(marked(77), tmp_path, **{**keys, "run_id": None})  # nothing to do
+    assert len(rows(path)) == 3
+
+
+def test_a_merge_that_meets_another_writer_looks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime()
+    path = tmp_path / "t"
+    lakeport.land(people(_1="a", _2="b"), tmp_path, table="t")
+    commit, met = Transaction.commit, list[str]()
+
+    def late(txn: Transaction, *arguments: Any) -> int:
+        if not met:
+            met.append("one")
+            lakeport.land(people(_2="other", _3="other"), tmp_path, **MERGE)
+        return commit(txn, *arguments)
+
+    monkeypatch.setattr(Transaction, "commit", late)
+    lakeport.land(people(_3="mine", _4="mine"), tmp_path, **MERGE)
+    assert rows(path) == [(1, "a", None), (2, "other", None), (3, "mine", None), (4, "mine", None)]
+    assert [len(DeltaTable(str(path)).file_uris()), met] == [len(list_files(path)), ["one"]]
+
+    def never(txn: Transaction, *arguments: Any) -> int:
+        raise CommitConflict("another writer was faster")
+
+    monkeypatch.setattr(Transaction, "commit", never)
+    monkeypatch.setattr("lakeport.writers.delta.time.sleep", lambda seconds: None)
+    left = sorted(path.rglob("*.parquet"))
+    with pytest.raises(CommitConflict):
+        lakeport.land(people(_3="late"), tmp_path, **MERGE)
+    assert sorted(path.rglob("*.parquet")) == left
+    assert list((tmp_path / "_lakeport" / "staging").glob("*")) == []
+
+
+def list_files(path: Path) -> set[str]:
+    """Data files of the last version that are there."""
+    named = {Path(uri.removeprefix("file://")) for uri in DeltaTable(str(path)).file_uris()}
+    return {str(file) for file in named if file.is_file()}
+
+
+def test_mapped_columns_and_old_files(tmp_path: Path) -> None:
+    first = pa.table({"the id": [1, 2], "tree": [{"a b": 1}, None]})
+    lakeport.land(first, tmp_path, table="t")
+    second = pa.table({"the id": [2, 3], "tree": [{"a b": 5, "c d": "x"}] * 2, "new one": [7, 8]})
+    lakeport.land(second, tmp_path, table="t", mode="merge", merge_keys="the id")
+    found = session().read.format("delta").load(str(tmp_path / "t")).sort("the id").collect()
+    assert [(row["the id"], row["tree"], row["new one"]) for row in found] == [
+        (1, (1, None), None),
+        (2, (5, "x"), 7),
+        (3, (5, "x"), 8),
+    ]
+
+
+def test_files_of_other_writers_are_merged_into(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    session().sql(
+        "SELECT id, CAST(id AS string) name, CAST(NULL AS boolean) gone, "
+        "timestamp_seconds(id) at, CAST(id AS decimal(9,2)) d, array(named_struct('x', id)) tree, "
+        "map('k', id) m, CAST(id % 3 AS string) part FROM range(100)"
+    ).write.format("delta").partitionBy("part").save(str(path))
+    lakeport.land(people(_5="five", _200="new"), tmp_path, **MERGE)
+    frame = session().read.format("delta").load(str(path))
+    assert frame.count() == 101
+    assert frame.where("m['k'] = id AND tree[0].x = id AND d = id").count() == 100
+    assert {row["name"] for row in frame.where("id IN (5, 200)").collect()} == {"five", "new"}
