@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.contract.targets import INTEGER, STRING, record, schema, singer
 from tests.faults.kit import Lake, Process, await_end, land, started, users
 
 BATCH = 10
@@ -170,3 +171,34 @@ def test_spark_is_killed_under_a_load(delta_lake: Lake) -> None:
         process.feed(INPUT)
         assert process.end() == 0, process.words
         assert check_readers(delta_lake, process.states()) == ROWS
+
+
+def test_merges_killed_between_two_batches(delta_lake: Lake) -> None:
+    """Readers see the first batches merged whole; the run repeated merges the others, once."""
+    keys = 15
+    records = [record("users", id=n % keys, name=f"n{n}") for n in range(ROWS)]
+    lines = singer(schema("users", {"id": INTEGER, "name": STRING}, "id"), *records)
+    command = land(delta_lake, *RUN, "--mode", "merge")
+
+    def merged() -> int:
+        """How many batches the table has, and that it is just what they make."""
+        batches = len(delta_lake.versions())
+        expected = {n % keys: f"n{n}" for n in range(batches * BATCH)}
+        rows = delta_lake.rows()
+        assert len(rows) == len(expected)
+        assert {row["id"]: row["name"] for row in rows} == expected
+        return batches
+
+    with started(*command) as process:
+        process.feed(lines, close=False)
+        assert process.wait_for(lambda: len(delta_lake.versions()) >= 3)
+        family = process.family()
+        process.send(signal.SIGKILL)
+        assert process.end() == -signal.SIGKILL
+        await_end(family)
+    assert 3 <= merged() < ROWS // BATCH
+    with started(*command) as process:
+        process.feed(lines)
+        assert process.end() == 0, process.words
+    assert merged() == ROWS // BATCH
+    delta_lake.check_log()

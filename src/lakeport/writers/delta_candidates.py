@@ -17,9 +17,10 @@ from lakeport.writers.delta_state import DeltaPlan
 from lakeport.writers.merge_changes import Retire, Upsert, marked
 from lakeport.writers.merge_keys import KeyIndex, KeyRanges, Positions
 
-__all__ = ["BatchKeys", "may_be_old"]
+__all__ = ["BatchKeys", "Entry", "may_be_old"]
 
-_Entry = Mapping[str, Any]
+Entry = Mapping[str, Any]
+"""An `add` action."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class BatchKeys:
     def __len__(self) -> int:
         return len(self.columns)
 
-    def may_be_in(self, entry: _Entry, plan: DeltaPlan, keys: Sequence[str]) -> bool:
+    def may_be_in(self, entry: Entry, plan: DeltaPlan, keys: Sequence[str]) -> bool:
         """Whether a file may hold a row with one of the keys, as its bounds tell."""
         found = _bounds_of(entry, plan, keys)
         known: list[Bounds | None] = []
@@ -87,7 +88,7 @@ class BatchKeys:
         return self.inserted[~there[self.inserted]]
 
 
-def may_be_old(entry: _Entry, plan: DeltaPlan, change: Retire) -> bool:
+def may_be_old(entry: Entry, plan: DeltaPlan, change: Retire) -> bool:
     """Whether a file may hold a row of an earlier version."""
     (found,) = _bounds_of(entry, plan, [change.version_column])
     if found is None or isinstance(found, str):
@@ -97,7 +98,7 @@ def may_be_old(entry: _Entry, plan: DeltaPlan, change: Retire) -> bool:
     return nulls != 0 or bool(found[0].as_py() < change.version)
 
 
-def _bounds_of(entry: _Entry, plan: DeltaPlan, columns: Sequence[str]) -> list[Bounds | str | None]:
+def _bounds_of(entry: Entry, plan: DeltaPlan, columns: Sequence[str]) -> list[Bounds | str | None]:
     statistics = parse_statistics(entry)
     names = physical_names(plan.schema_json, columns)
     types = [plan.schema.field(name).type for name in columns]

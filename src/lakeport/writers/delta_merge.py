@@ -12,30 +12,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 from lakeport.errors import ConfigError
 from lakeport.model import Landed, Mode, Staged
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.shape.columns import TIMESTAMP
-from lakeport.spark.jobs import run_tasks
 from lakeport.writers.delta import DeltaWriter
 from lakeport.writers.delta_attempt import published
-from lakeport.writers.delta_candidates import BatchKeys, may_be_old
+from lakeport.writers.delta_candidates import BatchKeys, Entry, may_be_old
 from lakeport.writers.delta_change import ChangeAttempt
-from lakeport.writers.delta_files import DataFile, TableFiles
 from lakeport.writers.delta_history import Mark
-from lakeport.writers.delta_replay import LogFiles, replay
-from lakeport.writers.delta_rewrite import Rewrite, Rewritten, insert
-from lakeport.writers.delta_schema import file_schema, physical_names
+from lakeport.writers.delta_rewrite import Rewritten
 from lakeport.writers.delta_sink import DeltaSink
 from lakeport.writers.delta_state import DeltaPlan
+from lakeport.writers.delta_tasks import MergeTasks
 from lakeport.writers.merge_changes import Incoming, Retire, Upsert
-from lakeport.writers.merge_keys import Positions
 
 if TYPE_CHECKING:
     from lakeport.spark.session import Runtime
@@ -44,8 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["DeltaMerger", "MergePlan"]
 
 _STAGING = "_lakeport/staging"
-_TASKS_PER_CORE = 4
-_Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -208,15 +200,15 @@ class DeltaMerger:
     def _merge(
         self, plan: DeltaPlan, txn: Transaction, change: Upsert, keys: BatchKeys, mark: Mark
     ) -> Landed:
-        new: list[Staged] = []
+        tasks, new = MergeTasks(self.writer, self.runtime), list[Staged]()
         with published(self.writer.storage, new) as files:
-            replaced: list[_Entry] = []
+            replaced: list[Entry] = []
             metrics: dict[str, int] = {}
             if not plan.needs_spark:
-                found = [e for e in self._entries(txn) if keys.may_be_in(e, plan, change.keys)]
-                rewritten = self._rewrite(plan, change, found)
+                found = [e for e in tasks.entries(txn) if keys.may_be_in(e, plan, change.keys)]
+                rewritten = tasks.rewrite(plan, change, found)
                 new += [staged for one in rewritten for staged in one.staged]
-                inserted = self._insert(plan, change, keys.unmatched(rewritten))
+                inserted = tasks.insert(plan, change, keys.unmatched(rewritten))
                 new += inserted
                 paths = {one.path for one in rewritten}
                 replaced = [entry for entry in found if entry["path"] in paths]
@@ -226,14 +218,14 @@ class DeltaMerger:
             return self.writer.landed_in(one, version, removed, rows=len(keys))
 
     def _retire(self, plan: DeltaPlan, txn: Transaction, change: Retire, mark: Mark) -> Landed:
-        new: list[Staged] = []
+        tasks, new = MergeTasks(self.writer, self.runtime), list[Staged]()
         with published(self.writer.storage, new) as files:
-            replaced: list[_Entry] = []
+            replaced: list[Entry] = []
             metrics: dict[str, int] = {}
             rows = 0
             if not plan.needs_spark:
-                found = [e for e in self._entries(txn) if may_be_old(e, plan, change)]
-                rewritten = self._rewrite(plan, change, found)
+                found = [e for e in tasks.entries(txn) if may_be_old(e, plan, change)]
+                rewritten = tasks.rewrite(plan, change, found)
                 if not rewritten:
                     return Landed(self.writer.stream, self.writer.uri, -1, 0, version=txn.version)
                 new += [staged for one in rewritten for staged in one.staged]
@@ -251,7 +243,7 @@ class DeltaMerger:
         staged: Sequence[Staged],
         mark: Mark,
         change: Upsert | Retire,
-        replaced: Sequence[_Entry],
+        replaced: Sequence[Entry],
         metrics: Mapping[str, int],
     ) -> ChangeAttempt:
         writer = self.writer
@@ -265,63 +257,6 @@ class DeltaMerger:
             replaced=replaced,
             metrics=metrics,
         )
-
-    def _entries(self, txn: Transaction) -> Sequence[_Entry]:
-        """Every file of the table; any other writer's change to one then is a conflict."""
-        if txn.version < 0:
-            return ()
-        txn.read_everything()
-        storage, folder = self.writer.storage, self.writer.folder
-        contents = replay(storage, LogFiles.of(storage, folder), txn.version)
-        return txn.entries() if contents is None else contents.files
-
-    def _rewrite(
-        self, plan: DeltaPlan, change: Upsert | Retire, found: Sequence[_Entry]
-    ) -> list[Rewritten]:
-        if not found:
-            return []
-        sink, storage = self.writer.sink(plan), self.writer.storage
-        table = TableFiles(
-            storage,
-            self.writer.folder,
-            plan.schema,
-            file_schema(plan.schema_json, plan.schema),
-            frozenset(physical_names(plan.schema_json, plan.partition_columns).values()),
-        )
-        files = [DataFile.of(entry) for entry in found]
-        groups = _shared_out(files, self.runtime.cores * _TASKS_PER_CORE)
-
-        def discard(done: list[Rewritten]) -> None:
-            for staged in (staged for one in done for staged in one.staged):
-                storage.discard(staged)
-
-        def strays(done: list[Rewritten]) -> None:
-            storage.drop_strays([staged for one in done for staged in one.staged])
-
-        return run_tasks(
-            self.runtime,
-            Rewrite(table, change, sink),
-            list(enumerate(groups)),
-            discard=discard,
-            strays=strays,
-        )
-
-    def _insert(self, plan: DeltaPlan, change: Upsert, positions: Positions) -> list[Staged]:
-        items, start = [], 0
-        for number, (key, rows) in enumerate(change.incoming.files):
-            first, end = np.searchsorted(positions, (start, start + rows))
-            if first < end:
-                part = replace(change.incoming, files=((key, rows),))
-                items.append((number, part, positions[first:end] - start))
-            start += rows
-        storage = self.writer.storage
-
-        def discard(done: list[Staged]) -> None:
-            for staged in done:
-                storage.discard(staged)
-
-        kernel = partial(insert, plan.schema, self.writer.sink(plan))
-        return run_tasks(self.runtime, kernel, items, discard=discard, strays=storage.drop_strays)
 
 
 def _keys(stream: str, rows: pa.Schema, keys: Sequence[str]) -> tuple[str, ...]:
@@ -346,27 +281,11 @@ def _keys(stream: str, rows: pa.Schema, keys: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names[key.lower()] for key in keys))
 
 
-def _shared_out(files: Sequence[DataFile], count: int) -> list[tuple[DataFile, ...]]:
-    """Groups of about the same size, at most `count` and none empty.
-
-    >>> files = [DataFile(name, size, {}) for name, size in zip("abc", (1, 9, 8))]
-    >>> [[file.path for file in group] for group in _shared_out(files, 2)]
-    [['b'], ['c', 'a']]
-    """
-    groups: list[list[DataFile]] = [[] for _ in range(min(count, len(files)))]
-    sizes = [0] * len(groups)
-    for file in sorted(files, key=lambda item: -item.bytes):
-        least = sizes.index(min(sizes))
-        groups[least].append(file)
-        sizes[least] += file.bytes + 1
-    return [tuple(group) for group in groups]
-
-
 def _merge_metrics(
     rows: int,
     rewritten: Sequence[Rewritten],
     inserted: Sequence[Staged],
-    replaced: Sequence[_Entry],
+    replaced: Sequence[Entry],
 ) -> dict[str, int]:
     new = [staged for one in rewritten for staged in one.staged] + list(inserted)
     return {
