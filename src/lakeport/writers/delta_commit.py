@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from lakeport.config.explain import nearest
 from lakeport.errors import CommitConflict, ConfigError
-from lakeport.spark.failures import translate
+from lakeport.spark.failures import from_java, translate
 from lakeport.writers.delta_state import TARGET_FILE_SIZE
 
 if TYPE_CHECKING:
@@ -276,13 +276,16 @@ class Transaction:
                 return int(self._txn.commit(entries, self._write(operation)))
             with self._annotated(operation.user_metadata):
                 return int(self._txn.commit(entries, self._change(operation)))
-        except Py4JError as error:  # of which a lost connection is one: it may have landed
-            if _java_class(error) in _CONFLICTS:
+        except Exception as error:  # a lost connection is one: it may have landed
+            if not from_java(error):
+                raise
+            failure = translate(error)
+            if isinstance(failure, CommitConflict) or _java_class(error) in _CONFLICTS:
                 raise CommitConflict(
                     "another writer changed the table at the same time",
                     "nothing of this batch was committed; run it again.",
                 ) from error
-            raise translate(error) from error
+            raise failure from error
 
     def _checksum(self, part: str) -> list[Any] | None:
         """A list that the version's checksum file holds, if it has one and holds it."""
@@ -374,10 +377,11 @@ class Transaction:
         )
 
 
-def _java_class(error: Py4JError) -> str:
+def _java_class(error: Exception) -> str:
     """The Java exception's class; empty where there is none, as the JVM did not answer."""
+    raised: Any = error
     try:
-        return str(error.java_exception.getClass().getSimpleName())
+        return str(raised.java_exception.getClass().getSimpleName())
     except (AttributeError, Py4JError):
         return ""
 
