@@ -104,6 +104,28 @@ def check_reach(config: DestinationConfig, runtime: Runtime) -> tuple[str, ...]:
     )
 
 
+def meet_workers(
+    config: DestinationConfig, storage: Storage, runtime: Runtime, source: object
+) -> tuple[Storage, tuple[str, ...]]:
+    """See that whoever runs the tasks can land, before anything is written.
+
+    Returns:
+        The storage, which tells this run's uploads from others' where tasks may be lost, and what
+        the user has to know.
+
+    Raises:
+        MissingDependency: a package is absent.
+        ConfigError: the workers' Python does not fit.
+    """
+    from lakeport.spark import workers
+
+    if runtime.is_local and not runtime.adopted:
+        return storage, ()
+    warnings = check_reach(config, runtime)
+    workers.check(runtime, worker_packages(config, source))
+    return (storage if runtime.is_local else storage.marked(secrets.token_hex(8))), warnings
+
+
 def worker_packages(config: DestinationConfig, source: object) -> tuple[str, ...]:
     """The packages that tasks import to reach the target, the spool and the sources."""
     named = [source] if isinstance(source, str) else source if isinstance(source, list) else []

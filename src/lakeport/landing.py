@@ -113,7 +113,7 @@ class _Run:
         self._lock = threading.Lock()
 
     def land(self, source: Any, reading: Reading) -> LandingReport:
-        from lakeport.destinations import check_layout
+        from lakeport.destinations import check_layout, meet_workers
         from lakeport.spark.session import Runtime
 
         for text in (*self.config.warnings, *check_layout(self.config)):
@@ -128,8 +128,9 @@ class _Run:
                 opened = open_source(
                     source, reading, self.config, spool, self.runtime, self._progress
                 )
-                if self.runtime.adopted or not self.runtime.is_local:
-                    self._meet_workers(source)
+                self.storage, found = meet_workers(self.config, self.storage, self.runtime, source)
+                for text in found:
+                    self._warn(text)
                 self._drain(opened)
                 if self.config.auto_optimize:
                     self._tidy()
@@ -151,17 +152,6 @@ class _Run:
             if not from_java(error):
                 raise
             raise translate(error, self.runtime.secrets) from error
-
-    def _meet_workers(self, source: Any) -> None:
-        """Have what workers lack said before anything is written; tell their uploads apart."""
-        from lakeport.destinations import check_reach, worker_packages
-        from lakeport.spark import workers
-
-        for text in check_reach(self.config, self.runtime):
-            self._warn(text)
-        workers.check(self.runtime, worker_packages(self.config, source))
-        if not self.runtime.is_local:
-            self.storage = self.storage.marked(secrets.token_hex(8))
 
     def _drain(self, source: Source) -> None:
         """Land each flush on a thread of its own while the source spools the next one."""

@@ -10,7 +10,7 @@ import typer
 
 from lakeport.cli.app import app
 from lakeport.config.files import expand, parse_text
-from lakeport.config.load import config_class
+from lakeport.config.load import config_class, load_sink, names_sink
 from tests.docs.generate import CONFIGS, command_paths, rendered
 from tests.docs.pages import (
     DOCS,
@@ -89,6 +89,9 @@ def test_commands_parse(arguments: list[str]) -> None:
 def test_configs_are_valid(block: Block) -> None:
     environ = dict.fromkeys(re.findall(r"\$\{(\w+)\}", block.text), "abcd")
     keys = expand(parse_text(block.text, str(block)), environ, str(block))
+    if names_sink(keys):
+        load_sink(keys, environ={})
+        return
     inner = keys.pop("config", {})
     destination = keys.pop("destination")
     config_class(destination)(**keys, **inner)

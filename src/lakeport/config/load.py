@@ -26,6 +26,7 @@ __all__ = [
     "load_sink",
     "load_target",
     "load_values",
+    "names_sink",
 ]
 
 _DESTINATIONS = {
@@ -179,6 +180,21 @@ def environment_keys(
 def destinations() -> tuple[str, ...]:
     """Names of the destinations that a config can be for."""
     return tuple(_DESTINATIONS)
+
+
+def names_sink(to: object) -> bool:
+    """Whether a target is the config of one of Mage's streaming sinks, or a file that holds one.
+
+    Raises:
+        ConfigError: the file can't be read.
+    """
+    if isinstance(to, Mapping):
+        return is_sink(to)
+    if not isinstance(to, (str, os.PathLike)) or not _is_config_file(
+        os.fspath(to), isinstance(to, str)
+    ):
+        return False
+    return is_sink(parse_text(read_text(Path(to)), f"config file {os.fspath(to)!r}"))
 
 
 def load_sink(

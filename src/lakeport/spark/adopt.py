@@ -7,7 +7,8 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from socket import SHUT_RDWR
+from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.errors import ConfigError
 from lakeport.spark import jars
@@ -120,6 +121,14 @@ def _has_class(spark: SparkSession, name: str) -> bool:
     return True
 
 
+def _wake(client: Any) -> None:
+    """End the reading of threads that wait for the JVM's calls: to close what they read waits."""
+    server = client.__dict__.get("_callback_server")
+    for connection in (*client._gateway_client.deque, *(server.connections if server else ())):
+        with suppress(OSError, AttributeError):
+            connection.socket.shutdown(SHUT_RDWR)
+
+
 def forget(context: SparkContext | None, folder: Path) -> None:
     """Let pyspark forget a JVM that is about to end, so that another one can be started."""
     from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER
@@ -139,6 +148,7 @@ def forget(context: SparkContext | None, folder: Path) -> None:
             deque = client._gateway_client.finalizer_deque
             deque.clear()
             deque.appendleft(SHUTDOWN_FINALIZER_WORKER)
+            _wake(client)
             client.close(keep_callback_server=False, close_callback_server_connections=True)
     SparkContext._active_spark_context = None
     SparkContext._gateway = None

@@ -17,6 +17,9 @@ from lakeport.lander import Lander, Policies
 from lakeport.model import Batch, Landed, Mode
 from lakeport.report import LandingReport, Observer, ReportBuilder
 from lakeport.spark.failures import translate
+from lakeport.tables.compaction import MANY_SMALL_FILES
+from lakeport.tables.tidying import tidy
+from lakeport.writers.delta_table import DeltaTableWriter
 from lakeport.writers.files import number_of_files
 
 if TYPE_CHECKING:
@@ -71,6 +74,7 @@ class MicroBatches:
         self._lander = Lander(self._writer, runtime, self._policies, lambda *_: None)
         self._total = self._builder()
         self._bytes = -1
+        self._untidied: list[int] = []
         self._lock = Lock()
         # Spark interrupts its own thread to stop a query: a commit must not be hit by that.
         self._lane = ThreadPoolExecutor(1, "lakeport-micro-batch")
@@ -97,6 +101,8 @@ class MicroBatches:
     def close(self, error: LakeportError | None) -> LandingReport:
         """End: no micro-batch follows. Returns the report of them all."""
         self.error = self.error or error
+        if self.error is None and self._untidied:
+            self._lane.submit(self._tidy).result()
         self._lane.shutdown(wait=False)
         return self.report
 
@@ -124,7 +130,21 @@ class MicroBatches:
             self._bytes = landed.bytes
         if self._observer is not None:
             self._observer.on_landed(landed)
+        if self._config.auto_optimize and not landed.skipped:
+            self._untidied.append(landed.version)
+            if len(self._untidied) >= MANY_SMALL_FILES:
+                self._tidy()
         self._finish(own, None)
+
+    def _tidy(self) -> None:
+        """Merge small files that have piled up. The rows are durable: what fails is a warning."""
+        versions, self._untidied = self._untidied, []
+        if not isinstance(self._writer, DeltaTableWriter):
+            return
+        try:
+            tidy(self._writer.writer, versions)
+        except LakeportError as error:
+            self.warn(f"the small files of {self._writer.uri} were not merged: {error.message}")
 
     def _finish(self, own: ReportBuilder, error: LakeportError | None) -> None:
         self.last = own.finish(error)

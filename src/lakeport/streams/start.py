@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakeport.config.load import load_target
+from lakeport.config.load import load_sink, load_target, names_sink
 from lakeport.errors import ConfigError, LakeportError
 from lakeport.model import Mode
 from lakeport.spark.failures import translated
@@ -53,7 +53,8 @@ def land_stream(
     Args:
         frame: a streaming DataFrame, or a function that makes one in the session that it is
             given: the active one, or one that lakeport starts with what the target needs.
-        to: as for `lakeport.land`.
+        to: as for `lakeport.land`; also the YAML of one of Mage's streaming sinks, whose
+            `buffer_timeout_seconds` is the trigger unless another one is given.
         checkpoint: folder in which Spark keeps how far the query has come: one for each table, on
             storage that outlives the machine if the query has to.
         trigger: seconds between the starts of two micro-batches, or Spark's text for that, such
@@ -80,19 +81,20 @@ def land_stream(
         >>> stream.wait()  # doctest: +SKIP
         True
     """
-    from lakeport.destinations import check_layout, open_storage
+    from lakeport.destinations import check_layout, meet_workers, open_storage
 
-    config = load_target(to, keys)
-    _check(config, checkpoint)
+    if names_sink(to):
+        config, buffer = load_sink(to, keys)  # type: ignore[arg-type]  # no config by then
+        trigger = buffer.timeout_seconds if trigger is None and not available_now else trigger
+    else:
+        config = load_target(to, keys)
     timing = _timing(trigger, available_now)
+    _check(config, checkpoint)
     warnings = (*config.warnings, *check_layout(config))
-    storage = open_storage(config)
-    runtime, stream_frame = _frame(frame, config)
-    start = _Start(config, storage, runtime, stream_frame, observer)
-    stream = start.run(checkpoint or "", timing)
-    for text in warnings:
-        stream._batches.warn(text)
-    return stream
+    runtime, streaming = _frame(frame, config)
+    storage, found = meet_workers(config, open_storage(config), runtime, None)
+    start = _Start(config, storage, runtime, streaming, observer, (*warnings, *found))
+    return start.run(checkpoint or "", timing)
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ class _Start:
     runtime: Runtime
     frame: DataFrame
     observer: Observer | None
+    warnings: tuple[str, ...]
 
     def run(self, checkpoint: str | os.PathLike[str], timing: Mapping[str, Any]) -> LandingStream:
         from lakeport.destinations import open_table, spark_session
@@ -121,6 +124,8 @@ class _Start:
         try:
             config = self.config.model_copy(update={"run_id": str(query.id)})
             batches = MicroBatches(config, self.storage, self.runtime, name, self.observer)
+            for text in self.warnings:
+                batches.warn(text)
             storage = self.storage if self.config.manifest else None
             stream = LandingStream(query, batches, self.runtime, storage)
         except BaseException as error:
@@ -171,6 +176,11 @@ def _check(config: DestinationConfig, checkpoint: object) -> None:
             f"`mode: overwrite` can't be had for a stream: each micro-batch would replace {what}, "
             "with the rows that earlier ones had landed there",
             "use `mode: append`, or `mode: merge` to replace single rows.",
+        )
+    if config.mode is Mode.MERGE and not config.merge_keys:
+        raise ConfigError(
+            "`mode: merge` lacks the columns that identify a row",
+            "give `merge_keys`: a frame does not tell them.",
         )
     if config.run_id is not None:
         raise ConfigError(
