@@ -157,6 +157,17 @@ class Journal:
         }
         self._create(self._key(sequence), entry)
 
+    def prune(self, before: int) -> None:
+        """Delete the entries of all batches below a number, which no repeated run asks for.
+
+        Raises:
+            DestinationError: the store refuses.
+        """
+        for entry in list(self.storage.list(self._folder)):
+            number = entry.key.rpartition("/")[2].partition(".")[0]
+            if number.isdecimal() and int(number) < before:
+                self.storage.delete(entry.key)
+
     def mismatch(self, sequence: int) -> RunMismatch:
         """Return the error for a batch whose content is not the first run's."""
         return RunMismatch(
@@ -164,10 +175,13 @@ class Journal:
             "repeat a run with the same input and batch sizes, or give it another `run_id`.",
         )
 
+    @property
+    def _folder(self) -> str:
+        return f"{self.home}/journal/{safe_segment(self.table)}/{safe_segment(self.run_id)}"
+
     def _key(self, sequence: int, attempt: int | None = None) -> str:
         suffix = "" if attempt is None else f".intent-{attempt}"
-        folder = f"{self.home}/journal/{safe_segment(self.table)}/{safe_segment(self.run_id)}"
-        return f"{folder}/{sequence}{suffix}.json"
+        return f"{self._folder}/{sequence}{suffix}.json"
 
     def _read(self, key: str) -> dict[str, Any] | None:
         data = self.storage.get(key)

@@ -312,3 +312,17 @@ def test_an_empty_batch_is_remembered(store: LocalStorage) -> None:
     assert run(store).skipped
     (entry,) = (o for o in store.list("_lakeport/journal") if "intent" not in o.key)
     assert json.loads(store.get(entry.key) or b"")["keys"] == []
+
+
+def test_pruned_entries_are_gone(tmp_path: Path) -> None:
+    storage = LocalStorage(str(tmp_path))
+    journals = [Journal(storage, run, "users") for run in ("stream", "other")]
+    for journal in journals:
+        for number in (0, 1, 2, 10):
+            journal.intend(number, Intent("d", (), 0))
+            journal.finish(number, Done("d", (), 1, 1))
+    journals[0].prune(2)
+    found = [[j.done(n, "d") is not None for n in (0, 1, 2, 10)] for j in journals]
+    assert found == [[False, False, True, True], [True] * 4]
+    assert journals[0].intent(1) is None
+    assert journals[0].intent(2) is not None

@@ -150,8 +150,10 @@ class LandingStream:
         except Exception as caught:
             error = None if self._stopping else translate(caught, self._runtime.secrets)
         finally:
-            report = self._batches.close(error)
-            self._runtime.streams -= 1
-            if self._storage is not None:
-                keep(report, self._storage)
-            self._done.set()
+            try:
+                report = self._batches.close(error)
+                if self._storage is not None:
+                    keep(report, self._storage)
+            finally:
+                self._runtime.streams -= 1
+                self._done.set()

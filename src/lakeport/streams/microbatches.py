@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from lakeport.errors import LakeportError
+from lakeport.errors import DestinationError, LakeportError
 from lakeport.lander import Lander, Policies
 from lakeport.model import Batch, Landed, Mode
 from lakeport.report import LandingReport, Observer, ReportBuilder
@@ -33,6 +34,7 @@ __all__ = ["MicroBatches"]
 
 _UNKNOWN = 1 << 60
 _RATIO = 0.5
+_KEPT = 100
 
 
 class MicroBatches:
@@ -102,7 +104,8 @@ class MicroBatches:
         """End: no micro-batch follows. Returns the report of them all."""
         self.error = self.error or error
         if self.error is None and self._untidied:
-            self._lane.submit(self._tidy).result()
+            with suppress(RuntimeError):  # the interpreter ends: no thread is to be had
+                self._lane.submit(self._tidy).result()
         self._lane.shutdown(wait=False)
         return self.report
 
@@ -134,7 +137,15 @@ class MicroBatches:
             self._untidied.append(landed.version)
             if len(self._untidied) >= MANY_SMALL_FILES:
                 self._tidy()
+        self._prune(landed.sequence)
         self._finish(own, None)
+
+    def _prune(self, number: int) -> None:
+        """Keep no more of the journal than Spark keeps of the checkpoint."""
+        journal = getattr(self._writer, "journal", None)
+        if journal is not None and number and number % _KEPT == 0:
+            with suppress(DestinationError):  # whoever may not delete keeps it all
+                journal.prune(number - _KEPT)
 
     def _tidy(self) -> None:
         """Merge small files that have piled up. The rows are durable: what fails is a warning."""
@@ -143,8 +154,9 @@ class MicroBatches:
             return
         try:
             tidy(self._writer.writer, versions)
-        except LakeportError as error:
-            self.warn(f"the small files of {self._writer.uri} were not merged: {error.message}")
+        except Exception as error:
+            told = translate(error, self._runtime.secrets).message
+            self.warn(f"the small files of {self._writer.uri} were not merged: {told}")
 
     def _finish(self, own: ReportBuilder, error: LakeportError | None) -> None:
         self.last = own.finish(error)
