@@ -53,8 +53,10 @@ def test_a_spool_in_a_store(cloud: Any, request: pytest.FixtureRequest, tmp_path
         assert storage.uri().startswith(uri.rstrip("/").replace("abfss:", "abfs:") + "/lakeport-")
         (place.folder / "0.jsonl").write_bytes(b'{"a": 1}\n{"a": 2}\n')
         (place.folder / "0.lines").write_bytes(b"l" * 16)
+        (place.folder / "0.times").write_bytes(b"t" * 16)
         path = place.folder / "0.jsonl"
-        split = Split(str(path), 0, 18, 1, lines=str(path.with_suffix(".lines")))
+        lines, times = (str(path.with_suffix(suffix)) for suffix in (".lines", ".times"))
+        split = Split(str(path), 0, 18, 1, lines, times)
         mover = Mover(place)
         mover.begin(split)
         (flush,) = mover.flushes([Flush((Batch("s", 0, splits=(split,)),))])
@@ -64,6 +66,7 @@ def test_a_spool_in_a_store(cloud: Any, request: pytest.FixtureRequest, tmp_path
             file.seek(9)
             assert file.read() == b'{"a": 2}\n'
         assert read_sidecar(moved, moved.lines) == b"l" * 16
+        assert read_sidecar(moved, moved.times) == b"t" * 16
         mover.discard(flush)
         assert list(storage.list("")) == []
         # What tasks write themselves: a file as it is stored, and unpacked from a store.

@@ -105,8 +105,14 @@ def load_file(
             it holds secrets and others may write to it.
     """
     environ = os.environ if environ is None else environ
-    translate = partial(_for, destination)
-    return load_files([path], overrides, environ=environ, translate=translate, variables=variables)
+    return load_files(
+        [path],
+        overrides,
+        environ=environ,
+        translate=partial(_for, destination),
+        variables=variables,
+        guarded=True,
+    )
 
 
 def load_files(
@@ -116,6 +122,7 @@ def load_files(
     environ: Mapping[str, str] | None = None,
     translate: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
     variables: Mapping[str, Any] | None = None,
+    guarded: bool = False,
 ) -> DestinationConfig:
     """The config that several YAML or JSON files hold together; later ones win, key by key.
 
@@ -125,10 +132,11 @@ def load_files(
         environ: as for `load_target`.
         translate: brings the keys of the files under lakeport's names; may refuse them.
         variables: as for `load_file`.
+        guarded: whether a file that holds secrets and that others may write to is refused. Else
+            there is a warning: what a runner such as Meltano writes has the mode of its umask.
 
     Raises:
-        ConfigError: naming what is wrong; also when a file holds secrets and others may write to
-            it.
+        ConfigError: naming what is wrong.
     """
     environ = os.environ if environ is None else environ
     name = ", ".join(f"config file {os.fspath(path)!r}" for path in paths)
@@ -146,7 +154,7 @@ def load_files(
         raise type(error)(f"{where}{error.message}", error.hint) from None
     for path, raw in held:
         if not texts(raw).isdisjoint(config.secrets()):
-            config = config.warned(*_exposure(path, f"config file {str(path)!r}"))
+            config = config.warned(*_exposure(path, f"config file {str(path)!r}", guarded))
     return config
 
 
@@ -349,7 +357,7 @@ def _uri_values(text: str, may_be_uri: bool) -> dict[str, Any]:
     return {"destination": name, **config_class(name).uri_keys(text)}
 
 
-def _exposure(path: Path, name: str) -> tuple[str, ...]:
+def _exposure(path: Path, name: str, guarded: bool) -> tuple[str, ...]:
     """Who else can reach a config file that holds secrets."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
@@ -357,7 +365,10 @@ def _exposure(path: Path, name: str) -> tuple[str, ...]:
     hint = f"chmod 600 {path}, or keep the secrets in the environment and write ${{NAME}}."
     mode = stat.S_IMODE(status.st_mode)
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise ConfigError(f"{name} holds secrets, and others may write to it ({mode:04o})", hint)
+        problem = f"{name} holds secrets, and others may write to it ({mode:04o})"
+        if guarded:
+            raise ConfigError(problem, hint)
+        return (f"{problem}: {hint}",)
     if mode & (stat.S_IRGRP | stat.S_IROTH):
         return (f"{name} holds secrets, and others may read it ({mode:04o}): {hint}",)
     return ()

@@ -112,11 +112,13 @@ class Received:
         if split.times:
             try:
                 pairs = list(_PAIR.iter_unpack(read_sidecar(split, split.times)))
-            except OSError as error:
+            except (OSError, struct.error):
+                pairs = []
+            if not pairs:
                 raise SourceError(
-                    f"file {split.times!r} can't be read: {error.strerror}",
-                    "it belongs to the spooled input: leave the spool folder alone.",
-                ) from error
+                    f"file {split.times!r} can't be read",
+                    "it belongs to the spooled input: leave the spool alone during the load.",
+                )
         self._ordinals, self._times = np.array(pairs, np.int64).T
 
     def of(self, ordinals: Sequence[int]) -> np.ndarray:
