@@ -111,9 +111,10 @@ def list_files(path: Path) -> set[str]:
     return {str(file) for file in named if file.is_file()}
 
 
-def test_mapped_columns_and_old_files(tmp_path: Path) -> None:
+def test_mapped_columns_old_files_and_checkpoints(tmp_path: Path) -> None:
     first = pa.table({"the id": [1, 2], "tree": [{"a b": 1}, None]})
-    lakeport.land(first, tmp_path, table="t")
+    at_once = {"delta.checkpointInterval": "1"}
+    lakeport.land(first, tmp_path, table="t", table_properties=at_once)
     second = pa.table({"the id": [2, 3], "tree": [{"a b": 5, "c d": "x"}] * 2, "new one": [7, 8]})
     lakeport.land(second, tmp_path, table="t", mode="merge", merge_keys="the id")
     found = session().read.format("delta").load(str(tmp_path / "t")).sort("the id").collect()
@@ -122,6 +123,11 @@ def test_mapped_columns_and_old_files(tmp_path: Path) -> None:
         (2, (5, "x"), 7),
         (3, (5, "x"), 8),
     ]
+    third = pa.table({"the id": [3, 4], "new one": [9, 9]})
+    lakeport.land(third, tmp_path, table="t", mode="merge", merge_keys="the id")
+    assert list((tmp_path / "t" / "_delta_log").glob("*.checkpoint.parquet"))
+    found = session().read.format("delta").load(str(tmp_path / "t")).sort("the id").collect()
+    assert [(row["the id"], row["new one"]) for row in found] == [(1, None), (2, 7), (3, 9), (4, 9)]
 
 
 def test_files_of_other_writers_are_merged_into(tmp_path: Path) -> None:

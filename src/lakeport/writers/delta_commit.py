@@ -213,8 +213,16 @@ class Transaction:
             raise translate(error) from error
 
     def file(self, entry: Mapping[str, Any]) -> Added:
-        """The file of an `add` action that the log has."""
-        return Added(entry, self._action(json.dumps({"add": entry}, ensure_ascii=False)))
+        """The file of an `add` action that the log has.
+
+        Checkpoints hold some values a second time, parsed, which no action has.
+        """
+        add = {
+            name: value
+            for name, value in entry.items()
+            if value is not None and not name.endswith("_parsed")
+        }
+        return Added(entry, self._action(json.dumps({"add": add}, ensure_ascii=False)))
 
     def files_beside(self, actions: Sequence[str]) -> list[Added]:
         """The files in the partitions of these `add` actions, compared by value, not by spelling.
