@@ -178,6 +178,8 @@ def test_every_form_of_a_config(tmp_path: Path, text: str, flag: str) -> None:
         ({"config_json": '{"bukcet": "b"}'}, "did you mean `bucket`"),
         ({"config_json": '{"destination": "delta_lake_s3"}'}, "'delta_lake_s3', not for"),
         ({"config_json": '{"bucket": "b", "file_type": "parqet"}'}, "did you mean `parquet`"),
+        ({"config_json": '{"bucket": "a", "bucket": "b"}'}, "'bucket' is given twice"),
+        ({"catalog_json": '{"streams": "canary"}'}, "`--catalog_json` has no list `streams`"),
         ({"catalog_json": "canary"}, "`--catalog_json` is no valid JSON"),
         ({}, "`bucket` is missing"),
     ],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lakeport.errors import ConfigError
 
 if TYPE_CHECKING:
+    from lakeport.config.catalog import CatalogStream
     from lakeport.config.common import DestinationConfig
 
 __all__ = ["Flags", "config_of", "json_object", "on_or_off"]
@@ -90,7 +91,7 @@ def json_object(text: str, flag: str) -> dict[str, Any]:
     """The object in a flag's JSON text, which no error quotes: it may hold secrets.
 
     Raises:
-        ConfigError: it is no JSON, or no object.
+        ConfigError: it is no JSON, no object, or gives a key twice.
     """
     try:
         value = json.loads(text)
@@ -103,7 +104,9 @@ def json_object(text: str, flag: str) -> dict[str, Any]:
         ) from None
     if not isinstance(value, dict):
         raise ConfigError(f"`{flag}` is no JSON object", "give keys and values in braces.")
-    return value
+    from lakeport.config.files import parse_text
+
+    return parse_text(text, f"`{flag}`")  # which refuses a key that is given twice
 
 
 def config_of(
@@ -128,8 +131,8 @@ def config_of(
     from lakeport.config.load import load_file, load_values
 
     overrides = dict(overrides)
-    if flags.catalog_json and (catalog := json_object(flags.catalog_json, "--catalog_json")):
-        overrides["catalog"] = catalog
+    if flags.catalog_json:
+        overrides["catalog"] = _catalog(flags.catalog_json)
     if flags.config_json is not None:
         values = json_object(flags.config_json, "--config_json")
         if values:
@@ -141,6 +144,17 @@ def config_of(
     if path:
         return load_file(path, overrides, destination=destination, environ=environ)
     return load_values({}, overrides, environ=environ, destination=destination)
+
+
+def _catalog(text: str) -> dict[str, CatalogStream]:
+    from lakeport.config.catalog import parse_catalog
+
+    try:
+        return parse_catalog(json_object(text, "--catalog_json"))
+    except ValueError as error:
+        raise ConfigError(
+            f"`--catalog_json` {error}", "give the catalog of the source, or leave it out."
+        ) from None
 
 
 def _exposed(config: DestinationConfig, values: Mapping[str, Any]) -> tuple[str, ...]:
