@@ -121,11 +121,13 @@ class Standalone:
     def start_worker(self, number: int) -> None:
         folder, core = self.work(number), self.cores[number]
         size = "2" if core is None else "1"
-        options = ["--host", "127.0.0.1", "--cores", size, "--memory", "2g"]
+        # Hosts of their own, as Spark never tries a task a second time on the host of the first.
+        host = f"127.0.0.{number + 1}"
+        options = ["--host", host, "--cores", size, "--memory", "2g"]
         options += ["--webui-port", "0", "--work-dir", str(folder / "work"), self.url]
         pinned = () if core is None else ("taskset", "-c", str(core))
         self.workers[number] = self._java(
-            folder, "org.apache.spark.deploy.worker.Worker", options, pinned
+            folder, "org.apache.spark.deploy.worker.Worker", options, pinned, host
         )
 
     def kill_worker(self, number: int) -> None:
@@ -147,6 +149,21 @@ class Standalone:
                 if place.is_relative_to(self.work(number) / "work"):
                     found.append(int(entry.name))
         return found
+
+    def even_out(self, number: int) -> None:
+        """Have executors on a worker that came back: end one elsewhere, which is replaced there."""
+        other = next(each for each in self.workers if each != number)
+        places: dict[Path, list[int]] = {}
+        for pid in self.executors(other):
+            with suppress(OSError):
+                places.setdefault(Path(f"/proc/{pid}/cwd").readlink(), []).append(pid)
+        newest = max(places, key=lambda place: int(place.name))
+        for pid in places[newest]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        end = time.monotonic() + START_SECONDS
+        while not self.executors(number) and time.monotonic() < end:
+            time.sleep(0.1)
 
     def wait(self, workers: int) -> None:
         """Wait until so many workers are registered."""
@@ -178,7 +195,12 @@ class Standalone:
         return common | {name.replace("__", "."): value for name, value in more.items()}
 
     def _java(
-        self, folder: Path, main: str, options: Sequence[str], prefix: Sequence[str] = ()
+        self,
+        folder: Path,
+        main: str,
+        options: Sequence[str],
+        prefix: Sequence[str] = (),
+        host: str = "127.0.0.1",
     ) -> subprocess.Popen[bytes]:
         (folder / "home" / "tmp").mkdir(parents=True, exist_ok=True)
         home = str(folder / "home")
@@ -187,7 +209,7 @@ class Standalone:
             "HOME": home,
             "TMPDIR": f"{home}/tmp",
             "SPARK_LOCAL_DIRS": f"{home}/tmp",
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_IP": host,
             "SPARK_HOME": str(gateway.spark_home()),
             "SPARK_SCALA_VERSION": SCALA,
         }

@@ -98,6 +98,7 @@ def test_a_lost_worker_costs_no_rows_no_doubles_no_orphans(
     (lost,) = set(range(2)) - set(cluster.workers)
     cluster.start_worker(lost)
     cluster.wait(2)
+    cluster.even_out(lost)
 
 
 def test_speculation_changes_nothing(bucket: Bucket, cluster: Standalone) -> None:
