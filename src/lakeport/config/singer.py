@@ -62,11 +62,23 @@ def load_settings(
     if len(files) < len(configs) or not configs:
         told, unknown = environment_keys(PREFIX, environ, (*_SDK, *_NOT_HAD, "validate_records"))
         warnings = [_unknown(name) for name in unknown]
+    told = _own(told)
+
+    def translate(values: Mapping[str, Any]) -> dict[str, Any]:
+        found = _own(values)
+        if not found.keys() | told.keys() >= {"destination"}:
+            raise ConfigError(
+                "the setting `destination` is missing",
+                f"name one of {', '.join(destinations())}, in a --config file or, with "
+                f"--config ENV, in {PREFIX}DESTINATION.",
+            )
+        return found
+
     try:
-        config = load_files(files, _own(told), environ=environ, translate=_own)
+        config = load_files(files, told, environ=environ, translate=translate)
     except ConfigError as error:
-        hint = " ".join(filter(None, (error.hint, *warnings)))
-        raise type(error)(error.message, hint) from None
+        hint = error.hint or "`target-lakeport --about` lists the settings."
+        raise type(error)(error.message, " ".join([hint, *warnings])) from None
     return config.warned(*warnings)
 
 
