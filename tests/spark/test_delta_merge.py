@@ -136,9 +136,12 @@ def test_files_of_other_writers_are_merged_into(tmp_path: Path) -> None:
         "SELECT id, CAST(id AS string) name, CAST(NULL AS boolean) gone, "
         "timestamp_seconds(id) at, CAST(id AS decimal(9,2)) d, array(named_struct('x', id)) tree, "
         "map('k', id) m, CAST(id % 3 AS string) part FROM range(100)"
-    ).write.format("delta").partitionBy("part").save(str(path))
-    lakeport.land(people(_5="five", _200="new"), tmp_path, **MERGE)
+    ).repartition(12).write.format("delta").partitionBy("part").save(str(path))
+    before = len(DeltaTable(str(path)).file_uris())
+    names = {f"_{i}": f"n{i}" for i in (*range(0, 100, 2), 200)}
+    lakeport.land(people(**names), tmp_path, **MERGE)
     frame = session().read.format("delta").load(str(path))
-    assert frame.count() == 101
+    assert before > 4 * runtime().cores
+    assert frame.select("id").distinct().count() == frame.count() == 101
+    assert frame.where("name = concat('n', id)").count() == 51
     assert frame.where("m['k'] = id AND tree[0].x = id AND d = id").count() == 100
-    assert {row["name"] for row in frame.where("id IN (5, 200)").collect()} == {"five", "new"}

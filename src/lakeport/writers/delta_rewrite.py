@@ -9,8 +9,9 @@ They run in Spark tasks. A task reads the batch from the staged files itself.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -121,7 +122,9 @@ class Rewrite:
                 if rows is not None:
                     yield rows
 
-        staged = self.sink.write(changed(), number)
+        # Names are made from the job: no two of a task's files may have the same one.
+        sink = replace(self.sink, job=uuid.uuid5(self.sink.job, file.path))
+        staged = sink.write(changed(), number)
         matched = np.unique(chosen[chosen >= 0])
         return Rewritten(file.path, tuple(staged), **counts, matched=matched)
 
