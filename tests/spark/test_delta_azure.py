@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +21,7 @@ from lakeport.errors import ConfigError, DestinationError, PermissionRefused
 from lakeport.storage.azure_hadoop import hadoop_settings
 from lakeport.storage.azure_settings import AzureSettings
 from tests.emulators import Azurite
+from tests.spark import canary
 
 
 @pytest.fixture(scope="module")
@@ -170,55 +168,9 @@ def test_one_of_several_writers_wins_each_version(azurite: Azurite, runtime: Any
 
 @pytest.mark.timeout(300)
 def test_secrets_stay_out_of_every_view_of_spark(azurite: Azurite, tmp_path: Path) -> None:
-    (tmp_path / "events").mkdir()
-    config = keys(azurite, "canary")
-    done = subprocess.run(
-        [sys.executable, "-c", _CANARY, str(tmp_path)],
-        input=json.dumps(config),
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr
-    shown = done.stdout + done.stderr
-    assert "cmdline" in shown
-    assert azurite.account_key not in shown
-    events = [path.read_bytes() for path in (tmp_path / "events").rglob("*") if path.is_file()]
-    assert events
-    assert not any(azurite.account_key.encode() in event for event in events)
+    text = canary.shown(keys(azurite, "canary"), tmp_path)
+    assert canary.leaks(text, [azurite.account_key]) == []
     container = azurite.client().get_container_client("lake")
     for name in names(azurite, "silver/"):
         body = container.download_blob(name).readall()
         assert azurite.account_key.encode() not in body
-
-
-_CANARY = """
-import json, pathlib, sys
-from urllib.request import urlopen
-import pyarrow as pa
-import lakeport
-from lakeport.spark.session import Runtime
-folder = sys.argv[1]
-settings = {
-    "spark.ui.enabled": "true", "spark.ui.port": "0", "spark.eventLog.enabled": "true",
-    "spark.eventLog.dir": f"file://{folder}/events", "spark.eventLog.compress": "false",
-}
-config = json.load(sys.stdin)
-lakeport.land(pa.table({"id": [1]}), config, spark=settings)
-runtime = Runtime._current
-spark = runtime.spark
-root = config["table_uri"].replace("abfss:", "abfs:")
-print(spark.read.format("delta").load(root).count())
-print(spark.sql(f"DESCRIBE HISTORY delta.`{root}`").collect())
-spark.conf.set("spark.sql.shuffle.partitions", "3")
-print(runtime.context.getConf().getAll())
-print(spark.sql("SET -v").collect(), spark.sql("SET").collect())
-jvm = runtime._gateway
-print("cmdline", pathlib.Path(f"/proc/{jvm.process.pid}/cmdline").read_text())
-web, app = runtime.context.uiWebUrl, runtime.context.applicationId
-for page in (f"api/v1/applications/{app}/environment", "environment/", "jobs/", "SQL/"):
-    print(urlopen(f"{web}/{page}").read().decode())
-print(jvm.log.read_text())
-runtime.stop(fast=False)
-"""

@@ -291,7 +291,7 @@ class DeltaWriter:
                 raise unknown.cause from unknown
             if found is None:
                 if unreachable(unknown.cause):
-                    files.keep()  # a JVM that can't be heard may commit yet: VACUUM knows better
+                    files.keep()  # what can't be heard may commit yet: VACUUM knows better
                 raise unknown.cause from unknown
             version, removed = found.version, found.removed
         if not attempt.plan.needs_spark:

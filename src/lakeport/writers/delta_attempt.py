@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lakeport.errors import CommitConflict, InputError, LakeportError
+from lakeport.errors import CommitConflict, InputError, LakeportError, Unreachable
 from lakeport.model import Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.types import spark_json
@@ -52,11 +52,15 @@ class CommitUnknown(Exception):
 
 
 def unreachable(error: BaseException | None) -> bool:
-    """Whether an error means that the JVM did not answer, so that it may still be at work."""
+    """Whether the JVM or the store did not answer, so that the commit may be made yet.
+
+    >>> unreachable(Unreachable("the store did not answer"))
+    True
+    """
     from py4j.protocol import Py4JNetworkError
 
     while error is not None:
-        if isinstance(error, Py4JNetworkError):
+        if isinstance(error, (Py4JNetworkError, Unreachable)):
             return True
         error = error.__cause__
     return False

@@ -1,0 +1,86 @@
+"""A load in a process of its own that prints every view of Spark; no secret may be in any of them.
+
+The config comes on standard input as JSON, the folder for the event log as an argument.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pyarrow as pa
+
+import lakeport
+from lakeport.spark.session import Runtime
+
+
+def shown(config: Mapping[str, Any], folder: Path) -> str:
+    """Whatever a load with this config shows, the event log included."""
+    events = folder / "events"
+    events.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.canary", str(events)],
+        input=json.dumps(config),
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    logged = [path.read_text(errors="replace") for path in events.rglob("*") if path.is_file()]
+    assert "cmdline" in done.stdout
+    assert any("SparkListenerApplicationStart" in text for text in logged)
+    return "\n".join([done.stdout, done.stderr, *logged])
+
+
+def main(events: str, config: dict[str, Any]) -> None:
+    """Land twice, read, and fail to read; print settings, pages, command line and log."""
+    settings = {
+        "spark.ui.enabled": "true",
+        "spark.ui.port": "0",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"file://{events}",
+        "spark.eventLog.compress": "false",
+    }
+    lakeport.land(pa.table({"id": [1]}), config, spark=settings)
+    report = lakeport.land(pa.table({"id": [2]}), config, spark=settings, mode="overwrite")
+    print(report.to_json())
+    runtime = Runtime._current
+    assert runtime is not None
+    spark, root = runtime.spark, str(report.streams[0].table)
+    root = root.replace("s3://", "s3a://")
+    print(spark.read.format("delta").load(root).count())
+    print(spark.sql(f"DESCRIBE HISTORY delta.`{root}`").collect())
+    try:
+        spark.read.parquet(f"{root}/nothing")
+    except Exception as error:
+        from lakeport.spark.failures import translate
+
+        print(translate(error, runtime.secrets))
+    spark.conf.set("spark.sql.shuffle.partitions", "3")
+    print(runtime.context.getConf().getAll())
+    print(spark.sql("SET -v").collect(), spark.sql("SET").collect())
+    jvm = runtime._gateway
+    assert jvm is not None
+    print("cmdline", Path(f"/proc/{jvm.process.pid}/cmdline").read_text())
+    web, app = runtime.context.uiWebUrl, runtime.context.applicationId
+    for page in (f"api/v1/applications/{app}/environment", "environment/", "jobs/", "SQL/"):
+        print(urlopen(f"{web}/{page}").read().decode())
+    print(jvm.log.read_text())
+    runtime.stop(fast=False)
+
+
+def leaks(text: str, secrets: Iterable[str]) -> list[int]:
+    """The positions among the secrets of those that the text holds."""
+    return [number for number, secret in enumerate(secrets) if secret in text]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.load(sys.stdin))
