@@ -89,3 +89,4 @@ def test_small_files_of_touched_partitions_are_merged_after_a_run(lake: str) -> 
         *range(19),
         *range(20, 39),
     ]
+    assert lakeport.land(many.slice(19, 1), lake, table="t", run_id="last").rows == 1

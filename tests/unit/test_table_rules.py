@@ -13,6 +13,7 @@ from lakeport.config.delta_lake_s3 import DeltaLakeS3Config
 from lakeport.config.load import load_target
 from lakeport.errors import CommitConflict, ConfigError, SchemaConflict, SourceError
 from lakeport.model import Mode
+from lakeport.storage.local import LocalStorage
 from lakeport.tables.compaction import (
     MANY_SMALL_FILES,
     SMALL_FILE_BYTES,
@@ -26,7 +27,7 @@ from lakeport.tables.maintenance import hours, sort_columns
 from lakeport.tables.place import locate
 from lakeport.tables.undo import find_run
 from lakeport.writers.delta_features import feature_notes, lacking_readers
-from lakeport.writers.delta_history import Commit, Mark
+from lakeport.writers.delta_history import Commit, CommitLog, Mark
 from lakeport.writers.delta_log import clustering_action
 from lakeport.writers.delta_replay import Contents
 from lakeport.writers.delta_schema import grow_schema
@@ -84,6 +85,20 @@ def test_a_version_that_was_brought_back_stands_for_itself() -> None:
     untold = [commit(0, "a"), commit(1, "b"), commit(2, "", "RESTORE", timestamp="2024-01-01")]
     with pytest.raises(CommitConflict, match="RESTORE"):
         find_run(newest_first(*untold), "b", "t")
+
+
+def test_how_far_a_run_had_come_at_a_version_is_not_what_a_later_checkpoint_says(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    for version, count in enumerate((0, 4, 5)):
+        action = {"txn": {"appId": "lakeport:r:s", "version": count}}
+        (log / f"{version:020d}.json").write_text(json.dumps(action if version else {"x": {}}))
+    (log / "_last_checkpoint").write_text(json.dumps({"version": 2}))
+    commits = CommitLog(LocalStorage(str(tmp_path)), "")
+    assert commits.last_transaction(1, "lakeport:r:s") == 4
+    assert commits.last_transaction(0, "lakeport:r:s") == -1
 
 
 def test_small_files_are_packed_as_delta_does() -> None:

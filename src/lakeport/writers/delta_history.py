@@ -173,6 +173,8 @@ class CommitLog:
             None when the files that are there do not tell: ask Delta itself then.
         """
         checkpoint = self._checkpoint()
+        if checkpoint is not None and int(checkpoint["version"]) > version:
+            checkpoint = None  # it knows of what came after, too
         floor = -1 if checkpoint is None else int(checkpoint["version"])
         expected = version
         for commit in self.back_from(version):
