@@ -24,7 +24,14 @@ from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, Unk
 from lakeport.schema.evolution import plan_evolution
 from lakeport.schema.inference import merge_kinds, type_of_kind
 from lakeport.schema.types import cast_batch, from_spark_json, normalise
-from lakeport.shape.columns import HeaderCase, Shape, header_name, plan_shape
+from lakeport.shape.columns import (
+    TIMESTAMP,
+    HeaderCase,
+    Shape,
+    header_name,
+    internal_names,
+    plan_shape,
+)
 from lakeport.spark.jobs import run_frame, run_tasks
 from lakeport.writers.files import number_of_files
 from lakeport.writers.table import Sink, TablePlan, TableWriter
@@ -172,8 +179,11 @@ class Lander:
         now = None if self.policies.mode is Mode.OVERWRITE else self.writer.current()
         known = {} if now is None else dict(zip(now.schema.names, now.schema.types, strict=True))
         case = self.policies.header_case
+        internal = internal_names(self.policies.internal_prefix)
         return {
-            name: known.get(header_name(name, case), type_of_kind(kind))
+            name: TIMESTAMP
+            if name in internal
+            else known.get(header_name(name, case), type_of_kind(kind))
             for name, kind in unknown.items()
         }
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from lakeport.errors import InputError
 
-__all__ = ["TIMESTAMP", "Shape", "fit_column", "header_name", "plan_shape"]
+__all__ = ["TIMESTAMP", "Shape", "fit_column", "header_name", "internal_names", "plan_shape"]
 
 HeaderCase = Literal["lower", "upper"]
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -34,6 +34,15 @@ def header_name(name: str, case: HeaderCase | None) -> str:
     if case == "lower":
         return name.lower()
     return name.upper() if case == "upper" else name
+
+
+def internal_names(prefix: str | None) -> tuple[str, ...]:
+    """Names of the internal columns, before any header case.
+
+    >>> internal_names("_mage_")
+    ('_mage_created_at', '_mage_updated_at')
+    """
+    return () if prefix is None else (f"{prefix}created_at", f"{prefix}updated_at")
 
 
 @dataclass(frozen=True)
@@ -117,8 +126,9 @@ def plan_shape(
     types.update((name, pa.string()) for name, _ in fixed)
     created = updated = ""
     if internal_prefix is not None:
-        created = header_name(f"{internal_prefix}created_at", header_case)
-        updated = header_name(f"{internal_prefix}updated_at", header_case)
+        created, updated = (
+            header_name(name, header_case) for name in internal_names(internal_prefix)
+        )
         for name in (created, updated):
             if types.setdefault(name, TIMESTAMP) != TIMESTAMP:
                 raise InputError(

@@ -1,0 +1,108 @@
+"""Section 10: io_config.yaml and the io classes, as exporter blocks use them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+from lakeport.errors import ConfigError, ObjectExists, SourceError
+from lakeport.mage import DeltaLakeS3
+from lakeport.mage.io import (
+    S3,
+    AzureBlobStorage,
+    ConfigFileLoader,
+    EnvironmentVariableLoader,
+    GoogleCloudStorage,
+)
+from tests.emulators import Azurite
+from tests.mage.conftest import Make, Place
+
+FRAME = pd.DataFrame({"id": [1, 2], "at": pd.to_datetime(["2024-03-04T15:30:45.123456", None])})
+
+
+@pytest.fixture
+def loader(s3: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ConfigFileLoader:
+    monkeypatch.setenv("LAKE_SECRET", s3.config["aws_secret_access_key"])
+    file = tmp_path / "io_config.yaml"
+    file.write_text(
+        "version: 0.1.1\n"
+        "default:\n"
+        f"  AWS_ACCESS_KEY_ID: {s3.config['aws_access_key_id']}\n"
+        "  AWS_SECRET_ACCESS_KEY: {{ env_var('LAKE_SECRET') }}\n"
+        "  AWS_SESSION_TOKEN: session_token (Used to generate Redshift credentials)\n"
+        "  AWS_REGION: region\n"
+        f"  AWS_ENDPOINT: {s3.config['aws_endpoint']}\n"
+        "  POSTGRES_HOST: {{ env_var('SURELY_NOT_SET') }}\n"
+    )
+    return ConfigFileLoader(str(file), "default")
+
+
+def test_objects_in_s3(s3: Place, loader: ConfigFileLoader, tmp_path: Path) -> None:
+    bucket = s3.config["bucket"]
+    store = S3.with_config(loader)
+    for frame in (FRAME, pl.from_pandas(FRAME)):
+        store.export(frame, bucket, "daily/users.parquet")
+        found = pq.read_table(io.BytesIO(s3.files.read("daily/users.parquet")))
+        assert found["id"].to_pylist() == [1, 2]
+        assert found["at"].to_pylist()[0].isoformat().endswith("45.123456")
+    store.export(FRAME, bucket, "daily/users.csv", index=False)
+    assert s3.files.read("daily/users.csv").splitlines()[0] == b"id,at"
+    store.export(FRAME[["id"]], bucket, "daily/users", format="json", orient="records")
+    assert s3.files.read("daily/users") == b'[{"id":1},{"id":2}]'
+    local = tmp_path / "notes.txt"
+    local.write_text("kept as it is")
+    store.export(str(local), bucket, "notes.txt")
+    assert s3.files.read("notes.txt") == b"kept as it is"
+    assert not list(Path.cwd().glob(".tmp*"))
+    assert (store.exists(bucket, "daily"), store.exists(bucket, "weekly")) == (True, False)
+    assert len(store.load(bucket, "daily/users.csv", limit=1)) == 1
+    with pytest.raises(SourceError, match="no object"):
+        store.load(bucket, "daily/none.csv")
+    with pytest.raises(ConfigError, match="did you mean `parquet`"):
+        store.export(FRAME, bucket, "daily/users.parqet")
+    with pytest.raises(SourceError, match="not a frame"):
+        store.export([1], bucket, "daily/users.csv")
+
+
+def test_objects_in_gcs_and_azure(
+    make: Make, azurite: Azurite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = make("google_cloud_storage")
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", place.config["google_endpoint"])
+    gcs = GoogleCloudStorage.with_config(ConfigFileLoader(config={}))
+    gcs.export(FRAME, place.config["bucket"], "users.parquet")
+    assert pq.read_table(io.BytesIO(place.files.read("users.parquet"))).num_rows == 2
+
+    place = make("delta_lake_azure")
+    container = place.config["table_uri"].split("/")[2]
+    blobs = AzureBlobStorage(
+        account_name=azurite.account,
+        access_key=azurite.account_key,
+        azure_endpoint=azurite.endpoint,
+    )
+    blobs.export(FRAME, container, "users.csv", index=False)
+    with pytest.raises(ObjectExists):
+        blobs.export(FRAME, container, "users.csv")
+    blobs.export(FRAME[["id"]], container, "users.csv", upload_kwargs={"overwrite": True})
+    assert place.files.read("users.csv").startswith(b",id\n")
+
+
+def test_a_profile_makes_a_destination(delta: Place, loader: ConfigFileLoader) -> None:
+    """The same profile, for tables; the credentials are the profile's."""
+    keys: dict[str, Any] = {"bucket": delta.config["bucket"], "object_key_path": "raw"}
+    made = DeltaLakeS3.with_config(loader, **keys, mode="append")
+    made.export(FRAME, table="users")
+    assert delta.rows("id") == [(1,), (2,)]
+
+
+def test_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    monkeypatch.delenv("AWS_ENDPOINT", raising=False)
+    loader = EnvironmentVariableLoader()
+    assert (loader["AWS_REGION"], "AWS_ENDPOINT" in loader) == ("eu-west-1", False)
