@@ -76,6 +76,15 @@ def test_a_stream_that_fails_holds_every_state_behind_it_back(s3: Place, tmp_pat
     )
 
 
+def test_no_error_hides_another(s3: Place, capfd: pytest.CaptureFixture[str]) -> None:
+    more = schema({"id": INTEGER}, "orders", partition_keys=None)
+    wrong = [record(id="a"), record("orders", id="b")]
+    with pytest.raises(BadRecords):
+        s3.land(USERS, more, *wrong, table=None)
+    errors = capfd.readouterr().err
+    assert "stream 'users', line 3" in errors and "stream 'orders', line 4" in errors
+
+
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import time
 from typing import Any
 
 import pytest
@@ -47,8 +50,11 @@ def test_overwrite_with_partition_keys_replaces_those_partitions_alone(
     place.land(TWO, record(id=3, country="NL"), **keys)
     assert place.rows("id", "country") == [(2, "DE"), (3, "NL")]
     assert {key: place.files.read(key) for key in log} == written
-    with pytest.raises((SchemaConflict, ConfigError), match="partition"):
+    with pytest.raises(SchemaConflict, match="partition"):
         place.land(THREE, record(id=4, city="x"), mode="append", partition_keys=["city"])
+    place.land(TWO, record(id=5, country="NL"), mode="append")
+    filtered = place.table().to_pyarrow_table(partitions=[("country", "=", "NL")])
+    assert sorted(filtered["id"].to_pylist()) == [3, 5]
 
 
 def test_calls_of_one_run_overwrite_once(delta: Place) -> None:
@@ -61,6 +67,25 @@ def test_calls_of_one_run_overwrite_once(delta: Place) -> None:
     made._overwritten.add("users")
     with pytest.raises(ConfigError, match="once a run"):
         made.export_batch_data([{"id": 2}], "users")
+
+
+def test_a_table_leaves_its_neighbours_and_the_process_alone(delta: Place) -> None:
+    """Neither `user_events` beside `user` nor the environment; times are in milliseconds."""
+    environ = dict(os.environ)
+    delta.land(TWO, record(id=1), table="users_events")
+    neighbours = delta.files.keys()
+    before = time.time() * 1000
+    delta.land(TWO, record(id=2), mode="overwrite", aws_region="eu-west-1")
+    assert set(neighbours) <= set(delta.files.keys())
+    assert dict(os.environ) == environ
+    log = delta.files.read("raw/users/_delta_log/00000000000000000000.json").splitlines()
+    (added,) = [action["add"] for action in map(json.loads, log) if "add" in action]
+    assert before - 60_000 < added["modificationTime"] < time.time() * 1000 + 60_000
+    wrong = schema({"id": {"type": ["null", "object"], "properties": {"a": INTEGER}}})
+    with pytest.raises(SchemaConflict) as caught:
+        delta.land(wrong, record(id={"a": 1}))
+    told = caught.value.message
+    assert "'id'" in told and told.index("int64") != told.index("struct")
 
 
 @pytest.mark.parametrize(("mode", "named"), [("overwite", "`overwrite`"), ("ignore", "append")])
