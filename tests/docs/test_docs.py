@@ -87,7 +87,10 @@ def test_commands_parse(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "yaml"], ids=str)
 def test_configs_are_valid(block: Block) -> None:
-    environ = dict.fromkeys(re.findall(r"\$\{(\w+)\}", block.text), "abcd")
+    names = re.findall(r"\$\{(\w+)\}|env_var\('(\w+)'\)", block.text)
+    names += re.findall(r"(?:(mage)|(aws))_secret_var\('(\w+)'\)", block.text)
+    environ = {f"LAKEPORT_SECRET_{n[-1].upper()}": "abcd" for n in names}
+    environ |= dict.fromkeys((word for n in names for word in n if word), "abcd")
     keys = expand(parse_text(block.text, str(block)), environ, str(block))
     if names_sink(keys):
         load_sink(keys, environ={})
