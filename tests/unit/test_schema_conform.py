@@ -175,6 +175,8 @@ def test_what_is_taken(line: bytes, wanted: dict[str, Any], spool: SpoolLines) -
         (b'{"y":"@@"}', "y", "not base64"),
         (b'{"l":[1,"a"]}', "l.element", "wrong type: expected integer, found string"),
         (b'{"l":{}}', "l", "wrong type: expected array, found object"),
+        (b'{"l":"[1,"}', "l", "wrong type: expected array, found string"),
+        (b'{"l":"[1,\\"a\\"]"}', "l.element", "wrong type: expected integer, found string"),
         (b'{"lj":{}}', "lj", "wrong type: expected array, found object"),
         (b'{"o":[]}', "o", "wrong type: expected object, found array"),
         (b'{"o":{"z":1}}', "o.z", "undeclared field inside an object column"),

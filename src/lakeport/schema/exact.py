@@ -2,7 +2,8 @@
 
 What is taken besides the declared JSON type, because nothing is lost by it: `3.0` and `1e3` for an
 integer, an integer for a number if a double holds it, a number or a text for a decimal, a date for
-a date-time (its midnight in UTC), a midnight date-time for a date. Text is never made of numbers.
+a date-time (its midnight in UTC), a midnight date-time for a date, a list as its JSON text for a
+list. Text is never made of numbers.
 """
 
 from __future__ import annotations
@@ -145,9 +146,20 @@ def _decimal(path: str, precision: int, scale: int, value: Any) -> Decimal:
 
 
 def _list(path: str, item: Converter, value: Any) -> list[Any]:
-    if type(value) is not list:
+    found = _parsed(value) if type(value) is str else value
+    if type(found) is not list:
         raise _wrong(path, "array", value)
-    return [None if v is None else item(v) for v in value]
+    return [None if v is None else item(v) for v in found]
+
+
+def _parsed(text: str) -> Any:
+    """The list that a text holds as JSON, which is how Mage's sources may send one."""
+    if not text.lstrip().startswith("["):
+        return text
+    try:
+        return Decoder().decode(text.encode())
+    except Fault:
+        return text
 
 
 def _struct(
