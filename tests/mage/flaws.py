@@ -12,6 +12,7 @@ _PARTITIONS = "mage/section_07_modes:overwrite_with_partition_keys_replaces_thos
 _ONCE = "mage/section_07_modes:append_evolves_and_overwrite_is_one_for_a_run"
 _ALONE = "mage/section_07_modes:a_table_leaves_its_neighbours_and_the_process_alone"
 _PASSED = "mage/section_03_messages:what_is_no_message_is_passed_over_and_what_is_one_is_landed"
+_STREAM = "mage/section_11_streaming:a_sinks_stream_loses_nothing_and_repeats_nothing"
 _BROKEN = "mage/section_03_messages:a_broken_message_is_a_bad_record"
 
 FLAWS: dict[int, tuple[str, tuple[str, ...]]] = {
@@ -417,27 +418,12 @@ FLAWS: dict[int, tuple[str, tuple[str, ...]]] = {
     ),
     71: (
         "5 MB are 600,000 messages",
-        ("streaming/streams:small_micro_batches_make_one_file",),
+        ("mage/section_11_streaming:objects_lie_where_the_sink_puts_them",),
     ),
-    72: (
-        "messages that come during an upload are lost, errors vanish",
-        (
-            "streaming/streams:an_endless_stream",
-            "streaming/streams:a_source_that_fails_ends_the_stream",
-        ),
-    ),
-    73: (
-        "what is buffered at the end is lost",
-        ("streaming/streams:mages_sink",),
-    ),
-    74: (
-        "sinks share one buffer, date-times break it",
-        ("streaming/streams:a_checkpoint_is_one_tables",),
-    ),
-    75: (
-        "a failure clears the buffer",
-        ("streaming/streams:strict_evolution_ends_the_stream",),
-    ),
+    72: ("messages that come during an upload are lost, errors vanish", (_STREAM,)),
+    73: ("what is buffered at the end is lost", (_STREAM,)),
+    74: ("sinks share one buffer, date-times break it", (_STREAM,)),
+    75: ("a failure clears the buffer", (_STREAM,)),
     76: (
         "a sink takes no credentials, endpoint or region",
         (

@@ -53,7 +53,7 @@ def test_overwrite_with_partition_keys_replaces_those_partitions_alone(
     with pytest.raises(SchemaConflict, match="partition"):
         place.land(THREE, record(id=4, city="x"), mode="append", partition_keys=["city"])
     place.land(TWO, record(id=5, country="NL"), mode="append")
-    filtered = place.table().to_pyarrow_table(partitions=[("country", "=", "NL")])
+    filtered = place.table().to_pyarrow_table(filters=[("country", "=", "NL")])
     assert sorted(filtered["id"].to_pylist()) == [3, 5]
 
 
