@@ -135,6 +135,7 @@ def bookmark(pipe: Pipe) -> str:
     return str(json.loads(pipe.state.read_text())["bookmarks"]["public-people"])
 
 
+@pytest.mark.timeout(900)  # ten processes, two of them with a JVM of their own
 def test_incremental_runs_and_one_that_is_killed(
     postgres: Postgres, minio: Minio, tmp_path: Path
 ) -> None:
