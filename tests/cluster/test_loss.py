@@ -59,6 +59,7 @@ def halted_midway(
     def watch() -> None:
         while not ended.wait(0.01) and not frozen:
             if len(bucket.uploads()) >= 2:  # one of each of the two tasks that run at a time
+                time.sleep(0.3)  # an upload that has no mark yet can't be told from another run's
                 number, pids = python_workers(cluster)
                 for pid in pids:
                     with suppress(ProcessLookupError):
