@@ -134,9 +134,9 @@ def landed_line(landed: Landed) -> str:
     start = f"{shown(landed.stream)}: batch {landed.sequence + 1}"
     if landed.skipped:
         return f"{start} skipped, this run had landed it before"
-    files = "1 file" if len(landed.files) == 1 else f"{count(len(landed.files))} files"
+    rows, files = counted(landed.rows, "row"), counted(len(landed.files), "file")
     version = f", version {landed.version}" if landed.version >= 0 else ""
-    return f"{start} landed, {count(landed.rows)} rows, {files}, {size(landed.bytes)}{version}"
+    return f"{start} landed, {rows}, {files}, {size(landed.bytes)}{version}"
 
 
 def report_row(stream: StreamReport) -> tuple[str, ...]:
