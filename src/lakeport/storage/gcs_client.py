@@ -31,8 +31,6 @@ class GcpSettings:
     Attributes:
         credentials: JSON text of a service account's key (or another credential file); empty for
             the application default credentials of the machine where the settings are used.
-        token: an access token that a driver lent to its tasks, instead of looking for one.
-        token_end: when it expires (UTC, without a zone).
         endpoint: instead of Google's. One that begins with `http://` never gets a token of the
             application default credentials: it is an emulator.
         project: billed for requests to buckets whose requester pays; empty for none.
@@ -40,17 +38,19 @@ class GcpSettings:
         patience: for failures that may pass.
         connect_seconds: how long one connection may take to be made.
         read_seconds: how long the endpoint may stay silent.
+        token: an access token that a driver lent to its tasks, instead of looking for one.
+        token_end: when it expires (UTC, without a zone).
     """
 
     credentials: str = field(default="", repr=False)
-    token: str = field(default="", repr=False)
-    token_end: datetime | None = None
     endpoint: str = ""
     project: str = ""
     kms_key_name: str = ""
     patience: Patience = field(default_factory=Patience)
     connect_seconds: float = 5
     read_seconds: float = 60
+    token: str = field(default="", repr=False)
+    token_end: datetime | None = None
 
     @property
     def is_google(self) -> bool:
