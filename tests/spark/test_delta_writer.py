@@ -15,7 +15,14 @@ import pytest
 from delta_support import aligned, land, session, writer
 from deltalake import DeltaTable, write_deltalake
 
-from lakeport.errors import CommitConflict, RunMismatch, SchemaConflict
+from lakeport.errors import (
+    CommitConflict,
+    LakeportError,
+    PermissionRefused,
+    RunMismatch,
+    SchemaConflict,
+    Unreachable,
+)
 from lakeport.writers.delta_commit import Transaction
 
 
@@ -231,19 +238,22 @@ def test_a_lost_answer_is_recognised_as_our_own_commit(
     assert rows(tmp_path / "t") == [{"id": 1}]
 
 
-def test_a_failed_commit_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lakeport.errors import Unreachable
-
+@pytest.mark.parametrize("error", [PermissionRefused, Unreachable])
+def test_a_refused_commit_leaves_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[LakeportError]
+) -> None:
+    """A store that does not answer may still make the commit: then its files have to stay."""
     into = writer(tmp_path)
     land(into, ids(0))
 
     def fails(self: Transaction, *args: object) -> int:
-        raise Unreachable("no route")
+        raise error("no")
 
     monkeypatch.setattr(Transaction, "commit", fails)
-    with pytest.raises(Unreachable):
+    with pytest.raises(error):
         land(into, ids(1))
-    assert len(list((tmp_path / "t").glob("*.parquet"))) == 1
+    kept = 2 if error is Unreachable else 1
+    assert len(list((tmp_path / "t").glob("*.parquet"))) == kept
     assert not [p for p in (tmp_path / "_lakeport").rglob("*") if p.is_file()]
 
 
