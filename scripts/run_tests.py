@@ -20,9 +20,13 @@ GROUPS = {
     "contract": ["tests/contract"],
     "rest": [
         "tests",
-        *(f"--ignore=tests/{name}" for name in ("faults", "contract", "spark", "cluster")),
+        *(
+            f"--ignore=tests/{name}"
+            for name in ("faults", "contract", "spark", "cluster", "streaming")
+        ),
     ],
     "spark": ["tests/spark", "--ignore=tests/spark/test_session.py"],
+    "streaming": ["tests/streaming"],
     "cluster": ["tests/cluster"],
     "session": ["tests/spark/test_session.py"],
 }
