@@ -185,14 +185,14 @@ FLAWS: dict[int, tuple[str, tuple[str, ...]]] = {
         "types drift from file to file",
         (
             _SAME,
-            "contract/types:a_declared_type_and_each_of_its_values",
+            "contract/types:declared_types_and_each_of_their_values",
         ),
     ),
     34: (
         "one value fails a batch",
         (
             _SAME,
-            "contract/streams:a_bad_record_is_set_aside_with_its_reason",
+            "contract/streams:bad_records_are_set_aside_with_their_reasons",
         ),
     ),
     35: (

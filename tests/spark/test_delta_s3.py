@@ -17,7 +17,6 @@ from deltalake import DeltaTable, write_deltalake
 
 import lakeport
 from lakeport.errors import ConfigError, DestinationError, PermissionRefused
-from lakeport.spark.filesystems import session_for
 from tests.emulators import Minio
 from tests.s3_stub import BrokenS3, Fault
 from tests.spark import canary
@@ -187,19 +186,6 @@ def test_a_lost_answer_to_the_commit_lands_once() -> None:
         assert lakeport.land(rows(2), config).rows == 1
         assert ids(stub, "t", "lossy") == [1, 2]
         assert commits(stub, "t", "lossy") == [0, 1]
-
-
-def test_a_session_with_the_stock_log_store_is_refused(runtime: Any) -> None:
-    class Stock:
-        class spark:  # noqa: N801
-            class conf:  # noqa: N801
-                @staticmethod
-                def get(key: str, default: str) -> str:
-                    return default
-
-    with pytest.raises(ConfigError, match="safe for two writers") as caught:
-        session_for(Stock, "s3a://x", {"fs.s3a.bucket.x.endpoint": "e"})  # type: ignore[arg-type]
-    assert "io.lakeport.delta.ConditionalS3LogStore" in caught.value.hint
 
 
 @pytest.mark.parametrize(
