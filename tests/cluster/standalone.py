@@ -169,7 +169,7 @@ class Standalone:
         """Wait until so many workers are registered."""
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end:
-            with suppress(OSError):
+            with suppress(OSError, ValueError):  # it may not answer yet, or with another page
                 alive = [w for w in self.state()["workers"] if w["state"] == "ALIVE"]
                 if len(alive) == workers:
                     return

@@ -310,8 +310,11 @@ class FakeTable:
 
     calls: list[tuple[Any, ...]] = []  # noqa: RUF012
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, to: str | None = None, **keys: Any) -> None:
+        from lakeport.config.load import load_target
+
         self.calls.append(("open", target))
+        self.config = load_target("lake", keys)
 
     def describe(self, **moment: Any) -> Mapping[str, object]:
         self.calls.append(("describe", moment))
