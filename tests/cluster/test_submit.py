@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from lakeport.spark.gateway import spark_home
 from tests.cluster.conftest import Bucket
 from tests.cluster.standalone import Standalone, zipped_package
 
@@ -28,6 +29,7 @@ def test_a_submitted_job_lands_everything(
     submit += ["--py-files", zipped_package(tmp_path), JOB]
     variables = {
         **os.environ,
+        "SPARK_HOME": str(spark_home()),
         "JOB_BUCKET": bucket.name,
         "AWS_ACCESS_KEY_ID": bucket.minio.access_key,
         "AWS_SECRET_ACCESS_KEY": bucket.minio.secret_key,
