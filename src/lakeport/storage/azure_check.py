@@ -7,8 +7,7 @@ import dataclasses
 from lakeport.storage.azure import AzureStorage
 from lakeport.storage.azure_client import connect
 from lakeport.storage.azure_settings import AzureSettings
-from lakeport.storage.checks import Checks, clock_item, item_of, writing_items
-from lakeport.storage.transfer import Patience
+from lakeport.storage.checks import Checks, clock_item, hurried, item_of, writing_items
 
 __all__ = ["check_azure"]
 
@@ -18,11 +17,9 @@ def check_azure(storage: AzureStorage) -> Checks:
 
     What can't work any more after a failure is left out.
     """
-    hurried = dataclasses.replace(
-        storage.settings, patience=Patience(deadline=1.5), connect_seconds=2, read_seconds=3
-    )
-    storage = dataclasses.replace(storage, settings=hurried)
-    found = item_of("credentials", lambda: _credentials(hurried))
+    settings = hurried(storage.settings)
+    storage = dataclasses.replace(storage, settings=settings)
+    found = item_of("credentials", lambda: _credentials(settings))
     yield found
     if found.status == "failed":
         return

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +10,7 @@ from typing import Any, TypeVar
 from lakeport.errors import LakeportError, MissingDependency
 from lakeport.storage import azure_errors
 from lakeport.storage.azure_settings import AzureSettings
+from lakeport.storage.per_process import PerProcess
 from lakeport.storage.transfer import Patience, retry
 
 __all__ = ["Connection", "connect", "portable"]
@@ -19,7 +18,6 @@ __all__ = ["Connection", "connect", "portable"]
 T = TypeVar("T")
 _SCOPE = "https://storage.azure.com/.default"
 _SPENT = 60  # seconds before its end at which a token is not used any more
-_FIRST_CONTACT = Patience(deadline=15)  # a wrong account shall not take two minutes to show
 
 
 class Connection:
@@ -73,7 +71,7 @@ class Connection:
 
         def allowed() -> Patience:
             chosen = patience or self.settings.patience
-            return chosen if self._reached or chosen.deadline < 15 else _FIRST_CONTACT
+            return chosen if self._reached else chosen.at_first()
 
         try:
             return retry(attempt, azure_errors.passing, allowed)
@@ -103,8 +101,7 @@ class Connection:
         return str(token.token), int(token.expires_on)
 
 
-_connections: dict[AzureSettings, Connection] = {}
-_connections_lock = threading.Lock()
+_connections = PerProcess[AzureSettings, Connection](Connection)
 
 
 def connect(settings: AzureSettings) -> Connection:
@@ -114,11 +111,7 @@ def connect(settings: AzureSettings) -> Connection:
         MissingDependency: the Azure SDK is not installed.
         PermissionRefused: the account's key is malformed.
     """
-    with _connections_lock:
-        found = _connections.get(settings)
-        if found is None:
-            found = _connections[settings] = Connection(settings)
-        return found
+    return _connections.get(settings)
 
 
 def portable(settings: AzureSettings) -> AzureSettings:
@@ -149,15 +142,6 @@ class _Lent:
             return AccessToken(self._settings.token, self._settings.token_end)
         self._own = self._own or _identity(self._settings)
         return self._own.get_token(*scopes, **options)
-
-
-def _forget() -> None:
-    global _connections_lock
-    _connections.clear()
-    _connections_lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget)
 
 
 def _client(settings: AzureSettings) -> tuple[Any, Any]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
-from typing import Literal
+from typing import Any, Literal, TypeVar, cast
 
 from lakeport.errors import LakeportError, ObjectExists
 from lakeport.model import Storage
 from lakeport.storage.probe import PROBE_KEY, honours_create_only
+from lakeport.storage.transfer import Patience
 
-__all__ = ["CheckItem", "Checks", "clock_item", "item_of", "writing_items"]
+__all__ = ["CheckItem", "Checks", "clock_item", "hurried", "item_of", "writing_items"]
+
+S = TypeVar("S")
 
 Status = Literal["ok", "failed", "skipped"]
 Checks = Iterator["CheckItem"]
@@ -38,6 +41,14 @@ class CheckItem:
     status: Status
     detail: str
     hint: str = ""
+
+
+def hurried(settings: S) -> S:
+    """A store's settings for a connection test, which has seconds: little patience."""
+    changed: S = replace(
+        cast(Any, settings), patience=Patience(deadline=1.5), connect_seconds=2, read_seconds=3
+    )
+    return changed
 
 
 def item_of(name: str, step: Callable[[], str]) -> CheckItem:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from lakeport.errors import LakeportError
-from lakeport.storage.checks import CheckItem, Checks, clock_item, item_of, writing_items
+from lakeport.storage.checks import CheckItem, Checks, clock_item, hurried, item_of, writing_items
 from lakeport.storage.gcs import GcsStorage
 from lakeport.storage.gcs_client import Connection, connect
-from lakeport.storage.transfer import Patience
 
 __all__ = ["check_gcs"]
 
@@ -18,16 +17,14 @@ def check_gcs(storage: GcsStorage) -> Checks:
 
     What can't work any more after a failure is left out.
     """
-    hurried = dataclasses.replace(
-        storage.settings, patience=Patience(deadline=1.5), connect_seconds=2, read_seconds=3
-    )
-    storage = dataclasses.replace(storage, settings=hurried)
+    settings = hurried(storage.settings)
+    storage = dataclasses.replace(storage, settings=settings)
     found = item_of("credentials", lambda: _credentials(storage))
     yield found
     if found.status == "failed":
         return
     try:
-        status, words, headers = connect(hurried).look(storage.bucket)
+        status, words, headers = connect(settings).look(storage.bucket)
     except LakeportError as error:
         yield CheckItem("bucket", "failed", error.message, error.hint)
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import warnings
 from collections.abc import Collection
@@ -14,6 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from lakeport.errors import LakeportError, MissingDependency, Unreachable
 from lakeport.storage import gcs_errors
+from lakeport.storage.per_process import PerProcess
 from lakeport.storage.transfer import Patience, retry
 
 __all__ = ["Connection", "GcpSettings", "connect", "portable"]
@@ -21,7 +21,6 @@ __all__ = ["Connection", "GcpSettings", "connect", "portable"]
 _GOOGLE = "https://storage.googleapis.com"
 _SCOPES = ["https://www.googleapis.com/auth/devstorage.read_write"]
 _LENT = timedelta(minutes=20)
-_FIRST_CONTACT = Patience(deadline=15)  # a wrong endpoint shall not take two minutes to show
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +149,7 @@ class Connection:
 
         def allowed() -> Patience:
             chosen = patience or self.settings.patience
-            return chosen if self._reached or chosen.deadline < 15 else _FIRST_CONTACT
+            return chosen if self._reached else chosen.at_first()
 
         try:
             return retry(send, gcs_errors.passing, allowed)
@@ -250,8 +249,7 @@ def _keep(request: Any) -> Any:
     return request
 
 
-_connections: dict[GcpSettings, Connection] = {}
-_connections_lock = threading.Lock()
+_connections = PerProcess[GcpSettings, Connection](Connection)
 
 
 def connect(settings: GcpSettings) -> Connection:
@@ -261,11 +259,7 @@ def connect(settings: GcpSettings) -> Connection:
         MissingDependency: google-auth is not installed.
         PermissionRefused: there are no usable credentials.
     """
-    with _connections_lock:
-        found = _connections.get(settings)
-        if found is None:
-            found = _connections[settings] = Connection(settings)
-        return found
+    return _connections.get(settings)
 
 
 def portable(settings: GcpSettings) -> GcpSettings:
@@ -280,15 +274,6 @@ def portable(settings: GcpSettings) -> GcpSettings:
     except LakeportError:
         return settings
     return replace(settings, token=token, token_end=end)
-
-
-def _forget() -> None:
-    global _connections_lock
-    _connections.clear()
-    _connections_lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget)
 
 
 def _missing() -> MissingDependency:

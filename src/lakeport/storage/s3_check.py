@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 from lakeport.errors import LakeportError, PermissionRefused
-from lakeport.storage.checks import CheckItem, Checks, clock_item, item_of, writing_items
+from lakeport.storage.checks import CheckItem, Checks, clock_item, hurried, item_of, writing_items
 from lakeport.storage.s3 import S3Storage
 from lakeport.storage.s3_client import Connection, connect
 from lakeport.storage.s3_messages import NO_CREDENTIALS
-from lakeport.storage.transfer import Patience
 
 __all__ = ["check_s3"]
 
@@ -38,16 +37,14 @@ def check_s3(storage: S3Storage, *, tables: bool = False) -> Checks:
         tables: whether to try what Delta tables need beyond that: create-only writes that are
             honoured, reading and listing.
     """
-    hurried = dataclasses.replace(
-        storage.settings, patience=Patience(deadline=1.5), connect_seconds=2, read_seconds=3
-    )
-    storage = dataclasses.replace(storage, settings=hurried)
-    found = item_of("credentials", lambda: _credentials(connect(hurried)))
+    settings = hurried(storage.settings)
+    storage = dataclasses.replace(storage, settings=settings)
+    found = item_of("credentials", lambda: _credentials(connect(settings)))
     yield found
     if found.status == "failed":
         return
     try:
-        status, headers = connect(hurried).look(storage.bucket)
+        status, headers = connect(settings).look(storage.bucket)
     except LakeportError as error:
         yield CheckItem("bucket", "failed", error.message, error.hint)
         return

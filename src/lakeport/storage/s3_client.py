@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from dataclasses import replace
 from typing import Any
 
 from lakeport.errors import LakeportError, MissingDependency
 from lakeport.storage import s3_errors
+from lakeport.storage.per_process import PerProcess
 from lakeport.storage.s3_settings import AwsSettings
 from lakeport.storage.transfer import Patience, retry
 
 __all__ = ["Connection", "connect", "portable"]
 
-_FIRST_CONTACT = Patience(deadline=15)  # a wrong endpoint shall not take two minutes to show
 _CONTENDED = Patience(deadline=10)
 _WITHOUT_KEY = {"head_bucket", "list_multipart_uploads", "list_objects_v2"}
 
@@ -69,7 +68,7 @@ class Connection:
             if s3_errors.contended(last[0]):
                 return _CONTENDED
             chosen = patience or self.settings.patience
-            return chosen if self._reached or chosen.deadline < 15 else _FIRST_CONTACT
+            return chosen if self._reached else chosen.at_first()
 
         try:
             return retry(send, s3_errors.passing, allowed)
@@ -128,8 +127,7 @@ class Connection:
         return True
 
 
-_connections: dict[AwsSettings, Connection] = {}
-_connections_lock = threading.Lock()
+_connections = PerProcess[AwsSettings, Connection](Connection)
 
 
 def connect(settings: AwsSettings) -> Connection:
@@ -139,11 +137,7 @@ def connect(settings: AwsSettings) -> Connection:
         MissingDependency: the AWS SDK is not installed.
         ConfigError: there is no such profile, or a setting is malformed.
     """
-    with _connections_lock:
-        found = _connections.get(settings)
-        if found is None:
-            found = _connections[settings] = Connection(settings)
-        return found
+    return _connections.get(settings)
 
 
 def portable(settings: AwsSettings) -> AwsSettings:
@@ -172,15 +166,6 @@ def portable(settings: AwsSettings) -> AwsSettings:
         external_id="",
         renewal=settings,
     )
-
-
-def _forget() -> None:
-    global _connections_lock
-    _connections.clear()
-    _connections_lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget)
 
 
 def _client(settings: AwsSettings) -> tuple[Any, Any]:

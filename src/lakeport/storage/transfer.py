@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 __all__ = ["Patience", "Pipeline", "retry"]
 
 T = TypeVar("T")
+_FIRST_CONTACT = 15  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,16 @@ class Patience:
         [0.5, 1.0, 2.0, 4.0, 4.0]
         """
         return min(self.longest, self.first * 2.0 ** min(attempt, 30))
+
+    def at_first(self) -> Patience:
+        """What there is of it until a store has answered for the first time.
+
+        A wrong endpoint shall not take two minutes to show.
+
+        >>> Patience().at_first().deadline, Patience(deadline=3).at_first().deadline
+        (15, 3)
+        """
+        return self if self.deadline < _FIRST_CONTACT else Patience(_FIRST_CONTACT)
 
 
 def retry(
