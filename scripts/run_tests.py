@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -35,6 +36,8 @@ MOST_AT_ONCE = 3  # each has a JVM and servers of its own: memory, too, is finit
 
 def main() -> int:
     """Run the groups that are named, or all; return the exit code."""
+    # What starts us may ignore it, and children would inherit that: some tests send it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     names = sys.argv[1:] or list(GROUPS)
     lanes = min(
         MOST_AT_ONCE, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from lakeport.errors import ConfigError, LakeportError, SchemaConflict
+from lakeport.spark import training
 from lakeport.spark.failures import translate, translated
 from lakeport.spark.jobs import run_tasks
 from lakeport.spark.session import Runtime
@@ -134,6 +135,20 @@ def test_errors_of_delta_are_ours(runtime: Runtime, tmp_path: Path) -> None:
     assert "\tat " not in str(caught.value)
     with pytest.raises(LakeportError, match="no such table"), translated():
         runtime.spark.read.format("delta").load(str(tmp_path / "none")).collect()
+
+
+def test_a_session_warms_up_once(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every landing asks for it; a table rehearsed for each would cost more than the landing."""
+    begun: list[str] = []
+    monkeypatch.setattr(training, "heat", lambda _: begun.append("heat"))
+    monkeypatch.setattr(training, "rehearse", lambda *_: begun.append("rehearse"))
+    monkeypatch.setattr(runtime, "_warmed", False)
+    for _ in range(3):
+        runtime.warm()
+    for thread in threading.enumerate():
+        if thread.name == "lakeport-warm":
+            thread.join(60)
+    assert sorted(begun) == ["heat", "rehearse"]
 
 
 def test_an_interrupt_cancels(runtime: Runtime) -> None:

@@ -82,6 +82,7 @@ class Runtime:
         self._lock = threading.RLock()
         self._ready = threading.Event()
         self._stopped = False
+        self._warmed = False
         self._error: LakeportError | None = None
         self._context: SparkContext | None = None
         self._session: SparkSession | None = None
@@ -195,10 +196,13 @@ class Runtime:
                 jsc.hadoopConfiguration().set(key, value)
 
     def warm(self) -> None:
-        """Begin to start the Python workers, and to load what a first job and commit need.
+        """Begin to start the Python workers, and to load what a first job and commit need; once.
 
         Never waits, never fails: the work that comes later says what is wrong.
         """
+        if self._warmed:
+            return
+        self._warmed = True
         rehearsal = (self._rehearse,) if self.is_local and "delta" in self.needs else ()
         bodies = [self._warm, *rehearsal]
         for body in bodies:

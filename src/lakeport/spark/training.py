@@ -130,5 +130,8 @@ def _commit(runtime: Runtime, folder: Path, files: list[tuple[str, int]], versio
     batch = jvm.java.util.ArrayList()
     for action in actions:
         batch.add(delta.actions.Action.fromJson(json.dumps(action)))
-    operation = getattr(getattr(delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
+    none = jvm.scala.Option.empty()
+    # A write: after anything else, Delta works out the table's whole state for its checksum.
+    write = getattr(delta, "DeltaOperations$Write")
+    operation = write(jvm.org.apache.spark.sql.SaveMode.Append, *[none] * 8)
     transaction.commit(jvm.org.apache.spark.api.python.PythonUtils.toSeq(batch), operation)
