@@ -80,6 +80,7 @@ class Runtime:
         self._small = small
         self._owner = os.getpid()
         self._lock = threading.RLock()
+        self._session_lock = threading.Lock()  # making one takes a second: jobs need not wait
         self._ready = threading.Event()
         self._stopped = False
         self._warmed = False
@@ -153,7 +154,7 @@ class Runtime:
     def spark(self) -> SparkSession:
         """The session, made when first asked for; raises like `context`."""
         context = self.context
-        with self._lock:
+        with self._session_lock:
             if self._session is None:
                 from pyspark.sql import SparkSession
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.spark.failures import translated
 from lakeport.spark.jobs import run_frame, run_tasks
+from lakeport.spark.training_store import empty_bucket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +43,9 @@ def exercise(runtime: Runtime, needs: frozenset[str]) -> None:
             _commit(runtime, folder, files if version == 0 else files[:0], version)
         table = spark.read.format("delta").load(str(folder))
         table.groupBy("name").count().collect()
+    if "s3a" in needs:
+        with empty_bucket() as endpoint:
+            _meet_s3a(runtime, endpoint)
 
 
 def heat(runtime: Runtime) -> None:
@@ -85,6 +89,29 @@ def _write(folder: str, number: int) -> list[tuple[str, int]]:
     path = Path(folder, f"{number}.parquet")
     pq.write_table(pa.table({"id": [number, 1], "name": ["a", "b"]}), path)
     return [(path.name, path.stat().st_size)]
+
+
+def _meet_s3a(runtime: Runtime, endpoint: str) -> None:
+    """Open a bucket, look for a table's log in it, and write a file there."""
+    start = "fs.s3a.bucket.training"
+    runtime.configure(
+        {
+            f"{start}.endpoint": endpoint,
+            f"{start}.endpoint.region": "us-west-2",
+            f"{start}.path.style.access": "true",
+            f"{start}.connection.ssl.enabled": "false",
+            f"{start}.aws.credentials.provider": (
+                "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
+            ),
+            f"{start}.access.key": "training",
+            f"{start}.secret.key": "training",
+        }
+    )
+    jvm: Any = runtime.spark._jvm
+    path = "s3a://training/table"
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(runtime.spark._jsparkSession, path)
+    files = log.logPath().getFileSystem(log.newDeltaHadoopConf())
+    files.create(jvm.org.apache.hadoop.fs.Path(f"{path}/file"), True).close()
 
 
 def _count(batches: Iterator[pa.RecordBatch], _: int) -> list[int]:
