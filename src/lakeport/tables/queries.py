@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import ConfigError
 from lakeport.spark.failures import translated
-from lakeport.tables.views import gone
+from lakeport.tables.views import FilesView, gone
 from lakeport.writers.delta_replay import Contents
 from lakeport.writers.delta_state import TableState
 
@@ -16,9 +16,24 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["contents_by_spark", "fetch", "first_line", "run_query"]
+__all__ = ["contents_by_spark", "fetch", "first_line", "read_table", "run_query"]
 
 _LOST = ("FAILED_READ_FILE", "FileNotFoundException", "PathNotFound", "DELTA_FILE_NOT_FOUND")
+
+
+def read_table(spark: SparkSession, uri: str, found: FilesView | int) -> DataFrame:
+    """A table's rows.
+
+    Args:
+        spark: the session.
+        uri: the table, as Spark names it.
+        found: the Delta table's version, or the plain files that it consists of.
+    """
+    if isinstance(found, int):
+        return spark.read.format("delta").option("versionAsOf", found).load(uri)
+    if found.kind == "csv":
+        return spark.read.options(header=True, escape='"', multiLine=True).csv(uri)
+    return spark.read.option("mergeSchema", "true").parquet(uri)
 
 
 def run_query(
@@ -50,13 +65,13 @@ def run_query(
         ) from error
 
 
-def fetch(frame: DataFrame, uri: str, version: int) -> pa.Table:
+def fetch(frame: DataFrame, uri: str, found: FilesView | int) -> pa.Table:
     """A frame's rows.
 
     Args:
         frame: reads the table, or anything else.
         uri: the table, as users name it.
-        version: the table's version that it reads; -1 for plain files.
+        found: the table's version that it reads, or its plain files.
 
     Raises:
         SourceError: data files of that version are gone.
@@ -66,8 +81,8 @@ def fetch(frame: DataFrame, uri: str, version: int) -> pa.Table:
         try:
             return frame.toArrow()
         except Exception as error:
-            if version >= 0 and any(word in str(error) for word in _LOST):
-                raise gone(uri, version) from error
+            if isinstance(found, int) and any(word in str(error) for word in _LOST):
+                raise gone(uri, found) from error
             raise
 
 

@@ -12,19 +12,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from lakeport.errors import ConfigError, SourceError
+from lakeport.errors import SourceError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from lakeport.config.common import DestinationConfig
     from lakeport.spark.session import Runtime
+    from lakeport.tables.versions import Versions
     from lakeport.tables.views import DeltaView, FilesView
-    from lakeport.writers.delta_replay import Contents, LogFiles
+    from lakeport.writers.delta_replay import Contents
 
 __all__ = ["Table"]
 
@@ -59,7 +60,6 @@ class Table:
         from lakeport.tables.place import locate
 
         self._place = locate(table, to, keys)
-        self._storage, self._folder = self._place.storage, self._place.folder
         self._runtime = runtime
 
     @property
@@ -84,11 +84,12 @@ class Table:
         Raises:
             SourceError: there is no table, or no such version.
         """
-        view = self._view(version, timestamp)
-        facts = view.facts()
-        if facts["format"] == "delta":
-            entry = next(iter(self._entries(facts["version"], 1)), {})
-            facts["oldest_version"] = self._log().oldest
+        versions = self._versions()
+        found = versions.files_or_version(version, timestamp)
+        facts = self._view(versions, found).facts()
+        if isinstance(found, int):
+            entry = next(iter(versions.entries(found, 1)), {})
+            facts["oldest_version"] = versions.log.oldest
             facts["last_change"] = entry.get("timestamp")
             facts["last_operation"] = entry.get("operation")
             facts["last_run"] = entry.get("run_id")
@@ -101,7 +102,8 @@ class Table:
         Raises:
             SourceError: this is not a Delta table.
         """
-        return self._entries(self._at(None, None), limit)
+        versions = self._versions()
+        return versions.entries(versions.newest(), limit)
 
     def preview(
         self,
@@ -115,13 +117,14 @@ class Table:
         Raises:
             SourceError: there is no table, or no such version.
         """
-        view = self._view(version, timestamp)
-        rows = view.preview(limit)
+        versions = self._versions()
+        found = versions.files_or_version(version, timestamp)
+        rows = self._view(versions, found).preview(limit)
         if rows is None:
-            from lakeport.tables.queries import fetch
+            from lakeport.tables.queries import fetch, read_table
 
-            frame, at = self._frame(self._spark(), version, timestamp)
-            rows = fetch(frame.limit(limit), self.uri, at)
+            frame = read_table(self._spark(), self._place.hadoop_uri, found)
+            rows = fetch(frame.limit(limit), self.uri, found)
         return rows
 
     def query(
@@ -144,13 +147,13 @@ class Table:
             ConfigError: the text is not one query, or Spark can't make sense of it.
             SourceError: there is no table, or no such version.
         """
-        from lakeport.tables.queries import fetch, run_query
+        from lakeport.tables.queries import fetch, read_table, run_query
 
-        self._files_or_version(version, timestamp)
+        found = self._versions().files_or_version(version, timestamp)
         spark = self._spark().newSession()
-        frame, at = self._frame(spark, version, timestamp)
+        frame = read_table(spark, self._place.hadoop_uri, found)
         names = ("t", self.uri.rstrip("/").rsplit("/", 1)[-1])
-        return fetch(run_query(spark, frame, names, sql, limit), self.uri, at)
+        return fetch(run_query(spark, frame, names, sql, limit), self.uri, found)
 
     def compact_report(self) -> dict[str, Any]:
         """Tell which partitions have small files, and what `optimize` would do about them.
@@ -160,7 +163,7 @@ class Table:
         """
         from lakeport.tables.compaction import report
 
-        return report(self._contents(self._at(None, None)))
+        return report(self._newest())
 
     def optimize(self, *, zorder: Sequence[str] = (), where: str | None = None) -> dict[str, Any]:
         """Merge small files into larger ones.
@@ -179,10 +182,10 @@ class Table:
         """
         from lakeport.tables.maintenance import optimize
 
-        contents = self._contents(self._at(None, None))
+        contents = self._newest()
         spark = self._spark(contents, writes=True)
         done = optimize(spark, self._place.hadoop_uri, contents, zorder, where)
-        return {**done, "version": self._at(None, None)}
+        return {**done, "version": self._versions().newest()}
 
     def vacuum(
         self, *, retain_hours: int | None = None, dry_run: bool = False, force: bool = False
@@ -206,16 +209,17 @@ class Table:
         """
         from lakeport.tables.maintenance import vacuum
 
-        contents = self._contents(self._at(None, None))
+        contents = self._newest()
         spark = self._spark(contents, writes=True)
         uri = self._place.hadoop_uri
         files = vacuum(spark, uri, retain_hours, dry_run=dry_run, force=force)
-        version = self._at(None, None)
+        versions = self._versions()
+        version = versions.newest()
         if dry_run:
             return {"dry_run": True, "version": version, "files": files}
         return {
-            "deleted": int(self._metrics(version).get("numDeletedFiles", 0)),
-            "bytes": int(self._metrics(version - 1).get("sizeOfDataToDelete", 0)),
+            "deleted": int(versions.metrics(version).get("numDeletedFiles", 0)),
+            "bytes": int(versions.metrics(version - 1).get("sizeOfDataToDelete", 0)),
             "version": version,
         }
 
@@ -230,10 +234,10 @@ class Table:
         """
         from lakeport.tables.undo import restore
 
-        newest = self._at(None, None)
-        if self._at(version, None) == newest:
+        versions = self._versions()
+        if versions.at(version, None) == versions.newest():
             raise SourceError(f"{self.uri} is at version {version} already", "name an older one.")
-        return restore(self._spark(writes=True), self._place, version, self._contents)
+        return restore(self._spark(writes=True), self._place, version)
 
     def undo(self, run_id: str) -> dict[str, Any]:
         """Put the table back to what it was before a run, if only that run has changed it since.
@@ -253,9 +257,8 @@ class Table:
         """
         from lakeport.tables.undo import undo
 
-        self._at(None, None)
-        spark = self._spark(writes=True)
-        return undo(spark, self._place, run_id, self._contents)
+        self._versions().newest()
+        return undo(self._spark(writes=True), self._place, run_id)
 
     def state(self) -> dict[str, Any] | None:
         """The Singer STATE that belongs to the table's rows: of the newest commit that has one.
@@ -269,16 +272,24 @@ class Table:
         Raises:
             SourceError: this is not a Delta table.
         """
-        from lakeport.tables.views import entry
-        from lakeport.writers.delta_history import CommitLog
+        return self._versions().state()
 
-        self._at(None, None)
-        commit = CommitLog(self._storage, self._folder).newest_state()
-        if commit is None or commit.mark is None:
-            return None
-        known = entry(commit)
-        told = {key: known[key] for key in ("version", "timestamp", "run_id")}
-        return {"state": commit.mark.state, **told}
+    def _versions(self) -> Versions:
+        from lakeport.tables.versions import Versions
+
+        return Versions.of(self._place.storage, self._place.folder)
+
+    def _newest(self) -> Contents:
+        versions = self._versions()
+        return versions.contents(versions.newest(), self._spark)
+
+    def _view(self, versions: Versions, found: FilesView | int) -> DeltaView | FilesView:
+        from lakeport.tables.views import DeltaView
+
+        if not isinstance(found, int):
+            return found
+        contents = versions.contents(found, self._spark)
+        return DeltaView(self._place.storage, self._place.folder, contents)
 
     def _spark(self, contents: Contents | None = None, *, writes: bool = False) -> SparkSession:
         """The session, with a JVM that suits the table's size."""
@@ -289,117 +300,3 @@ class Table:
             settings = self._place.config.spark
             self._runtime = Runtime.start(self._place.jars, settings, small=known < _LARGE_BYTES)
         return self._place.session(self._runtime, writes=writes)
-
-    def _metrics(self, version: int) -> Mapping[str, Any]:
-        from lakeport.writers.delta_history import CommitLog
-
-        commit = CommitLog(self._storage, self._folder).read(version)
-        return {} if commit is None else commit.info.get("operationMetrics") or {}
-
-    def _contents(self, version: int) -> Contents:
-        """The table at a version: by its log files, or by Spark where they do not tell."""
-        from lakeport.writers.delta_replay import replay
-
-        contents = replay(self._storage, self._log(), version)
-        if contents is None:
-            from lakeport.tables.queries import contents_by_spark
-
-            contents = contents_by_spark(self._spark(), self._place.hadoop_uri, version)
-        return contents
-
-    def _view(self, version: int | None, timestamp: str | datetime | None) -> DeltaView | FilesView:
-        from lakeport.tables.views import DeltaView
-
-        found = self._files_or_version(version, timestamp)
-        if not isinstance(found, int):
-            return found
-        return DeltaView(self._storage, self._folder, self._contents(found))
-
-    def _files_or_version(
-        self, version: int | None, timestamp: str | datetime | None
-    ) -> FilesView | int:
-        """The folder as plain files, or the Delta table's version that is meant."""
-        files = self._files(version, timestamp)
-        return self._at(version, timestamp) if files is None else files
-
-    def _files(self, version: int | None, timestamp: str | datetime | None) -> FilesView | None:
-        """The folder as plain files; None when it is a Delta table."""
-        from lakeport.tables.views import FilesView
-
-        if self._log().newest >= 0:
-            return None
-        found = FilesView.of(self._storage, self._folder)
-        if found is None:
-            raise self._absent()
-        if version is not None or timestamp is not None:
-            raise SourceError(
-                f"{self.uri} is a folder of {found.kind} files, which has no versions",
-                "leave out the version; only Delta tables have a history.",
-            )
-        return found
-
-    def _log(self) -> LogFiles:
-        from lakeport.writers.delta_replay import LogFiles
-
-        return LogFiles.of(self._storage, self._folder)
-
-    def _absent(self) -> SourceError:
-        return SourceError(
-            f"there is no table in {self.uri}", "check its name; `land` makes tables."
-        )
-
-    def _at(self, version: int | None, timestamp: str | datetime | None) -> int:
-        log = self._log()
-        if log.newest < 0:
-            if next(iter(self._storage.list(self._folder)), None) is None:
-                raise self._absent()
-            raise SourceError(
-                f"{self.uri} is not a Delta table: it has no `_delta_log`",
-                "only Delta tables have versions, and can be maintained.",
-            )
-        oldest, newest = log.oldest, log.newest
-        if timestamp is not None:
-            found = log.at(_moment(timestamp))
-            if found < oldest:
-                raise SourceError(
-                    f"{self.uri} has no version as old as {timestamp}",
-                    f"the oldest is {oldest}.",
-                )
-            return found
-        if version is not None and not oldest <= version <= newest:
-            raise SourceError(
-                f"{self.uri} has no version {version}", f"it has {oldest} to {newest}."
-            )
-        return newest if version is None else version
-
-    def _entries(self, version: int, limit: int) -> list[dict[str, Any]]:
-        from itertools import islice
-
-        from lakeport.tables.views import entry
-        from lakeport.writers.delta_history import CommitLog
-
-        commits = CommitLog(self._storage, self._folder).back_from(version)
-        return [entry(commit) for commit in islice(commits, limit)]
-
-    def _frame(
-        self, spark: SparkSession, version: int | None, timestamp: str | datetime | None
-    ) -> tuple[DataFrame, int]:
-        """The rows, and the version that they are of; -1 for plain files."""
-        uri = self._place.hadoop_uri
-        found = self._files_or_version(version, timestamp)
-        if isinstance(found, int):
-            return spark.read.format("delta").option("versionAsOf", found).load(uri), found
-        if found.kind == "csv":
-            return spark.read.options(header=True, escape='"', multiLine=True).csv(uri), -1
-        return spark.read.option("mergeSchema", "true").parquet(uri), -1
-
-
-def _moment(value: str | datetime) -> float:
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            raise ConfigError(
-                f"{value!r} is not a moment", "write it like 2024-05-01T10:30:00+02:00."
-            ) from None
-    return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()

@@ -7,10 +7,9 @@ from typing import Any
 
 from lakeport.tables.compaction import condition, crowded
 from lakeport.tables.maintenance import optimize
-from lakeport.tables.queries import contents_by_spark
+from lakeport.tables.versions import Versions
 from lakeport.writers.delta import DeltaWriter
 from lakeport.writers.delta_history import CommitLog
-from lakeport.writers.delta_replay import LogFiles, replay
 
 __all__ = ["tidy"]
 
@@ -34,11 +33,9 @@ def tidy(writer: DeltaWriter, versions: Sequence[int]) -> list[dict[str, Any]]:
     log = CommitLog(writer.storage, writer.folder)
     commits = [commit for commit in map(log.read, versions) if commit is not None]
     touched = [values for commit in commits for values in commit.touched]
-    files = LogFiles.of(writer.storage, writer.folder)
+    known = Versions.of(writer.storage, writer.folder)
+    contents = known.contents(known.newest(), writer.session)
     uri = writer.storage.hadoop_uri(writer.folder)
-    contents = replay(writer.storage, files, files.newest)
-    if contents is None:
-        contents = contents_by_spark(writer.session(), uri, files.newest)
     groups = crowded(contents, touched)
     if not groups:
         return []

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import CommitConflict, SourceError
+from lakeport.tables.versions import Versions
 from lakeport.tables.views import entry, gone
 from lakeport.writers.delta_commit import DeltaLog, Restoration
 from lakeport.writers.delta_history import Commit, CommitLog
@@ -97,16 +98,13 @@ def find_run(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, ...
     return tuple(sorted(commit.version for commit in mine))
 
 
-def undo(
-    spark: SparkSession, place: Place, run_id: str, contents: Callable[[int], Contents]
-) -> dict[str, Any]:
+def undo(spark: SparkSession, place: Place, run_id: str) -> dict[str, Any]:
     """Bring back the version before a run.
 
     Args:
         spark: a session that may write to the table.
         place: the table's.
         run_id: the run's id or name.
-        contents: the table at a version.
 
     Raises:
         SourceError: there is no such run, no version before it, or files of that are gone.
@@ -121,33 +119,29 @@ def undo(
             f"run {run_id!r} made {place.uri}: there is no version before it",
             "delete the table's folder, if nobody else uses it.",
         )
-    version = _bring_back(txn, place, before, contents)
+    version = _bring_back(spark, txn, place, before)
     return {"version": version, "restored": before, "undone": list(undone)}
 
 
-def restore(
-    spark: SparkSession, place: Place, version: int, contents: Callable[[int], Contents]
-) -> int:
+def restore(spark: SparkSession, place: Place, version: int) -> int:
     """Make a new version with an older one's contents; return its number.
 
     Args:
         spark: a session that may write to the table.
         place: the table's.
         version: the older version.
-        contents: the table at a version.
 
     Raises:
         SourceError: files of that version are gone.
         CommitConflict: others change the table at the same time.
     """
-    return _bring_back(DeltaLog(spark, place.hadoop_uri).begin(), place, version, contents)
+    return _bring_back(spark, DeltaLog(spark, place.hadoop_uri).begin(), place, version)
 
 
-def _bring_back(
-    txn: Transaction, place: Place, version: int, contents: Callable[[int], Contents]
-) -> int:
+def _bring_back(spark: SparkSession, txn: Transaction, place: Place, version: int) -> int:
     """Commit an older version's contents; runs whose batches go are no longer taken for done."""
-    then, now = contents(version), contents(txn.version)
+    versions = Versions.of(place.storage, place.folder)
+    then, now = (versions.contents(number, lambda: spark) for number in (version, txn.version))
     back, away = _beside(then, now), _beside(now, then)
     _check_files(place.storage, place.folder, back, place.uri, version)
     txn.read_all()

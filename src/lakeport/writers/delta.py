@@ -154,7 +154,7 @@ class DeltaWriter:
             DestinationError: the store refused.
         """
         commits = CommitLog(self.storage, self.folder)
-        version = next(iter(commits.versions()), -1) if run_id else -1
+        version = commits.newest() if run_id else -1
         if version < 0:
             return None
         name = app_id(run_id, self.stream)
@@ -243,7 +243,8 @@ class DeltaWriter:
         Raises:
             DestinationError: the store refused.
         """
-        commit = CommitLog(self.storage, self.folder).newest_state()
+        commits = CommitLog(self.storage, self.folder)
+        commit = commits.newest_state(commits.newest())
         return None if commit is None or commit.mark is None else commit.mark.state
 
     def _begin(self) -> Transaction:
@@ -300,7 +301,7 @@ class DeltaWriter:
 
     def _find(self, mark: Mark, after: int) -> Commit | None:
         commits = CommitLog(self.storage, self.folder)
-        for commit in commits.back_from(next(iter(commits.versions()), -1)):
+        for commit in commits.back_from(commits.newest()):
             if commit.version <= after:
                 break
             if commit.mark is not None and commit.mark.commit_id == mark.commit_id:

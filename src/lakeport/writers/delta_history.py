@@ -146,10 +146,14 @@ class CommitLog:
         self._storage = storage
         self._log = f"{folder}/_delta_log" if folder else "_delta_log"
 
-    def versions(self) -> list[int]:
-        """The versions that have a commit file, newest first."""
+    def newest(self) -> int:
+        """The newest version that has a commit file; -1 when none has.
+
+        Raises:
+            DestinationError: the store refused.
+        """
         found = (_COMMIT.search(f"/{item.key}") for item in self._storage.list(self._log))
-        return sorted((int(match[1]) for match in found if match), reverse=True)
+        return max((int(match[1]) for match in found if match), default=-1)
 
     def read(self, version: int) -> Commit | None:
         """Read one commit; None when its file is gone.
@@ -204,15 +208,14 @@ class CommitLog:
             return None
         return next((row["version"] for row in rows if row and row["appId"] == app), -1)
 
-    def newest_state(self) -> Commit | None:
-        """The commit whose STATE belongs to the table's rows; None when none in the log has one.
+    def newest_state(self, version: int) -> Commit | None:
+        """The commit whose STATE belongs to a version's rows; None when none in the log has one.
 
         A version that was restored brings back the STATE that it had.
 
         Raises:
             DestinationError: the store refused.
         """
-        version = next(iter(self.versions()), -1)
         while version >= 0 and (commit := self.read(version)) is not None:
             if commit.mark is not None and commit.mark.state is not None:
                 return commit

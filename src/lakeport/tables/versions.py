@@ -1,0 +1,170 @@
+"""A table's versions and what they hold, by one listing of its log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from lakeport.errors import ConfigError, SourceError
+from lakeport.model import Storage
+from lakeport.tables.queries import contents_by_spark
+from lakeport.tables.views import FilesView, entry
+from lakeport.writers.delta_history import CommitLog
+from lakeport.writers.delta_replay import Contents, LogFiles, replay
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Versions"]
+
+
+@dataclass(frozen=True)
+class Versions:
+    """The versions of a table as they were when its log was listed.
+
+    Attributes:
+        storage: where the table is.
+        folder: its key; empty when it is the storage's root.
+        log: the files of its log; none for a folder of plain files.
+    """
+
+    storage: Storage
+    folder: str
+    log: LogFiles
+
+    @classmethod
+    def of(cls, storage: Storage, folder: str) -> Versions:
+        """List a table's log.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        return cls(storage, folder, LogFiles.of(storage, folder))
+
+    @property
+    def uri(self) -> str:
+        """The table, as users name it."""
+        return self.storage.uri(self.folder)
+
+    def newest(self) -> int:
+        """The newest version.
+
+        Raises:
+            SourceError: this is not a Delta table.
+        """
+        if self.log.newest < 0:
+            if next(iter(self.storage.list(self.folder)), None) is None:
+                raise self._absent()
+            raise SourceError(
+                f"{self.uri} is not a Delta table: it has no `_delta_log`",
+                "only Delta tables have versions, and can be maintained.",
+            )
+        return self.log.newest
+
+    def at(self, version: int | None, timestamp: str | datetime | None) -> int:
+        """The version that is meant: by its number, by a moment, or the newest.
+
+        Args:
+            version: its number.
+            timestamp: a moment; an ISO 8601 text or a datetime, UTC if naive.
+
+        Raises:
+            ConfigError: the text is no moment.
+            SourceError: this is not a Delta table, or it has no such version.
+        """
+        newest, oldest = self.newest(), self.log.oldest
+        if timestamp is not None:
+            found = self.log.at(_moment(timestamp))
+            if found < oldest:
+                raise SourceError(
+                    f"{self.uri} has no version as old as {timestamp}",
+                    f"the oldest is {oldest}.",
+                )
+            return found
+        if version is not None and not oldest <= version <= newest:
+            raise SourceError(
+                f"{self.uri} has no version {version}", f"it has {oldest} to {newest}."
+            )
+        return newest if version is None else version
+
+    def files_or_version(
+        self, version: int | None, timestamp: str | datetime | None
+    ) -> FilesView | int:
+        """The folder as plain files, or the Delta table's version that is meant; see `at`.
+
+        Raises:
+            ConfigError: the text is no moment.
+            SourceError: there is no table, or no such version.
+        """
+        if self.log.newest >= 0:
+            return self.at(version, timestamp)
+        found = FilesView.of(self.storage, self.folder)
+        if found is None:
+            raise self._absent()
+        if version is not None or timestamp is not None:
+            raise SourceError(
+                f"{self.uri} is a folder of {found.kind} files, which has no versions",
+                "leave out the version; only Delta tables have a history.",
+            )
+        return found
+
+    def contents(self, version: int, session: Callable[[], SparkSession]) -> Contents:
+        """The table at a version: by its log files, or by Spark where they do not tell.
+
+        Args:
+            version: one that the table has.
+            session: gives the Spark session, which is only asked for when it is needed.
+
+        Raises:
+            LakeportError: the log can't be read.
+        """
+        contents = replay(self.storage, self.log, version)
+        if contents is None:
+            uri = self.storage.hadoop_uri(self.folder)
+            contents = contents_by_spark(session(), uri, version)
+        return contents
+
+    def entries(self, version: int, limit: int) -> list[dict[str, Any]]:
+        """The lines of the table's history from a version backwards."""
+        commits = self._commits().back_from(version)
+        return [entry(commit) for commit in islice(commits, limit)]
+
+    def metrics(self, version: int) -> Mapping[str, Any]:
+        """What the writer of a version counted; nothing when it left no word."""
+        commit = self._commits().read(version)
+        return {} if commit is None else commit.info.get("operationMetrics") or {}
+
+    def state(self) -> dict[str, Any] | None:
+        """The Singer STATE of the newest version's rows, with the commit that has it.
+
+        Raises:
+            SourceError: this is not a Delta table.
+        """
+        commit = self._commits().newest_state(self.newest())
+        if commit is None or commit.mark is None:
+            return None
+        known = entry(commit)
+        told = {key: known[key] for key in ("version", "timestamp", "run_id")}
+        return {"state": commit.mark.state, **told}
+
+    def _commits(self) -> CommitLog:
+        return CommitLog(self.storage, self.folder)
+
+    def _absent(self) -> SourceError:
+        return SourceError(
+            f"there is no table in {self.uri}", "check its name; `land` makes tables."
+        )
+
+
+def _moment(value: str | datetime) -> float:
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise ConfigError(
+                f"{value!r} is not a moment", "write it like 2024-05-01T10:30:00+02:00."
+            ) from None
+    return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
