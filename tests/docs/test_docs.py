@@ -9,8 +9,9 @@ import pytest
 import typer
 
 from lakeport.cli.app import app
+from lakeport.config.classes import config_class
 from lakeport.config.files import expand, parse_text
-from lakeport.config.load import config_class, load_sink, names_sink
+from lakeport.config.load import load_sink, names_sink
 from tests.docs.generate import CONFIGS, command_paths, rendered
 from tests.docs.pages import (
     DOCS,

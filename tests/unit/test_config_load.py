@@ -6,8 +6,9 @@ from typing import Literal
 
 import pytest
 
-from lakeport.config import DestinationConfig, LocalConfig, Secret, load
-from lakeport.config.load import config_class, load_file, load_target
+from lakeport.config import DestinationConfig, LocalConfig, Secret, classes
+from lakeport.config.classes import config_class
+from lakeport.config.load import load_file, load_target, load_values
 from lakeport.errors import ConfigError
 from lakeport.model import Mode
 
@@ -24,7 +25,7 @@ class Vault(DestinationConfig):
 @pytest.fixture
 def vault(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second destination in the registry."""
-    monkeypatch.setitem(load._DESTINATIONS, "vault", f"{__name__}:Vault")
+    monkeypatch.setitem(classes._DESTINATIONS, "vault", f"{__name__}:Vault")
 
 
 def write(path: Path, text: str, mode: int = 0o600) -> Path:
@@ -195,3 +196,9 @@ def test_unknown_destinations_list_the_known() -> None:
     with pytest.raises(ConfigError) as caught:
         config_class("amazon_s4")
     assert "local" in caught.value.hint
+
+
+def test_the_place_of_the_keys_is_named_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_values({"config": "x"}, name="flags", environ={}, destination="local")
+    assert caught.value.message == "flags: `config` has to hold keys"

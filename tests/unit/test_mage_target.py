@@ -21,7 +21,7 @@ import pytest
 
 from lakeport import landing
 from lakeport.cli.app import main
-from lakeport.config.load import config_class
+from lakeport.config.classes import config_class
 from lakeport.errors import BadRecord, BadRecords, ConfigError, SchemaConflict, Unreachable
 from lakeport.mage.flags import Flags, config_of
 from lakeport.mage.log import LogLines

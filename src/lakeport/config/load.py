@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from lakeport.config.common import DestinationConfig, canonical
-from lakeport.config.explain import no_such
+from lakeport.config.classes import all_keys, uri_values, what_to_name
+from lakeport.config.common import DestinationConfig
 from lakeport.config.files import expand, parse_text, read_text, texts
+from lakeport.config.merging import build, flat, for_destination, told_of
 from lakeport.config.streaming_sink import Buffer, is_sink, sink_keys
 from lakeport.errors import ConfigError
 
 __all__ = [
-    "config_class",
-    "destinations",
-    "environment_keys",
     "load_file",
     "load_files",
     "load_sink",
@@ -29,23 +25,7 @@ __all__ = [
     "names_sink",
 ]
 
-_DESTINATIONS = {
-    "local": "lakeport.config.local:LocalConfig",
-    "amazon_s3": "lakeport.config.amazon_s3:AmazonS3Config",
-    "delta_lake_azure": "lakeport.config.delta_lake_azure:DeltaLakeAzureConfig",
-    "delta_lake_s3": "lakeport.config.delta_lake_s3:DeltaLakeS3Config",
-    "google_cloud_storage": "lakeport.config.google_cloud_storage:GoogleCloudStorageConfig",
-}
-_SCHEMES = {
-    "abfs": "delta_lake_azure",
-    "abfss": "delta_lake_azure",
-    "file": "local",
-    "gs": "google_cloud_storage",
-    "s3": "amazon_s3",
-}
-_PREFIX = "LAKEPORT_"
 _SUFFIXES = (".yaml", ".yml", ".json")
-_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):")
 
 
 def load_target(
@@ -72,15 +52,17 @@ def load_target(
             return to
         given = {name: getattr(to, name) for name in to.model_fields_set}
         values = {**given, "destination": to.destination}
-        return _build(values, overrides, environ).warned(*to.warnings)
+        return build(values, overrides, environ).warned(*to.warnings)
     if isinstance(to, Mapping):
-        return _build(_flat(dict(to), "the config"), overrides, environ)
+        with told_of("the config"):
+            values = flat(to)
+        return build(values, overrides, environ)
     text = os.fspath(to)
     if not text.strip():
-        raise ConfigError("the target is empty", _hint())
+        raise ConfigError("the target is empty", what_to_name())
     if _is_config_file(text, isinstance(to, str)):
         return load_file(text, overrides, environ=environ)
-    return _build(_uri_values(text, isinstance(to, str)), overrides, environ)
+    return build(uri_values(text, may_be_uri=isinstance(to, str)), overrides, environ)
 
 
 def load_file(
@@ -109,7 +91,7 @@ def load_file(
         [path],
         overrides,
         environ=environ,
-        translate=partial(_for, destination),
+        translate=partial(for_destination, destination),
         variables=variables,
         guarded=True,
     )
@@ -139,55 +121,19 @@ def load_files(
         ConfigError: naming what is wrong.
     """
     environ = os.environ if environ is None else environ
-    name = ", ".join(f"config file {os.fspath(path)!r}" for path in paths)
-    held: list[tuple[Path, dict[str, Any]]] = []
+    held: dict[Path, dict[str, Any]] = {}
     values: dict[str, Any] = {}
     for path in map(Path, paths):
-        each = f"config file {str(path)!r}"
-        raw = _flat(parse_text(read_text(path), each), each)
-        values |= expand(raw, environ, each, variables=variables)
-        held.append((path, raw))
-    try:
-        config = _build(translate(values), overrides or {}, environ)
-    except ConfigError as error:
-        where = f"{name}: " if name else ""
-        raise type(error)(f"{where}{error.message}", error.hint) from None
-    for path, raw in held:
+        raw = _parsed(path)
+        with told_of(_called(path)):
+            held[path] = flat(raw)
+        values |= expand(held[path], environ, _called(path), variables=variables)
+    with told_of(", ".join(map(_called, paths))):
+        config = build(translate(values), overrides, environ)
+    for path, raw in held.items():
         if not texts(raw).isdisjoint(config.secrets()):
-            config = config.warned(*_exposure(path, f"config file {str(path)!r}", guarded))
+            config = config.warned(*_exposure(path, guarded))
     return config
-
-
-def environment_keys(
-    prefix: str, environ: Mapping[str, str], more: Iterable[str] = ()
-) -> tuple[dict[str, str], list[str]]:
-    """The keys that variables give: those named by a prefix and the key in capitals.
-
-    Args:
-        prefix: how the variables' names begin.
-        environ: the environment.
-        more: keys that are known besides those of the destinations.
-
-    Returns:
-        The values, empty ones left out, and the names of variables that no key has.
-    """
-    known = {key for name in _DESTINATIONS for key in config_class(name).model_fields}
-    known.update(more)
-    found, unknown = {}, []
-    for name, value in environ.items():
-        key = name.removeprefix(prefix).lower()
-        if not name.startswith(prefix) or not value:
-            continue
-        if key in known:
-            found[key] = value
-        elif not key.startswith("_"):  # Meltano's own, such as the catalog that it chose
-            unknown.append(name)
-    return found, sorted(unknown)
-
-
-def destinations() -> tuple[str, ...]:
-    """Names of the destinations that a config can be for."""
-    return tuple(_DESTINATIONS)
 
 
 def names_sink(to: object) -> bool:
@@ -202,7 +148,7 @@ def names_sink(to: object) -> bool:
         os.fspath(to), isinstance(to, str)
     ):
         return False
-    return is_sink(parse_text(read_text(Path(to)), f"config file {os.fspath(to)!r}"))
+    return is_sink(_parsed(to))
 
 
 def load_sink(
@@ -227,11 +173,9 @@ def load_sink(
     if isinstance(to, Mapping):
         values: Mapping[str, Any] = to
     else:
-        name = f"config file {os.fspath(to)!r}"
-        raw = parse_text(read_text(Path(to)), name)
-        values = expand(raw, environ, name, variables=variables)
-    keys, buffer = sink_keys(values, _all_keys())
-    return _build(keys, overrides or {}, environ), buffer
+        values = expand(_parsed(to), environ, _called(to), variables=variables)
+    keys, buffer = sink_keys(values, all_keys())
+    return build(keys, overrides, environ), buffer
 
 
 def load_values(
@@ -255,82 +199,17 @@ def load_values(
         ConfigError: naming what is wrong; also when the keys name another destination.
     """
     environ = os.environ if environ is None else environ
-    try:
-        return _build(_for(destination, _flat(dict(values), name)), overrides or {}, environ)
-    except ConfigError as error:
-        place = f"{name}: " if name else ""
-        raise type(error)(f"{place}{error.message}", error.hint) from None
+    with told_of(name):
+        return build(for_destination(destination, flat(values)), overrides, environ)
 
 
-def config_class(destination: str) -> type[DestinationConfig]:
-    """The config class of a destination.
-
-    Raises:
-        ConfigError: there is no destination of that name; the error lists those that exist.
-    """
-    if destination not in _DESTINATIONS:
-        raise no_such("destination", destination, _DESTINATIONS)
-    module, _, name = _DESTINATIONS[destination].partition(":")
-    found: type[DestinationConfig] = getattr(import_module(module), name)
-    return found
+def _parsed(path: str | os.PathLike[str]) -> dict[str, Any]:
+    return parse_text(read_text(Path(path)), _called(path))
 
 
-def _for(destination: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys with the destination that they have to be for, or that they name if that is empty."""
-    found = values.get("destination", destination or None)
-    if destination and found != destination:
-        raise ConfigError(
-            f"it is for the destination {found!r}, not for {destination!r}",
-            "name the same destination, or leave it out.",
-        )
-    return {**values, "destination": found}
-
-
-def _build(
-    values: Mapping[str, Any], overrides: Mapping[str, Any], environ: Mapping[str, str]
-) -> DestinationConfig:
-    if is_sink(values):
-        values, _ = sink_keys(values, _all_keys())
-    given, wanted = canonical(values), canonical(overrides)
-    merged = {**given, **{key: _joined(given.get(key), value) for key, value in wanted.items()}}
-    destination = merged.get("destination")
-    if not isinstance(destination, str):
-        raise ConfigError("the key `destination` is missing", _hint())
-    model = config_class(destination)
-    for key in model.model_fields:
-        value = environ.get(_PREFIX + key.upper())
-        if value and key != "destination":
-            merged.setdefault(key, value)
-    return model(**merged)
-
-
-def _all_keys() -> frozenset[str]:
-    return frozenset(key for name in _DESTINATIONS for key in config_class(name).model_fields)
-
-
-def _joined(given: object, wanted: object) -> object:
-    """What is wanted; settings are added to those given."""
-    if isinstance(given, Mapping) and isinstance(wanted, Mapping):
-        return {**given, **wanted}
-    return wanted
-
-
-def _flat(values: dict[str, Any], name: str) -> dict[str, Any]:
-    """Keys under `config:` brought beside `destination:` and a block's `catalog`."""
-    inner = values.get("config")
-    if inner is None:
-        return {key: value for key, value in values.items() if key != "config"}
-    if not isinstance(inner, Mapping):
-        raise ConfigError(f"{name}: `config` has to hold keys")
-    beside = sorted(values.keys() - {"config", "destination", "catalog"})
-    if beside:
-        raise ConfigError(
-            f"{name}: {', '.join(f'`{key}`' for key in beside)} stands beside `config:`",
-            "write all keys under `config:`, or all beside `destination:`.",
-        )
-    if "destination" in inner and "destination" in values:
-        raise ConfigError(f"{name}: `destination` is given twice", "give one of them.")
-    return {**{key: value for key, value in values.items() if key != "config"}, **inner}
+def _called(path: str | os.PathLike[str]) -> str:
+    """How errors call a config file."""
+    return f"config file {os.fspath(path)!r}"
 
 
 def _is_config_file(text: str, guess: bool) -> bool:
@@ -345,19 +224,7 @@ def _is_config_file(text: str, guess: bool) -> bool:
     return path.is_file()
 
 
-def _uri_values(text: str, may_be_uri: bool) -> dict[str, Any]:
-    match = _SCHEME.match(text) if may_be_uri else None
-    scheme = match[1].lower() if match else "file"
-    if scheme not in _SCHEMES:
-        known = ", ".join(sorted(f"{name}://" for name in _SCHEMES))
-        raise ConfigError(
-            f"no destination takes the target {scheme}:…", f"give a folder, or a URI of: {known}."
-        )
-    name = _SCHEMES[scheme]
-    return {"destination": name, **config_class(name).uri_keys(text)}
-
-
-def _exposure(path: Path, name: str, guarded: bool) -> tuple[str, ...]:
+def _exposure(path: Path, guarded: bool) -> tuple[str, ...]:
     """Who else can reach a config file that holds secrets."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
@@ -365,15 +232,10 @@ def _exposure(path: Path, name: str, guarded: bool) -> tuple[str, ...]:
     hint = f"chmod 600 {path}, or keep the secrets in the environment and write ${{NAME}}."
     mode = stat.S_IMODE(status.st_mode)
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
-        problem = f"{name} holds secrets, and others may write to it ({mode:04o})"
+        problem = f"{_called(path)} holds secrets, and others may write to it ({mode:04o})"
         if guarded:
             raise ConfigError(problem, hint)
         return (f"{problem}: {hint}",)
     if mode & (stat.S_IRGRP | stat.S_IROTH):
-        return (f"{name} holds secrets, and others may read it ({mode:04o}): {hint}",)
+        return (f"{_called(path)} holds secrets, and others may read it ({mode:04o}): {hint}",)
     return ()
-
-
-def _hint() -> str:
-    names = ", ".join(sorted(_DESTINATIONS))
-    return f"give a folder, a URI, a config file, or keys with `destination:` ({names})."

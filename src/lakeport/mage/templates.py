@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakeport.config.load import config_class
+from lakeport.config.classes import config_class
 
 __all__ = ["caller", "template"]
 

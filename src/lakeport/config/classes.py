@@ -1,0 +1,75 @@
+"""Which destinations a config can be for: a name, or a URI's scheme -> the class with its keys."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from typing import Any
+
+from lakeport.config.common import DestinationConfig
+from lakeport.config.explain import no_such
+from lakeport.errors import ConfigError
+
+__all__ = ["all_keys", "config_class", "destinations", "uri_values", "what_to_name"]
+
+_DESTINATIONS = {
+    "local": "lakeport.config.local:LocalConfig",
+    "amazon_s3": "lakeport.config.amazon_s3:AmazonS3Config",
+    "delta_lake_azure": "lakeport.config.delta_lake_azure:DeltaLakeAzureConfig",
+    "delta_lake_s3": "lakeport.config.delta_lake_s3:DeltaLakeS3Config",
+    "google_cloud_storage": "lakeport.config.google_cloud_storage:GoogleCloudStorageConfig",
+}
+_SCHEMES = {
+    "abfs": "delta_lake_azure",
+    "abfss": "delta_lake_azure",
+    "file": "local",
+    "gs": "google_cloud_storage",
+    "s3": "amazon_s3",
+}
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):")
+
+
+def destinations() -> tuple[str, ...]:
+    """Names of the destinations that a config can be for."""
+    return tuple(_DESTINATIONS)
+
+
+def config_class(destination: str) -> type[DestinationConfig]:
+    """The config class of a destination.
+
+    Raises:
+        ConfigError: there is no destination of that name; the error lists those that exist.
+    """
+    if destination not in _DESTINATIONS:
+        raise no_such("destination", destination, _DESTINATIONS)
+    module, _, name = _DESTINATIONS[destination].partition(":")
+    found: type[DestinationConfig] = getattr(import_module(module), name)
+    return found
+
+
+def all_keys() -> frozenset[str]:
+    """The keys of all destinations."""
+    return frozenset(key for name in _DESTINATIONS for key in config_class(name).model_fields)
+
+
+def uri_values(text: str, *, may_be_uri: bool = True) -> dict[str, Any]:
+    """The keys that a folder's path or a URI stands for, `destination` among them.
+
+    Raises:
+        ConfigError: no destination takes such a URI.
+    """
+    match = _SCHEME.match(text) if may_be_uri else None
+    scheme = match[1].lower() if match else "file"
+    if scheme not in _SCHEMES:
+        known = ", ".join(sorted(f"{name}://" for name in _SCHEMES))
+        raise ConfigError(
+            f"no destination takes the target {scheme}:…", f"give a folder, or a URI of: {known}."
+        )
+    name = _SCHEMES[scheme]
+    return {"destination": name, **config_class(name).uri_keys(text)}
+
+
+def what_to_name() -> str:
+    """The hint for a target that names no destination."""
+    names = ", ".join(sorted(_DESTINATIONS))
+    return f"give a folder, a URI, a config file, or keys with `destination:` ({names})."
