@@ -79,10 +79,13 @@ class Bucket:
         **keys: Any,
     ) -> Any:
         """Land with the spool in the same bucket; files are small, so that work is shared out."""
+        return lakeport.land(source, self.target(destination, **keys), on_state=on_state)
+
+    def target(self, destination: str, **keys: Any) -> dict[str, Any]:
+        """The config of a target below `lake/` in the bucket."""
         target = {"destination": destination, "bucket": self.name, "object_key_path": "lake"}
         common = {"spool_uri": f"s3://{self.name}/spool", "min_file_size_mb": 0.1}
-        settings = {**target, **common, **self.keys, "spark": self.spark, **keys}
-        return lakeport.land(source, settings, on_state=on_state)
+        return {**target, **common, **self.keys, "spark": self.spark, **keys}
 
     def objects(self, prefix: str = "") -> list[str]:
         """Keys of all visible objects below a prefix."""

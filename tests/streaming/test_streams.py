@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 from deltalake import DeltaTable
 
 import lakeport
-from lakeport.errors import ConfigError, LakeportError, SchemaConflict
+from lakeport.errors import ConfigError, LakeportError, SchemaConflict, SourceError
 from lakeport.model import Landed
 from lakeport.report import LandingReport
+from lakeport.spark.session import Runtime
 from lakeport.spark.settings import cores_of
 from tests.streaming.kit import COLUMNS, Inbox, until
 
@@ -45,6 +47,12 @@ def start(inbox: Inbox, tmp_path: Path) -> Start:
 
 def rate(rows: int) -> Callable[[Any], Any]:
     return lambda spark: spark.readStream.format("rate").option("rowsPerSecond", rows).load()
+
+
+def running() -> Runtime:
+    found = Runtime._current
+    assert found is not None
+    return found
 
 
 class Watcher:
@@ -83,6 +91,11 @@ class Watcher:
         ({"trigger": "once"}, "`once` is not offered"),
         ({"trigger": "soon"}, "'soon', which is no interval"),
         ({"trigger": -1}, "is -1"),
+        ({"trigger": True}, "is True"),
+        ({"trigger": float("nan")}, "is nan"),
+        ({"trigger": float("inf")}, "is inf"),
+        ({"trigger": timedelta(minutes=1)}, "is datetime.timedelta"),
+        ({"trigger": "-5 seconds"}, "which is no interval"),
         ({"trigger": 1, "available_now": True}, "both given"),
         ({"frame": 3}, "int is no streaming DataFrame"),
         ({"frame": lambda spark: spark.range(3)}, "the frame is no stream"),
@@ -164,6 +177,9 @@ def test_an_endless_stream(start: Start, tmp_path: Path) -> None:
             lakeport.land(
                 tmp_path / "in", tmp_path / "lake", table="x", spark={"spark.app.name": "other"}
             )
+        endless = rate(1)(running().spark)
+        with pytest.raises(SourceError, match="the frame is a stream"):
+            lakeport.land(endless, tmp_path / "lake", table="x")
         seen = len(watcher.landed)
         until(lambda: len(watcher.landed) > seen)
         status = stream.status

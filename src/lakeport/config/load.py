@@ -167,15 +167,15 @@ def load_sink(
         variables: the run's variables, for templates such as `{{ variables('x') }}`.
 
     Raises:
-        ConfigError: naming what is wrong and what is valid.
+        ConfigError: naming what is wrong and what is valid; also when a file holds secrets and
+            others may write to it.
     """
     environ = os.environ if environ is None else environ
     if isinstance(to, Mapping):
-        values: Mapping[str, Any] = to
-    else:
-        values = expand(_parsed(to), environ, _called(to), variables=variables)
-    keys, buffer = sink_keys(values, all_keys())
-    return build(keys, overrides, environ), buffer
+        return load_target(to, overrides, environ=environ), sink_keys(to)[1]
+    config = load_file(to, overrides, environ=environ, variables=variables)
+    values = expand(_parsed(to), environ, _called(to), variables=variables)
+    return config, sink_keys(values)[1]
 
 
 def load_values(

@@ -98,6 +98,10 @@ class FrameSource:
                 f"a value of type {type(frame).__name__!r} is not a frame",
                 "give a pandas, Polars, Spark or Arrow frame, or file names.",
             )
+        if self._kind == "spark" and frame.isStreaming:
+            raise SourceError(
+                "the frame is a stream, which has no end", "land it with `lakeport.land_stream`."
+            )
         self._frame = frame
         self._stream = stream
         self._spool_dir = Path(spool_dir)

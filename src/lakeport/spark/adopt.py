@@ -51,7 +51,9 @@ def find() -> SparkContext | None:
         if connect.getActiveSession() is not None:
             raise ConfigError(
                 "the active Spark session is a Spark Connect client, which can't commit tables",
-                "stop it, or run where the driver runs.",
+                "run the job where Spark's driver runs: with `spark-submit`, or on compute with "
+                "dedicated access. What is no frame of that session can be landed from here once "
+                "it is stopped (`spark.stop()`).",
             )
     module = sys.modules.get("pyspark.core.context")
     context: SparkContext | None = module.SparkContext._active_spark_context if module else None

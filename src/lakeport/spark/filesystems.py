@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lakeport.spark.session import Runtime
 
-__all__ = ["session_for"]
+__all__ = ["hand_over", "session_for"]
 
 _lock = threading.Lock()
 _handed: WeakKeyDictionary[Runtime, dict[str, dict[str, str]]] = WeakKeyDictionary()
@@ -41,19 +41,42 @@ def session_for(runtime: Runtime, root: str, settings: Mapping[str, str]) -> Spa
     """
     spark = runtime.spark
     parts = urlsplit(root)
-    place = f"{parts.scheme}://{parts.netloc}"
     with _lock:
-        known = _handed.setdefault(runtime, {})
-        if known.get(place) != settings:
-            if parts.scheme == "s3a":
-                adopt.check(spark, frozenset({"delta", "s3a"}))
-                _check_flags(runtime, parts.netloc)
-            _hand_over(runtime, place, settings, known.get(place))
-            known[place] = dict(settings)
+        if parts.scheme == "s3a" and _known(runtime).get(_place(root)) != settings:
+            adopt.check(spark, frozenset({"delta", "s3a"}))
+            _check_flags(runtime, parts.netloc)
+    hand_over(runtime, root, settings)
     return spark
 
 
-def _hand_over(
+def hand_over(runtime: Runtime, root: str, settings: Mapping[str, str]) -> None:
+    """Have the session's file systems reach a store; waits for the session.
+
+    Args:
+        runtime: Spark.
+        root: the store's root, or a folder in it, as Hadoop names it.
+        settings: of Hadoop's connector for that root, secrets included.
+
+    Raises:
+        SparkFailure: Spark did not start.
+    """
+    with _lock:
+        known, place = _known(runtime), _place(root)
+        if known.get(place) != settings:
+            _set(runtime, place, settings, known.get(place))
+            known[place] = dict(settings)
+
+
+def _known(runtime: Runtime) -> dict[str, dict[str, str]]:
+    return _handed.setdefault(runtime, {})
+
+
+def _place(root: str) -> str:
+    parts = urlsplit(root)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _set(
     runtime: Runtime, place: str, settings: Mapping[str, str], before: Mapping[str, str] | None
 ) -> None:
     """Set what is new; a connector that was opened with other settings is opened anew."""
@@ -66,7 +89,8 @@ def _hand_over(
         for key in before.keys() - settings.keys():
             conf.unset(key)
         jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI(place), conf).close()
-        jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+        if "delta" in runtime.needs:
+            jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 
 def _check_flags(runtime: Runtime, bucket: str) -> None:

@@ -50,6 +50,7 @@ class Runtime:
 
     Args:
         options: further JVM options, for making class archives.
+        also: as for `start`.
 
     Attributes:
         needs: names of `versions.JARS` that it has.
@@ -69,6 +70,7 @@ class Runtime:
         *,
         small: bool,
         options: Sequence[str] = (),
+        also: frozenset[str] = frozenset(),
     ) -> None:
         """Begin to start; never waits."""
         self.needs = needs
@@ -97,6 +99,7 @@ class Runtime:
         if running is not None:
             self._adopt(running)
             return
+        self.needs = needs | also
         heap_mb(settings)
         java = find_java()
         atexit.register(self.stop)
@@ -111,6 +114,7 @@ class Runtime:
         settings: Mapping[str, str],
         small: bool,
         keep: SparkContext | None = None,
+        also: frozenset[str] = frozenset(),
     ) -> Runtime:
         """Adopt the active session, take up our own again, or begin to start one; never waits.
 
@@ -119,6 +123,8 @@ class Runtime:
             settings: the user's `spark:` mapping; without effect on a session that is adopted.
             small: whether the load is known to be small, so that a quick start counts most.
             keep: a context that must go on, because the source is a frame of its session.
+            also: further names of `versions.JARS`, for sessions of our own only: whoever needs
+                them in a session that is adopted looks for them there.
 
         Raises:
             ConfigError: a setting is wrong, or the active session lacks something and can't be
@@ -126,13 +132,13 @@ class Runtime:
             MissingDependency: there is no Java that Spark runs on.
         """
         with cls._guard:
-            current = cls._current
-            if current is not None and current._serves(frozenset(needs), settings):
+            current, own = cls._current, frozenset(needs) | also
+            if current is not None and current._serves(own, settings):
                 return current
             if current is not None and not current.adopted:
-                current._check_idle(frozenset(needs), keep)
+                current._check_idle(own, keep)
                 current.stop()
-            cls._current = cls(frozenset(needs), settings, small=small)
+            cls._current = cls(frozenset(needs), settings, small=small, also=also)
             return cls._current
 
     @property

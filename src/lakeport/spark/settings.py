@@ -43,6 +43,11 @@ _S3_TUNING: Final = {
     "spark.sql.streaming.checkpointFileManagerClass": "io.lakeport.delta.WholeFiles",
 }
 
+_AZURE_TUNING: Final = {
+    # Sent when the JVM ends, and repeated for minutes where the account can't be reached any more.
+    "spark.hadoop.fs.azure.metrics.collection.enabled": "false",
+}
+
 _HEAP: Final = "1g"
 _BASE: Final = {
     "spark.app.name": "lakeport",
@@ -100,6 +105,8 @@ def session_settings(
         result |= DELTA_SETTINGS | _DELTA_TUNING
     if "s3a" in needs:
         result |= LOG_STORE_SETTINGS | _S3_TUNING
+    if "azure" in needs:
+        result |= _AZURE_TUNING
     for key, value in settings.items():
         ours = result.get(key, "")
         if key == "spark.sql.extensions" and ours and ours not in value:

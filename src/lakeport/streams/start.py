@@ -7,6 +7,7 @@ source ─micro-batch─▶ foreachBatch ─▶ lander (as for any frame) ─Lan
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -18,6 +19,7 @@ from lakeport.errors import ConfigError, LakeportError
 from lakeport.model import Mode
 from lakeport.spark.failures import translated
 from lakeport.streams.handle import LandingStream
+from lakeport.streams.progress import connector, reach
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,7 +58,8 @@ def land_stream(
         to: as for `lakeport.land`; also the YAML of one of Mage's streaming sinks, whose
             `buffer_timeout_seconds` is the trigger unless another one is given.
         checkpoint: folder in which Spark keeps how far the query has come: one for each table, on
-            storage that outlives the machine if the query has to.
+            storage that outlives the machine if the query has to. A store of the target's cloud
+            is reached with the target's credentials, others with those of the environment.
         trigger: seconds between the starts of two micro-batches, or Spark's text for that, such
             as `1 minute`; by default the next one follows at once.
         available_now: land what is there, in as many micro-batches as the source's options say,
@@ -91,7 +94,7 @@ def land_stream(
     timing = _timing(trigger, available_now)
     _check(config, checkpoint)
     warnings = (*config.warnings, *check_layout(config))
-    runtime, streaming = _frame(frame, config)
+    runtime, streaming = _frame(frame, config, connector(checkpoint or ""))
     storage, found = meet_workers(config, open_storage(config), runtime, None)
     start = _Start(config, storage, runtime, streaming, observer, (*warnings, *found))
     return start.run(checkpoint or "", timing)
@@ -118,7 +121,8 @@ class _Start:
         frame = normalised(self.frame, name)
         spark_session(self.config, self.storage, self.runtime)()
         table = open_table(self.config, self.storage, self.runtime, name)
-        folder = bind(frame.sparkSession, checkpoint, table.uri)
+        place = reach(checkpoint, self.config, self.runtime)
+        folder = bind(frame.sparkSession, place, table.uri)
         road: Future[MicroBatches] = Future()
         query = self._query(frame, folder, timing, lambda df, n: road.result().land(df, n))
         try:
@@ -210,8 +214,11 @@ def _timing(trigger: str | float | None, available_now: bool) -> dict[str, Any]:
                 "use `available_now=True`, which keeps to the limits of the source's options.",
             )
         return {"processingTime": trigger}
-    if trigger < 0:
-        raise ConfigError(f"`trigger` is {trigger}", "give seconds, 0 or more.")
+    number = isinstance(trigger, (int, float)) and not isinstance(trigger, bool)
+    if not number or not 0 <= trigger < math.inf:
+        raise ConfigError(
+            f"`trigger` is {trigger!r}", "give seconds, 0 or more, or text such as '5 minutes'."
+        )
     return {"processingTime": f"{round(trigger * 1000)} milliseconds"}
 
 
@@ -228,9 +235,11 @@ def _timed(writer: DataStreamWriter, timing: Mapping[str, Any]) -> DataStreamWri
 
 
 def _frame(
-    given: DataFrame | Callable[[SparkSession], DataFrame], config: DestinationConfig
+    given: DataFrame | Callable[[SparkSession], DataFrame],
+    config: DestinationConfig,
+    also: frozenset[str],
 ) -> tuple[Runtime, DataFrame]:
-    """The streaming frame, and the Spark that it runs on.
+    """The streaming frame, and the Spark that it runs on, which has `also` if it is our own.
 
     Raises:
         ConfigError: it is no stream, or its session can't serve the target.
@@ -250,7 +259,7 @@ def _frame(
             f"{type(given).__name__} is no streaming DataFrame",
             "give one, or a function that makes one in the session that it is given.",
         )
-    runtime = Runtime.start(needs, config.spark, small=True, keep=context)
+    runtime = Runtime.start(needs, config.spark, small=True, keep=context, also=also)
     frame: Any = given if is_spark_frame(given) else given(runtime.spark)  # type: ignore[operator]
     if not is_spark_frame(frame) or not frame.isStreaming:
         raise ConfigError(

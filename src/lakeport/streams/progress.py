@@ -1,0 +1,70 @@
+"""A checkpoint in a store: the connector that Spark needs for it, and the credentials."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from lakeport.sources.remote import storage_of
+from lakeport.spark import adopt
+from lakeport.spark.filesystems import hand_over
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakeport.config.common import DestinationConfig
+    from lakeport.model import Storage
+    from lakeport.spark.session import Runtime
+
+__all__ = ["connector", "reach"]
+
+_CONNECTORS: Final = {"abfs": "azure", "abfss": "azure", "s3": "s3a", "s3a": "s3a"}
+
+
+def connector(checkpoint: str | os.PathLike[str]) -> frozenset[str]:
+    """What Spark needs for a checkpoint there, as named in `spark.versions`.
+
+    >>> connector("s3a://lake/checkpoints/events"), connector("/var/checkpoints/events")
+    (frozenset({'s3a'}), frozenset())
+    """
+    scheme, mark, _ = os.fspath(checkpoint).partition("://")
+    return frozenset({_CONNECTORS[scheme]} if mark and scheme in _CONNECTORS else ())
+
+
+def reach(checkpoint: str | os.PathLike[str], config: DestinationConfig, runtime: Runtime) -> str:
+    """Have Spark's session reach a checkpoint; waits for the session.
+
+    A store of the target's cloud is reached with the target's credentials, any other one with
+    those of the environment.
+
+    Returns:
+        The checkpoint as Spark names it.
+
+    Raises:
+        ConfigError: the session lacks the connector; the hint has the settings to build it with.
+    """
+    name, needs = os.fspath(checkpoint), connector(checkpoint)
+    if not needs:
+        return name
+    adopt.check(runtime.spark, needs)
+    scheme, _, rest = name.partition("://")
+    storage = storage_of(config, f"s3://{rest}" if scheme == "s3a" else name)
+    if storage is None:
+        return name
+    hand_over(runtime, storage.hadoop_uri(), _settings(storage, lent=not runtime.is_local))
+    return storage.hadoop_uri()
+
+
+def _settings(storage: Storage, *, lent: bool) -> Mapping[str, str]:
+    """What Spark's connector needs to reach a store; some values are secrets."""
+    from lakeport.storage import azure_hadoop, s3a
+    from lakeport.storage.azure import AzureStorage
+    from lakeport.storage.s3 import S3Storage
+    from lakeport.storage.s3_client import portable
+
+    if isinstance(storage, S3Storage):
+        keys = portable(storage.settings) if lent else storage.settings
+        return s3a.hadoop_settings(storage.bucket, keys)
+    return (
+        azure_hadoop.hadoop_settings(storage.settings) if isinstance(storage, AzureStorage) else {}
+    )
