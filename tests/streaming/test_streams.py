@@ -120,6 +120,9 @@ def test_a_checkpoint_is_one_tables(start: Start, inbox: Inbox, tmp_path: Path) 
     for other in ({"table": "people"}, {"to": tmp_path / "other"}):
         with pytest.raises(ConfigError, match=r"belongs to the table .*/lake/events, not to"):
             start(**other)
+    for inside in ("", "progress", "_delta_log/progress"):
+        with pytest.raises(ConfigError, match="lies among the files of the table"):
+            start(checkpoint=tmp_path / "lake" / "events" / inside)
     foreign = tmp_path / "foreign"
     (foreign / "offsets").mkdir(parents=True)
     (foreign / "metadata").write_text('{"id":"1"}')

@@ -19,7 +19,7 @@ from lakeport.spark.failures import translated
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["bind"]
+__all__ = ["among", "bind"]
 
 _FILE: Final = "lakeport.json"
 _VERSION: Final = 1
@@ -38,13 +38,18 @@ def bind(spark: SparkSession, checkpoint: str | os.PathLike[str], table: str) ->
         The checkpoint as Spark has to name it.
 
     Raises:
-        ConfigError: it belongs to another table, or to a query that is not lakeport's; or Spark
-            can't keep files there.
+        ConfigError: it belongs to another table, or to a query that is not lakeport's, or lies
+            among the table's own files; or Spark can't keep files there.
         DestinationError: its store refused.
     """
     name = os.fspath(checkpoint)
     with _about(name), translated():
         folder = _Folder.of(spark, name)
+        if among(folder.uri, table):
+            raise ConfigError(
+                f"the checkpoint {folder.uri} lies among the files of the table {table}",
+                "readers would take it for rows, and `vacuum` would delete it: " + _FRESH,
+            )
         found = folder.read(_FILE)
         if found is None:
             if folder.holds("metadata") or folder.holds("offsets"):
@@ -61,6 +66,30 @@ def bind(spark: SparkSession, checkpoint: str | os.PathLike[str], table: str) ->
             "what was read for that table would never land in this one: " + _FRESH,
         )
     return folder.uri
+
+
+def among(folder: str, table: str) -> bool:
+    """Whether a folder lies where readers and `vacuum` take its files for the table's.
+
+    They leave alone what begins with an underscore, but the log is Delta's.
+
+    >>> among("file:/lake/events/progress", "/lake/events"), among("/lake/events2", "/lake/events")
+    (True, False)
+    >>> among("s3a://lake/events/_progress", "s3://lake/events")
+    False
+    """
+    place, root = (_plain(uri) for uri in (folder, table))
+    if place != root and not place.startswith(f"{root}/"):
+        return False
+    first = place.removeprefix(root).strip("/").partition("/")[0]
+    return not first.startswith("_") or first == "_delta_log"
+
+
+def _plain(uri: str) -> str:
+    scheme, mark, path = uri.partition(":")
+    if not mark or scheme == "file":
+        return "/" + (path if mark else uri).strip("/")
+    return f"{scheme.replace('s3a', 's3')}:{path.rstrip('/')}"
 
 
 @contextmanager
