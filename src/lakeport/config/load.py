@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lakeport.config.classes import all_keys, uri_values, what_to_name
+from lakeport.config.classes import uri_values, what_to_name
 from lakeport.config.common import DestinationConfig
 from lakeport.config.files import expand, parse_text, read_text, texts
 from lakeport.config.merging import build, flat, for_destination, told_of
