@@ -19,26 +19,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeport.errors import (
-    CommitConflict,
-    LakeportError,
-    RunMismatch,
-    SchemaConflict,
-    SparkFailure,
-)
+from lakeport.errors import CommitConflict, LakeportError, SchemaConflict, SparkFailure
 from lakeport.model import Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy, plan_evolution
-from lakeport.writers.delta_attempt import (
-    Attempt,
-    CommitUnknown,
-    Publication,
-    published,
-    unreachable,
-)
-from lakeport.writers.delta_features import LACKING_READERS, feature_notes
-from lakeport.writers.delta_history import Commit, CommitLog, Mark, app_id
+from lakeport.writers.delta_attempt import Attempt, CommitUnknown, unreachable
+from lakeport.writers.delta_batches import LandedBatches
+from lakeport.writers.delta_history import CommitLog, Mark
+from lakeport.writers.delta_publication import Publication, published
 from lakeport.writers.delta_schema import file_schema, physical_names
-from lakeport.writers.delta_sink import EMPTY_VALUES, DeltaSink
+from lakeport.writers.delta_sink import DeltaSink
 from lakeport.writers.delta_state import TARGET_FILE_SIZE, DeltaPlan, TableState, plan_table
 
 if TYPE_CHECKING:
@@ -153,15 +142,7 @@ class DeltaWriter:
             RunMismatch: the batch that it landed was another one.
             DestinationError: the store refused.
         """
-        commits = CommitLog(self.storage, self.folder)
-        version = commits.newest() if run_id else -1
-        if version < 0:
-            return None
-        name = app_id(run_id, self.stream)
-        last = commits.last_transaction(version, name)
-        if last is None:
-            last = self._begin().last_transaction(name)
-        return None if last < sequence else self._skipped(version, run_id, sequence, digest)
+        return self._batches().landed(run_id, sequence, digest, self._begin)
 
     def commit(
         self,
@@ -197,7 +178,7 @@ class DeltaWriter:
             def attempt(current: DeltaPlan, txn: Transaction, number: int) -> Landed:
                 one = Attempt(self.storage, self.folder, current, staged, mark)
                 version, removed = self.try_commit(one, txn, files, coarse=number < _COARSE)
-                return self.landed_in(one, version, removed)
+                return one.landed(version, removed)
 
             return self.until_committed(plan, mark, attempt)
 
@@ -224,8 +205,8 @@ class DeltaWriter:
         """
         for number in range(_ATTEMPTS):
             txn = self._begin()
-            if mark.numbered and self._committed(txn, mark.run_id) >= mark.sequence:
-                return self._skipped(txn.version, mark.run_id, mark.sequence, mark.digest)
+            if mark.numbered and self._batches().reached(txn, mark.run_id) >= mark.sequence:
+                return self._batches().skipped(txn.version, mark.run_id, mark.sequence, mark.digest)
             current = self._again(plan, txn)
             try:
                 return attempt(current, txn, number)
@@ -243,9 +224,15 @@ class DeltaWriter:
         Raises:
             DestinationError: the store refused.
         """
-        commits = CommitLog(self.storage, self.folder)
+        commits = self._commits()
         commit = commits.newest_state(commits.newest())
         return None if commit is None or commit.mark is None else commit.mark.state
+
+    def _commits(self) -> CommitLog:
+        return CommitLog(self.storage, self.folder)
+
+    def _batches(self) -> LandedBatches:
+        return LandedBatches(self._commits(), self.stream, self.uri)
 
     def _begin(self) -> Transaction:
         return self._log().begin()
@@ -254,15 +241,6 @@ class DeltaWriter:
         from lakeport.writers.delta_commit import DeltaLog
 
         return DeltaLog(self.session(), self.storage.hadoop_uri(self.folder))
-
-    def _committed(self, txn: Transaction, run_id: str) -> int:
-        """How far the run has come; a commit of the same run in the meantime is a conflict."""
-        name = app_id(run_id, self.stream)
-        txn.watch(name)
-        if txn.version < 0:
-            return -1
-        last = CommitLog(self.storage, self.folder).last_transaction(txn.version, name)
-        return txn.last_transaction(name) if last is None else last
 
     def try_commit(
         self, attempt: Attempt, txn: Transaction, files: Publication, *, coarse: bool
@@ -276,17 +254,18 @@ class DeltaWriter:
             CommitConflict: another writer was faster; nothing landed.
             LakeportError: the store or Spark refused.
         """
+        commits, commit_id = self._commits(), attempt.mark.commit_id
         try:
             if attempt.plan.needs_spark:
                 files.publish()
                 attempt.through_spark(self.session(), txn.version)
-                if attempt.may_do_nothing and self._find(attempt.mark, txn.version) is None:
+                if attempt.may_do_nothing and commits.find(commit_id, txn.version) is None:
                     return txn.version, 0
                 raise CommitUnknown(SparkFailure("Spark wrote nothing"), txn.version)
             version, removed = attempt.direct(txn, files.publish, coarse=coarse)
         except CommitUnknown as unknown:
             try:
-                found = self._find(attempt.mark, unknown.version)
+                found = commits.find(commit_id, unknown.version)
             except LakeportError:
                 files.keep()
                 raise unknown.cause from unknown
@@ -298,15 +277,6 @@ class DeltaWriter:
         if not attempt.plan.needs_spark:
             files.keep()
         return version, removed
-
-    def _find(self, mark: Mark, after: int) -> Commit | None:
-        commits = CommitLog(self.storage, self.folder)
-        for commit in commits.back_from(commits.newest()):
-            if commit.version <= after:
-                break
-            if commit.mark is not None and commit.mark.commit_id == mark.commit_id:
-                return commit
-        return None
 
     def _again(self, plan: DeltaPlan, txn: Transaction) -> DeltaPlan:
         """The plan on the table's present state, if the files that were written still fit it."""
@@ -329,61 +299,6 @@ class DeltaWriter:
             )
         return current
 
-    def _skipped(self, version: int, run_id: str, sequence: int, digest: str) -> Landed:
-        """A batch that is there already, if it is the same one."""
-        known = self._recorded(version, run_id, sequence)
-        if known is not None and known.digest != digest:
-            raise RunMismatch(
-                f"run {run_id!r} has landed batch {sequence} of stream {self.stream!r} already, "
-                "with other content",
-                "repeat a run with the same input and batch sizes, or give it a new `run_id`.",
-            )
-        warnings = (
-            ()
-            if known
-            else (
-                f"batch {sequence} was landed by an earlier run, whose commit is no longer in the "
-                "log: its content could not be compared.",
-            )
-        )
-        return Landed(
-            self.stream, self.uri, sequence, 0, version=version, skipped=True, warnings=warnings
-        )
-
-    def _recorded(self, version: int, run_id: str, sequence: int) -> Mark | None:
-        wanted = (run_id, self.stream, sequence)
-        for commit in CommitLog(self.storage, self.folder).back_from(version):
-            mark = commit.mark
-            if mark is not None and (mark.run_id, mark.stream, mark.sequence) == wanted:
-                return mark
-        return None
-
-    def landed_in(
-        self, attempt: Attempt, version: int, removed: int, rows: int | None = None
-    ) -> Landed:
-        """What an attempt has landed; as many rows as its files have, if nothing else is said."""
-        plan, staged = attempt.plan, attempt.staged
-        return Landed(
-            stream=self.stream,
-            table=self.uri,
-            sequence=attempt.mark.sequence,
-            rows=sum(item.rows for item in staged) if rows is None else rows,
-            files=() if plan.needs_spark else tuple(self.storage.uri(i.key) for i in staged),
-            bytes=sum(item.bytes for item in staged),
-            version=version,
-            removed_files=removed,
-            warnings=(*plan.warnings, *_notes(plan, staged), *self._features(plan, version)),
-        )
-
-    def _features(self, plan: DeltaPlan, version: int) -> tuple[str, ...]:
-        """What a report says about table features that the commit brought."""
-        if not plan.metadata_changes:
-            return ()
-        commit = CommitLog(self.storage, self.folder).read(version)
-        had = set(plan.base.features if plan.base else ())
-        said = {name for name in LACKING_READERS if any(name in text for text in plan.warnings)}
-        return feature_notes(had | said, (commit and commit.protocol) or {})
-
 
 def _state(txn: Transaction) -> TableState | None:
     if txn.version < 0:
@@ -398,19 +313,3 @@ def _holds(table: pa.Schema, files: pa.Schema) -> bool:
         return not plan_evolution(table, files, EvolutionPolicy.STRICT).cast
     except SchemaConflict:
         return False
-
-
-def _notes(plan: DeltaPlan, staged: Sequence[Staged]) -> list[str]:
-    notes = []
-    emptied = sum(int(item.token.get(EMPTY_VALUES, 0)) for item in staged)
-    if emptied:
-        notes.append(
-            f"{emptied} rows have an empty text in a partition column; Delta can't hold one there "
-            "and reads it as null."
-        )
-    if plan.needs_spark:
-        notes.append(
-            f"Spark wrote this batch itself, which takes longer: the table has "
-            f"{', '.join(plan.needs_spark)}."
-        )
-    return notes

@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lakeport.errors import CommitConflict, InputError, LakeportError, Unreachable
-from lakeport.model import Mode, Staged, Storage
+from lakeport.model import Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.types import spark_json
 from lakeport.spark.failures import translate
 from lakeport.writers.delta_commit import Added, Operation, Transaction
-from lakeport.writers.delta_history import Mark, app_id
+from lakeport.writers.delta_features import LACKING_READERS, feature_notes
+from lakeport.writers.delta_history import CommitLog, Mark, app_id
 from lakeport.writers.delta_log import (
     add_action,
     clustering_action,
@@ -26,14 +25,14 @@ from lakeport.writers.delta_log import (
     transaction_action,
 )
 from lakeport.writers.delta_schema import physical_names
+from lakeport.writers.delta_sink import EMPTY_VALUES
 from lakeport.writers.delta_state import DeltaPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Attempt", "CommitUnknown", "Publication", "published", "unreachable"]
+__all__ = ["Attempt", "CommitUnknown", "unreachable"]
 
-_PUBLISHERS = 8
 _CONSTRAINT = re.compile(r"(CHECK|NOT NULL) constraint (?:violated for column: )?`?(\w+)")
 
 
@@ -64,52 +63,6 @@ def unreachable(error: BaseException | None) -> bool:
             return True
         error = error.__cause__
     return False
-
-
-class Publication:
-    """Makes a batch's files visible, once."""
-
-    def __init__(self, storage: Storage, staged: Sequence[Staged]) -> None:
-        self._storage = storage
-        self._staged = staged
-        self._visible: set[str] = set()
-        self._kept = False
-
-    def publish(self) -> None:
-        """Make every file visible under the key that it was staged for.
-
-        Raises:
-            DestinationError: the store refused.
-        """
-        waiting = [item for item in self._staged if item.key not in self._visible]
-        with ThreadPoolExecutor(_PUBLISHERS) as pool:
-            list(pool.map(self._publish, waiting))
-
-    def keep(self) -> None:
-        """Leave the visible files where they are."""
-        self._kept = True
-
-    def close(self) -> None:
-        """Drop what was staged, and what is visible unless that is kept. Never raises."""
-        for item in self._staged:
-            if item.key in self._visible and not self._kept:
-                with suppress(LakeportError):
-                    self._storage.delete(item.key)
-            self._storage.discard(item)
-
-    def _publish(self, item: Staged) -> None:
-        self._visible.add(item.key)
-        self._storage.publish(item, item.key)
-
-
-@contextmanager
-def published(storage: Storage, staged: Sequence[Staged]) -> Iterator[Publication]:
-    """Files that stay visible only if the body says so with `keep`."""
-    files = Publication(storage, staged)
-    try:
-        yield files
-    finally:
-        files.close()
 
 
 @dataclass(frozen=True)
@@ -279,3 +232,44 @@ class Attempt:
                 **({"numRemovedFiles": removed} if removed else {}),
             },
         )
+
+    def landed(self, version: int, removed: int, rows: int | None = None) -> Landed:
+        """What the attempt has landed; as many rows as its files have, if nothing else is said."""
+        plan, staged = self.plan, self.staged
+        return Landed(
+            stream=self.mark.stream,
+            table=self.storage.uri(self.folder),
+            sequence=self.mark.sequence,
+            rows=sum(item.rows for item in staged) if rows is None else rows,
+            files=() if plan.needs_spark else tuple(self.storage.uri(i.key) for i in staged),
+            bytes=sum(item.bytes for item in staged),
+            version=version,
+            removed_files=removed,
+            warnings=(*plan.warnings, *_notes(plan, staged), *self._features(version)),
+        )
+
+    def _features(self, version: int) -> tuple[str, ...]:
+        """What a report says about table features that the commit brought."""
+        plan = self.plan
+        if not plan.metadata_changes:
+            return ()
+        commit = CommitLog(self.storage, self.folder).read(version)
+        had = set(plan.base.features if plan.base else ())
+        said = {name for name in LACKING_READERS if any(name in text for text in plan.warnings)}
+        return feature_notes(had | said, (commit and commit.protocol) or {})
+
+
+def _notes(plan: DeltaPlan, staged: Sequence[Staged]) -> list[str]:
+    notes = []
+    emptied = sum(int(item.token.get(EMPTY_VALUES, 0)) for item in staged)
+    if emptied:
+        notes.append(
+            f"{emptied} rows have an empty text in a partition column; Delta can't hold one there "
+            "and reads it as null."
+        )
+    if plan.needs_spark:
+        notes.append(
+            f"Spark wrote this batch itself, which takes longer: the table has "
+            f"{', '.join(plan.needs_spark)}."
+        )
+    return notes

@@ -223,6 +223,32 @@ class CommitLog:
             version = version - 1 if restored is None else restored
         return None
 
+    def find(self, commit_id: str, after: int) -> Commit | None:
+        """The commit of one attempt; None when it is not among those after a version.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        for commit in self.back_from(self.newest()):
+            if commit.version <= after:
+                break
+            if commit.mark is not None and commit.mark.commit_id == commit_id:
+                return commit
+        return None
+
+    def recorded(self, version: int, run_id: str, stream: str, sequence: int) -> Mark | None:
+        """What the commit of a run's batch says about itself; None when it is no longer there.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        wanted = (run_id, stream, sequence)
+        for commit in self.back_from(version):
+            mark = commit.mark
+            if mark is not None and (mark.run_id, mark.stream, mark.sequence) == wanted:
+                return mark
+        return None
+
     def back_from(self, version: int) -> Iterator[Commit]:
         """The commits from a version backwards, until the first that has no file."""
         while version >= 0 and (commit := self.read(version)) is not None:

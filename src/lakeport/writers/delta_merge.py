@@ -21,10 +21,10 @@ from lakeport.model import Landed, Mode, Staged
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.shape.columns import TIMESTAMP
 from lakeport.writers.delta import DeltaWriter
-from lakeport.writers.delta_attempt import published
 from lakeport.writers.delta_candidates import BatchKeys, Entry, may_be_old
 from lakeport.writers.delta_change import ChangeAttempt
 from lakeport.writers.delta_history import Mark
+from lakeport.writers.delta_publication import published
 from lakeport.writers.delta_rewrite import Rewritten
 from lakeport.writers.delta_sink import DeltaSink
 from lakeport.writers.delta_state import DeltaPlan
@@ -215,7 +215,7 @@ class DeltaMerger:
                 metrics = _merge_metrics(len(keys), rewritten, inserted, replaced)
             one = self._attempt(plan, new, mark, change, replaced, metrics)
             version, removed = self.writer.try_commit(one, txn, files, coarse=True)
-            return self.writer.landed_in(one, version, removed, rows=len(keys))
+            return one.landed(version, removed, rows=len(keys))
 
     def _retire(self, plan: DeltaPlan, txn: Transaction, change: Retire, mark: Mark) -> Landed:
         tasks, new = MergeTasks(self.writer, self.runtime), list[Staged]()
@@ -235,7 +235,7 @@ class DeltaMerger:
                 metrics = _retire_metrics(rewritten, change)
             one = self._attempt(plan, new, mark, change, replaced, metrics)
             version, removed = self.writer.try_commit(one, txn, files, coarse=True)
-            return self.writer.landed_in(one, version, removed, rows=rows)
+            return one.landed(version, removed, rows=rows)
 
     def _attempt(
         self,
