@@ -7,42 +7,35 @@ machines differ. Peers live in an environment of their own in the cache folder.
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
-import statistics
-import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench import data
-from bench.measure import Run, run
-
-HERE = Path(__file__).parent
-PEERS = HERE / "peers"
-PEER_PACKAGES = (
-    "dlt[filesystem,deltalake]==1.31.0",
-    "deltalake==1.1.4",
-    "duckdb==1.4.1",
-    "pyarrow==21.0.0",
-    "pytz",
-    "s3fs",
-)
+from bench.measure import compare, show
+from bench.peer import SCRIPTS, peer
 
 
 @dataclass(frozen=True)
 class Case:
-    """One way to land the stream. `peer`: the environment that it runs in."""
+    """One way to land the stream. `peer`: a script of a peer, in its own environment."""
 
     name: str
-    command: tuple[str, ...]
+    arguments: tuple[str, ...]
     peer: bool = True
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What to run."""
+        return peer(*self.arguments) if self.peer else self.arguments
 
 
 def cases(source: Path, work: Path, names: set[str]) -> list[Case]:
     """Every case of the comparison, lakeport's first."""
     lake, port = str(work / "lakeport"), (sys.executable, "-m", "lakeport", "land", str(source))
-    plain = (sys.executable, str(PEERS / "pyspark_plain.py"), str(source))
+    plain = (sys.executable, str(SCRIPTS / "pyspark_plain.py"), str(source))
     every = [
         Case("lakeport parquet", (*port, "--to", lake, "--format", "parquet"), peer=False),
         Case("lakeport delta", (*port, "--to", lake, "--format", "delta"), peer=False),
@@ -56,18 +49,6 @@ def cases(source: Path, work: Path, names: set[str]) -> list[Case]:
     return [case for case in every if not names or any(name in case.name for name in names)]
 
 
-def peer_python() -> str:
-    """The interpreter of the peers' environment, made once in the cache folder."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lakeport"
-    folder = cache / "bench-peers"
-    python = folder / "bin" / "python"
-    if not (folder / ".ready").exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "-q", *PEER_PACKAGES], check=True)
-        (folder / ".ready").touch()
-    return str(python)
-
-
 def main() -> None:
     """Run the comparison and print its table."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
@@ -79,43 +60,38 @@ def main() -> None:
     arguments.work.mkdir(exist_ok=True)
     for records in arguments.records:
         source = data.write(arguments.work / f"events-{records}.singer", records)
-        compare(source.resolve(), arguments.work.resolve(), arguments.rounds, set(arguments.only))
+        measure(source.resolve(), arguments.work.resolve(), arguments.rounds, set(arguments.only))
 
 
-def compare(source: Path, work: Path, rounds: int, only: set[str]) -> None:
-    """Run every case `rounds` times, in turn, and print medians."""
-    print(f"\n{source.name}: {source.stat().st_size / 1e6:.0f} MB, medians of {rounds}")
-    print(f"{'case':<20}{'seconds':>9}{'memory MB':>11}  against")
-    chosen, runs = cases(source, work, only), dict[str, list[Run]]()
-    for _ in range(rounds):
-        for case in chosen:
-            for folder in ("lakeport", "duckdb", "dlt", "deltars", "plain"):
-                shutil.rmtree(work / folder, ignore_errors=True)
-            command = case.command
-            if case.peer:
-                command = (peer_python(), str(PEERS / command[0]), *command[1:])
-            result = run(command)
-            if not result.ok:
-                print(f"{case.name:<20}   failed: {result.output[-300:]}")
-                continue
-            runs.setdefault(case.name, []).append(result)
-    medians = {name: statistics.median(r.seconds for r in each) for name, each in runs.items()}
-    for name, each in runs.items():
-        memory = max(r.memory_mb for r in each)
-        print(f"{name:<20}{medians[name]:>9.1f}{memory:>11.0f}  {ratios(name, medians)}")
+def measure(source: Path, work: Path, rounds: int, only: set[str]) -> None:
+    """Run every case of one size and print its table."""
+    chosen = cases(source, work, only)
+    found = compare(
+        rounds,
+        lambda number: {case.name: case.command for case in chosen},
+        before=lambda name: clear(work),
+    )
+    against = {name: peers(name, found) for name in found}
+    title = f"{source.name}: {source.stat().st_size / 1e6:.0f} MB"
+    show(f"{title}, medians of {rounds}", found, against)
 
 
-def ratios(name: str, medians: dict[str, float]) -> str:
-    """What a lakeport case takes, as a multiple of each peer with the same format."""
+def clear(work: Path) -> None:
+    """Remove what the cases have landed."""
+    for folder in ("lakeport", "duckdb", "dlt", "deltars", "plain"):
+        shutil.rmtree(work / folder, ignore_errors=True)
+
+
+def peers(name: str, found: Iterable[str]) -> list[str]:
+    """What a lakeport case stands beside: each peer with the same format."""
     if not name.startswith("lakeport"):
-        return ""
+        return []
     format_ = name.split()[1]
-    peers = [
-        peer
-        for peer in medians
-        if not peer.startswith("lakeport") and (format_ in peer or peer.startswith("duckdb"))
+    return [
+        other
+        for other in found
+        if not other.startswith("lakeport") and (format_ in other or other.startswith("duckdb"))
     ]
-    return ", ".join(f"{medians[name] / medians[p]:.2f}x {p.split()[0]}" for p in peers)
 
 
 if __name__ == "__main__":

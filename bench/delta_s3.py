@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from bench import data
-from bench.__main__ import PEERS, peer_python
-from bench.measure import Run, run
+from bench.measure import compare, show
+from bench.peer import SCRIPTS, peer
 from lakeport.spark.jars import LOG_STORE, ensure
 from tests.emulators import Minio
 
@@ -35,45 +35,30 @@ def main() -> None:
         minio.create_bucket("bench")
         for records in arguments.records:
             source = data.write(arguments.work / f"events-{records}.singer", records)
-            compare(source.resolve(), Path(folder), minio, arguments.rounds)
+            found = compare(
+                arguments.rounds,
+                partial(cases, source.resolve(), Path(folder)),
+                environment(minio),
+            )
+            size = source.stat().st_size / 1e6
+            title = f"{source.name}: {size:.0f} MB, medians of {arguments.rounds}"
+            show(title, found, {OURS: (LOCAL, SPARK, RUST)})
 
 
-def compare(source: Path, folder: Path, minio: Minio, rounds: int) -> None:
-    """Run every case `rounds` times, in turn, and print medians."""
-    runs: dict[str, list[Run]] = {}
-    for number in range(rounds):
-        for name, command in cases(source, folder, f"{source.stem}-{number}").items():
-            result = run(command, environment(minio))
-            if not result.ok:
-                sys.exit(f"{name} failed: {result.output[-500:]}")
-            runs.setdefault(name, []).append(result)
-    medians = {name: statistics.median(one.seconds for one in each) for name, each in runs.items()}
-    print(f"\n{source.name}: {source.stat().st_size / 1e6:.0f} MB, medians of {rounds}")
-    for name, each in runs.items():
-        memory = max(one.memory_mb for one in each)
-        print(f"{name:<16}{medians[name]:>8.1f} s{memory:>8.0f} MB")
-    ratios = (f"{medians[OURS] / medians[peer]:.2f}x {peer}" for peer in (LOCAL, SPARK, RUST))
-    print(f"lakeport s3 takes {', '.join(ratios)}")
-
-
-def cases(source: Path, folder: Path, name: str) -> Mapping[str, tuple[str, ...]]:
-    """Commands by the cases' names; each lands in a place of its own."""
+def cases(source: Path, folder: Path, number: int) -> Mapping[str, tuple[str, ...]]:
+    """A round's commands by the cases' names; each lands in a place of its own."""
+    name = f"{source.stem}-{number}"
     config = folder / f"{name}.json"
     config.write_text(
         json.dumps({"destination": "delta_lake_s3", "bucket": "bench", "object_key_path": name})
     )
     land = (sys.executable, "-m", "lakeport", "land", str(source), "--to")
     jars = ",".join(str(jar) for jar in ensure({"delta", "s3a"}) if jar != LOG_STORE)
-    spark = (sys.executable, str(PEERS / "pyspark_s3.py"), str(source))
+    spark = (sys.executable, str(SCRIPTS / "pyspark_s3.py"), str(source))
     return {
         LOCAL: (*land, str(folder / name), "--format", "delta"),
         OURS: (*land, str(config)),
-        RUST: (
-            peer_python(),
-            str(PEERS / "deltars_write.py"),
-            str(source),
-            f"s3://bench/rs-{name}",
-        ),
+        RUST: peer("deltars_write.py", str(source), f"s3://bench/rs-{name}"),
         SPARK: (*spark, f"s3a://bench/spark-{name}", jars),
     }
 

@@ -1,12 +1,13 @@
-"""One command as a whole process: wall seconds, and the peak memory of its process tree."""
+"""Commands as whole processes, in turn: wall seconds, and the peak memory of a process tree."""
 
 from __future__ import annotations
 
 import os
+import statistics
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,68 @@ class Run:
     memory_mb: float
     ok: bool
     output: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A case over all rounds.
+
+    Attributes:
+        seconds: the median.
+        memory_mb: the largest.
+    """
+
+    seconds: float
+    memory_mb: float
+
+
+def compare(
+    rounds: int,
+    cases: Callable[[int], Mapping[str, Sequence[str]]],
+    env: Mapping[str, str] | None = None,
+    before: Callable[[str], None] = lambda name: None,
+) -> dict[str, Measured]:
+    """Run every case once a round, in turn; one that fails is told and left out.
+
+    Args:
+        rounds: how many.
+        cases: a round's number -> the cases' commands by their names.
+        env: what the commands have in their environment besides this one's.
+        before: is called with a case's name right before it runs.
+    """
+    runs: dict[str, list[Run]] = {}
+    for number in range(rounds):
+        for name, command in cases(number).items():
+            before(name)
+            result = run(command, env)
+            if result.ok:
+                runs.setdefault(name, []).append(result)
+            else:
+                print(f"{name} failed: {result.output[-500:]}")
+    return {
+        name: Measured(
+            statistics.median(one.seconds for one in each), max(one.memory_mb for one in each)
+        )
+        for name, each in runs.items()
+    }
+
+
+def show(
+    title: str, found: Mapping[str, Measured], against: Mapping[str, Sequence[str]] | None = None
+) -> None:
+    """Print a table.
+
+    Args:
+        title: what was measured.
+        found: the cases.
+        against: a case -> others, of whose time it takes the multiples that are printed.
+    """
+    print(f"\n{title}")
+    print(f"{'case':<20}{'seconds':>9}{'memory MB':>11}  against")
+    for name, one in found.items():
+        others = [other for other in (against or {}).get(name, ()) if other in found]
+        ratios = ", ".join(f"{one.seconds / found[o].seconds:.2f}x {o}" for o in others)
+        print(f"{name:<20}{one.seconds:>9.1f}{one.memory_mb:>11.0f}  {ratios}".rstrip())
 
 
 def run(command: Sequence[str], env: Mapping[str, str] | None = None) -> Run:

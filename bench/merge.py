@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import statistics
 import sys
 import tempfile
 from pathlib import Path
@@ -18,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.__main__ import PEERS, peer_python
-from bench.measure import Run, run
+from bench.measure import compare, run, show
+from bench.peer import peer
 from tests.emulators import Minio
 
 PART = 1_000_000
@@ -75,7 +74,6 @@ def main() -> None:
     arguments.work.mkdir(exist_ok=True)
     work = arguments.work.resolve()
     source, changes = write(work, arguments.rows, arguments.changed)
-    runs: dict[str, list[Run]] = {}
     with tempfile.TemporaryDirectory(dir=work) as folder, Minio(Path(folder)) as minio:
         minio.create_bucket("bench")
         lake, store = Path(folder, "lake"), Path(folder, "s3.json")
@@ -92,28 +90,28 @@ def main() -> None:
         land = (sys.executable, "-m", "lakeport", "land")
         plain = ("--table", "orders", "--set", "internal_columns=false")
         merge = (*plain, "--mode", "merge", "--set", "merge_keys=id")
-        peer = (peer_python(), str(PEERS / "deltars_merge.py"))
         cases = {
-            "lakeport local": (lake, (*land, str(changes), "--to", str(lake), *merge)),
-            "lakeport s3": (store, (*land, str(changes), "--to", str(store), *merge)),
-            "delta-rs local": (lake, (*peer, str(changes), str(lake / "orders"))),
+            "lakeport local": (*land, str(changes), "--to", str(lake), *merge),
+            "lakeport s3": (*land, str(changes), "--to", str(store), *merge),
+            "delta-rs local": peer("deltars_merge.py", str(changes), str(lake / "orders")),
+        }
+        chosen = {
+            name: command
+            for name, command in cases.items()
+            if not arguments.only or any(part in name for part in arguments.only)
         }
         fresh = (*plain, "--mode", "overwrite")
-        for _ in range(arguments.rounds):
-            for name, (place, command) in cases.items():
-                if arguments.only and not any(part in name for part in arguments.only):
-                    continue
-                shutil.rmtree(lake, ignore_errors=True)
-                made = run((*land, str(source), "--to", str(place), *fresh), env)
-                result = run(command, env) if made.ok else made
-                if not result.ok:
-                    sys.exit(f"{name} failed: {result.output[-500:]}")
-                runs.setdefault(name, []).append(result)
-    print(f"{arguments.changed} changes into {arguments.rows} rows, medians of {arguments.rounds}")
-    for name, each in runs.items():
-        seconds = statistics.median(one.seconds for one in each)
-        memory = max(one.memory_mb for one in each)
-        print(f"{name:<18}{seconds:>8.1f} s{memory:>8.0f} MB")
+
+        def before(name: str) -> None:
+            shutil.rmtree(lake, ignore_errors=True)
+            place = store if name == "lakeport s3" else lake
+            made = run((*land, str(source), "--to", str(place), *fresh), env)
+            if not made.ok:
+                sys.exit(f"the table for {name} was not made: {made.output[-500:]}")
+
+        found = compare(arguments.rounds, lambda number: chosen, env, before)
+    title = f"{arguments.changed} changes into {arguments.rows} rows"
+    show(f"{title}, medians of {arguments.rounds}", found)
 
 
 if __name__ == "__main__":
