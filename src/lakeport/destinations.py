@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeport.errors import ConfigError, DestinationError, MissingDependency
+from lakeport.errors import ConfigError, MissingDependency
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -245,12 +245,9 @@ def spark_session(
     if not isinstance(config, (DeltaLakeAzureConfig, DeltaLakeS3Config)):
         return lambda: runtime.spark
     from lakeport.spark.filesystems import session_for
+    from lakeport.storage.probe import unfit_for_tables
 
     if storage.needs_unique_names():
-        raise DestinationError(
-            f"the store at {storage.uri()} ignores If-None-Match: two writers of a Delta "
-            "table would overwrite each other's commits there",
-            "use a store that honours it (AWS, MinIO, R2, Ceph), or land files (`amazon_s3`).",
-        )
+        raise unfit_for_tables(f"the store at {storage.uri()}", "If-None-Match")
     root, lent = storage.hadoop_uri(), not runtime.is_local
     return lambda: session_for(runtime, root, config.hadoop_settings(lent=lent))

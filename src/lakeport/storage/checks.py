@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from lakeport.errors import LakeportError, ObjectExists
 from lakeport.model import Storage
-from lakeport.storage.probe import PROBE_KEY, honours_create_only
+from lakeport.storage.probe import PROBE_KEY, honours_create_only, unfit_for_tables
 from lakeport.storage.transfer import Patience
 
 __all__ = ["CheckItem", "Checks", "clock_item", "hurried", "item_of", "writing_items"]
@@ -131,13 +131,8 @@ def _condition(honoured: bool, condition: str, tables: bool) -> CheckItem:
     if honoured:
         return CheckItem(name, "ok", "the store refuses to overwrite when asked to")
     if tables:
-        return CheckItem(
-            name,
-            "failed",
-            f"the store ignores {condition}: two writers of a Delta table would overwrite each "
-            "other's commits",
-            "use a store that honours it (AWS, MinIO, R2, Ceph), or land files (`amazon_s3`).",
-        )
+        unfit = unfit_for_tables("the store", condition)
+        return CheckItem(name, "failed", unfit.message, unfit.hint)
     return CheckItem(
         name,
         "ok",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lakeport.errors import DestinationError, ObjectExists
 from lakeport.model import Staged, Storage
 
-__all__ = ["PROBE_KEY", "ConditionUnknown", "honours_create_only"]
+__all__ = ["PROBE_KEY", "ConditionUnknown", "honours_create_only", "unfit_for_tables"]
 
 PROBE_KEY = "_lakeport/probe"
 _BODY = b"lakeport: this object shows that the store refuses to overwrite it\n"
@@ -31,6 +31,20 @@ def honours_create_only(storage: Storage) -> bool:
     except ConditionUnknown:
         storage.put(PROBE_KEY, _BODY)  # fails if the condition was not what it did not know
         return False
+
+
+def unfit_for_tables(store: str, condition: str) -> DestinationError:
+    """The error for Delta tables in a store that overwrites, though asked not to.
+
+    Args:
+        store: how the sentence calls it.
+        condition: what it was asked with.
+    """
+    return DestinationError(
+        f"{store} ignores {condition}: two writers of a Delta table would overwrite each other's "
+        "commits there",
+        "use a store that honours it (AWS, MinIO, R2, Ceph), or land files (`amazon_s3`).",
+    )
 
 
 def _put(storage: Storage) -> bool:
