@@ -7,8 +7,6 @@ absent. Sizes are in MiB.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
@@ -27,6 +25,7 @@ from lakeport.config.catalog import catalog_warnings, parse_catalog
 from lakeport.config.explain import explain, same_key
 from lakeport.config.overrides import fold_streams
 from lakeport.config.secrets import Secret
+from lakeport.config.values import limit, mode_named, names, printable, public, texts_by_name
 from lakeport.model import Mode, UnknownPolicy
 from lakeport.scrub import MASK, is_secret_name
 
@@ -46,87 +45,7 @@ _ALIASES = {
     "load_method": "mode",
     "partition_by": "partition_keys",
 }
-_MODES = {"append-only": "append", "upsert": "merge"}
 _UNUSED = ("clean_up_input_file",)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-
-
-def _names(value: object) -> object:
-    """A list of names from a list or comma-separated text, each once."""
-    if isinstance(value, str):
-        value = _list(value)
-    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) for name in value):
-        raise ValueError("has to be a list of names, or names with commas between them")
-    return tuple(dict.fromkeys(name.strip() for name in value if name.strip()))
-
-
-def _list(text: str) -> object:
-    """The items of a JSON list, or those between commas."""
-    try:
-        return json.loads(text) if text.lstrip().startswith("[") else text.split(",")
-    except ValueError:
-        return None
-
-
-def _mode(value: object) -> object:
-    """A mode, also by the name that Meltano's SDK gives it."""
-    return _MODES.get(value, value) if isinstance(value, str) else value
-
-
-def _settings(value: object) -> object:
-    """A mapping of texts from a mapping of scalars or its JSON text."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            value = None
-    if not isinstance(value, Mapping):
-        raise ValueError("has to be a mapping of names to values")
-    settings = {}
-    for name, item in value.items():
-        if not isinstance(name, str) or not isinstance(item, (str, int, float, Secret)):
-            raise ValueError("has to map names to text, numbers, true or false")
-        settings[name] = _setting(item)
-    return settings
-
-
-def _setting(value: str | float | Secret) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return value.reveal() if isinstance(value, Secret) else str(value)
-
-
-def _public(settings: Mapping[str, str]) -> Mapping[str, str]:
-    """Refuse what would be written into the table's log for everybody to read."""
-    wrong = sorted(name for name in settings if name.startswith("fs.") or is_secret_name(name))
-    if wrong:
-        raise ValueError(f"can't hold {', '.join(wrong)}: table properties are stored in the open")
-    return settings
-
-
-def _limit(value: object) -> object:
-    """A count (int) or a share (float, 0 to 1) from a number or text such as `1%`."""
-    wrong = ValueError("has to be a count such as 10, or a share such as 0.01 or 1%")
-    if isinstance(value, str):
-        text = value.strip()
-        try:
-            if text.endswith("%"):
-                value = float(text[:-1]) / 100
-            else:
-                value = int(text) if text.isdecimal() else float(text)
-        except ValueError:
-            raise wrong from None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise wrong
-    if not (value >= 0 if isinstance(value, int) else 0 <= value <= 1):
-        raise wrong
-    return value
-
-
-def _run_id(value: str) -> str:
-    if _CONTROL.search(value):
-        raise ValueError("can't hold control characters")
-    return value
 
 
 def _smallest(values: dict[str, Any]) -> float:
@@ -135,7 +54,7 @@ def _smallest(values: dict[str, Any]) -> float:
 
 Size = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1)]
-Settings = Annotated[Mapping[str, str], BeforeValidator(_settings)]
+Settings = Annotated[Mapping[str, str], BeforeValidator(texts_by_name)]
 
 
 class DestinationConfig(BaseModel):
@@ -161,10 +80,10 @@ class DestinationConfig(BaseModel):
         "`{stream}` in it.",
     )
     file_type: FileType = Field(default="parquet", description="Format of the table.")
-    mode: Annotated[Mode, BeforeValidator(_mode)] = Field(
+    mode: Annotated[Mode, BeforeValidator(mode_named)] = Field(
         default=Mode.APPEND, description="What happens to rows already there."
     )
-    partition_keys: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
+    partition_keys: Annotated[tuple[str, ...], BeforeValidator(names)] = Field(
         default=(), description="Columns to partition by, a list or names with commas."
     )
     constant_columns: Settings = Field(
@@ -176,7 +95,7 @@ class DestinationConfig(BaseModel):
         default_factory=dict,
         description='Streams whose Singer schema is this one, not the tap\'s: {"streams": […]}.',
     )
-    merge_keys: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
+    merge_keys: Annotated[tuple[str, ...], BeforeValidator(names)] = Field(
         default=(),
         description="Columns that identify a row in `mode: merge`; default: the stream's keys.",
     )
@@ -204,7 +123,7 @@ class DestinationConfig(BaseModel):
     on_bad_record: Literal["fail", "quarantine"] = Field(
         default="fail", description="What to do with records that break the schema."
     )
-    max_bad_records: Annotated[int | float | None, BeforeValidator(_limit)] = Field(
+    max_bad_records: Annotated[int | float | None, BeforeValidator(limit)] = Field(
         default=None,
         description="More bad records than this fail the run: a count (10) or a share (0.01, 1%).",
     )
@@ -241,13 +160,13 @@ class DestinationConfig(BaseModel):
         description="Size below which a batch is not split; default 32, at most the target's.",
     )
     max_record_mb: Size = Field(default=100.0, description="A record's largest size.")
-    run_id: Annotated[Text, Field(max_length=200), AfterValidator(_run_id)] | None = Field(
+    run_id: Annotated[Text, Field(max_length=200), AfterValidator(printable)] | None = Field(
         default=None, description="Name of the run: the same run repeated adds nothing twice."
     )
     spool_dir: Text | None = Field(
         default=None, description="Local folder for the spool; default: the system's for temps."
     )
-    batch_roots: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
+    batch_roots: Annotated[tuple[str, ...], BeforeValidator(names)] = Field(
         default=(),
         description="Folders in which the files of Singer's BATCH messages may lie; default: the "
         "system's for temps and the current one.",
@@ -261,11 +180,11 @@ class DestinationConfig(BaseModel):
         description="Write a manifest for each load of files, and a report for each run.",
     )
     spark: Settings = Field(default_factory=dict, description="Settings of Spark.")
-    table_properties: Annotated[Settings, AfterValidator(_public)] = Field(
+    table_properties: Annotated[Settings, AfterValidator(public)] = Field(
         default_factory=dict,
         description="Properties of the Delta table, a new one or one that is there.",
     )
-    cluster_by: Annotated[tuple[str, ...], BeforeValidator(_names), Field(max_length=4)] = Field(
+    cluster_by: Annotated[tuple[str, ...], BeforeValidator(names), Field(max_length=4)] = Field(
         default=(),
         description="Columns, 4 at most, by which a new Delta table is clustered (liquid "
         "clustering), instead of partitions.",
