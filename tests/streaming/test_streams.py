@@ -83,6 +83,7 @@ class Watcher:
     ("keys", "told"),
     [
         ({"checkpoint": None}, "needs a checkpoint"),
+        ({"checkpoint": " "}, "needs a checkpoint"),
         ({"table": None}, "no name of its own"),
         ({"mode": "overwrite"}, "would replace the table,"),
         ({"mode": "overwrite", "partition_keys": "id"}, "would replace the partitions"),

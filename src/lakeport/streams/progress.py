@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from lakeport.sources.remote import storage_of
 from lakeport.spark import adopt
 from lakeport.spark.filesystems import hand_over
 
@@ -43,6 +42,8 @@ def reach(checkpoint: str | os.PathLike[str], config: DestinationConfig, runtime
     Raises:
         ConfigError: the session lacks the connector; the hint has the settings to build it with.
     """
+    from lakeport.sources.remote import storage_of
+
     name, needs = os.fspath(checkpoint), connector(checkpoint)
     if not needs:
         return name

@@ -161,13 +161,13 @@ class _Start:
             raise
 
 
-def _check(config: DestinationConfig, checkpoint: object) -> None:
+def _check(config: DestinationConfig, checkpoint: str | os.PathLike[str] | None) -> None:
     """Refuse what a stream can't have.
 
     Raises:
         ConfigError: with the reason.
     """
-    if not checkpoint:
+    if checkpoint is None or not os.fspath(checkpoint).strip():
         raise ConfigError(
             "a stream needs a checkpoint: without one, a restart lands everything again",
             "give `checkpoint`, a folder that is kept as long as the table.",
