@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 from pyspark.sql import SparkSession
 import lakeport
+import lakeport.errors
 from lakeport.spark import jars
 from lakeport.spark.settings import DELTA_SETTINGS
 from tests.streaming.kit import Inbox
@@ -29,6 +30,12 @@ for key, value in DELTA_SETTINGS.items():
     builder = builder.config(key, value)
 spark = builder.getOrCreate()
 frame = Inbox(root / "in").stream()(spark)
+try:
+    lakeport.land_stream(frame, root / "lake", table="no", checkpoint="s3a://bucket/progress")
+except lakeport.errors.ConfigError as error:
+    assert "org.apache.hadoop:hadoop-aws" in error.hint, error.hint
+else:
+    raise AssertionError("the session has no connector for the checkpoint")
 streams = [
     lakeport.land_stream(
         frame, root / "lake", table=kind, file_type=kind, checkpoint=root / kind, trigger=0.2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.spark import adopt
 from lakeport.spark.filesystems import hand_over
@@ -34,7 +34,7 @@ def reach(checkpoint: str | os.PathLike[str], config: DestinationConfig, runtime
     """Have Spark's session reach a checkpoint; waits for the session.
 
     A store of the target's cloud is reached with the target's credentials, any other one with
-    those of the environment.
+    those of the environment. A session that somebody else built reaches it as it is set up to.
 
     Returns:
         The checkpoint as Spark names it.
@@ -47,13 +47,27 @@ def reach(checkpoint: str | os.PathLike[str], config: DestinationConfig, runtime
     name, needs = os.fspath(checkpoint), connector(checkpoint)
     if not needs:
         return name
-    adopt.check(runtime.spark, needs)
     scheme, _, rest = name.partition("://")
+    if runtime.adopted:
+        if not _knows(runtime, scheme):
+            adopt.check(runtime.spark, needs)
+        return name
     storage = storage_of(config, f"s3://{rest}" if scheme == "s3a" else name)
     if storage is None:
         return name
     hand_over(runtime, storage.hadoop_uri(), _settings(storage, lent=not runtime.is_local))
     return storage.hadoop_uri()
+
+
+def _knows(runtime: Runtime, scheme: str) -> bool:
+    """Whether the session has a file system for URIs of a scheme, whoever's it is."""
+    jvm: Any = runtime.spark._jvm
+    conf = runtime.spark._jsparkSession.sessionState().newHadoopConf()
+    try:
+        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
+    except Exception:
+        return False
+    return True
 
 
 def _settings(storage: Storage, *, lent: bool) -> Mapping[str, str]:

@@ -59,7 +59,8 @@ def land_stream(
             `buffer_timeout_seconds` is the trigger unless another one is given.
         checkpoint: folder in which Spark keeps how far the query has come: one for each table, on
             storage that outlives the machine if the query has to. A store of the target's cloud
-            is reached with the target's credentials, others with those of the environment.
+            is reached with the target's credentials, others with those of the environment; a
+            session that somebody else built reaches it as it is set up to.
         trigger: seconds between the starts of two micro-batches, or Spark's text for that, such
             as `1 minute`; by default the next one follows at once.
         available_now: land what is there, in as many micro-batches as the source's options say,
