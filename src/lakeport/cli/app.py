@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import typer
 
 from lakeport.cli.check import check
 from lakeport.cli.console import Console, Json, Output
-from lakeport.cli.guard import Guard, Terminated, mute_stdout
+from lakeport.cli.endings import endable
+from lakeport.cli.guard import Guard, mute_stdout
 from lakeport.cli.jars import jars, version
 from lakeport.cli.land import land
 from lakeport.cli.maintain import state
@@ -57,16 +56,12 @@ def run(program: typer.Typer, name: str, arguments: Sequence[str] | None = None)
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     output: Output = Json() if "--json" in given else Console(sys.stderr)
-    in_charge = threading.current_thread() is threading.main_thread()
-    previous = signal.signal(signal.SIGTERM, _terminate) if in_charge else None
     try:
-        with Guard(output, "--debug" in given):
+        with endable(), Guard(output, "--debug" in given):
             return int(_invoke(program, name, given) or 0)
     except typer.Exit as stop:
         return stop.exit_code
     finally:
-        if in_charge:
-            signal.signal(signal.SIGTERM, previous)
         _flush()
 
 
@@ -93,7 +88,3 @@ def _flush() -> None:
         sys.stdout.flush()
     except (OSError, ValueError):
         mute_stdout()
-
-
-def _terminate(signum: int, frame: object) -> NoReturn:
-    raise Terminated

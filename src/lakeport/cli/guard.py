@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import typer
 
+from lakeport.cli.endings import Terminated
 from lakeport.errors import LakeportError
 from lakeport.report import Failure
 from lakeport.scrub import scrub
@@ -21,14 +22,10 @@ from lakeport.scrub import scrub
 if TYPE_CHECKING:
     from lakeport.config.common import DestinationConfig
 
-__all__ = ["Guard", "Terminated", "Voice", "mute_stdout"]
+__all__ = ["Guard", "Voice", "mute_stdout"]
 
 _INTERRUPTED = 130
 _TERMINATED = 143
-
-
-class Terminated(KeyboardInterrupt):
-    """The process was asked to end (SIGTERM)."""
 
 
 class Voice(Protocol):

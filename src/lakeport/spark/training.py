@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.spark.failures import translated
 from lakeport.spark.jobs import run_frame, run_tasks
-from lakeport.spark.training_store import empty_bucket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +43,8 @@ def exercise(runtime: Runtime, needs: frozenset[str]) -> None:
         table = spark.read.format("delta").load(str(folder))
         table.groupBy("name").count().collect()
     if "s3a" in needs:
+        from lakeport.spark.training_store import empty_bucket
+
         with empty_bucket() as endpoint:
             _meet_s3a(runtime, endpoint)
 
