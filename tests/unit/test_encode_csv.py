@@ -17,25 +17,10 @@ import pytest
 from lakeport.errors import InputError
 from lakeport.writers.csv_encode import header, json_text, lines, plain_text
 from lakeport.writers.encode import CsvEncoder
+from tests.unit.memory import Memory
 
 TS = pa.timestamp("us", "UTC")
 AT = datetime(2024, 3, 4, 15, 30, 45, 123456, tzinfo=UTC)
-
-
-class Memory:
-    """A stage writer that keeps the bytes."""
-
-    def __init__(self) -> None:
-        self.file = io.BytesIO()
-
-    def write(self, data: bytes | memoryview, /) -> int:
-        return self.file.write(data)
-
-    def finish(self) -> Mapping[str, Any]:
-        return {}
-
-    def abort(self) -> None:
-        pass
 
 
 def encoded(columns: Mapping[str, Any], encoder: CsvEncoder | None = None) -> bytes:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -15,24 +14,9 @@ import pytest
 from lakeport.errors import ConfigError
 from lakeport.writers.dictionary import repeating_columns
 from lakeport.writers.encode import CsvEncoder, ParquetEncoder, encoder_for
+from tests.unit.memory import Memory
 
 TS = pa.timestamp("us", "UTC")
-
-
-class Memory:
-    """A stage writer that keeps the bytes."""
-
-    def __init__(self) -> None:
-        self.file = io.BytesIO()
-
-    def write(self, data: bytes | memoryview, /) -> int:
-        return self.file.write(data)
-
-    def finish(self) -> Mapping[str, Any]:
-        return {}
-
-    def abort(self) -> None:
-        pass
 
 
 def encode(encoder: Any, batches: list[pa.RecordBatch]) -> tuple[bytes, Any]:

@@ -10,6 +10,7 @@ import pickle
 import zipfile
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -30,20 +31,9 @@ from lakeport.sources.csv_text import CsvOptions, blocks, record_end, records
 from lakeport.sources.csv_values import convert, kinds_of, type_of_kinds
 from lakeport.sources.discovery import discover
 from lakeport.sources.files import FileSource
+from tests.unit.file_batch import file_batch
 
-
-def load(tmp_path: Path, *contents: bytes, name: str = "t.csv", **settings: object) -> Batch:
-    folder = tmp_path / "in"
-    folder.mkdir(exist_ok=True)
-    spool = tmp_path / "spool"
-    spool.mkdir(exist_ok=True)
-    for number, content in enumerate(contents):
-        (folder / f"{number}{name}").write_bytes(content)
-    source = FileSource(discover([str(folder)]), stream="t", spool_dir=spool, **settings)
-    (flush,) = source
-    assert flush.last
-    (batch,) = flush.batches
-    return batch
+load = partial(file_batch, name="t.csv")
 
 
 def rows(batch: Batch, reader: Reader | None = None) -> list[dict[str, object]]:

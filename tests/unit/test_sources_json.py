@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import pickle
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,9 @@ import pytest
 from lakeport.errors import BadRecords, SourceError, UnknownFields
 from lakeport.model import Batch, UnknownPolicy
 from lakeport.sources import jsonfiles
-from lakeport.sources.discovery import discover
-from lakeport.sources.files import FileSource
 from lakeport.sources.jsonfiles import document_to_lines, is_lines, split_lines
 from lakeport.sources.plain import SourceFile
+from tests.unit.file_batch import file_batch
 
 
 def lines_of(tmp_path: Path, content: bytes) -> list[str]:
@@ -117,16 +117,7 @@ def test_splits_end_at_line_ends_with_their_line_numbers(tmp_path: Path, split_b
     assert split_lines(file_at(path), split_bytes) == []
 
 
-def load(tmp_path: Path, *contents: bytes, name: str = "t.json", **settings: Any) -> Batch:
-    folder = tmp_path / "in"
-    folder.mkdir(exist_ok=True)
-    spool = tmp_path / "spool"
-    spool.mkdir(exist_ok=True)
-    for number, content in enumerate(contents):
-        (folder / f"{number}{name}").write_bytes(content)
-    source = FileSource(discover([str(folder)]), stream="t", spool_dir=spool, **settings)
-    (flush,) = source
-    return flush.batches[0]
+load = partial(file_batch, name="t.json")
 
 
 def rows(batch: Batch) -> list[dict[str, Any]]:
