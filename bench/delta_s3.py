@@ -65,14 +65,7 @@ def cases(source: Path, folder: Path, number: int) -> Mapping[str, tuple[str, ..
 
 def environment(minio: Minio) -> dict[str, str]:
     """How every case reaches the store."""
-    return {
-        "AWS_ACCESS_KEY_ID": minio.access_key,
-        "AWS_SECRET_ACCESS_KEY": minio.secret_key,
-        "AWS_ENDPOINT_URL": minio.endpoint,
-        "AWS_REGION": minio.region,
-        "AWS_ALLOW_HTTP": "true",
-        "LAKEPORT_AWS_ENDPOINT": minio.endpoint,
-    }
+    return {**minio.delta_options, "LAKEPORT_AWS_ENDPOINT": minio.endpoint}
 
 
 if __name__ == "__main__":

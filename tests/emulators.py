@@ -290,6 +290,17 @@ class Minio(Server):
         )
         return root | {"MINIO_BROWSER": "off", "MINIO_UPDATE": "off", "MINIO_CI_CD": "1"}
 
+    @property
+    def delta_options(self) -> dict[str, str]:
+        """How delta-rs reaches the server, as root."""
+        return {
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_REGION": self.region,
+            "AWS_ALLOW_HTTP": "true",
+        }
+
     def client(self, keys: Keys | None = None, **options: Any) -> Any:
         """Return a boto3 S3 client, with root's keys unless others are given."""
         return _aws_client("s3", self.endpoint, keys or self.keys, **options)

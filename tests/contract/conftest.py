@@ -98,13 +98,7 @@ class _Places:
             "aws_secret_access_key": minio.secret_key,
             "file_type": file_type,
         }
-        options = {
-            "AWS_ACCESS_KEY_ID": minio.access_key,
-            "AWS_SECRET_ACCESS_KEY": minio.secret_key,
-            "AWS_ENDPOINT_URL": minio.endpoint,
-            "AWS_REGION": "us-west-2",
-            "AWS_ALLOW_HTTP": "true",
-        }
+        options = minio.delta_options
         files = S3Files(minio.client(), bucket, f"{root}/")
         return RootedTarget("delta_s3-delta", keys, files, f"s3://{bucket}/{root}", options)
 

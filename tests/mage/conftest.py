@@ -163,13 +163,7 @@ def _amazon_s3(request: pytest.FixtureRequest, name: str) -> Place:
 def _delta_lake_s3(request: pytest.FixtureRequest, name: str) -> Place:
     minio: Minio = request.getfixturevalue("minio")
     config = {**_s3_keys(minio, name), "mode": "append"}
-    options = {
-        "AWS_ACCESS_KEY_ID": minio.access_key,
-        "AWS_SECRET_ACCESS_KEY": minio.secret_key,
-        "AWS_ENDPOINT_URL": minio.endpoint,
-        "AWS_REGION": "us-west-2",
-        "AWS_ALLOW_HTTP": "true",
-    }
+    options = minio.delta_options
     files = S3Files(minio.client(), name)
     return Place(DeltaLakeS3, config, files, f"s3://{name}/raw/users", options)
 

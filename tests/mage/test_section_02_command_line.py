@@ -136,13 +136,7 @@ def _typed(row: dict[str, Any]) -> dict[str, Any]:
 def delta_lake_s3(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     minio: Minio = request.getfixturevalue("minio")
     minio.create_bucket("mage-delta")
-    options = {
-        "AWS_ACCESS_KEY_ID": minio.access_key,
-        "AWS_SECRET_ACCESS_KEY": minio.secret_key,
-        "AWS_ENDPOINT_URL": minio.endpoint,
-        "AWS_REGION": "us-west-2",
-        "AWS_ALLOW_HTTP": "true",
-    }
+    options = minio.delta_options
     config = {**_s3(minio, "mage-delta"), "mode": "append"}
 
     def rows() -> list[dict[str, Any]]:

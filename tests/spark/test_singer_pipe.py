@@ -170,13 +170,7 @@ def test_incremental_runs_and_one_that_is_killed(
 
 
 def table(minio: Minio, bucket: str) -> list[dict[str, Any]]:
-    options = {
-        "AWS_ACCESS_KEY_ID": minio.access_key,
-        "AWS_SECRET_ACCESS_KEY": minio.secret_key,
-        "AWS_ENDPOINT_URL": minio.endpoint,
-        "AWS_REGION": "us-west-2",
-        "AWS_ALLOW_HTTP": "true",
-    }
+    options = minio.delta_options
     found = DeltaTable(f"s3://{bucket}/public-people", storage_options=options)
     rows: list[dict[str, Any]] = found.to_pyarrow_table().to_pylist()
     return sorted(rows, key=lambda row: row["id"])

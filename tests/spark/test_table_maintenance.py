@@ -68,13 +68,7 @@ def _s3(request: pytest.FixtureRequest, _: Path) -> Lake:
         "aws_access_key_id": minio.access_key,
         "aws_secret_access_key": minio.secret_key,
     }
-    options = {
-        "AWS_ACCESS_KEY_ID": minio.access_key,
-        "AWS_SECRET_ACCESS_KEY": minio.secret_key,
-        "AWS_ENDPOINT_URL": minio.endpoint,
-        "AWS_REGION": "us-west-2",
-        "AWS_ALLOW_HTTP": "true",
-    }
+    options = minio.delta_options
     return Lake(keys, f"s3://{bucket}/silver", "gs://bucket/t", options)
 
 
