@@ -210,7 +210,7 @@ class Writers:
         variables["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         self.processes = [
             subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.append_worker"],
+                [sys.executable, "-m", "tests.spark.race_worker"],
                 cwd=ROOT,
                 env=variables,
                 stdin=subprocess.PIPE,
@@ -290,6 +290,71 @@ def test_overwrites_and_schema_changes_that_meet_come_one_after_the_other(
         (0, "x", None),
         (1, None, "x"),
     }
+
+
+MERGE = {"mode": "merge", "ids": [0, 1, 6, 7]}
+RACES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "append": ({**MERGE, "first": 100, "count": 4}, {"first": 1000, "count": 4}),
+    "same keys": (
+        {**MERGE, "first": 200, "count": 3, "fresh": 2000},
+        {**MERGE, "first": 300, "count": 3, "fresh": 2000},
+    ),
+    "new keys": (
+        {"mode": "merge", "first": 400, "count": 2, "fresh": 3000},
+        {"mode": "merge", "first": 500, "count": 2, "fresh": 3000},
+    ),
+    "optimize inside": (
+        {**MERGE, "first": 600, "count": 2, "inside": True},
+        {"mode": "optimize", "first": 0, "count": 2, "inside": True},
+    ),
+    "optimize": ({**MERGE, "first": 700, "count": 6}, {"mode": "optimize", "first": 0, "count": 3}),
+}
+
+
+def effects(task: dict[str, Any]) -> Iterator[dict[int, int | None]]:
+    """Each commit's rows, value by id."""
+    for ordinal in range(task["count"]):
+        number = task["first"] + ordinal
+        if task.get("mode") == "merge":
+            fresh = [task["fresh"] + ordinal] if "fresh" in task else []
+            yield dict.fromkeys([*task.get("ids", []), *fresh], number)
+        elif "mode" not in task:
+            yield {number: None}
+
+
+@pytest.mark.timeout(600)
+def test_merges_that_meet_other_changes_come_one_after_the_other(
+    minio: Minio, writers: Writers, tmp_path: Path
+) -> None:
+    seed = pa.table({"id": range(8), "value": [-1] * 8})
+    for start in (0, 4):  # two files, so that there is something to optimize
+        lakeport.land(seed.slice(start, 4), keys(minio, table="merged", internal_columns=False))
+    store = {"endpoint": minio.endpoint, "keys": [minio.access_key, minio.secret_key]}
+    common = {**store, "bucket": "lake", "table": "merged", "scheme": "s3a"}
+    for name, tasks in RACES.items():
+        meet = "" if name == "optimize" else str(tmp_path / name)
+        for number, task in enumerate(tasks):
+            writers.begin(number, **common, **task, meet=meet)
+        told = [writers.end(number) for number in range(2)]
+        for task, one in zip(tasks, told, strict=True):
+            lost = [text for text in one["errors"] if not text.startswith("CommitConflict: ")]
+            assert lost == [], name
+            assert len(one["done"]) == task["count"] or task["mode"] == "optimize", name
+    versions = commits(minio, "merged")
+    assert versions == list(range(len(versions)))
+    wanted = [effect for tasks in RACES.values() for task in tasks for effect in effects(task)]
+    seen: dict[int, int | None] = dict.fromkeys(range(8), -1)
+    for version in versions[1:]:
+        place, access = "s3://lake/lake/merged", options(minio)
+        table = DeltaTable(place, version=version, storage_options=access).to_pyarrow_table()
+        rows = {row["id"]: row["value"] for row in table.to_pylist()}
+        assert len(table) == len(rows)
+        assert rows.keys() >= seen.keys()
+        made = {id_: value for id_, value in rows.items() if seen.get(id_, 0) != value}
+        if version > 1 and made:  # nothing is made by OPTIMIZE
+            wanted.remove(made)
+        seen = rows
+    assert wanted == []
 
 
 @pytest.mark.timeout(600)
