@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pytest
 from delta_support import land, session, writer
 from deltalake import DeltaTable
 from pyspark.sql.functions import col
+
+from lakeport.errors import ConfigError
 
 HARD = [
     "a b",
@@ -80,3 +85,34 @@ def test_filters_skip_no_row(tmp_path: Path) -> None:
     assert frame.where("at > timestamp'2024-01-01 00:00:00.001501'").count() == 1
     assert frame.where("f > 5").count() == 1
     assert frame.where("s.x >= 1").count() == 2
+
+
+@pytest.mark.parametrize("coarse", [9, 0])  # 0: as after meeting other writers' changes
+def test_wider_types_beside_overwritten_partitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coarse: int
+) -> None:
+    monkeypatch.setattr("lakeport.writers.delta._COARSE", coarse)
+    into = writer(tmp_path, type_widening=True)
+
+    def replace(parts: list[Any], part: pa.DataType, number: Any, type_: pa.DataType) -> None:
+        numbers = pa.array([number] * len(parts), type_)
+        rows = pa.table({"p": pa.array(parts, part), "n": numbers})
+        land(into, rows, mode="overwrite", keys=["p"])
+
+    def found() -> list[tuple[Any, ...]]:
+        frame = session().read.format("delta").load(str(tmp_path / "t"))
+        return sorted(((row.p, row.n) for row in frame.collect()), key=str)
+
+    replace([1, 2, None], pa.int32(), 7, pa.int32())
+    replace([1], pa.int32(), 2**40, pa.int64())
+    assert found() == [(1, 2**40), (2, 7), (None, 7)]
+    with pytest.raises(ConfigError, match="'p' is double, which can't be a partition column"):
+        replace([1.0], pa.float64(), 8, pa.int64())
+    replace([2, 2**40], pa.int64(), 8, pa.int64())
+    assert found() == [(1, 2**40), (2**40, 8), (2, 8), (None, 7)]
+    wide = pa.decimal128(24, 2)
+    replace([Decimal("2.00"), Decimal("0.25")], wide, 9, pa.int32())
+    replace([1, None], pa.int32(), 10, pa.int32())
+    replace([Decimal(2**40)], wide, 11, pa.int32())
+    quarter, two = Decimal("0.25"), Decimal("2.00")
+    assert found() == [(quarter, 9), (1, 10), (2**40, 11), (two, 9), (None, 10)]

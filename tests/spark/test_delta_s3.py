@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,37 @@ def test_other_credentials_for_the_same_bucket_are_used_at_once(minio: Minio) ->
         lakeport.land(rows(2), config, table="forbidden")
     lakeport.land(rows(3), keys(minio, table="whose"))
     assert ids(minio, "whose") == [1, 2, 3]
+
+
+def test_keys_of_a_profile_reach_spark_and_are_renewed(
+    minio: Minio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A place for keys that Spark's own client does not look at, as it does not at SSO."""
+    given = tmp_path / "keys.json"
+    (tmp_path / "config").write_text(f"[profile lender]\ncredential_process = cat {given}\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "absent"))
+    own = ("aws_access_key_id", "aws_secret_access_key")
+    config = {name: value for name, value in keys(minio).items() if name not in own}
+    config |= {"table": "lent", "aws_profile": "lender"}
+    rule = {"Effect": "Allow", "Action": ["s3:*"], "Resource": ["arn:aws:s3:::*"]}
+    for number in (1, 2):  # other keys each time: those before were about to expire
+        session = minio.restricted({"Version": "2012-10-17", "Statement": [rule]})
+        give(given, session.access_key, session.secret_key, session.token)
+        lakeport.land(rows(number), config)
+    give(given, minio.access_key, minio.secret_key)
+    lakeport.land(rows(3), config, role_arn="arn:aws:iam::123456789012:role/loader")
+    assert ids(minio, "lent") == [1, 2, 3]
+    table = lakeport.Table("lent", config)
+    assert table.query("select max(id) m from t").to_pylist() == [{"m": 3}]
+
+
+def give(file: Path, access: str, secret: str, token: str | None = None) -> None:
+    """Write keys as a `credential_process` prints them, for a minute."""
+    end = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
+    names = ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration")
+    told = dict(zip(names, (access, secret, token, end), strict=True))
+    file.write_text(json.dumps({"Version": 1, **{k: v for k, v in told.items() if v}}))
 
 
 def test_a_role_and_encryption_hold_for_every_object(minio: Minio) -> None:
@@ -294,20 +326,20 @@ def test_overwrites_and_schema_changes_that_meet_come_one_after_the_other(
 
 MERGE = {"mode": "merge", "ids": [0, 1, 6, 7]}
 RACES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "append": ({**MERGE, "first": 100, "count": 4}, {"first": 1000, "count": 4}),
+    "append": ({**MERGE, "first": 100, "count": 3}, {"first": 1000, "count": 3}),
     "same keys": (
-        {**MERGE, "first": 200, "count": 3, "fresh": 2000},
-        {**MERGE, "first": 300, "count": 3, "fresh": 2000},
+        {**MERGE, "first": 200, "count": 2, "fresh": 2000},
+        {**MERGE, "first": 300, "count": 2, "fresh": 2000},
     ),
     "new keys": (
         {"mode": "merge", "first": 400, "count": 2, "fresh": 3000},
         {"mode": "merge", "first": 500, "count": 2, "fresh": 3000},
     ),
     "optimize inside": (
-        {**MERGE, "first": 600, "count": 2, "inside": True},
-        {"mode": "optimize", "first": 0, "count": 2, "inside": True},
+        {**MERGE, "first": 600, "count": 1, "inside": True},
+        {"mode": "optimize", "first": 0, "count": 1, "inside": True},
     ),
-    "optimize": ({**MERGE, "first": 700, "count": 6}, {"mode": "optimize", "first": 0, "count": 3}),
+    "optimize": ({**MERGE, "first": 700, "count": 4}, {"mode": "optimize", "first": 0, "count": 2}),
 }
 
 

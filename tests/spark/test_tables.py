@@ -12,7 +12,7 @@ import pytest
 from delta_support import land, runtime, writer
 from deltalake import DeltaTable
 
-from lakeport.errors import ConfigError, SourceError
+from lakeport.errors import ConfigError, DestinationError, SourceError
 from lakeport.tables import Table
 
 
@@ -104,6 +104,16 @@ def test_plain_files_have_no_versions(tmp_path: Path) -> None:
         Table(tmp_path / "nothing").describe()
     with pytest.raises(ConfigError, match="no table can be at"):
         Table("ftp://bucket/t")
+
+
+def test_a_log_that_holds_something_else_is_named(tmp_path: Path) -> None:
+    log = tmp_path / "t" / "_delta_log"
+    log.mkdir(parents=True)
+    for text in ('{"add', "[]"):
+        (log / f"{0:020}.json").write_text(f"\n{text}\n")
+        for call in ("describe", "history", "preview", "state", "compact_report"):
+            with pytest.raises(DestinationError, match=r"0\.json is no commit .* line 2 is"):
+                getattr(Table(tmp_path / "t"), call)()
 
 
 def test_optimize_restore_and_vacuum(table: Table, tmp_path: Path) -> None:

@@ -203,11 +203,13 @@ def test_a_bucket_that_spark_can_not_name_is_refused(bucket: str) -> None:
 
 def test_a_role_is_assumed_at_aws_or_at_the_endpoint() -> None:
     role = "arn:aws:iam::123456789012:role/x"
-    made = DeltaLakeS3Config(bucket="lake", role_arn=role, aws_region="eu-west-1").hadoop_settings()
+    role_keys: dict[str, Any] = {"aws_access_key_id": "AK", "aws_secret_access_key": "sk"}
+    role_keys["role_arn"] = role
+    made = DeltaLakeS3Config(bucket="lake", aws_region="eu-west-1", **role_keys).hadoop_settings()
     start = "fs.s3a.bucket.lake.assumed.role.sts.endpoint"
     assert (made[f"{start}.region"], start in made) == ("eu-west-1", False)
     place = "http://127.0.0.1:9000"
-    made = DeltaLakeS3Config(bucket="lake", role_arn=role, aws_endpoint=place).hadoop_settings()
+    made = DeltaLakeS3Config(bucket="lake", aws_endpoint=place, **role_keys).hadoop_settings()
     assert made[start] == place
 
 

@@ -57,6 +57,12 @@ def test_spellings_of_a_time_are_one_value() -> None:
     assert serialise_value("") is None
 
 
+def test_spellings_of_a_number_are_one_value() -> None:
+    assert parse_value("1.0E10", pa.float64()) == parse_value("10000000000.0", pa.float64()) == 1e10
+    assert {(parse_value("NaN", pa.float32()),)} == {(parse_value("nan", pa.float32()),)}
+    assert parse_value("0.1", pa.float32()) == pa.scalar(0.1, pa.float32()).as_py()
+
+
 @pytest.mark.parametrize("type_", [pa.float64(), pa.binary(), pa.list_(pa.int64())])
 def test_types_that_make_no_partitions(type_: pa.DataType) -> None:
     with pytest.raises(ConfigError, match="'c'"):

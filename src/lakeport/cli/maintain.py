@@ -73,8 +73,9 @@ def vacuum(
         kept = None if retain is None else hours(retain)
         done = it.vacuum(retain_hours=kept, dry_run=dry_run, force=force)
         if dry_run and not json_out:
-            for file in done.pop("files"):
+            for file in done["files"]:
                 typer.echo(file)
+            done["files"] = len(done["files"])
         output.facts(name, _sized(done, json_out))
 
 

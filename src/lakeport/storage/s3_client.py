@@ -12,9 +12,10 @@ from lakeport.storage.per_process import PerProcess
 from lakeport.storage.s3_settings import AwsSettings
 from lakeport.storage.transfer import Patience, retry
 
-__all__ = ["Connection", "connect", "portable"]
+__all__ = ["Connection", "connect", "found_keys", "portable"]
 
 _CONTENDED = Patience(deadline=10)
+_RENEWED_ANYWHERE = {"assume-role-with-web-identity", "container-role", "iam-role"}
 _WITHOUT_KEY = {"head_bucket", "list_multipart_uploads", "list_objects_v2"}
 
 
@@ -140,6 +141,26 @@ def connect(settings: AwsSettings) -> Connection:
     return _connections.get(settings)
 
 
+def found_keys(settings: AwsSettings) -> AwsSettings:
+    """The settings with the keys that a profile or the chain come to, for another client's use.
+
+    Other SDKs, Java's among them, lack some of the places that are searched here, such as SSO. Ask
+    again before each use: keys that expire are renewed in time. A role is left to be assumed. Keys
+    that every SDK finds and renews itself, such as those of an instance's role, are left to it.
+    """
+    if settings.access_key_id:
+        return settings
+    try:
+        found = connect(replace(settings, role_arn="", external_id=""))
+        found.authenticate()
+    except LakeportError:
+        return settings
+    held = found.credentials
+    if held is None or (held.method in _RENEWED_ANYWHERE and not settings.profile):
+        return settings
+    return _with_keys(settings, held)
+
+
 def portable(settings: AwsSettings) -> AwsSettings:
     """The settings with the keys that this process finds, so that no other has to look for them.
 
@@ -155,16 +176,18 @@ def portable(settings: AwsSettings) -> AwsSettings:
         return settings
     if found.credentials is None:
         return settings
-    keys = found.credentials.get_frozen_credentials()
+    held = _with_keys(settings, found.credentials)
+    return replace(held, role_arn="", external_id="", renewal=settings)
+
+
+def _with_keys(settings: AwsSettings, held: Any) -> AwsSettings:
+    keys = held.get_frozen_credentials()
     return replace(
         settings,
         access_key_id=keys.access_key,
         secret_access_key=keys.secret_key,
         session_token=keys.token or "",
         profile="",
-        role_arn="",
-        external_id="",
-        renewal=settings,
     )
 
 

@@ -204,9 +204,9 @@ class Attempt:
             return txn.all_files()
         if not adds:
             return []
-        if not coarse:
-            return txn.files_beside(adds)
         columns = self.plan.partition_columns
+        if not coarse and self.plan.evolution.widened.keys().isdisjoint(columns):
+            return txn.files_beside(adds)  # by the types before, which may not hold the batch's
         names = physical_names(self.plan.schema_json, columns)
         types = {names[column]: self.plan.schema.field(column).type for column in columns}
 

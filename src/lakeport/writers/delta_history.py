@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lakeport.errors import DestinationError
 from lakeport.model import Storage
+from lakeport.writers.delta_log import parse_actions
 
 __all__ = ["Commit", "CommitLog", "Mark", "app_id"]
 
@@ -159,10 +160,13 @@ class CommitLog:
         """Read one commit; None when its file is gone.
 
         Raises:
-            DestinationError: the store refused.
+            DestinationError: the store refused, or the file is no commit.
         """
-        data = self._storage.get(f"{self._log}/{version:020d}.json")
-        return None if data is None else _commit(version, data)
+        key = f"{self._log}/{version:020d}.json"
+        data = self._storage.get(key)
+        if data is None:
+            return None
+        return _commit(version, parse_actions(data, self._storage.uri(key)))
 
     def last_transaction(self, version: int, app: str) -> int | None:
         """The version that an application has come to, -1 for none.
@@ -193,7 +197,10 @@ class CommitLog:
 
     def _checkpoint(self) -> dict[str, Any] | None:
         data = self._storage.get(f"{self._log}/_last_checkpoint")
-        return None if data is None else dict(json.loads(data))
+        try:
+            return None if data is None else dict(json.loads(data))
+        except (ValueError, TypeError):
+            return None  # a hint only, as Delta takes it
 
     def _checkpointed(self, checkpoint: Mapping[str, Any], app: str) -> int | None:
         import pyarrow.parquet as pq
@@ -256,16 +263,14 @@ class CommitLog:
             version -= 1
 
 
-def _commit(version: int, data: bytes) -> Commit:
+def _commit(version: int, actions: Iterable[Mapping[str, Any]]) -> Commit:
     info: Mapping[str, Any] = {}
     transactions: dict[str, int] = {}
     added = removed = size = rows = 0
     protocol: Mapping[str, Any] | None = None
     touched: dict[tuple[tuple[str, str | None], ...], Mapping[str, str | None]] = {}
-    for line in data.splitlines():
-        if not line.strip():
-            continue
-        for kind, body in json.loads(line).items():
+    for action in actions:
+        for kind, body in action.items():
             if kind == "commitInfo":
                 info = body
             elif kind == "txn":

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -21,7 +23,7 @@ from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
-from lakeport.errors import ConfigError
+from lakeport.errors import ConfigError, DestinationError
 
 __all__ = [
     "CLUSTERING_DOMAIN",
@@ -30,6 +32,7 @@ __all__ = [
     "check_partition_type",
     "clustering_action",
     "metadata_action",
+    "parse_actions",
     "parse_path",
     "parse_value",
     "partition_folder",
@@ -100,6 +103,9 @@ def parse_value(text: str | None, type_: pa.DataType) -> Any:
         return text.lower() == "true"
     if pa.types.is_integer(type_):
         return int(text)
+    if pa.types.is_floating(type_):
+        number = pa.scalar(float(text), type_).as_py()
+        return math.nan if math.isnan(number) else number  # the same object equals itself in a key
     if pa.types.is_decimal(type_):
         return Decimal(text)
     if pa.types.is_date(type_):
@@ -203,6 +209,34 @@ def add_action(
             "stats": stats,
         },
     )
+
+
+def parse_actions(data: bytes, name: str) -> list[dict[str, Any]]:
+    """The actions of a commit file.
+
+    Args:
+        data: the file.
+        name: the file, as users name it.
+
+    Raises:
+        DestinationError: it holds something else.
+
+    >>> parse_actions(b'{"txn":{"appId":"a","version":1}}\\n', "0.json")
+    [{'txn': {'appId': 'a', 'version': 1}}]
+    """
+    found: list[dict[str, Any]] = []
+    for number, line in enumerate(data.splitlines(), 1):
+        action: Any = None
+        with suppress(ValueError):
+            action = json.loads(line) if line.strip() else {}
+        if not isinstance(action, dict):
+            raise DestinationError(
+                f"{name} is no commit of a Delta table: line {number} is no action",
+                "the file is damaged, or something else wrote it: bring it back from a copy, or "
+                "land in another table.",
+            )
+        found.append(action)
+    return found
 
 
 def transaction_action(app_id: str, version: int, updated_ms: int) -> str:

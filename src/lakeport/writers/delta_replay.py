@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lakeport.model import Storage, StoredObject
-from lakeport.writers.delta_log import CLUSTERING_DOMAIN
+from lakeport.writers.delta_log import CLUSTERING_DOMAIN, parse_actions
 from lakeport.writers.delta_schema import logical_paths
 from lakeport.writers.delta_state import TableState
 
@@ -121,8 +121,8 @@ def replay(storage: Storage, log: LogFiles, version: int) -> Contents | None:
         found.apply(_checkpoint(storage, item.key))
     with ThreadPoolExecutor(_READERS) as pool:
         keys = [log.commits[number].key for number in wanted]
-        for data in pool.map(storage.get, keys):
-            found.apply(json.loads(line) for line in (data or b"").splitlines() if line.strip())
+        for key, data in zip(keys, pool.map(storage.get, keys), strict=True):
+            found.apply(parse_actions(data or b"", storage.uri(key)))
     return found.contents(version)
 
 

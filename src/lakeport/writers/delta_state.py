@@ -331,6 +331,9 @@ def _partition_columns(
                 f"the batch lacks {lost[0]!r}, by which the table is partitioned",
                 "add the column to the source, or land in another table.",
             )
+        for name in known:
+            if schema.field(name).type != state.schema.field(name).type:
+                check_partition_type(name, schema.field(name).type)
         return known
     for name in wanted:
         check_partition_type(name, schema.field(name).type)
