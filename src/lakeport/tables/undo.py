@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 from lakeport.errors import CommitConflict, SourceError
 from lakeport.tables.versions import Versions
 from lakeport.tables.views import entry, gone
-from lakeport.writers.delta_commit import DeltaLog, Restoration
+from lakeport.writers.delta_commit import DeltaLog
 from lakeport.writers.delta_history import Commit, CommitLog
 from lakeport.writers.delta_log import parse_path, transaction_action
+from lakeport.writers.delta_operation import Restoration
 from lakeport.writers.delta_replay import Contents, file_id
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _bring_back(spark: SparkSession, txn: Transaction, place: Place, version: in
     was, is_now = _told_metadata(then), _told_metadata(now)
     if was != is_now:
         txn.set_metadata(json.dumps({"metaData": was}, ensure_ascii=False))
-    txn.remove([txn.added(_plain(file)) for file in away])
+    txn.remove([txn.file(_plain(file)) for file in away])
     actions = [json.dumps({"add": _plain(file)}, ensure_ascii=False) for file in back]
     for name, count in _counters(place, version, txn.version).items():
         txn.watch(name)

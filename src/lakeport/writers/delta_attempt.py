@@ -14,7 +14,7 @@ from lakeport.model import Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.types import spark_json
 from lakeport.spark.failures import translate
-from lakeport.writers.delta_commit import Added, Operation, Transaction
+from lakeport.writers.delta_commit import Added, Transaction
 from lakeport.writers.delta_features import LACKING_READERS, feature_notes
 from lakeport.writers.delta_history import CommitLog, Mark, app_id
 from lakeport.writers.delta_log import (
@@ -24,6 +24,7 @@ from lakeport.writers.delta_log import (
     parse_value,
     transaction_action,
 )
+from lakeport.writers.delta_operation import Operation
 from lakeport.writers.delta_schema import physical_names
 from lakeport.writers.delta_sink import EMPTY_VALUES
 from lakeport.writers.delta_state import DeltaPlan

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.writers.delta_attempt import Attempt
-from lakeport.writers.delta_commit import USER_METADATA, Added, Operation, Transaction
+from lakeport.writers.delta_commit import Added, Transaction
 from lakeport.writers.delta_history import app_id
+from lakeport.writers.delta_operation import USER_METADATA, Operation
 from lakeport.writers.merge_changes import Incoming, Retire, Upsert
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ here are the actions of one commit.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +16,20 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from lakeport.config.explain import nearest
 from lakeport.errors import CommitConflict, ConfigError
 from lakeport.spark.failures import from_java, translate
+from lakeport.writers.delta_operation import (
+    Operation,
+    Restoration,
+    annotated,
+    described,
+    register_metrics,
+    scala_seq,
+)
 from lakeport.writers.delta_state import TARGET_FILE_SIZE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["USER_METADATA", "Added", "DeltaLog", "Operation", "Restoration", "Transaction"]
-
-USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-"""Setting of a session that gives its commits their user metadata."""
+__all__ = ["Added", "DeltaLog", "Transaction"]
 
 _CONFLICTS = frozenset(
     {
@@ -39,44 +43,6 @@ _CONFLICTS = frozenset(
         "ProtocolChangedException",
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """How a commit describes itself in the table's history.
-
-    Attributes:
-        overwrite: it replaces rows.
-        dynamic: only those of some partitions.
-        new_schema: it may replace the schema.
-        partition_columns: the table's, for the commit that creates it.
-        user_metadata: free text kept with the commit.
-        metrics: numbers for the history, such as `numFiles`.
-        name: WRITE, MERGE, DELETE or UPDATE.
-        condition: SQL text of which rows a MERGE, DELETE or UPDATE is about.
-    """
-
-    overwrite: bool
-    dynamic: bool
-    new_schema: bool
-    partition_columns: tuple[str, ...]
-    user_metadata: str
-    metrics: Mapping[str, int]
-    name: str = "WRITE"
-    condition: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Restoration:
-    """A commit that brings an older version's contents back.
-
-    Attributes:
-        version: the older version.
-        metrics: numbers for the history.
-    """
-
-    version: int
-    metrics: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +166,6 @@ class Transaction:
         known = self._checksum("allFiles")
         return _added(_each(self._txn.filterFiles()) if known is None else known)
 
-    def read_everything(self) -> None:
-        """Have any change to the table conflict with this commit, but for blind appends."""
-        self._txn.readWholeTable()
-
     def entries(self) -> list[dict[str, Any]]:
         """The `add` actions of every file, with their statistics. Runs a Spark job."""
         try:
@@ -229,7 +191,9 @@ class Transaction:
 
         Runs a Spark job. Only a change to those partitions conflicts with this commit.
         """
-        return _added(_each(self._txn.filterFiles(self._seq(map(self._action, actions)))))
+        return _added(
+            _each(self._txn.filterFiles(scala_seq(self._jvm, map(self._action, actions))))
+        )
 
     def set_metadata(self, action: str, *, replaces: bool = False) -> None:
         """Change the table's schema or properties, or create it.
@@ -250,12 +214,8 @@ class Transaction:
             raise translate(error) from error
 
     def read_all(self) -> None:
-        """Conflict with any change that others make to the table."""
+        """Have any change to the table conflict with this commit, but for blind appends."""
         self._txn.readWholeTable()
-
-    def added(self, entry: Mapping[str, Any]) -> Added:
-        """A file that the table has, from its `add` action."""
-        return Added(entry, self._action(json.dumps({"add": dict(entry)}, ensure_ascii=False)))
 
     def remove(self, files: Iterable[Added]) -> None:
         """Remove files with the commit."""
@@ -276,14 +236,10 @@ class Transaction:
             LakeportError: anything else; the commit may have landed nevertheless.
         """
         try:
-            entries = self._seq([*self._removed, *map(self._action, actions)])
-            self._register(operation.metrics)
-            if isinstance(operation, Restoration):
-                return int(self._txn.commit(entries, self._restore(operation)))
-            if operation.name == "WRITE":
-                return int(self._txn.commit(entries, self._write(operation)))
-            with self._annotated(operation.user_metadata):
-                return int(self._txn.commit(entries, self._change(operation)))
+            entries = scala_seq(self._jvm, [*self._removed, *map(self._action, actions)])
+            register_metrics(self._spark, self._txn, operation.metrics)
+            with annotated(self._spark, operation):
+                return int(self._txn.commit(entries, described(self._spark, operation)))
         except Exception as error:  # a lost connection is one: it may have landed
             if not from_java(error):
                 raise
@@ -305,84 +261,6 @@ class Transaction:
 
     def _action(self, text: str) -> Any:
         return self._delta.actions.Action.fromJson(text)
-
-    def _seq(self, items: Iterable[Any]) -> Any:
-        collected = self._jvm.java.util.ArrayList()
-        for item in items:
-            collected.add(item)
-        return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(collected)
-
-    def _option(self, value: Any) -> Any:
-        return self._jvm.scala.Option.apply(value)
-
-    def _restore(self, operation: Restoration) -> Any:
-        version = self._option(self._jvm.java.lang.Long(operation.version))
-        return getattr(self._delta, "DeltaOperations$Restore")(version, self._option(None))
-
-    def _write(self, operation: Operation) -> Any:
-        modes = self._jvm.org.apache.spark.sql.SaveMode
-        columns = operation.partition_columns
-        none = self._option(None)
-        return getattr(self._delta, "DeltaOperations$Write")(
-            modes.Overwrite if operation.overwrite else modes.Append,
-            self._option(self._seq(columns)) if columns else none,
-            none,
-            self._option(operation.user_metadata),
-            self._option(operation.dynamic or None),
-            self._option(operation.new_schema or None),
-            none,
-            none,
-            none,
-        )
-
-    def _change(self, operation: Operation) -> Any:
-        parser = self._spark._jsparkSession.sessionState().sqlParser()
-        condition = parser.parseExpression(operation.condition)
-        if operation.name == "DELETE":
-            return getattr(self._delta, "DeltaOperations$Delete")(self._seq([condition]))
-        if operation.name == "UPDATE":
-            return getattr(self._delta, "DeltaOperations$Update")(self._option(condition))
-        clause = getattr(self._delta, "DeltaOperations$MergePredicate")
-        none = self._option(None)
-        update, insert = (clause(none, action) for action in ("update", "insert"))
-        return getattr(self._delta, "DeltaOperations$Merge")(
-            self._option(condition),
-            none,
-            none,
-            none,
-            self._seq([update]),
-            self._seq([insert]),
-            self._seq([]),
-        )
-
-    @contextmanager
-    def _annotated(self, user_metadata: str) -> Iterator[None]:
-        """Give the commits of this thread a text that their operation has no room for."""
-        sessions = self._jvm.org.apache.spark.sql.SparkSession
-        before = sessions.getActiveSession()
-        own = self._spark._jsparkSession.cloneSession()
-        own.conf().set(USER_METADATA, user_metadata)
-        sessions.setActiveSession(own)
-        try:
-            yield
-        finally:
-            if before.isDefined():
-                sessions.setActiveSession(before.get())
-            else:
-                sessions.clearActiveSession()
-
-    def _register(self, metrics: Mapping[str, int]) -> None:
-        maker = self._jvm.org.apache.spark.sql.execution.metric.SQLMetrics
-        context = self._spark.sparkContext._jsc.sc()
-        made = self._jvm.java.util.HashMap()
-        for name, value in metrics.items():
-            metric = maker.createMetric(context, name)
-            metric.set(value)
-            made.put(name, metric)
-        self._txn.registerSQLMetrics(
-            self._spark._jsparkSession,
-            self._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(made),
-        )
 
 
 def _java_class(error: Exception) -> str:

@@ -46,7 +46,7 @@ class MergeTasks:
         """Every file of the table; any other writer's change to one then is a conflict."""
         if txn.version < 0:
             return ()
-        txn.read_everything()
+        txn.read_all()
         storage, folder = self.writer.storage, self.writer.folder
         contents = replay(storage, LogFiles.of(storage, folder), txn.version)
         return txn.entries() if contents is None else contents.files

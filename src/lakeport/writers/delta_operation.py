@@ -1,0 +1,162 @@
+"""What a commit says about itself in a table's history, in delta-spark's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "USER_METADATA",
+    "Operation",
+    "Restoration",
+    "annotated",
+    "described",
+    "register_metrics",
+    "scala_seq",
+]
+
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+"""Setting of a session that gives its commits their user metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """How a commit describes itself in the table's history.
+
+    Attributes:
+        overwrite: it replaces rows.
+        dynamic: only those of some partitions.
+        new_schema: it may replace the schema.
+        partition_columns: the table's, for the commit that creates it.
+        user_metadata: free text kept with the commit.
+        metrics: numbers for the history, such as `numFiles`.
+        name: WRITE, MERGE, DELETE or UPDATE.
+        condition: SQL text of which rows a MERGE, DELETE or UPDATE is about.
+    """
+
+    overwrite: bool
+    dynamic: bool
+    new_schema: bool
+    partition_columns: tuple[str, ...]
+    user_metadata: str
+    metrics: Mapping[str, int]
+    name: str = "WRITE"
+    condition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Restoration:
+    """A commit that brings an older version's contents back.
+
+    Attributes:
+        version: the older version.
+        metrics: numbers for the history.
+    """
+
+    version: int
+    metrics: Mapping[str, int]
+
+
+def described(spark: SparkSession, operation: Operation | Restoration) -> Any:
+    """Delta's own description of a commit, as the transaction in the JVM takes it."""
+    jvm: Any = spark._jvm
+    if isinstance(operation, Restoration):
+        version = _option(jvm, jvm.java.lang.Long(operation.version))
+        return _kind(jvm, "Restore")(version, _option(jvm, None))
+    if operation.name == "WRITE":
+        return _write(jvm, operation)
+    parser: Any = spark._jsparkSession.sessionState().sqlParser()
+    condition = parser.parseExpression(operation.condition)
+    if operation.name == "DELETE":
+        return _kind(jvm, "Delete")(scala_seq(jvm, [condition]))
+    if operation.name == "UPDATE":
+        return _kind(jvm, "Update")(_option(jvm, condition))
+    return _merge(jvm, condition)
+
+
+@contextmanager
+def annotated(spark: SparkSession, operation: Operation | Restoration) -> Iterator[None]:
+    """Give this thread's commit its user metadata, where its description has no room for it."""
+    if isinstance(operation, Restoration) or operation.name == "WRITE":
+        yield
+        return
+    jvm: Any = spark._jvm
+    sessions = jvm.org.apache.spark.sql.SparkSession
+    before = sessions.getActiveSession()
+    own = spark._jsparkSession.cloneSession()
+    own.conf().set(USER_METADATA, operation.user_metadata)
+    sessions.setActiveSession(own)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+
+
+def register_metrics(spark: SparkSession, txn: Any, metrics: Mapping[str, int]) -> None:
+    """Have a transaction of the JVM put numbers into the history."""
+    jvm: Any = spark._jvm
+    maker = jvm.org.apache.spark.sql.execution.metric.SQLMetrics
+    context = spark.sparkContext._jsc.sc()
+    made = jvm.java.util.HashMap()
+    for name, value in metrics.items():
+        metric = maker.createMetric(context, name)
+        metric.set(value)
+        made.put(name, metric)
+    scala_map = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(made)
+    txn.registerSQLMetrics(spark._jsparkSession, scala_map)
+
+
+def scala_seq(jvm: Any, items: Iterable[Any]) -> Any:
+    """Scala's sequence of these items."""
+    collected = jvm.java.util.ArrayList()
+    for item in items:
+        collected.add(item)
+    return jvm.org.apache.spark.api.python.PythonUtils.toSeq(collected)
+
+
+def _write(jvm: Any, operation: Operation) -> Any:
+    modes = jvm.org.apache.spark.sql.SaveMode
+    columns = operation.partition_columns
+    none = _option(jvm, None)
+    return _kind(jvm, "Write")(
+        modes.Overwrite if operation.overwrite else modes.Append,
+        _option(jvm, scala_seq(jvm, columns)) if columns else none,
+        none,
+        _option(jvm, operation.user_metadata),
+        _option(jvm, operation.dynamic or None),
+        _option(jvm, operation.new_schema or None),
+        none,
+        none,
+        none,
+    )
+
+
+def _merge(jvm: Any, condition: Any) -> Any:
+    clause = _kind(jvm, "MergePredicate")
+    none = _option(jvm, None)
+    update, insert = (clause(none, action) for action in ("update", "insert"))
+    return _kind(jvm, "Merge")(
+        _option(jvm, condition),
+        none,
+        none,
+        none,
+        scala_seq(jvm, [update]),
+        scala_seq(jvm, [insert]),
+        scala_seq(jvm, []),
+    )
+
+
+def _kind(jvm: Any, name: str) -> Any:
+    return getattr(jvm.org.apache.spark.sql.delta, f"DeltaOperations${name}")
+
+
+def _option(jvm: Any, value: Any) -> Any:
+    return jvm.scala.Option.apply(value)
