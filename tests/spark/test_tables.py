@@ -15,13 +15,15 @@ from deltalake import DeltaTable
 from lakeport.errors import ConfigError, DestinationError, SourceError
 from lakeport.tables import Table
 
+ODD = "my `odd` table's é ${x}"
+
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    into = writer(tmp_path, "my-table")
+    into = writer(tmp_path, ODD)
     land(into, pa.table({"id": [1, 2], "p": ["a b", None]}), keys=["p"], run_id="r1", digest="d")
     land(into, pa.table({"id": [3], "p": ["a b"], "more": [1.5]}))
-    return Table(tmp_path / "my-table", runtime=runtime())
+    return Table(tmp_path / ODD, runtime=runtime())
 
 
 def test_describe_and_history_need_no_spark(table: Table) -> None:
@@ -60,7 +62,8 @@ def test_preview_now_and_then(table: Table) -> None:
 
 def test_query_reads_and_does_nothing_else(table: Table) -> None:
     found = table.query(
-        "with x as (select * from t) select count(*) n from x join `my-table` using (id)"
+        "with x as (select * from t) "
+        "select count(*) n from x join `my ``odd`` table's é ${x}` using (id)"
     )
     assert found.to_pylist() == [{"n": 3}]
     assert table.query("select * from t", version=0).num_rows == 2
@@ -117,7 +120,8 @@ def test_a_log_that_holds_something_else_is_named(tmp_path: Path) -> None:
 
 
 def test_optimize_restore_and_vacuum(table: Table, tmp_path: Path) -> None:
-    assert table.optimize(zorder=["id"])["files_removed"] == 3
+    where = "p = 'a b' AND p <> '${x}' -- sort these"
+    assert table.optimize(zorder=["id"], where=where)["files_removed"] == 2
     assert table.restore(0) == 3
     assert DeltaTable(table.uri).to_pyarrow_table().num_rows == 2
     with pytest.raises(ConfigError, match="1 hours only, less than 168"):

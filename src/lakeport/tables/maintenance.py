@@ -90,7 +90,6 @@ def optimize(
         ConfigError: a column or the condition does not fit the table.
         LakeportError: Delta refused.
     """
-    from delta.tables import DeltaTable
     from pyspark.errors import AnalysisException
 
     columns = sort_columns(contents, zorder)
@@ -99,12 +98,14 @@ def optimize(
     session = _session(spark, sizes)
     if where is not None:
         _check_condition(session, contents, where)
+    command = f"OPTIMIZE {_named(uri)}"
+    if where is not None:
+        command += f" WHERE {where}\n"  # what may be a comment at its end stays there
+    if columns:
+        command += f" ZORDER BY ({', '.join(columns)})"
     with translated():
-        builder = DeltaTable.forPath(session, uri).optimize()
-        if where is not None:
-            builder = builder.where(where)
         try:
-            done = builder.executeZOrderBy(*columns) if columns else builder.executeCompaction()
+            done = session.sql(command)
         except AnalysisException as error:
             if where is None:
                 raise
@@ -154,10 +155,14 @@ def vacuum(
                 f"{_DELTA}.vacuum.logging.enabled": "true",
             },
         )
-        quoted = uri.replace("`", "``")
-        command = f"VACUUM delta.`{quoted}` RETAIN {wanted:d} HOURS"
+        command = f"VACUUM {_named(uri)} RETAIN {wanted:d} HOURS"
         rows = session.sql(command + (" DRY RUN" if dry_run else "")).collect()
     return sorted(str(row[0]) for row in rows) if dry_run else []
+
+
+def _named(uri: str) -> str:
+    """A table in SQL text. Delta's own builder of OPTIMIZE leaves quotes in a path as they are."""
+    return "delta.`" + uri.replace("`", "``") + "`"
 
 
 def _session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
@@ -167,6 +172,7 @@ def _session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
     base = {
         "spark.sql.shuffle.partitions": tasks,
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": tasks,
+        "spark.sql.variable.substitute": "false",
         f"{_DELTA}.snapshotPartitions": "2",
         f"{_DELTA}.v2.enableMode": "NONE",
     }
