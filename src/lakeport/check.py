@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["CheckItem", "CheckReport", "check"]
 
 _SECONDS = 9.0
-_SPARK_SECONDS = 60.0
+_SPARK_SECONDS = 70.0
+_LATE_HINT = "check the endpoint, DNS, the proxy and the firewall."
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,16 @@ class CheckReport:
         return all(item.status != "failed" for item in self.items)
 
 
-def check(config: DestinationConfig, seconds: float = _SECONDS) -> CheckReport:
+def check(
+    config: DestinationConfig, seconds: float = _SECONDS, spark_seconds: float | None = None
+) -> CheckReport:
     """Test the connection to a destination.
 
     Args:
         config: the destination's config; bucket and credentials are enough.
-        seconds: after which the store counts as failed if it has not answered. Spark, where tables
-            need it, has a minute more.
+        seconds: after which the store counts as failed if it has not answered.
+        spark_seconds: after which Spark, where tables need it, counts as not looked at; None: it
+            counts as failed, after 70 seconds. Both count from now.
 
     Raises:
         MissingDependency: the destination's SDK is not installed.
@@ -64,13 +68,20 @@ def check(config: DestinationConfig, seconds: float = _SECONDS) -> CheckReport:
     from lakeport.config.delta_lake_azure import DeltaLakeAzureConfig
     from lakeport.config.delta_lake_s3 import DeltaLakeS3Config
 
+    end = time.monotonic() + (spark_seconds or _SPARK_SECONDS)
     storage = open_storage(config)
     begun = None
     if isinstance(config, (DeltaLakeAzureConfig, DeltaLakeS3Config)):
         begun = _begin_spark(config, storage)
-    items = _within(seconds, lambda: _checks(storage, tables=begun is not None))
+    late = CheckItem("time", "failed", f"no answer within {seconds:g} s", _LATE_HINT)
+    items = _within(seconds, lambda: _checks(storage, tables=begun is not None), late)
     if begun is not None and all(item.status != "failed" for item in items):
-        items += _within(_SPARK_SECONDS, lambda: _spark_items(begun))
+        waited = f"not done within {spark_seconds or _SPARK_SECONDS:g} s"
+        late = CheckItem("spark", "failed", waited, "the machine may be overloaded; try again.")
+        if spark_seconds:
+            hint = "the store itself is fit; `lakeport check` waits longer for Spark."
+            late = CheckItem("spark", "skipped", waited, hint)
+        items += _within(end - time.monotonic(), lambda: _spark_items(begun), late)
     return CheckReport(storage.uri(), items)
 
 
@@ -187,8 +198,8 @@ def _check_folder(storage: Storage) -> Checks:
         yield item_of("conditional writes", refuse)
 
 
-def _within(seconds: float, begin: Callable[[], Checks]) -> tuple[CheckItem, ...]:
-    """Run the checks in a thread that is left alone when the time is over."""
+def _within(seconds: float, begin: Callable[[], Checks], late: CheckItem) -> tuple[CheckItem, ...]:
+    """Run the checks in a thread; when the time is over it is left alone, and `late` comes last."""
     found: queue.SimpleQueue[CheckItem | Exception | None] = queue.SimpleQueue()
 
     def run() -> None:
@@ -207,9 +218,7 @@ def _within(seconds: float, begin: Callable[[], Checks]) -> tuple[CheckItem, ...
         try:
             item = found.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
-            late = f"no answer within {seconds:g} s"
-            hint = "check the endpoint, DNS, the proxy and the firewall."
-            return (*items, CheckItem("time", "failed", late, hint))
+            return (*items, late)
         if item is None:
             return tuple(items)
         if isinstance(item, Exception):

@@ -77,6 +77,20 @@ def test_all_is_well_and_nothing_stays(minio: Minio) -> None:
     assert minio.secret_key not in repr(report)
 
 
+def test_spark_is_not_waited_for_when_there_is_no_time(minio: Minio) -> None:
+    config = DeltaLakeS3Config(
+        bucket="lake",
+        aws_endpoint=minio.endpoint,
+        aws_access_key_id=minio.keys.access_key,
+        aws_secret_access_key=Secret(minio.keys.secret_key),
+    )
+    report = check(config, spark_seconds=0.01)
+    (spark,) = [item for item in report.items if item.name.startswith("spark")]
+    assert (spark.name, spark.status) == ("spark", "skipped")
+    assert "0.01 s" in spark.detail
+    assert report.ok
+
+
 def test_put_object_alone_passes(minio: Minio) -> None:
     rule = {"Effect": "Allow", "Action": ["s3:PutObject"], "Resource": ["arn:aws:s3:::lake/p/*"]}
     keys = minio.restricted({"Version": "2012-10-17", "Statement": [rule]})

@@ -17,6 +17,8 @@ __all__ = ["SECONDS", "test_connection"]
 SECONDS = 6.0
 """From a command's begin. A busy machine needs the rest of Mage's 10 s to start and end Python."""
 
+_SPARK_SECONDS = 8.0
+
 
 def test_connection(
     config: DestinationConfig, lines: LogLines, *, since: float | None = None
@@ -34,7 +36,11 @@ def test_connection(
     """
     begun = time.monotonic() if since is None else since
     lines.log("INFO", "Testing connection...")
-    report = check(config, max(1.0, round(begun + SECONDS - time.monotonic(), 1)))
+    store, spark = (
+        max(1.0, round(begun + seconds - time.monotonic(), 1))
+        for seconds in (SECONDS, _SPARK_SECONDS)
+    )
+    report = check(config, store, spark)
     for item in report.items:
         if item.status != "failed":
             text = f"{item.name}: {item.detail}" + (f" ({item.hint})" if item.hint else "")
