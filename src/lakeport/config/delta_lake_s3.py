@@ -53,7 +53,7 @@ class DeltaLakeS3Config(AwsConfig):
         Args:
             lent: with the keys that this process finds, for workers that would find none.
         """
-        from lakeport.storage.s3_client import found_keys, portable
+        from lakeport.storage.s3_client import for_spark
 
         settings = self.aws_settings()
-        return hadoop_settings(self.bucket, (portable if lent else found_keys)(settings))
+        return hadoop_settings(self.bucket, for_spark(settings, lent=lent))

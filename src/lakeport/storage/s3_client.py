@@ -12,7 +12,7 @@ from lakeport.storage.per_process import PerProcess
 from lakeport.storage.s3_settings import AwsSettings
 from lakeport.storage.transfer import Patience, retry
 
-__all__ = ["Connection", "connect", "found_keys", "portable"]
+__all__ = ["Connection", "connect", "for_spark", "portable"]
 
 _CONTENDED = Patience(deadline=10)
 _RENEWED_ANYWHERE = {"assume-role-with-web-identity", "container-role", "iam-role"}
@@ -141,7 +141,7 @@ def connect(settings: AwsSettings) -> Connection:
     return _connections.get(settings)
 
 
-def found_keys(settings: AwsSettings) -> AwsSettings:
+def _found_keys(settings: AwsSettings) -> AwsSettings:
     """The settings with the keys that a profile or the chain come to, for another client's use.
 
     Other SDKs, Java's among them, lack some of the places that are searched here, such as SSO. Ask
@@ -150,12 +150,7 @@ def found_keys(settings: AwsSettings) -> AwsSettings:
     """
     if settings.access_key_id:
         return settings
-    try:
-        found = connect(replace(settings, role_arn="", external_id=""))
-        found.authenticate()
-    except LakeportError:
-        return settings
-    held = found.credentials
+    held = _found(replace(settings, role_arn="", external_id=""))
     if held is None or (held.method in _RENEWED_ANYWHERE and not settings.profile):
         return settings
     return _with_keys(settings, held)
@@ -169,15 +164,30 @@ def portable(settings: AwsSettings) -> AwsSettings:
     """
     if settings.access_key_id and not settings.role_arn:
         return settings
+    held = _found(settings)
+    if held is None:
+        return settings
+    return replace(_with_keys(settings, held), role_arn="", external_id="", renewal=settings)
+
+
+def for_spark(settings: AwsSettings, *, lent: bool) -> AwsSettings:
+    """The settings that Spark's S3 connector is given, wherever it is given any.
+
+    Args:
+        settings: of the store.
+        lent: they go to other machines, which are to look for nothing.
+    """
+    return portable(settings) if lent else _found_keys(settings)
+
+
+def _found(settings: AwsSettings) -> Any:
+    """What the settings come to, as botocore holds it; None where nothing is found."""
     try:
-        found = connect(settings)
-        found.authenticate()
+        connection = connect(settings)
+        connection.authenticate()
     except LakeportError:
-        return settings
-    if found.credentials is None:
-        return settings
-    held = _with_keys(settings, found.credentials)
-    return replace(held, role_arn="", external_id="", renewal=settings)
+        return None
+    return connection.credentials
 
 
 def _with_keys(settings: AwsSettings, held: Any) -> AwsSettings:

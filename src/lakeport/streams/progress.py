@@ -75,11 +75,10 @@ def _settings(storage: Storage, *, lent: bool) -> Mapping[str, str]:
     from lakeport.storage import azure_hadoop, s3a
     from lakeport.storage.azure import AzureStorage
     from lakeport.storage.s3 import S3Storage
-    from lakeport.storage.s3_client import portable
+    from lakeport.storage.s3_client import for_spark
 
     if isinstance(storage, S3Storage):
-        keys = portable(storage.settings) if lent else storage.settings
-        return s3a.hadoop_settings(storage.bucket, keys)
+        return s3a.hadoop_settings(storage.bucket, for_spark(storage.settings, lent=lent))
     return (
         azure_hadoop.hadoop_settings(storage.settings) if isinstance(storage, AzureStorage) else {}
     )
