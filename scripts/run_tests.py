@@ -1,7 +1,8 @@
 """Runs every test, in groups that are processes of their own, as many at once as there are cores.
 
 Tests that end Spark's JVM, or need another Spark session than the rest, have groups to themselves.
-Each line is marked with its group's name; the last one sums up pytest's closing lines.
+Each line is marked with its group's name; the last ones name what failed and sum up pytest's
+closing lines.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ GROUPS = {
     "cluster": ["tests/cluster"],
     "session": ["tests/spark/test_session.py"],
 }
+WIDEST = 160  # of a failed test's line, in characters: enough to tell where to look
 MOST_AT_ONCE = 3  # each has a JVM and servers of its own: memory, too, is finite
 
 
@@ -46,10 +48,12 @@ def main() -> int:
     with ThreadPoolExecutor(lanes) as pool:
         results = list(pool.map(run, names))
     totals: Counter[str] = Counter()
-    for _, closing in results:
+    for _, closing, _ in results:
         for count, what in re.findall(r"(\d+) (passed|failed|errors?|skipped|xfailed)", closing):
             totals[what] += int(count)
-    failed = [name for name, (code, _) in zip(names, results, strict=True) if code]
+    failed = [name for name, (code, *_) in zip(names, results, strict=True) if code]
+    for line in (line for *_, lines in results for line in lines):
+        print(line)
     if failed:
         print(f"failed: {', '.join(failed)}; `make test GROUPS={failed[0]}` runs one group alone")
     told = ", ".join(f"{count} {what}" for what, count in totals.items()) or "nothing ran"
@@ -57,10 +61,10 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def run(name: str) -> tuple[int, str]:
-    """Run one group, its lines marked; return pytest's exit code and closing line."""
+def run(name: str) -> tuple[int, str, list[str]]:
+    """Run one group, its lines marked; return pytest's exit code, closing line and failed tests."""
     command = [sys.executable, "-m", "pytest", *GROUPS[name]]
-    closing = ""
+    closing, failed = "", []
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -71,7 +75,9 @@ def run(name: str) -> tuple[int, str]:
         for line in process.stdout or ():
             closing = line.strip() or closing
             print(f"{name:>8} | {line}", end="", flush=True)
-    return process.returncode, closing
+            if re.match(r"(FAILED|ERROR) tests/|Using --randomly-seed", line):
+                failed.append(line.strip()[:WIDEST])
+    return process.returncode, closing, failed if process.returncode else []
 
 
 if __name__ == "__main__":

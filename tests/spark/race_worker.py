@@ -33,6 +33,7 @@ from lakeport.writers.delta import DeltaWriter
 from lakeport.writers.delta_merge import DeltaMerger
 from tests.spark.delta_support import aligned
 
+SELDOM = {"delta.checkpointInterval": "100"}  # each checkpoint is a Spark job
 STOCK = "io.delta.storage.S3SingleDriverLogStore"
 SETTINGS = {
     "spark.delta.logStore.s3.impl": STOCK,
@@ -83,7 +84,7 @@ def change(runtime: Runtime, task: dict[str, Any]) -> dict[str, Any]:
         storage,
         task["table"],
         "stream",
-        properties={"delta.checkpointInterval": "100"},  # each one is a Spark job
+        properties=SELDOM,
     )
     done, errors = [], []
     for ordinal in range(task["count"]):
