@@ -7,10 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.emulators import Azurite, FakeGcs, Minio
 
 os.environ["LAKEPORT_CDS"] = "off"  # no background work beside the tests
+
+# How long an example takes tells of the machine: one that stalls for 0.2 s would fail the test.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 _WITHOUT_SPARK = ("unit", "property", "cluster")

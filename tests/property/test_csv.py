@@ -23,7 +23,7 @@ def tables(draw: st.DrawFn) -> list[list[str]]:
     return draw(st.lists(st.lists(FIELDS, min_size=width, max_size=width), min_size=1, max_size=30))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     tables(),
     st.integers(1, 200),
@@ -67,7 +67,7 @@ def test_any_csv_at_any_split_size_gives_the_same_rows(
     assert found == table
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.lists(st.sampled_from(['"', ",", "\n", "x", "\\", '""', "y"]), max_size=60),
     st.integers(1, 20),

@@ -46,7 +46,6 @@ def encoded(rows: list[dict[str, Any]]) -> bytes:
     return header(SCHEMA.names) + b"".join(bytes(piece) for piece in lines(batch))
 
 
-@settings(deadline=None)
 @given(ROWS)
 def test_python_reads_every_value_back(rows: list[dict[str, Any]]) -> None:
     found = list(csv.DictReader(io.StringIO(encoded(rows).decode(), newline="")))
@@ -63,7 +62,6 @@ def test_python_reads_every_value_back(rows: list[dict[str, Any]]) -> None:
             assert json.loads(text["l"]) == row["l"]
 
 
-@settings(deadline=None)
 @given(ROWS)
 def test_arrow_tells_null_from_empty(rows: list[dict[str, Any]]) -> None:
     table = pa_csv.read_csv(
@@ -80,7 +78,7 @@ def test_arrow_tells_null_from_empty(rows: list[dict[str, Any]]) -> None:
     assert [v is None for v in table["l"].to_pylist()] == [row["l"] is None for row in rows]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.none() | TEXT.filter(lambda text: "\0" not in text)))
 def test_duckdb_tells_null_from_empty(values: list[str | None]) -> None:
     batch = pa.RecordBatch.from_pydict({"s": pa.array(values, pa.string()), "n": [1] * len(values)})
@@ -94,7 +92,6 @@ def test_duckdb_tells_null_from_empty(values: list[str | None]) -> None:
     assert [row[0] for row in rows] == values
 
 
-@settings(deadline=None)
 @given(st.lists(st.dictionaries(TEXT, st.none() | st.floats(allow_nan=False), max_size=3)))
 def test_maps_are_json_objects(values: list[dict[str, float | None]]) -> None:
     kind = pa.map_(pa.string(), pa.float64())

@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakeport.writers.naming import safe_segment, table_name
@@ -13,7 +13,6 @@ NASTY = st.text("./\\%_~2eEfF\0\n\ud800aé", max_size=12)
 NAMES = ANY | NASTY
 
 
-@settings(deadline=None)
 @given(NAMES)
 @example("")
 @example("..")
@@ -27,7 +26,6 @@ def test_a_name_is_one_safe_segment(name: str) -> None:
     assert len(segment.encode()) <= 200
 
 
-@settings(deadline=None)
 @given(NAMES)
 def test_a_short_name_can_be_decoded(name: str) -> None:
     segment = safe_segment(name)
@@ -36,7 +34,6 @@ def test_a_short_name_can_be_decoded(name: str) -> None:
         assert decoded == name
 
 
-@settings(deadline=None)
 @given(NAMES, NAMES)
 @example("", "%empty")
 @example("a/b", "a%2Fb")
@@ -45,7 +42,6 @@ def test_distinct_names_never_collide(one: str, two: str) -> None:
     assert (safe_segment(one) == safe_segment(two)) == (one == two)
 
 
-@settings(deadline=None)
 @given(NAMES)
 def test_a_table_never_leaves_its_folder(stream: str) -> None:
     assert table_name("raw/{stream}", stream).count("/") == 1
