@@ -56,8 +56,9 @@ class Fault:
     """One line of the script: what to do to the next `times` requests which match.
 
     `on` names an operation as S3 does ("PutObject"; empty: any), `key` is a part of the key,
-    `skip` lets that many matching requests pass first, `delay` is slept before answering, and
-    `meet` seconds are waited for another such request of the same key.
+    `skip` lets that many matching requests pass first, `delay` is slept before answering, `meet`
+    seconds are waited for another such request of the same key, and `meanwhile` is called when the
+    request has arrived and nothing is done about it yet.
     """
 
     kind: Kind | None = None
@@ -69,11 +70,14 @@ class Fault:
     code: str = ""
     delay: float = 0.0
     meet: float = 0.0
+    meanwhile: Callable[[], None] | None = None
     met: dict[str, threading.Barrier] = field(default_factory=dict)
 
     def wait(self, key: str) -> None:
         """Keep the request waiting as long as it is told to."""
         time.sleep(self.delay)
+        if self.meanwhile is not None:
+            self.meanwhile()
         if self.meet:
             with suppress(threading.BrokenBarrierError):
                 self.met.setdefault(key, threading.Barrier(2)).wait(self.meet)

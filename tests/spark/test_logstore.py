@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-import threading
 import time
 import zipfile
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import UnsupportedOperationException
 
 from lakeport.spark.jars import LOG_STORE
-from tests.s3_stub import BrokenS3, Fault, Stored
+from tests.s3_stub import BrokenS3, Fault, Kind, Stored
 
 ROOT = Path(__file__).parent.parent.parent
 KEY = "lake/t/_delta_log/00000000000000000007.json"
@@ -59,9 +58,15 @@ class Store:
             actions.add(line)
         self.java.write(self.path, actions.iterator(), overwrite, self.conf)
 
-    def others(self, body: bytes) -> None:
+    def others(self) -> None:
         """Somebody else writes the same version."""
-        self.stub.objects[self.bucket, KEY] = Stored(body, '"etag"', {}, time.time())
+        self.stub.objects[self.bucket, KEY] = Stored(b"theirs", '"etag"', {}, time.time())
+
+    def beaten(self, kind: Kind | None = None, status: int = 503) -> Fault:
+        """Have somebody else write the version when our own request for it is on its way."""
+        fault = Fault(kind, on="PutObject", key=KEY, status=status, meanwhile=self.others)
+        self.stub.inject(fault)
+        return fault
 
     @property
     def body(self) -> bytes:
@@ -109,33 +114,25 @@ def test_a_version_that_exists_is_a_conflict(store: Store) -> None:
 
 
 def test_so_is_one_that_another_writer_puts_meanwhile(store: Store) -> None:
-    store.stub.inject(Fault(on="PutObject", key=KEY, delay=1.5))
-    timer = threading.Timer(0.7, store.others, [b"theirs"])
-    timer.start()
+    store.beaten()
     assert failure(store)[0] == TAKEN
-    timer.join()
+    assert [put.status for put in store.puts()] == [412]
     assert store.body == b"theirs"
 
 
 def test_control_the_stock_store_loses_that_commit(runtime: Any, stub: BrokenS3) -> None:
     store = Store(runtime, stub, STOCK)
-    stub.inject(Fault(on="PutObject", key=KEY, delay=1.5))
-    timer = threading.Timer(0.7, store.others, [b"theirs"])
-    timer.start()
+    theirs = store.beaten()
     store.write("mine")
-    timer.join()
-    assert store.body == b"mine\n"
+    assert (theirs.times, store.body) == (0, b"mine\n")
 
 
 def test_control_a_store_that_ignores_conditions_loses_it_too(runtime: Any) -> None:
     with BrokenS3() as liar:
         store = Store(runtime, liar)
-        liar.inject(Fault(on="PutObject", key=KEY, delay=1.5))
-        timer = threading.Timer(0.7, store.others, [b"theirs"])
-        timer.start()
+        theirs = store.beaten()
         store.write("mine")
-        timer.join()
-        assert store.body == b"mine\n"
+        assert (theirs.times, store.body) == (0, b"mine\n")
 
 
 def test_a_lost_answer_is_found_to_be_a_success(store: Store) -> None:
@@ -166,11 +163,9 @@ def test_a_conflict_between_two_puts_is_tried_again(store: Store) -> None:
 
 
 def test_a_conflict_that_another_writer_has_won(store: Store) -> None:
-    store.stub.inject(Fault("status", on="PutObject", key=KEY, status=409, delay=1))
-    timer = threading.Timer(0.5, store.others, [b"theirs"])
-    timer.start()
+    store.beaten("status", 409)
     assert failure(store)[0] == TAKEN
-    timer.join()
+    assert next(put.status for put in store.puts()) == 409
     assert store.body == b"theirs"
 
 
@@ -190,7 +185,7 @@ def test_a_refusal_is_an_error_and_no_conflict(store: Store, status: int) -> Non
 
 def test_a_failure_after_which_another_commit_is_there_is_a_conflict(store: Store) -> None:
     store.stub.inject(Fault("status", on="PutObject", key=KEY, status=500, times=99))
-    store.others(b"theirs")
+    store.others()
     assert failure(store)[0] == TAKEN
 
 
