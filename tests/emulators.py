@@ -268,7 +268,7 @@ class Minio(Server):
     """S3 with signatures, policies and STS. Honours `If-None-Match: *` on PUT and on complete."""
 
     package = PACKAGES["minio"]
-    health = "/minio/health/ready"
+    health = "/minio/health/cluster"  # 200 once buckets and users are loaded
     region = "us-east-1"
     kms_key = "lake-key"
 

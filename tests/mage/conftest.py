@@ -14,7 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeport.mage import AmazonS3, DeltaLakeAzure, DeltaLakeS3, GoogleCloudStorage
+from lakeport.mage import (
+    AmazonS3,
+    DeltaLakeAzure,
+    DeltaLakeS3,
+    GoogleCloudStorage,
+    connection,
+)
 from tests.contract.targets import AzureFiles, Files, GcsFiles, S3Files
 from tests.emulators import Azurite, FakeGcs, Minio
 
@@ -112,6 +118,13 @@ def record(stream: str = "users", **values: Any) -> dict[str, Any]:
 def state(value: Any) -> dict[str, Any]:
     """A STATE message."""
     return {"type": "STATE", "value": value}
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection test has time enough for a machine that is busy."""
+    monkeypatch.setattr(connection, "SECONDS", 120.0)
+    monkeypatch.setattr(connection, "_SPARK_SECONDS", 180.0)
 
 
 @pytest.fixture(scope="session")

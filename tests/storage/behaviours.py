@@ -13,10 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lakeport.check import CheckReport, check
 from lakeport.errors import DestinationError, ObjectExists
 from lakeport.model import Staged, Storage
 
 WRITERS = 6
+
+
+def checked(config: Any, seconds: float = 120.0, spark_seconds: float | None = None) -> CheckReport:
+    """The connection test, with time enough for a machine that is busy."""
+    return check(config, seconds, spark_seconds)
 
 
 def stage(storage: Storage, key: str, *pieces: bytes | memoryview, **metadata: str) -> Staged:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from lakeport.check import CheckReport, check
+from lakeport.check import CheckReport
 from lakeport.config.delta_lake_azure import DeltaLakeAzureConfig
 from tests.emulators import Azurite
+from tests.storage.behaviours import checked
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def failed(report: CheckReport) -> dict[str, str]:
 
 
 def test_all_is_well_and_nothing_stays(azurite: Azurite) -> None:
-    report = check(config(azurite))
+    report = checked(config(azurite))
     assert report.ok, report
     names = [item.name for item in report.items]
     spark = ["spark", "spark write", "spark conditional write", "spark read", "spark list"]
@@ -59,27 +60,27 @@ def test_all_is_well_and_nothing_stays(azurite: Azurite) -> None:
 
 
 def test_a_wrong_container(azurite: Azurite) -> None:
-    assert "no such container" in failed(check(config(azurite, "lagoon")))["container"]
+    assert "no such container" in failed(checked(config(azurite, "lagoon")))["container"]
 
 
 def test_a_wrong_key(azurite: Azurite) -> None:
-    report = check(config(azurite, access_key="d3JvbmcgY2FuYXJ5"))
+    report = checked(config(azurite, access_key="d3JvbmcgY2FuYXJ5"))
     assert "check `access_key`" in failed(report)["container"]
     assert "d3Jvbm" not in repr(report)
 
 
 def test_an_expired_token(azurite: Azurite) -> None:
-    report = check(config(azurite, **sas(azurite, -1, list=True)))
+    report = checked(config(azurite, **sas(azurite, -1, list=True)))
     assert "has expired" in failed(report)["container"]
 
 
 def test_missing_permissions(azurite: Azurite) -> None:
-    read_only = check(config(azurite, **sas(azurite, list=True, read=True)))
+    read_only = checked(config(azurite, **sas(azurite, list=True, read=True)))
     assert "permits to write" in failed(read_only)["write"]
     keeps = sas(azurite, list=True, read=True, write=True, create=True, add=True)
-    assert "permits to delete" in failed(check(config(azurite, **keeps)))["delete"]
+    assert "permits to delete" in failed(checked(config(azurite, **keeps)))["delete"]
 
 
 def test_an_endpoint_that_is_not_there(azurite: Azurite) -> None:
-    report = check(config(azurite, azure_endpoint="http://127.0.0.1:1"))
+    report = checked(config(azurite, azure_endpoint="http://127.0.0.1:1"))
     assert "can't be reached" in failed(report)["container"]

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from email.utils import formatdate
 from pathlib import Path
@@ -13,18 +14,21 @@ from typing import Any
 
 import pytest
 
-from lakeport.check import CheckReport, check
+from lakeport.check import CheckReport
 from lakeport.config.amazon_s3 import AmazonS3Config
 from lakeport.config.delta_lake_s3 import DeltaLakeS3Config
 from lakeport.config.google_cloud_storage import GoogleCloudStorageConfig
 from lakeport.config.local import LocalConfig
 from lakeport.config.secrets import Secret
+from lakeport.errors import LakeportError
+from lakeport.spark.trial import TrialLog
 from lakeport.storage.checks import clock_item
 from lakeport.storage.s3_check import check_s3
 from lakeport.storage.s3_client import Connection
 from tests.emulators import Keys, Minio, TokenServer
 from tests.gcs_stub import GcsStub
 from tests.s3_stub import BrokenS3
+from tests.storage.behaviours import checked
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +70,7 @@ def advice(report: CheckReport) -> str:
 
 
 def test_all_is_well_and_nothing_stays(minio: Minio) -> None:
-    report = check(s3(minio, object_key_path="check"))
+    report = checked(s3(minio, object_key_path="check"))
     assert report.ok
     assert report.target == "s3://lake/check"
     wanted = {"credentials": "ok", "bucket": "ok", "clock": "ok", "write": "ok"}
@@ -77,14 +81,24 @@ def test_all_is_well_and_nothing_stays(minio: Minio) -> None:
     assert minio.secret_key not in repr(report)
 
 
-def test_spark_is_not_waited_for_when_there_is_no_time(minio: Minio) -> None:
+def test_spark_is_not_waited_for_when_there_is_no_time(
+    minio: Minio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+
+    def starting() -> TrialLog:
+        over.wait()
+        raise LakeportError("nobody waits for it any more")
+
+    monkeypatch.setattr("lakeport.check._begin_spark", lambda *_: starting)
     config = DeltaLakeS3Config(
         bucket="lake",
         aws_endpoint=minio.endpoint,
         aws_access_key_id=minio.keys.access_key,
         aws_secret_access_key=Secret(minio.keys.secret_key),
     )
-    report = check(config, spark_seconds=0.01)
+    report = checked(config, spark_seconds=0.01)
+    over.set()
     (spark,) = [item for item in report.items if item.name.startswith("spark")]
     assert (spark.name, spark.status) == ("spark", "skipped")
     assert "0.01 s" in spark.detail
@@ -94,7 +108,7 @@ def test_spark_is_not_waited_for_when_there_is_no_time(minio: Minio) -> None:
 def test_put_object_alone_passes(minio: Minio) -> None:
     rule = {"Effect": "Allow", "Action": ["s3:PutObject"], "Resource": ["arn:aws:s3:::lake/p/*"]}
     keys = minio.restricted({"Version": "2012-10-17", "Statement": [rule]})
-    report = check(s3(minio, keys, object_key_path="p"))
+    report = checked(s3(minio, keys, object_key_path="p"))
     assert report.ok
     assert statuses(report)["bucket"] == "skipped"
 
@@ -102,19 +116,19 @@ def test_put_object_alone_passes(minio: Minio) -> None:
 def test_a_missing_permission_is_named(minio: Minio) -> None:
     rule = {"Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": ["arn:aws:s3:::lake"]}
     keys = minio.restricted({"Version": "2012-10-17", "Statement": [rule]})
-    assert "allow s3:PutObject on arn:aws:s3:::lake/" in advice(check(s3(minio, keys)))
+    assert "allow s3:PutObject on arn:aws:s3:::lake/" in advice(checked(s3(minio, keys)))
 
 
 def test_wrong_keys_bucket_and_profile(minio: Minio) -> None:
     wrong = Keys(minio.access_key, "not-the-secret")
-    assert "`aws_secret_access_key`" in advice(check(s3(minio, wrong)))
-    assert "no bucket 'lagoon'" in advice(check(s3(minio, bucket="lagoon")))
-    role = check(s3(minio, wrong, role_arn="arn:aws:iam::123456789012:role/x"))
+    assert "`aws_secret_access_key`" in advice(checked(s3(minio, wrong)))
+    assert "no bucket 'lagoon'" in advice(checked(s3(minio, bucket="lagoon")))
+    role = checked(s3(minio, wrong, role_arn="arn:aws:iam::123456789012:role/x"))
     assert "can't be assumed" in advice(role)
     nobody = AmazonS3Config(bucket="lake", aws_endpoint=minio.endpoint)
-    assert "searched in this order" in advice(check(nobody))
+    assert "searched in this order" in advice(checked(nobody))
     profile = AmazonS3Config(bucket="lake", aws_endpoint=minio.endpoint, aws_profile="gone")
-    assert "no profile 'gone'" in advice(check(profile))
+    assert "no profile 'gone'" in advice(checked(profile))
 
 
 def test_nobody_listens_or_nobody_answers() -> None:
@@ -123,27 +137,27 @@ def test_nobody_listens_or_nobody_answers() -> None:
         closed = f"http://127.0.0.1:{silent.getsockname()[1]}"
         values: dict[str, Any] = {"aws_access_key_id": "a" * 9, "aws_secret_access_key": "b" * 9}
         config = AmazonS3Config(bucket="lake", aws_endpoint=closed, **values)
-        assert "can't be reached" in advice(check(config))
+        assert "can't be reached" in advice(checked(config))
         silent.listen()
-        assert "no answer within 0.5 s" in advice(check(config, seconds=0.5))
+        assert "no answer within 0.5 s" in advice(checked(config, seconds=0.5))
 
 
 def test_tls_trouble_is_told(minio: Minio) -> None:
     config = s3(minio, aws_endpoint=minio.endpoint.replace("http:", "https:"))
-    assert "TLS" in advice(check(config))
+    assert "TLS" in advice(checked(config))
 
 
 def test_the_real_region_is_named(minio: Minio, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = (200, {"x-amz-bucket-region": "eu-west-1"})
     monkeypatch.setattr(Connection, "look", lambda _self, _bucket: seen)
-    assert "`aws_region: eu-west-1`" in advice(check(s3(minio)))
+    assert "`aws_region: eu-west-1`" in advice(checked(s3(minio)))
 
 
 def test_a_store_that_ignores_conditions_passes_with_a_word() -> None:
     with BrokenS3() as liar:
         liar.create_bucket("lake")
         values: dict[str, Any] = {"aws_access_key_id": "stub", "aws_secret_access_key": "stub"}
-        report = check(AmazonS3Config(bucket="lake", aws_endpoint=liar.endpoint, **values))
+        report = checked(AmazonS3Config(bucket="lake", aws_endpoint=liar.endpoint, **values))
         assert report.ok
         assert "unique suffix" in report.items[-1].detail
 
@@ -161,16 +175,16 @@ def test_google_is_tested_too() -> None:
         config = GoogleCloudStorageConfig(
             **values, google_application_credentials=Secret(json.dumps(tokens.key()))
         )
-        report = check(config)
+        report = checked(config)
         assert report.ok
         assert tokens.email in report.items[0].detail
         assert not stub.keys()
         stub.denied = {"storage.objects.get", "storage.objects.delete"}
-        assert check(config).ok
+        assert checked(config).ok
         stub.denied = {"storage.objects.create"}
-        assert "grant storage.objects.create" in advice(check(config))
+        assert "grant storage.objects.create" in advice(checked(config))
         lost = GoogleCloudStorageConfig(**{**values, "bucket": "lagoon"})
-        assert "no bucket 'lagoon'" in advice(check(lost))
+        assert "no bucket 'lagoon'" in advice(checked(lost))
         assert "PRIVATE KEY" not in repr(config)
 
 
@@ -181,11 +195,11 @@ def test_a_google_key_that_is_not_accepted() -> None:
         config = GoogleCloudStorageConfig(
             **values, google_application_credentials=Secret(json.dumps(forged))
         )
-        assert "invalid_grant" in advice(check(config))
+        assert "invalid_grant" in advice(checked(config))
 
 
 def test_a_folder_is_tested_too(tmp_path: Path) -> None:
-    assert check(LocalConfig(path=str(tmp_path / "lake"))).ok
+    assert checked(LocalConfig(path=str(tmp_path / "lake"))).ok
     assert not [path for path in (tmp_path / "lake").rglob("*") if path.is_file()]
 
 
@@ -215,7 +229,7 @@ DELTA = ("s3:PutObject", "s3:GetObject", "s3:ListBucket")
 
 
 def test_tables_are_tested_through_spark(minio: Minio) -> None:
-    report = check(delta(minio, *DELTA, "s3:DeleteObject"))
+    report = checked(delta(minio, *DELTA, "s3:DeleteObject"))
     assert report.ok, report
     assert list(statuses(report))[5:] == [
         "conditional writes",
@@ -231,16 +245,16 @@ def test_tables_are_tested_through_spark(minio: Minio) -> None:
     assert set(list(statuses(report).values())[5:]) == {"ok"}
     left = minio.client().list_objects_v2(Bucket="lake", Prefix="delta").get("Contents", [])
     assert [row["Key"] for row in left] in ([], ["delta/_lakeport/"])  # stands for a folder
-    undeletable = check(delta(minio, *DELTA))
+    undeletable = checked(delta(minio, *DELTA))
     assert undeletable.ok, undeletable
     assert statuses(undeletable)["spark delete"] == "skipped"
 
 
 def test_tables_need_to_read_and_list(minio: Minio) -> None:
-    found = check(delta(minio, "s3:PutObject"))
+    found = checked(delta(minio, "s3:PutObject"))
     assert "allow s3:GetObject on arn:aws:s3:::lake/delta/" in advice(found)
     assert "spark" not in statuses(found)
-    found = check(delta(minio, "s3:PutObject", "s3:GetObject"))
+    found = checked(delta(minio, "s3:PutObject", "s3:GetObject"))
     assert "allow s3:ListBucket on arn:aws:s3:::lake" in advice(found)
 
 
@@ -248,5 +262,5 @@ def test_tables_need_a_store_that_honours_conditions() -> None:
     with BrokenS3() as liar:
         liar.create_bucket("lake")
         values: dict[str, Any] = {"aws_access_key_id": "stub", "aws_secret_access_key": "stub"}
-        report = check(DeltaLakeS3Config(bucket="lake", aws_endpoint=liar.endpoint, **values))
+        report = checked(DeltaLakeS3Config(bucket="lake", aws_endpoint=liar.endpoint, **values))
         assert "ignores If-None-Match" in advice(report)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from lakeport.errors import DestinationError, ObjectExists, PermissionRefused, Unreachable
-from lakeport.storage import s3_client
+from lakeport.storage import s3_client, transfer
 from lakeport.storage.probe import PROBE_KEY
 from lakeport.storage.s3 import S3Storage
 from lakeport.storage.s3_client import connect
@@ -64,13 +63,27 @@ def test_reading_and_listing_are_repeated(stub: BrokenS3, kind: str) -> None:
     assert stub.keys("lake") == []
 
 
-def test_the_deadline_is_one_for_all(stub: BrokenS3) -> None:
+class Clock:
+    """Stands for the module `time`: it moves when somebody sleeps, and only then."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_the_deadline_is_one_for_all(stub: BrokenS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "time", Clock())
     storage = storage_of(stub, Patience(deadline=0.5, first=0.05, longest=0.1))
     storage.put("a", b"1")
     stub.inject(Fault("status", times=10_000, status=503))
     with pytest.raises(Unreachable, match=r"503 SlowDown until the deadline of 0.5 s"):
         storage.put("b", b"1")
-    assert 3 < stub.count("PutObject") < 60
+    assert 5 < stub.count("PutObject") < 60
 
 
 def test_nobody_listens_there() -> None:
@@ -252,11 +265,10 @@ def test_aws_is_not_probed() -> None:
 def test_answers_that_no_retry_helps(stub: BrokenS3, status: int, code: str, words: str) -> None:
     storage = storage_of(stub)
     stub.inject(Fault("status", status=status, code=code, times=5))
-    began = time.monotonic()
     with pytest.raises(DestinationError) as caught:
         storage.put("a", b"1")
     assert words in str(caught.value)
-    assert time.monotonic() - began < 20
+    assert stub.count("PutObject") == 1
 
 
 def test_credentials_of_the_chain_are_fetched_anew_once_when_expired(

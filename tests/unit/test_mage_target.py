@@ -23,6 +23,7 @@ from lakeport import landing
 from lakeport.cli.app import main
 from lakeport.config.classes import config_class
 from lakeport.errors import BadRecord, BadRecords, ConfigError, SchemaConflict, Unreachable
+from lakeport.mage import connection
 from lakeport.mage.flags import Flags, config_of
 from lakeport.mage.log import LogLines
 from lakeport.mage.templates import template
@@ -479,8 +480,6 @@ def silent_port() -> Iterator[int]:
 def test_a_connection_test_ends_before_mage_gives_up(
     road: Road, capsys: Cap, silent_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lakeport.mage import connection
-
     monkeypatch.setattr(connection, "SECONDS", 1.5)
     config = {**S3, "aws_endpoint": f"http://127.0.0.1:{silent_port}"}
     command = ["target", "amazon_s3", "--config_json", json.dumps(config), "--test_connection"]
@@ -491,7 +490,10 @@ def test_a_connection_test_ends_before_mage_gives_up(
     assert "no answer within" in shown and "Hint: " in shown and "canary" not in err
 
 
-def test_a_connection_test_that_passes(road: Road, tmp_path: Path, capsys: Cap) -> None:
+def test_a_connection_test_that_passes(
+    road: Road, tmp_path: Path, capsys: Cap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "SECONDS", 120.0)
     config = json.dumps({"path": str(tmp_path / "lake")})
     assert main(["target", "local", "--config_json", config, "--test_connection"]) == 0
     out, err = capsys.readouterr()
