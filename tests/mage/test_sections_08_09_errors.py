@@ -46,7 +46,8 @@ def test_a_connection_that_fails_says_what_and_how(
     )
     with pytest.raises(LakeportError, match="PutObject"), caplog.at_level("INFO", "block"):
         made.process(io.BytesIO())
-    line = json.loads(caplog.records[-1].message)
+    told = [entry.message for entry in caplog.records if entry.name == "block"]
+    line = json.loads(told[-1])
     assert (line["level"], line["caller"], line["type"]) == ("EXCEPTION", "AmazonS3", "LOG")
     assert "PutObject" in line["tags"]["error"]
     assert keys.secret_key not in caplog.text

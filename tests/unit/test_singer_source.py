@@ -33,6 +33,11 @@ def kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     note_kernels(monkeypatch, tmp_path)
 
 
+def told(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """What lakeport logged; connections that others leave behind may say something as well."""
+    return [entry for entry in caplog.records if entry.name.startswith("lakeport.")]
+
+
 def scenario(name: str) -> bytes:
     return (STREAMS / f"{name}.singer").read_bytes()
 
@@ -73,12 +78,12 @@ def test_a_state_is_never_rewritten(value: bytes) -> None:
 
 
 def test_other_messages_have_no_effect_on_data(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, "lakeport")
     tap = source(scenario("everything_but_records"))
     (flush,) = tap
     assert (flush.batches, flush.state, flush.last) == ((), None, True)
     assert tap.versions == {"users": 2}
-    assert [(entry.levelname, entry.message.split(":")[0]) for entry in caplog.records] == [
+    assert [(entry.levelname, entry.message.split(":")[0]) for entry in told(caplog)] == [
         ("WARNING", "slow source"),
         ("INFO", "no type"),
         ("WARNING", "line 7"),
@@ -265,12 +270,12 @@ def test_odd_json_in_an_odd_order_still_finds_its_stream() -> None:
 
 
 def test_stray_lines_can_be_skipped(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, "lakeport")
     tap = source(schema() + b"x" * 500 + b"\x1b\n" + record(1), stray_lines="skip")
     (flush,) = tap
     assert ids(flush.batches[0]) == [1]
     assert tap.stray_lines_skipped == 1
-    assert caplog.messages == ["Unable to parse: " + "x" * 80]
+    assert [entry.message for entry in told(caplog)] == ["Unable to parse: " + "x" * 80]
 
 
 def test_a_line_over_the_limit_is_refused_and_what_follows_is_read() -> None:
@@ -344,6 +349,7 @@ class Endless(io.RawIOBase):
 
 def test_memory_does_not_grow_with_the_input() -> None:
     block = (record(1) * 90 + record(2, "orders") * 10) * 20
+    list(source(Endless(block, 1)))  # what is imported at the first use is no part of it
     peaks = []
     for times in (30, 90):
         tracemalloc.start()

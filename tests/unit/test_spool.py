@@ -7,6 +7,7 @@ import os
 import random
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -110,7 +111,8 @@ def test_a_full_disk_is_told_and_short_writes_go_on(
 
 def test_times_are_kept_when_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([5_000_000, 5_500_000, 9_000_000, 9_100_000])
-    monkeypatch.setattr("time.time_ns", lambda: next(now))
+    clock = SimpleNamespace(time_ns=lambda: next(now))
+    monkeypatch.setattr("lakeport.sources.spool.time", clock)
     spool = Spool(tmp_path, 12, times=True)
     segment = spool.segment()
     for number in range(1, 5):
