@@ -436,6 +436,9 @@ class _TokenHttpServer(ThreadingHTTPServer):
     daemon_threads = True
     owner: TokenServer
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Stay quiet: a client that goes away later would be told to another test's stderr."""
+
 
 class _TokenHandler(BaseHTTPRequestHandler):
     server: _TokenHttpServer

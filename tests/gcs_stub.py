@@ -187,7 +187,11 @@ class GcsStub:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128
     stub: GcsStub
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Stay quiet: a client that goes away later would be told to another test's stderr."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -26,7 +26,7 @@ def test_a_stream_lands_once(target: Target, tmp_path: Path) -> None:
             checkpoint=tmp_path / "checkpoint",
             available_now=True,
         )
-        assert stream.wait(120)
+        assert stream.wait(300)
         return stream
 
     first = run()
