@@ -13,7 +13,7 @@ from lakeport.model import Landed
 from lakeport.spark.session import Runtime
 from lakeport.storage.local import LocalStorage
 from lakeport.writers.delta import DeltaWriter
-from lakeport.writers.delta_state import DeltaPlan
+from lakeport.writers.delta_plan import DeltaPlan
 
 
 @cache

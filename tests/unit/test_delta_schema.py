@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from lakeport.errors import ConfigError, SchemaConflict
+from lakeport.writers.delta_plan import plan_table
 from lakeport.writers.delta_schema import file_schema, grow_schema, needs_mapping, physical_names
-from lakeport.writers.delta_state import TableState, plan_table
+from lakeport.writers.delta_state import TableState
 
 NESTED = pa.schema(
     [

@@ -29,9 +29,10 @@ from lakeport.tables.undo import find_run
 from lakeport.writers.delta_features import feature_notes, lacking_readers
 from lakeport.writers.delta_history import Commit, CommitLog, Mark
 from lakeport.writers.delta_log import clustering_action
+from lakeport.writers.delta_plan import DEFAULT_PROPERTIES, plan_table
 from lakeport.writers.delta_replay import Contents
 from lakeport.writers.delta_schema import grow_schema
-from lakeport.writers.delta_state import DEFAULT_PROPERTIES, TableState, plan_table
+from lakeport.writers.delta_state import TableState
 
 SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("p", pa.string())])
 

@@ -25,10 +25,11 @@ from lakeport.schema.evolution import EvolutionPolicy, plan_evolution
 from lakeport.writers.delta_attempt import Attempt, CommitUnknown, unreachable
 from lakeport.writers.delta_batches import LandedBatches
 from lakeport.writers.delta_history import CommitLog, Mark
+from lakeport.writers.delta_plan import TARGET_FILE_SIZE, DeltaPlan, plan_table
 from lakeport.writers.delta_publication import Publication, published
 from lakeport.writers.delta_schema import file_schema, physical_names
 from lakeport.writers.delta_sink import DeltaSink
-from lakeport.writers.delta_state import TARGET_FILE_SIZE, DeltaPlan, TableState, plan_table
+from lakeport.writers.delta_state import TableState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,9 +25,9 @@ from lakeport.writers.delta_log import (
     transaction_action,
 )
 from lakeport.writers.delta_operation import Operation
+from lakeport.writers.delta_plan import DeltaPlan
 from lakeport.writers.delta_schema import physical_names
 from lakeport.writers.delta_sink import EMPTY_VALUES
-from lakeport.writers.delta_state import DeltaPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from lakeport.errors import InputError
 from lakeport.writers.delta_files import Bounds, bounds, parse_statistics
+from lakeport.writers.delta_plan import DeltaPlan
 from lakeport.writers.delta_rewrite import Rewritten
 from lakeport.writers.delta_schema import physical_names
-from lakeport.writers.delta_state import DeltaPlan
 from lakeport.writers.merge_changes import Retire, Upsert, marked
 from lakeport.writers.merge_keys import KeyIndex, KeyRanges, Positions
 

@@ -24,7 +24,7 @@ from lakeport.writers.delta_operation import (
     register_metrics,
     scala_seq,
 )
-from lakeport.writers.delta_state import TARGET_FILE_SIZE
+from lakeport.writers.delta_plan import TARGET_FILE_SIZE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,10 +24,10 @@ from lakeport.writers.delta import DeltaWriter
 from lakeport.writers.delta_candidates import BatchKeys, Entry, may_be_old
 from lakeport.writers.delta_change import ChangeAttempt
 from lakeport.writers.delta_history import Mark
+from lakeport.writers.delta_plan import DeltaPlan
 from lakeport.writers.delta_publication import published
 from lakeport.writers.delta_rewrite import Rewritten
 from lakeport.writers.delta_sink import DeltaSink
-from lakeport.writers.delta_state import DeltaPlan
 from lakeport.writers.delta_tasks import MergeTasks
 from lakeport.writers.merge_changes import Incoming, Retire, Upsert
 

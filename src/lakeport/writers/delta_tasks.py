@@ -14,10 +14,10 @@ from lakeport.spark.jobs import run_tasks
 from lakeport.writers.delta import DeltaWriter
 from lakeport.writers.delta_candidates import Entry
 from lakeport.writers.delta_files import DataFile, TableFiles
+from lakeport.writers.delta_plan import DeltaPlan
 from lakeport.writers.delta_replay import LogFiles, replay
 from lakeport.writers.delta_rewrite import Rewrite, Rewritten, insert
 from lakeport.writers.delta_schema import file_schema, physical_names
-from lakeport.writers.delta_state import DeltaPlan
 from lakeport.writers.merge_changes import Retire, Upsert
 from lakeport.writers.merge_keys import Positions
 
