@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.faults.kit import Lake, Process, await_end, land, started, users
 
 BATCH = 10
-ROWS = 400
+ROWS = 4000  # more than lands before a signal that comes late
 INPUT = users(ROWS, BATCH // 2)
 SIZES = ("--set", f"maximum_batch_rows={BATCH}")
 
