@@ -42,7 +42,7 @@ def test_a_stream_of_300_mb(parquet_lake: Lake) -> None:
     block = singer(*rows)
     times = 300 * MB // len(block) + 1
     with started(*land(parquet_lake, "--set", "maximum_batch_size_mb=64")) as process:
-        process.feed(users(0), close=False)
+        feed(process, users(0), 1)
         highest = feed(process, block, times)
         process.feed(b"")
         with suppress(OSError):
@@ -57,9 +57,8 @@ def test_a_stream_of_300_mb(parquet_lake: Lake) -> None:
 
 def test_a_line_without_end(parquet_lake: Lake) -> None:
     with started(*land(parquet_lake)) as process:
-        process.feed(
-            users(0) + b'{"type": "RECORD", "stream": "users", "record": {"name": "', close=False
-        )
+        head = b'{"type": "RECORD", "stream": "users", "record": {"name": "'
+        feed(process, users(0) + head, 1)
         highest = feed(process, b"x" * MB, 400)
         assert process.end() == 3, process.words
     assert "100 MB" in process.words
