@@ -122,6 +122,10 @@ class Bucket:
         place = self.minio.data / "objects" / ".minio.sys" / "multipart"
         return [one for key in place.glob("*") for one in key.iterdir()]
 
+    def marked(self) -> list[Path]:
+        """The uploads among them that tell which run they are of, by a part with a high number."""
+        return [one for one in self.uploads() if any(one.rglob("part.9???*"))]
+
 
 @pytest.fixture
 def bucket(minio: Minio, spark: Mapping[str, str]) -> Bucket:

@@ -21,13 +21,17 @@ PARTITIONS = 6
 ROWS = PARTITIONS * 10 * 65_536
 
 
-def slow_frame() -> Any:
-    """A frame whose partitions come in ten pieces, in half a second and more."""
+def slow_frame(gate: Path) -> Any:
+    """A frame whose partitions come in ten pieces, the last ones when the gate's file is there."""
     runtime = Runtime._current
     assert runtime is not None
+    path = str(gate)
 
     def slowly(batches: Any) -> Any:
-        for batch in batches:
+        end = time.monotonic() + 120
+        for number, batch in enumerate(batches):
+            while number == 5 and not Path(path).exists() and time.monotonic() < end:
+                time.sleep(0.02)
             time.sleep(0.06)
             yield batch
 
@@ -50,16 +54,23 @@ def python_workers(cluster: Standalone) -> tuple[int, list[int]]:
 
 @contextmanager
 def halted_midway(
-    bucket: Bucket, cluster: Standalone, then: Callable[[int], None] = lambda number: None
+    bucket: Bucket,
+    cluster: Standalone,
+    gate: Path,
+    then: Callable[[int], None] = lambda number: None,
 ) -> Iterator[list[int]]:
-    """Freeze an executor's Python processes in the middle, and do something to its worker."""
+    """Freeze an executor's Python processes in the middle, and do something to its worker.
+
+    No task gets through before: then the gate opens for the others.
+    """
     frozen: list[int] = []
     ended = threading.Event()
 
     def watch() -> None:
         while not ended.wait(0.01) and not frozen:
-            if len(bucket.uploads()) >= 2:  # one of each of the two tasks that run at a time
-                time.sleep(0.3)  # an upload that has no mark yet can't be told from another run's
+            # One of each of the two tasks that run at a time; an upload without a mark can't be
+            # told from another run's.
+            if len(bucket.marked()) >= 2:
                 number, pids = python_workers(cluster)
                 for pid in pids:
                     with suppress(ProcessLookupError):
@@ -67,6 +78,7 @@ def halted_midway(
                         frozen.append(pid)
                 if frozen:
                     then(number)
+                    gate.touch()
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -81,12 +93,13 @@ def halted_midway(
 
 
 def test_a_lost_worker_costs_no_rows_no_doubles_no_orphans(
-    bucket: Bucket, cluster: Standalone, monkeypatch: pytest.MonkeyPatch
+    bucket: Bucket, cluster: Standalone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Only that attempts were repeated shall tell that something may have been left behind.
     monkeypatch.setattr(Runtime, "speculates", False)
-    with halted_midway(bucket, cluster, cluster.kill_worker) as frozen:
-        report = bucket.land(slow_frame(), "delta_lake_s3", table="numbers")
+    gate = tmp_path / "gate"
+    with halted_midway(bucket, cluster, gate, cluster.kill_worker) as frozen:
+        report = bucket.land(slow_frame(gate), "delta_lake_s3", table="numbers")
     assert frozen, "the load ended before the worker was lost"
     assert report.rows == ROWS
     table = bucket.delta("numbers")
@@ -102,9 +115,10 @@ def test_a_lost_worker_costs_no_rows_no_doubles_no_orphans(
     cluster.even_out(lost)
 
 
-def test_speculation_changes_nothing(bucket: Bucket, cluster: Standalone) -> None:
-    with halted_midway(bucket, cluster) as frozen:
-        report = bucket.land(slow_frame(), table="numbers")
+def test_speculation_changes_nothing(bucket: Bucket, cluster: Standalone, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    with halted_midway(bucket, cluster, gate) as frozen:
+        report = bucket.land(slow_frame(gate), table="numbers")
     assert frozen, "the load ended before a task was slow"
     assert report.rows == ROWS
     rows = bucket.rows("numbers")
