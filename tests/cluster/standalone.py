@@ -25,7 +25,7 @@ from lakeport.spark import gateway
 from lakeport.spark.java import find_java
 from lakeport.spark.versions import SCALA
 
-START_SECONDS = 90
+START_SECONDS = 180
 _PDEATHSIG = 1
 PROJECT = Path(__file__).parents[2]
 
@@ -73,6 +73,17 @@ def zipped_package(folder: Path) -> Path:
         ignore=shutil.ignore_patterns("__pycache__", "*.jar"),
     )
     return Path(shutil.make_archive(str(folder / "lakeport"), "zip", folder / "zipped"))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder; Spark may delete some of them meanwhile."""
+    found = {}
+    for place, _, names in os.walk(folder):
+        for path in (Path(place, name) for name in names):
+            with suppress(FileNotFoundError):
+                if path.is_file():
+                    found[str(path)] = path.read_bytes()
+    return found
 
 
 class Standalone:
@@ -178,7 +189,7 @@ class Standalone:
 
     def state(self) -> Any:
         """What the master tells about its workers and applications."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.ui}/json/", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ui}/json/", timeout=30) as answer:
             return json.load(answer)
 
     def settings(self, **more: str) -> dict[str, str]:

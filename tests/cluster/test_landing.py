@@ -16,7 +16,7 @@ from lakeport.errors import ConfigError, MissingDependency
 from lakeport.spark import workers
 from lakeport.spark.session import Runtime
 from tests.cluster.conftest import Bucket, singer
-from tests.cluster.standalone import Standalone
+from tests.cluster.standalone import Standalone, contents
 
 HERE = "/proc/self/cwd"
 """This process's folder, by a name that means another folder in every other process."""
@@ -159,9 +159,7 @@ def test_no_credential_shows_anywhere(bucket: Bucket, cluster: Standalone, event
         except OSError:
             continue  # it has ended
     for folder in (cluster.folder, events):
-        for path in folder.rglob("*"):
-            if path.is_file() and path.suffix != ".jar":
-                shown[str(path)] = path.read_bytes()
+        shown |= {path: text for path, text in contents(folder).items() if path[-4:] != ".jar"}
     text = b"".join(shown.values())
     assert b"spark.speculation" in shown["environment"], "the pages were read"
     assert any(b"SparkListenerJobStart" in shown[n] for n in shown if n.startswith(str(events)))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lakeport.spark.gateway import spark_home
 from tests.cluster.conftest import Bucket
-from tests.cluster.standalone import Standalone, zipped_package
+from tests.cluster.standalone import Standalone, contents, zipped_package
 
 JOB = Path(__file__).with_name("job.py")
 
@@ -52,7 +52,6 @@ def test_a_submitted_job_lands_everything(
     assert bucket.objects("lake/delta/") == []
     assert bucket.objects("spool/") == []
     secret = bucket.minio.secret_key.encode()
-    folders = (tmp_path, cluster.folder)
-    texts = {p: p.read_bytes() for f in folders for p in f.rglob("*") if p.is_file()}
+    texts = contents(tmp_path) | contents(cluster.folder)
     assert any(b"SparkListenerJobStart" in text for text in texts.values())
-    assert [str(path) for path, text in texts.items() if secret in text] == []
+    assert [path for path, text in texts.items() if secret in text] == []
