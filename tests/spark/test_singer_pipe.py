@@ -87,27 +87,34 @@ class Pipe:
             self.state.write_text(json.dumps(values[-1]))
 
     def piped(self, kill_after: str = "") -> str:
-        """Run both as processes, one into the other; the target's stderr."""
+        """Run both as processes, one into the other; the target's stderr.
+
+        A target that is to be killed does not see its input's end before that, however late it is.
+        """
+        reading, writing = os.pipe()
         with (self.folder / "tap.log").open("w") as log:
-            tap = subprocess.Popen(self.tap(), cwd=self.folder, stdout=subprocess.PIPE, stderr=log)
+            tap = subprocess.Popen(self.tap(), cwd=self.folder, stdout=writing, stderr=log)
         target = subprocess.Popen(
             [*TARGET, "--config", "target.json"],
             cwd=self.folder,
-            stdin=tap.stdout,
+            stdin=reading,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
         )
-        assert tap.stdout is not None
         assert target.stderr is not None
         assert target.stdout is not None
-        tap.stdout.close()
+        os.close(reading)
+        if not kill_after:
+            os.close(writing)
         said = ""
         for line in target.stderr:
             said += line
             if kill_after and kill_after in line:
                 os.killpg(target.pid, signal.SIGKILL)
+        if kill_after:
+            os.close(writing)
         self.keep(target.stdout.read())
         target.stdout.close()
         target.stderr.close()
@@ -158,10 +165,10 @@ def test_incremental_runs_and_one_that_is_killed(
     assert second > first
     compare(postgres, minio, bucket)
 
-    postgres.sql(ADD.format(201, 650).replace("2024", "2124"))
+    postgres.sql(ADD.format(201, 640).replace("2024", "2124"))  # the third batch is not full
     said = pipe.piped(kill_after="batch 1 landed")
     assert "Error" not in said
-    assert 200 < len(table(minio, bucket)) < 650
+    assert 200 < len(table(minio, bucket)) < 640
     pipe.in_process()
     assert bookmark(pipe) > second
     compare(postgres, minio, bucket)
