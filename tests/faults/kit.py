@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from tests.contract.targets import record, schema, singer, state
 
-PATIENCE = 120.0
+PATIENCE = 240.0
 """Seconds after which a process that does not get anywhere is taken for hung."""
 
 INTEGER = {"type": "integer"}

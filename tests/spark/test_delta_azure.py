@@ -166,7 +166,6 @@ def test_one_of_several_writers_wins_each_version(azurite: Azurite, runtime: Any
             assert body.decode() == "abc"[won.index(True)] * 1000 + "\n"
 
 
-@pytest.mark.timeout(300)
 def test_secrets_stay_out_of_every_view_of_spark(azurite: Azurite, tmp_path: Path) -> None:
     text = canary.shown(keys(azurite, "canary"), tmp_path)
     assert canary.leaks(text, [azurite.account_key]) == []

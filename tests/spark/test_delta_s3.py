@@ -309,7 +309,6 @@ def test_two_processes_lose_nothing(minio: Minio, writers: Writers) -> None:
     assert commits(minio, "race_s3a") == list(range(200))
 
 
-@pytest.mark.timeout(600)
 def test_overwrites_and_schema_changes_that_meet_come_one_after_the_other(
     minio: Minio, writers: Writers, tmp_path: Path
 ) -> None:
@@ -367,7 +366,6 @@ def effects(task: dict[str, Any]) -> Iterator[dict[int, int | None]]:
             yield {number: None}
 
 
-@pytest.mark.timeout(600)
 def test_merges_that_meet_other_changes_come_one_after_the_other(
     minio: Minio, writers: Writers, tmp_path: Path
 ) -> None:
@@ -402,7 +400,6 @@ def test_merges_that_meet_other_changes_come_one_after_the_other(
     assert wanted == []
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("scheme", "loses"), [("s3a", False), ("s3", True)])
 def test_commits_of_one_version_at_once(writers: Writers, scheme: str, loses: bool) -> None:
     """The control: where both writers put the same version, the stock store (`s3`) loses one."""
@@ -420,7 +417,6 @@ def test_commits_of_one_version_at_once(writers: Writers, scheme: str, loses: bo
         assert (len(versions) < 3) is loses
 
 
-@pytest.mark.timeout(600)
 def test_beside_delta_rs_nothing_is_lost(minio: Minio, writers: Writers) -> None:
     table = "beside"
     # The writer below sets this property. If it did so on a table that is there, that would be a
@@ -451,7 +447,6 @@ def test_beside_delta_rs_nothing_is_lost(minio: Minio, writers: Writers) -> None
     assert commits(minio, table) == list(range(31))
 
 
-@pytest.mark.timeout(300)
 def test_secrets_stay_out_of_every_view_of_spark(minio: Minio, tmp_path: Path) -> None:
     role = {"role_arn": "arn:aws:iam::123456789012:role/x", "external_id": "canary-of-the-role"}
     text = canary.shown(keys(minio, table="canary", **role), tmp_path)

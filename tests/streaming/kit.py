@@ -40,7 +40,7 @@ class Inbox:
         return frame
 
 
-def until(true: Callable[[], bool], seconds: float = 120) -> None:
+def until(true: Callable[[], bool], seconds: float = 240) -> None:
     """Wait until something is so."""
     end = time.monotonic() + seconds
     while not true():

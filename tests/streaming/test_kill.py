@@ -66,7 +66,7 @@ def check(delta: Lake, files: Lake) -> int:
     return seen
 
 
-@pytest.mark.timeout(600)  # five processes, one after another
+@pytest.mark.timeout(1200)  # five processes, one after another
 def test_killed_at_every_point(tmp_path: Path) -> None:
     inbox, ids = Inbox(tmp_path / "in"), count()
 
