@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import google_crc32c
 
-from tests.s3_stub import Fault
+from tests.s3_stub import Fault, on_new_port
 
 _PERMISSIONS = {"get": "storage.objects.get", "list": "storage.objects.list"}
 _PERMISSIONS |= {"delete": "storage.objects.delete"}
@@ -67,7 +67,7 @@ class GcsStub:
     lock: Any = field(default_factory=threading.RLock)
 
     def __enter__(self) -> GcsStub:
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = on_new_port(lambda: _Server(("127.0.0.1", 0), _Handler))
         self._server.stub = self
         self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()

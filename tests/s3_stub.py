@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
@@ -103,6 +103,20 @@ class Seen(NamedTuple):
     status: int
 
 
+_S = TypeVar("_S", bound=ThreadingHTTPServer)
+_PORTS: set[int] = set()
+
+
+def on_new_port(make: Callable[[], _S]) -> _S:
+    """A server on a port that none before it had: a client remembers what it knew of an address."""
+    server = make()
+    while server.server_address[1] in _PORTS:
+        server.server_close()
+        server = make()
+    _PORTS.add(server.server_address[1])
+    return server
+
+
 class Stored(NamedTuple):
     """An object: its bytes, quoted ETag, and the `x-amz-meta-*` and content type headers."""
 
@@ -145,7 +159,7 @@ class BrokenS3:
         self.uploads: dict[str, Upload] = {}
         self.seen: list[Seen] = []
         self.lock = threading.RLock()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = on_new_port(lambda: _Server(("127.0.0.1", 0), _Handler))
         self._server.store = self
         self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
 
