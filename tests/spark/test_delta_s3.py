@@ -166,8 +166,11 @@ def test_keys_of_a_profile_reach_spark_and_are_renewed(
 
 
 def give(file: Path, access: str, secret: str, token: str | None = None) -> None:
-    """Write keys as a `credential_process` prints them, for a minute."""
-    end = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
+    """Write keys as a `credential_process` prints them, for less than botocore's ten minutes.
+
+    It renews such keys before each use, and has nothing to use when they are over.
+    """
+    end = (datetime.now(UTC) + timedelta(minutes=9)).isoformat()
     names = ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration")
     told = dict(zip(names, (access, secret, token, end), strict=True))
     file.write_text(json.dumps({"Version": 1, **{k: v for k, v in told.items() if v}}))
