@@ -44,6 +44,20 @@ def run_script(script: str) -> str:
     return done.stdout
 
 
+def test_calls_that_lose_the_jvm_at_the_end_are_not_told() -> None:
+    script = """
+        import atexit, inspect, logging
+        from py4j import java_gateway
+        from lakeport.spark.session import Runtime
+
+        words = "Exception while sending command."
+        assert words in inspect.getsource(java_gateway)
+        atexit.register(logging.error, words)  # runs last, and speaks as py4j's threads do
+        Runtime.start(set(), {}, small=True)
+    """
+    assert run_script(script) == ""
+
+
 def gone(pids: list[int], seconds: float = 30) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:

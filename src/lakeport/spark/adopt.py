@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["check", "find", "forget", "hush"]
+__all__ = ["check", "find", "forget", "hush", "hush_calls"]
 
 _AWS_PARTS: Final = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
 _CLASSES: Final = {
@@ -37,6 +38,7 @@ _PACKAGES: Final = {
 }
 # Delta's own for S3, which is right for one driver only; it is the one that none means.
 _UNSAFE_LOG_STORES: Final = ("", "io.delta.storage.S3SingleDriverLogStore")
+_LOST_CALL: Final = "Exception while sending command."  # py4j tells the root logger
 _EXCLUDED: Final = {"s3a": ("software.amazon.awssdk:bundle",)}
 
 
@@ -168,3 +170,11 @@ def hush(context: SparkContext) -> None:
     server = context._accumulatorServer
     if server is not None:
         server.handle_error = lambda *_: None  # type: ignore[method-assign]
+
+
+def hush_calls() -> None:
+    """Keep py4j from logging, with stack traces, that calls under way lost the JVM.
+
+    For the interpreter's end, when nobody waits for them any more.
+    """
+    logging.getLogger().addFilter(lambda record: record.msg != _LOST_CALL)

@@ -102,7 +102,7 @@ class Runtime:
         self.needs = needs | also
         heap_mb(settings)
         java = find_java()
-        atexit.register(self.stop)
+        atexit.register(self._end)
         threading.Thread(
             target=self._build, args=(java,), name="lakeport-spark", daemon=True
         ).start()
@@ -253,7 +253,7 @@ class Runtime:
             shutil.rmtree(self._folder, ignore_errors=True)
         if self.adopted:
             return
-        atexit.unregister(self.stop)
+        atexit.unregister(self._end)
         if context is not None and not fast:
             with suppress(Exception):
                 context.stop()
@@ -265,6 +265,11 @@ class Runtime:
                 jvm.stop(timeout)
         if started and self._error is None and not self._options:
             archive.refresh(self._archive, self.needs)
+
+    def _end(self) -> None:
+        """`stop`, at the interpreter's end: threads of ours may still talk to the JVM."""
+        adopt.hush_calls()
+        self.stop()
 
     def _serves(self, needs: frozenset[str], settings: Mapping[str, str]) -> bool:
         """Whether a new run can go on with this session."""
