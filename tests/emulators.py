@@ -26,7 +26,7 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -134,9 +134,12 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Below the ports that connections get, so that none takes it, also while a server is down."""
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with closing(socket.socket()) as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Server:
