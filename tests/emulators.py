@@ -133,8 +133,8 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _free_port() -> int:
-    """Below the ports that connections get, so that none takes it, also while a server is down."""
+def free_port() -> int:
+    """Return one below those that connections get: none takes it while a server is down."""
     while True:
         port = 20_000 + secrets.randbelow(12_000)
         with closing(socket.socket()) as probe, suppress(OSError):
@@ -179,7 +179,7 @@ class Server:
         self.data.mkdir(parents=True, exist_ok=True)
         known_port = self.port
         for _ in range(3):
-            self.port = known_port or _free_port()
+            self.port = known_port or free_port()
             if self._started(program):
                 return self
         log = (self.data / "server.log").read_text(errors="replace")[-3000:]

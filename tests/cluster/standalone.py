@@ -10,30 +10,24 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tarfile
 import time
 import urllib.request
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 from lakeport.spark import gateway
 from lakeport.spark.java import find_java
 from lakeport.spark.versions import SCALA
+from tests.emulators import free_port
 
 START_SECONDS = 180
 _PDEATHSIG = 1
 PROJECT = Path(__file__).parents[2]
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def bare_python(folder: Path) -> Path:
