@@ -52,8 +52,9 @@ def main() -> int:
         for count, what in re.findall(r"(\d+) (passed|failed|errors?|skipped|xfailed)", closing):
             totals[what] += int(count)
     failed = [name for name, (code, *_) in zip(names, results, strict=True) if code]
-    for line in (line for *_, lines in results for line in lines):
-        print(line)
+    for *_, lines in results:
+        for line in lines:
+            print(line)
     if failed:
         print(f"failed: {', '.join(failed)}; `make test GROUPS={failed[0]}` runs one group alone")
     told = ", ".join(f"{count} {what}" for what, count in totals.items()) or "nothing ran"
