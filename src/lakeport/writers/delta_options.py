@@ -12,7 +12,7 @@ from lakeport.errors import ConfigError, SchemaConflict
 if TYPE_CHECKING:
     from lakeport.writers.delta_state import TableState
 
-__all__ = ["cluster_columns", "table_settings"]
+__all__ = ["cluster_columns", "spelled", "table_settings"]
 
 _FEATURE = "delta.feature."
 _MAPPING = "delta.columnMapping."
@@ -57,14 +57,7 @@ def cluster_columns(
         ConfigError: a column is absent or of a type that can't be one, or the table has partitions.
         SchemaConflict: the table is clustered otherwise, or would lose such a column.
     """
-    spelling = {name.lower(): name for name in schema.names}
-    absent = [key for key in keys if key.lower() not in spelling]
-    if absent:
-        raise ConfigError(
-            f"there is no column {absent[0]!r} to cluster by",
-            f"the columns are {', '.join(schema.names)}.",
-        )
-    wanted = tuple(dict.fromkeys(spelling[key.lower()] for key in keys))
+    wanted = spelled(keys, schema, "cluster")
     if state is not None:
         _check_known(state.clustering, schema, wanted)
         return ()
@@ -86,6 +79,30 @@ def cluster_columns(
                 "cluster by a column that comes earlier.",
             )
     return wanted
+
+
+def spelled(keys: Sequence[str], schema: pa.Schema, purpose: str) -> tuple[str, ...]:
+    """Columns that a user names in any case, each once, as the schema spells them.
+
+    Args:
+        keys: the names.
+        schema: of the table after the load.
+        purpose: what they are for, a verb: "cluster".
+
+    Raises:
+        ConfigError: a column is absent.
+
+    >>> spelled(["DAY", "day"], pa.schema([("Day", pa.date32())]), "partition")
+    ('Day',)
+    """
+    spelling = {name.lower(): name for name in schema.names}
+    absent = [key for key in keys if key.lower() not in spelling]
+    if absent:
+        raise ConfigError(
+            f"there is no column {absent[0]!r} to {purpose} by",
+            f"the columns are {', '.join(schema.names)}.",
+        )
+    return tuple(dict.fromkeys(spelling[key.lower()] for key in keys))
 
 
 def _check_known(known: Sequence[str], schema: pa.Schema, wanted: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from lakeport.errors import ConfigError, SchemaConflict
 from lakeport.model import Mode
 from lakeport.schema.evolution import Evolution, EvolutionPolicy, plan_evolution
 from lakeport.writers.delta_log import check_partition_type
-from lakeport.writers.delta_options import cluster_columns, table_settings
+from lakeport.writers.delta_options import cluster_columns, spelled, table_settings
 from lakeport.writers.delta_schema import MAPPING_MODE, grow_schema, needs_mapping
 from lakeport.writers.delta_state import TableState
 
@@ -210,14 +210,7 @@ def _widen(
 def _partition_columns(
     state: TableState | None, schema: pa.Schema, keys: Sequence[str]
 ) -> tuple[str, ...]:
-    spelling = {name.lower(): name for name in schema.names}
-    absent = [key for key in keys if key.lower() not in spelling]
-    if absent:
-        raise ConfigError(
-            f"there is no column {absent[0]!r} to partition by",
-            f"the columns are {', '.join(schema.names)}.",
-        )
-    wanted = tuple(dict.fromkeys(spelling[key.lower()] for key in keys))
+    wanted = spelled(keys, schema, "partition")
     if state is not None:
         known = state.partition_columns
         if wanted and wanted != known:
