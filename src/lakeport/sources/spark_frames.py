@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import SourceError
 from lakeport.schema.types import check_names
+from lakeport.spark.quoting import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -71,7 +72,7 @@ def digest_of(frame: DataFrame) -> str:
             "a frame with a map column can't be compared with what an earlier run landed",
             "leave `run_id` out, or turn the map into an array of structs.",
         )
-    names = ["`" + name.replace("`", "``") + "`" for name in frame.columns]
+    names = [quoted(name) for name in frame.columns]
     row = f.xxhash64(*names)
     found = frame.select(
         f.count(f.lit(1)), f.sum(row.cast("decimal(38,0)")), f.bit_xor(row)
@@ -92,7 +93,7 @@ def _refuse_repeated(names: list[str]) -> None:
 def _cast(frame: DataFrame, name: str, source: Any, target: Any, utc: bool) -> Column:
     from pyspark.sql import functions as f
 
-    column = frame["`" + name.replace("`", "``") + "`"]
+    column = frame[quoted(name)]
     if source == target:
         return column
     if type(source).__name__ == "TimestampNTZType" and not utc:

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeport.schema.types import spark_json
+from lakeport.spark.quoting import quoted
 from lakeport.writers.delta_log import parse_value
 from lakeport.writers.delta_replay import Contents
 from lakeport.writers.delta_schema import physical_names
@@ -176,7 +177,7 @@ def spelt(values: Values) -> str:
 
 
 def _equals(name: str, value: str | None, type_: pa.DataType) -> str:
-    column = "`" + name.replace("`", "``") + "`"
+    column = quoted(name)
     if value is None or value == "":
         return f"{column} IS NULL"
     text = f"CAST(X'{value.encode().hex()}' AS STRING)"

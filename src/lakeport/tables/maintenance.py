@@ -15,6 +15,7 @@ import pyarrow as pa
 from lakeport.config.explain import nearest
 from lakeport.errors import ConfigError
 from lakeport.spark.failures import translated
+from lakeport.spark.quoting import quoted
 from lakeport.tables.compaction import target_bytes
 from lakeport.tables.queries import first_line
 
@@ -70,7 +71,7 @@ def sort_columns(contents: Contents, names: Sequence[str]) -> list[str]:
                 f"{name!r} is a partition column: its files hold one value of it each",
                 "sort by other columns.",
             )
-        found.append(".".join("`" + part.replace("`", "``") + "`" for part in parts))
+        found.append(".".join(map(quoted, parts)))
     return found
 
 
@@ -162,7 +163,7 @@ def vacuum(
 
 def _named(uri: str) -> str:
     """A table in SQL text. Delta's own builder of OPTIMIZE leaves quotes in a path as they are."""
-    return "delta.`" + uri.replace("`", "``") + "`"
+    return "delta." + quoted(uri)
 
 
 def _session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import ConfigError
 from lakeport.spark.failures import translated
+from lakeport.spark.quoting import quoted
 from lakeport.tables.views import FilesView, gone
 from lakeport.writers.delta_replay import Contents
 from lakeport.writers.delta_state import TableState
@@ -53,7 +54,7 @@ def run_query(
     """
     _refuse_others(spark, sql)
     for name in names:
-        frame.createOrReplaceTempView("`" + name.replace("`", "``") + "`")
+        frame.createOrReplaceTempView(quoted(name))
     from pyspark.errors import AnalysisException
 
     try:
