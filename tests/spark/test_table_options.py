@@ -40,6 +40,29 @@ def test_a_clustered_table_is_read_by_others_and_sorted_by_optimize(lake: str) -
         table.optimize(zorder=["id"])
 
 
+@pytest.mark.parametrize("name", ["we`ird", "a.b", "p`.q", "a b", "né;w"])
+def test_columns_of_any_name_cluster_a_table_or_sort_it(lake: str, name: str) -> None:
+    rows = pa.table({name: [1, 2], "a": [{"b": 1, "c`": 2}] * 2})
+    for key in ([name], [name], ()):
+        lakeport.land(rows, lake, table="t", cluster_by=key)
+    table = lakeport.Table(f"{lake}/t")
+    assert table.describe()["cluster_columns"] == [name]
+    with pytest.raises(SchemaConflict, match="the batch lacks"):
+        lakeport.land(pa.table({"b": [1]}), lake, table="t", mode="overwrite")
+    assert table.optimize()["files_removed"] == 3
+    assert DeltaTable(f"{lake}/t").to_pyarrow_table().num_rows == 6
+
+    lakeport.land(rows, lake, table="plain")
+    lakeport.land(rows, lake, table="plain")
+    plain = lakeport.Table(f"{lake}/plain")
+    if "`" in name:
+        with pytest.raises(ConfigError, match="no name with a backtick"):
+            plain.optimize(zorder=[name])
+    assert plain.optimize(zorder=["a.b" if "`" in name else name])["files_removed"] == 2
+    with pytest.raises(ConfigError, match="no name with a backtick"):
+        plain.optimize(zorder=["a.c`"])
+
+
 def test_properties_of_new_and_known_tables(lake: str) -> None:
     first = {"delta.logRetentionDuration": "interval 60 days", "delta.checkpointinterval": "5"}
     lakeport.land(ROWS, lake, table="t", table_properties=first, target_file_size_mb=64)

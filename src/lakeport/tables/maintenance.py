@@ -55,7 +55,8 @@ def sort_columns(contents: Contents, names: Sequence[str]) -> list[str]:
     """The columns to sort by, quoted and in the table's own spelling.
 
     Raises:
-        ConfigError: a column is absent or a partition column, or the table is clustered.
+        ConfigError: a column is absent, a partition column or one that Delta can't sort by, or
+            the table is clustered.
     """
     if names and contents.cluster_columns:
         raise ConfigError(
@@ -70,6 +71,11 @@ def sort_columns(contents: Contents, names: Sequence[str]) -> list[str]:
             raise ConfigError(
                 f"{name!r} is a partition column: its files hold one value of it each",
                 "sort by other columns.",
+            )
+        if any("`" in part for part in parts):  # Delta reads the name once more without quotes
+            raise ConfigError(
+                f"Delta can't sort by {name!r}: its Z-order takes no name with a backtick",
+                "sort by other columns, or leave --zorder out to merge small files only.",
             )
         found.append(".".join(map(quoted, parts)))
     return found

@@ -25,6 +25,7 @@ from lakeport.writers.delta_operation import (
     scala_seq,
 )
 from lakeport.writers.delta_plan import TARGET_FILE_SIZE
+from lakeport.writers.delta_schema import logical_paths
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -142,11 +143,15 @@ class Transaction:
         return dict(json.loads(self._snapshot.protocol().json())["protocol"])
 
     def clustering(self) -> tuple[str, ...]:
-        """The columns by which the table is clustered. May run a Spark job."""
-        info = self._jvm.org.apache.spark.sql.delta.skipping.clustering.ClusteringColumnInfo
-        return tuple(
-            str(n).replace("`", "") for n in _each(info.extractLogicalNames(self._snapshot))
-        )
+        """The columns by which the table is clustered, nested ones as dotted paths.
+
+        May run a Spark job.
+        """
+        tables = self._delta.skipping.clustering.ClusteredTableUtils
+        found = tables.getClusteringColumnsOptional(self._snapshot)
+        columns = _each(found.get()) if found.isDefined() else ()
+        physical = [[str(part) for part in _each(column.physicalName())] for column in columns]
+        return logical_paths(json.loads(self.metadata()["schemaString"]), physical)
 
     def watch(self, app_id: str) -> None:
         """Conflict with commits that others make for the same application."""

@@ -113,7 +113,8 @@ def _check_known(known: Sequence[str], schema: pa.Schema, wanted: Sequence[str])
             "leave out `cluster_by` to keep it so, change it with ALTER TABLE ... CLUSTER BY, or "
             "land in a new table.",
         )
-    lost = [name for name in known if name.partition(".")[0] not in schema.names]
+    names = set(schema.names)  # a dot is part of a name, or leads to a member of an object
+    lost = [name for name in known if not names & {name, name.partition(".")[0]}]
     if lost:
         raise SchemaConflict(
             f"the batch lacks {lost[0]!r}, by which the table is clustered",
