@@ -67,7 +67,8 @@ def main(events: str, config: dict[str, Any]) -> None:
     spark.conf.set("spark.sql.shuffle.partitions", "3")
     print(runtime.context.getConf().getAll())
     print(spark.sql("SET -v").collect(), spark.sql("SET").collect())
-    jvm = runtime._gateway
+    assert runtime._launch is not None
+    jvm = runtime._launch.jvm
     assert jvm is not None
     print("cmdline", Path(f"/proc/{jvm.process.pid}/cmdline").read_text())
     web, app = runtime.context.uiWebUrl, runtime.context.applicationId

@@ -80,7 +80,8 @@ def test_settings(runtime: Runtime) -> None:
 
 def test_the_command_line_holds_no_settings(runtime: Runtime) -> None:
     assert runtime.context is not None
-    gateway = runtime._gateway
+    assert runtime._launch is not None
+    gateway = runtime._launch.jvm
     assert gateway is not None
     line = command_line(gateway.process.pid)
     assert "spark.sql" not in line
@@ -94,7 +95,8 @@ def test_secrets_reach_hadoop_and_nothing_else(runtime: Runtime) -> None:
     assert runtime.context._jsc.hadoopConfiguration().get(key) == CANARY
     shown = [str(row) for row in runtime.spark.sql("SET").collect()]
     shown += [str(pair) for pair in runtime.context.getConf().getAll()]
-    gateway = runtime._gateway
+    assert runtime._launch is not None
+    gateway = runtime._launch.jvm
     assert gateway is not None
     shown += [command_line(gateway.process.pid), gateway.log.read_text()]
     assert not any(CANARY in text for text in shown)
@@ -123,7 +125,8 @@ def test_warming_up_leaves_nothing_behind(runtime: Runtime) -> None:
     runtime.warm()
     for thread in set(threading.enumerate()) - before:
         thread.join(60)
-    gateway = runtime._gateway
+    assert runtime._launch is not None
+    gateway = runtime._launch.jvm
     assert gateway is not None
     assert list((gateway.folder / "failed").iterdir()) == []
     assert run_tasks(runtime, lambda x: [x], [1]) == [1]
@@ -187,7 +190,7 @@ def test_nothing_outlives_a_killed_driver() -> None:
     from lakeport.spark.session import Runtime
     runtime = Runtime.start({"delta"}, {}, small=True)
     workers = run_tasks(runtime, lambda _: [os.getpid(), os.getppid()], [0, 1])
-    print(runtime._gateway.process.pid, *workers, flush=True)
+    print(runtime._launch.jvm.process.pid, *workers, flush=True)
     time.sleep(600)
     """
     with subprocess.Popen(
@@ -214,7 +217,7 @@ def test_adopting_growing_and_ending() -> None:
 
     own = Runtime.start(set(), {"spark.app.name": "mine"}, small=True)
     session = own.spark
-    pid = own._gateway.process.pid
+    pid = own._launch.jvm.process.pid
     Runtime._current = None      # as if somebody else had built it
     try:
         Runtime.start({"delta", "s3a"}, {}, small=True)
@@ -241,7 +244,7 @@ def test_adopting_growing_and_ending() -> None:
 
     again = Runtime.start({"delta"}, {}, small=True)
     assert run_tasks(again, lambda x: [x + 1], [1]) == [2]
-    folder = again._gateway.folder
+    folder = again._launch.jvm.folder
     grown = Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
     assert grown is not again and not folder.exists()
     jvm = grown.context._jvm
@@ -255,7 +258,7 @@ def test_adopting_growing_and_ending() -> None:
     for uri in ("s3a://bucket/", "abfss://container@account.dfs.core.windows.net/"):
         system = jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI.create(uri), conf)
         print(system.getClass().getSimpleName())
-    pid = grown._gateway.process.pid
+    pid = grown._launch.jvm.process.pid
     grown.stop(fast=False)
     assert not Path(f"/proc/{pid}").exists()
     """)

@@ -8,39 +8,28 @@ from __future__ import annotations
 
 import atexit
 import os
-import shlex
 import shutil
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 from weakref import finalize
 
 from lakeport.errors import ConfigError, LakeportError, SparkFailure
 from lakeport.scrub import is_secret_name
-from lakeport.spark import adopt, archive, gateway, jars
+from lakeport.spark import adopt
 from lakeport.spark.failures import translate, translated
-from lakeport.spark.java import Java, find_java
-from lakeport.spark.settings import (
-    attempts_of,
-    check,
-    cores_of,
-    heap_mb,
-    is_local,
-    session_settings,
-)
+from lakeport.spark.java import find_java
+from lakeport.spark.launch import Launch
+from lakeport.spark.settings import attempts_of, check, cores_of, heap_mb, is_local
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 __all__ = ["Runtime"]
-
-# Settings that the JVM has to know before a context is made.
-_EARLY: Final = ("spark.jars", "spark.jars.", "spark.files", "spark.archives", "spark.submit.")
 
 
 class Runtime:
@@ -78,8 +67,6 @@ class Runtime:
         self.streams = 0
         self.secrets: set[str] = set()
         self._given = dict(settings)
-        self._options = tuple(options)
-        self._small = small
         self._owner = os.getpid()
         self._lock = threading.RLock()
         self._session_lock = threading.Lock()  # making one takes a second: jobs need not wait
@@ -89,8 +76,7 @@ class Runtime:
         self._error: LakeportError | None = None
         self._context: SparkContext | None = None
         self._session: SparkSession | None = None
-        self._gateway: gateway.Gateway | None = None
-        self._archive: Path | None = None
+        self._launch: Launch | None = None
         self._folder: Path | None = None
         self._master = settings.get("spark.master", "local[*]")
         self._attempts = attempts_of({"spark.master": self._master, **settings})
@@ -101,10 +87,11 @@ class Runtime:
             return
         self.needs = needs | also
         heap_mb(settings)
-        java = find_java()
+        launch = Launch(find_java(), self.needs, settings, small=small, options=options)
+        self._launch = launch
         atexit.register(self._end)
         threading.Thread(
-            target=self._build, args=(java,), name="lakeport-spark", daemon=True
+            target=self._build, args=(launch,), name="lakeport-spark", daemon=True
         ).start()
 
     @classmethod
@@ -223,8 +210,9 @@ class Runtime:
             return
         self._ready.wait()
         with self._lock:
-            if self._folder is None and self._gateway is not None:
-                self._folder = self._gateway.folder / "failed"
+            jvm = self._launch.jvm if self._launch is not None else None
+            if self._folder is None and jvm is not None:
+                self._folder = jvm.folder / "failed"
             elif self._folder is None:
                 self._folder = Path(tempfile.mkdtemp(prefix="lakeport-jobs-"))
                 finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
@@ -247,24 +235,16 @@ class Runtime:
             if self._stopped:
                 return
             self._stopped = True
-            started, context, jvm = self._ready.is_set(), self._context, self._gateway
+            started = self._ready.is_set()
         self._ready.set()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
-        if self.adopted:
+        if self._launch is None:
             return
         atexit.unregister(self._end)
-        if context is not None and not fast:
-            with suppress(Exception):
-                context.stop()
-        if jvm is not None:
-            adopt.forget(context, jvm.folder)
-            if fast:
-                jvm.kill()
-            else:
-                jvm.stop(timeout)
-        if started and self._error is None and not self._options:
-            archive.refresh(self._archive, self.needs)
+        self._launch.close(self._context, fast=fast, timeout=timeout)
+        if started and self._error is None:
+            self._launch.refresh_archive()
 
     def _end(self) -> None:
         """`stop`, at the interpreter's end: threads of ours may still talk to the JVM."""
@@ -273,8 +253,7 @@ class Runtime:
 
     def _serves(self, needs: frozenset[str], settings: Mapping[str, str]) -> bool:
         """Whether a new run can go on with this session."""
-        jvm = self._gateway
-        alive = jvm is None or jvm.process.poll() is None
+        alive = self._launch is None or self._launch.alive
         usable = alive and not self._stopped and self._error is None and not self.adopted
         return usable and needs <= self.needs and dict(settings) == self._given
 
@@ -308,87 +287,18 @@ class Runtime:
         )
         self._ready.set()
 
-    def _build(self, java: Java) -> None:
+    def _build(self, launch: Launch) -> None:
         """Body of the background thread: the JVM, then the context, then the session."""
         try:
-            needed = jars.ensure(self.needs)
-            self._open_gateway(java, needed)
-            try:
-                self._open_context(needed)
-            except SparkFailure:
-                if not self._drop_archive():
-                    raise
-                self._open_gateway(java, needed)
-                self._open_context(needed)
+            self._context = launch.open()
         except BaseException as error:
             self._error = translate(error)
-            if self._gateway is not None:
-                self._gateway.kill()
         finally:
             self._ready.set()
         if "delta" in self.needs and self._error is None:
             # Whoever needs it later raises what goes wrong here.
             with suppress(Exception):
                 self.spark  # noqa: B018
-
-    def _open_gateway(self, java: Java, needed: Sequence[Path]) -> None:
-        given = self._given
-        early = not self.is_local or any(key.startswith(_EARLY) for key in given)
-        extra = given.get("spark.driver.extraClassPath", "")
-        extra_jars = [Path(entry) for entry in extra.split(os.pathsep) if entry]
-        if not extra_jars:
-            self._archive = archive.path(java, gateway.class_path(needed))
-        options = (
-            *(self._options or archive.options(self._archive)),
-            *shlex.split(given.get("spark.driver.extraJavaOptions", "")),
-        )
-        started = gateway.start(
-            java,
-            [*needed, *extra_jars],
-            heap_mb=heap_mb(given),
-            fast_start=self._small,
-            options=options,
-            properties={"spark.master": self._master, **given} if early else None,
-            python_path=[entry for entry in sys.path if entry],
-            local=self.is_local,
-        )
-        with self._lock:
-            self._gateway = started
-            stopped = self._stopped
-        if stopped:
-            started.kill()
-            raise SparkFailure("this Spark session was stopped")
-
-    def _drop_archive(self) -> bool:
-        """Whether the JVM ended with a class archive in use, which may be damaged: it is gone."""
-        jvm = self._gateway
-        if self._archive is None or jvm is None or jvm.process.poll() is None:
-            return False
-        jvm.kill()
-        return not self._options and archive.drop(self._archive)
-
-    def _open_context(self, needed: Sequence[Path]) -> None:
-        from pyspark import SparkConf, SparkContext
-
-        jvm = self._gateway
-        assert jvm is not None
-        settings = session_settings(self.needs, self._given, jvm.folder)
-        if not self.is_local and needed:
-            listed = [*filter(None, [settings.get("spark.jars")]), *map(str, needed)]
-            settings["spark.jars"] = ",".join(listed)
-        client = jvm.connect()
-        conf = SparkConf(_jvm=client.jvm)
-        for key, value in settings.items():
-            conf.set(key, value)
-        try:
-            context = SparkContext(conf=conf, gateway=client)
-        except Exception as error:
-            adopt.forget(None, jvm.folder)
-            raise translate(error) from error
-        python = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
-        adopt.hush(context)
-        context.pythonExec = sys.executable if self.is_local else python or "python3"
-        self._context = context
 
     def _warm(self) -> None:
         from lakeport.spark.training import heat
