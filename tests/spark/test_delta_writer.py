@@ -15,8 +15,11 @@ import pytest
 from delta_support import aligned, land, session, writer
 from deltalake import DeltaTable, write_deltalake
 
+import lakeport
 from lakeport.errors import (
     CommitConflict,
+    DestinationError,
+    InputError,
     LakeportError,
     PermissionRefused,
     RunMismatch,
@@ -312,8 +315,6 @@ def test_names_that_delta_can_not_hold_use_column_mapping(tmp_path: Path) -> Non
 
 
 def test_a_table_with_a_check_constraint_is_written_by_spark(tmp_path: Path) -> None:
-    from lakeport.errors import InputError
-
     into = writer(tmp_path)
     land(into, ids(1))
     path = tmp_path / "t"
@@ -328,3 +329,35 @@ def test_a_table_with_a_check_constraint_is_written_by_spark(tmp_path: Path) -> 
     assert DeltaTable(str(path)).version() == 2
     assert [r["id"] for r in rows(path)] == [1, 2, 3]
     assert land(into, ids(2, 3), run_id="r", digest="d").skipped
+
+
+def test_columns_that_a_table_fills_itself_may_be_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    session().sql(
+        f"create table delta.`{path}` (id bigint, at timestamp, sk bigint generated always as "
+        "identity, note string default 'none', day date generated always as (cast(at as date))) "
+        "using delta partitioned by (day) "
+        "tblproperties ('delta.feature.allowColumnDefaults' = 'supported')"
+    )
+    into = writer(tmp_path)
+    moment = pa.array([datetime(2024, 1, 2, tzinfo=UTC)], pa.timestamp("us", "UTC"))
+    batch = pa.table({"id": [7], "at": moment})
+    land(into, batch)
+    (row,) = session().read.format("delta").load(str(path)).drop("at").collect()
+    assert row.asDict() == {"id": 7, "sk": 1, "note": "none", "day": date(2024, 1, 2)}
+    with pytest.raises(InputError, match="another value in a generated column"):
+        land(into, batch.append_column("day", pa.array([date(2020, 1, 1)])))
+    with pytest.raises(InputError, match="fills an identity column itself"):
+        land(into, batch.append_column("sk", pa.array([5])))
+
+
+def test_a_table_that_only_grows_is_not_overwritten(tmp_path: Path) -> None:
+    into = writer(tmp_path, properties={"delta.appendOnly": "true"})
+    land(into, ids(1))
+    with pytest.raises(DestinationError, match=r"its property `delta\.appendOnly`"):
+        into.plan(ids(2).schema, mode="overwrite")
+    table = lakeport.Table(str(tmp_path / "t"))
+    land(into, ids(2))
+    with pytest.raises(DestinationError, match="can't be changed or removed"):
+        table.restore(0)
+    assert [row["id"] for row in rows(tmp_path / "t")] == [1, 2]

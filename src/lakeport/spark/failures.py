@@ -89,6 +89,20 @@ _RULES: Final[tuple[_Rule, ...]] = (
         "correct the source, or the table's constraint.",
     ),
     _rule(
+        r"\[DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT",
+        InputError,
+        "the table fills an identity column itself, and the batch has values for it",
+        "leave the column out of the source.",
+        quote=False,
+    ),
+    _rule(
+        r"\[DELTA_CANNOT_MODIFY_APPEND_ONLY\]",
+        DestinationError,
+        "rows of the table can't be changed or removed: its property `delta.appendOnly` is `true`",
+        "use `mode: append`, or have the table's owner unset the property.",
+        quote=False,
+    ),
+    _rule(
         r"SQLSTATE: 22|\[(CAST_|NUMERIC_VALUE_OUT|ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO)",
         InputError,
         "a value of the frame can't be computed as its plan says",

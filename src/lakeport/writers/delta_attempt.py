@@ -14,6 +14,7 @@ from lakeport.model import Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.types import spark_json
 from lakeport.spark.failures import translate
+from lakeport.spark.quoting import quoted
 from lakeport.writers.delta_commit import Added, Transaction
 from lakeport.writers.delta_features import LACKING_READERS, feature_notes
 from lakeport.writers.delta_history import CommitLog, Mark, app_id
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Attempt", "CommitUnknown", "unreachable"]
 
-_CONSTRAINT = re.compile(r"(CHECK|NOT NULL) constraint (?:violated for column: )?`?(\w+)")
+_CONSTRAINT = re.compile(r"(CHECK|NOT NULL) constraint (?:violated for column: )?`?(\w+(?:\.\w+)*)")
+_GENERATED = re.compile(r"CHECK constraint Generated Column ")
 
 
 class CommitUnknown(Exception):
@@ -142,6 +144,12 @@ class Attempt:
         try:
             self.run_in_spark(spark)
         except Exception as error:
+            if _GENERATED.search(str(error)):
+                raise InputError(
+                    "a row has another value in a generated column than the table's rule gives",
+                    "leave the column out of the source: the table fills it; nothing was "
+                    "committed.",
+                ) from error
             broken = _CONSTRAINT.search(str(error))
             if broken:
                 raise InputError(
@@ -177,7 +185,10 @@ class Attempt:
         if not self.staged:
             return spark.createDataFrame([], schema)
         paths = [self.storage.hadoop_uri(item.key) for item in self.staged]
-        return spark.read.schema(schema).parquet(*paths)
+        filled = self.plan.base.filled if self.plan.base else frozenset()
+        absent = filled & {*self.plan.evolution.missing}
+        rows = spark.read.schema(schema).parquet(*paths)
+        return rows.select(*(quoted(name) for name in schema.names if name not in absent))
 
     def _add(self, item: Staged, moment: int) -> str:
         path = item.key.removeprefix(f"{self.folder}/") if self.folder else item.key

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lakeport.schema.evolution import EvolutionPolicy
+from lakeport.spark.quoting import quoted
 from lakeport.writers.delta_attempt import Attempt
 from lakeport.writers.delta_commit import Added, Transaction
 from lakeport.writers.delta_history import app_id
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from delta.tables import DeltaTable
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["ChangeAttempt", "quoted"]
+__all__ = ["ChangeAttempt"]
 
 _TXN = "spark.databricks.delta.write.txn"
 _AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
@@ -108,15 +109,6 @@ class ChangeAttempt(Attempt):
         stamp = functions.lit(change.clock)
         names = filter(None, (change.deleted, change.updated))
         table.update(_old(change), {quoted(name): stamp for name in names})
-
-
-def quoted(name: str) -> str:
-    """A column's name in SQL text.
-
-    >>> quoted("a`b")
-    '`a``b`'
-    """
-    return f"`{name.replace('`', '``')}`"
 
 
 def _same(keys: Sequence[str]) -> str:

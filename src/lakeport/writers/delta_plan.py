@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeport.errors import ConfigError, SchemaConflict
+from lakeport.errors import ConfigError, DestinationError, SchemaConflict
 from lakeport.model import Mode
 from lakeport.schema.evolution import Evolution, EvolutionPolicy, plan_evolution
 from lakeport.writers.delta_log import check_partition_type
@@ -111,8 +111,14 @@ def plan_table(
         ConfigError: a partition or clustering column is absent or of a type that can't be one, or
             a property can't be set by a load.
         SchemaConflict: the batch does not fit the table, or the keys differ from the table's.
+        DestinationError: an overwrite of a table that only takes appends.
     """
     mode, policy = Mode(mode), EvolutionPolicy(policy)
+    if state is not None and mode is Mode.OVERWRITE and _only_grows(state):
+        raise DestinationError(
+            "the table can't be overwritten: its property `delta.appendOnly` is `true`",
+            "use `mode: append`, or have the table's owner unset the property.",
+        )
     dynamic = mode is Mode.OVERWRITE and bool(partition_keys) and state is not None
     evolution = plan_evolution(
         None if state is None else state.schema,
@@ -154,6 +160,10 @@ def plan_table(
         needs_spark=_needs_spark(state, mode) if state else (),
         warnings=warnings,
     )
+
+
+def _only_grows(state: TableState) -> bool:
+    return state.properties.get("delta.appendOnly", "").lower() == "true"
 
 
 def _needs_spark(state: TableState, mode: Mode) -> tuple[str, ...]:

@@ -34,12 +34,8 @@ _HONOURED = frozenset(
         "vacuumProtocolCheck",
     }
 )
-_RULES = (
-    "delta.generationExpression",
-    "delta.identity.",
-    "delta.invariants",
-    "CURRENT_DEFAULT",
-)
+_FILLED = ("delta.generationExpression", "delta.identity.", "CURRENT_DEFAULT")
+_RULES = (*_FILLED, "delta.invariants")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +84,15 @@ class TableState:
     def mapped(self) -> bool:
         """Whether data files have other column names than the table."""
         return self.properties.get(MAPPING_MODE, "none") != "none"
+
+    @property
+    def filled(self) -> frozenset[str]:
+        """The columns whose values the table makes itself where a batch lacks them."""
+        return frozenset(
+            field["name"]
+            for field in self.schema_json["fields"]
+            if any(key.startswith(_FILLED) for key in field["metadata"])
+        )
 
     @property
     def needs_spark(self) -> tuple[str, ...]:
