@@ -63,11 +63,17 @@ def test_calls_of_one_run_overwrite_once(delta: Place) -> None:
     made = delta.made(mode="overwrite")
     made.export_batch_data([{"id": 1}], "users")
     made.export_batch_data([{"id": 2}], "users")
-    assert delta.rows("id") == [(1,), (2,)]
-    made = delta.made(mode="overwrite", partition_keys=["id"])
-    made._overwritten.add("users")
-    with pytest.raises(ConfigError, match="once a run"):
-        made.export_batch_data([{"id": 2}], "users")
+    made.export_batch_data([{"id": 3}], "of the same table")
+    assert delta.rows("id") == [(1,), (2,), (3,)]
+    by_id = {"stream": "users", "schema": {"properties": {"id": {"type": "integer"}}}}
+    for keys in (
+        {"partition_keys": ["id"]},
+        {"catalog": {"streams": [{**by_id, "partition_keys": ["id"]}]}},
+    ):
+        made = delta.made(mode="overwrite", **keys)
+        made._overwritten.add("users")
+        with pytest.raises(ConfigError, match="once a run"):
+            made.export_batch_data([{"id": 2}], "users")
 
 
 def test_a_table_leaves_its_neighbours_and_the_process_alone(delta: Place) -> None:

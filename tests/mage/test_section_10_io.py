@@ -68,6 +68,11 @@ def test_objects_in_s3(s3: Place, loader: ConfigFileLoader, tmp_path: Path) -> N
         store.export(FRAME, bucket, "daily/users.parqet")
     with pytest.raises(SourceError, match="not a frame"):
         store.export([1], bucket, "daily/users.csv")
+    for bad, key in (({"id": [1, "x"]}, "a.parquet"), ({"id": ["\ud800"]}, "a.csv")):
+        with pytest.raises(SourceError, match="can't be written as"):
+            store.export(pd.DataFrame(bad), bucket, key)
+    with pytest.raises(SourceError, match="can't be written as csv"):
+        store.export(FRAME, bucket, "a.csv", inedx=False)
 
 
 def test_objects_in_gcs_and_azure(

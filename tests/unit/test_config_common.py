@@ -47,6 +47,11 @@ def test_null_means_absent_also_for_keys_with_another_default() -> None:
     assert config == LocalConfig(path="/lake")
 
 
+def test_empty_formats_are_none_as_in_mage() -> None:
+    config = LocalConfig(path="/lake", date_partition_format="", column_header_format="")
+    assert (config.date_partition_format, config.column_header_format) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("given", "key", "value"),
     [
@@ -95,7 +100,7 @@ def test_a_relative_path_becomes_absolute(tmp_path: Path, monkeypatch: pytest.Mo
         ({"partition_keys": [1]}, ["`partition_keys`"]),
         ({"run_id": "a\nb"}, ["`run_id`", "control"]),
         ({"run_id": ""}, ["`run_id`"]),
-        ({"table": ""}, ["`table`"]),
+        ({"table": ""}, ["`table`", "has to have at least 1 character"]),
         ({"path": ""}, ["`path`"]),
         ({"path": "file://host/lake"}, ["`path`", "file://"]),
         ({"path": "a\0b"}, ["`path`", "NUL"]),

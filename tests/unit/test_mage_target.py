@@ -182,6 +182,13 @@ def test_every_form_of_a_config(tmp_path: Path, text: str, flag: str) -> None:
         ({"config_json": '{"bucket": "a", "bucket": "b"}'}, "'bucket' is given twice"),
         ({"catalog_json": '{"streams": "canary"}'}, "`--catalog_json` has no list `streams`"),
         ({"catalog_json": "canary"}, "`--catalog_json` is no valid JSON"),
+        (
+            {
+                "catalog_json": '{"streams": [{"stream": "a", "schema": {"properties": {}}, '
+                '"key_properties": 5}]}'
+            },
+            "no list of names as `key_properties` of the stream 'a'",
+        ),
         ({}, "`bucket` is missing"),
     ],
 )

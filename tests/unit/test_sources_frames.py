@@ -3,7 +3,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -154,6 +154,30 @@ def test_a_pandas_index_is_kept_if_it_has_a_name(tmp_path: Path) -> None:
 def test_pandas_columns_that_mix_types_are_named(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="column 'odd'"):
         load(tmp_path, pd.DataFrame({"ok": [1, 2], "odd": [1, "x"]}))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1.5, None, True], "mixes values"),
+        ([1, np.bool_(True)], "mixes values"),
+        ([date(2024, 3, 4), datetime(2024, 3, 4, 5)], "mixes values"),
+        (["\ud800"], "no Unicode"),
+        (pd.period_range("2024-01", periods=2, freq="M"), "periods"),
+    ],
+)
+def test_pandas_values_are_never_taken_for_others(
+    tmp_path: Path, values: Any, message: str
+) -> None:
+    """Arrow makes 1 of true, a day of a date-time and a number of a month."""
+    kind = None if isinstance(values, pd.PeriodIndex) else object
+    with pytest.raises(SourceError, match=f"column 'a'.*{message}"):
+        load(tmp_path, pd.DataFrame({"a": pd.Series(values, dtype=kind)}))
+
+
+def test_days_with_a_missing_one_stay_days(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": pd.Series([date(2024, 3, 4), pd.NaT], dtype=object)})
+    assert read(load(tmp_path, frame))["a"].to_pylist() == [date(2024, 3, 4), None]
 
 
 def test_nanoseconds_are_not_cut_off(tmp_path: Path) -> None:

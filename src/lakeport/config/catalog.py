@@ -86,6 +86,6 @@ def _stream(stream: Any, number: int) -> tuple[str, CatalogStream]:
 
 def _names(stream: Mapping[str, Any], key: str, name: str) -> tuple[str, ...]:
     names = stream.get(key) or ()
-    if isinstance(names, str) or not all(isinstance(item, str) for item in names):
+    if not isinstance(names, (list, tuple)) or not all(isinstance(n, str) for n in names):
         raise ValueError(f"has no list of names as `{key}` of the stream {name!r}")
     return tuple(dict.fromkeys(names))

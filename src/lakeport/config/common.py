@@ -46,6 +46,7 @@ _ALIASES = {
     "partition_by": "partition_keys",
 }
 _UNUSED = ("clean_up_input_file",)
+_MAY_BE_EMPTY = ("column_header_format", "date_partition_format")  # as in Mage: none
 
 
 def _smallest(values: dict[str, Any]) -> float:
@@ -281,7 +282,7 @@ def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
     """
     known: dict[str, Any] = {}
     for name, value in fold_streams(values).items():
-        if value is None or name in _UNUSED:
+        if value is None or name in _UNUSED or (value == "" and name in _MAY_BE_EMPTY):
             continue
         key = _ALIASES.get(name, name)
         if key in known:

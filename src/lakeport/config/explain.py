@@ -108,5 +108,5 @@ def _seen(value: Any) -> str:
 
 
 def _reason(detail: ErrorDetails) -> str:
-    reason = re.sub(r"^(Value error, |Input )", "", detail["msg"])
-    return re.sub(r"^should (be|have) ", r"has to \1 ", reason)
+    reason = re.sub(r"^(Value error, |Input |String )", "", detail["msg"])
+    return re.sub(r"^should (be|have|match) ", r"has to \1 ", reason)

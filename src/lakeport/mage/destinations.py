@@ -267,9 +267,12 @@ class Destination:
         self, source: Any, stream: str, tags: Mapping[str, Any], *, source_format: str
     ) -> LandingReport:
         from lakeport import landing
+        from lakeport.destinations import table_pattern
+        from lakeport.writers.naming import table_name
 
         keys: dict[str, Any] = {} if source_format or self.config.table else {"table": stream}
-        if self.config.mode is Mode.OVERWRITE and stream in self._overwritten:
+        table = table_name(table_pattern(self.config), stream)
+        if self.config.mode is Mode.OVERWRITE and table in self._overwritten:
             keys["mode"] = self._next_mode(stream)
         self._observer.lines.protect(self.config.secrets())
         self._observer.lines.log("INFO", "Export data started.", {**tags, "stream": stream})
@@ -280,12 +283,12 @@ class Destination:
         except LakeportError as error:
             self._failed(error)
             raise
-        self._overwritten.add(stream)
+        self._overwritten.add(table)
         return report
 
     def _next_mode(self, stream: str) -> str:
         """An overwrite is one for the whole run: what comes later is added to it."""
-        schema = self._schemas.get(stream)
+        schema = self.config.catalog.get(stream) or self._schemas.get(stream)
         if self.config.partition_keys or (schema is not None and schema.partition_keys):
             raise ConfigError(
                 f"records of {stream!r} come a second time, and `mode: overwrite` replaces the "

@@ -196,12 +196,15 @@ def _content(data: Any, named: str | None, key: str, writing: dict[str, Any]) ->
     kind = _format(named, key)
     frame = _pandas(data)
     buffer = io.BytesIO()
-    if kind == "csv":
-        frame.to_csv(buffer, **writing)
-    elif kind == "json":
-        frame.to_json(buffer, **writing)
-    else:
-        frame.to_parquet(buffer, **writing)
+    write = {"csv": frame.to_csv, "json": frame.to_json, "parquet": frame.to_parquet}[kind]
+    try:
+        write(buffer, **writing)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise SourceError(
+            f"the frame can't be written as {kind}: {type(error).__name__}",
+            "give each column a name of its own and values of one type, and no other arguments "
+            f"than pandas' `to_{kind}` has.",
+        ) from error
     return buffer.getvalue()
 
 

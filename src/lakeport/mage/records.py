@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lakeport.errors import InputError
+from lakeport.errors import InputError, SourceError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,8 +24,11 @@ def bare_records(
 ) -> list[Mapping[str, Any]]:
     """The records without what Mage puts around them; a schema beside one of them is taken.
 
+    Names are text, and values are Python's own: what numpy and pandas have for them is not told
+    apart from them, and their NaN, NaT and NA are null.
+
     Raises:
-        InputError: something else than a mapping.
+        InputError: something else than a mapping, or keys that are one name as text.
     """
     records = []
     for number, item in enumerate(record_data, 1):
@@ -40,7 +42,10 @@ def bare_records(
             if isinstance(schema, Mapping) and schemas.get(stream) is None:
                 schemas.declare(stream, schema, {})
             item = wrapped
-        records.append(item)
+        record = _plain(item)
+        if len(record) < len(item):
+            raise InputError(f"record {number} of stream {stream!r} has two keys of one name")
+        records.append(record)
     return records
 
 
@@ -76,16 +81,21 @@ def batch_table(records: Sequence[Mapping[str, Any]]) -> pa.Table:
     """
     import pyarrow as pa
 
-    names = dict.fromkeys(str(name) for record in records for name in record)
-    columns = {name: _column([record.get(name) for record in records]) for name in names}
+    names = dict.fromkeys(name for record in records for name in record)
+    columns = {name: _column(name, [record.get(name) for record in records]) for name in names}
     return pa.table(columns)
 
 
-def _column(values: list[Any]) -> pa.Array:
-    """One type for all values, none of them changed; JSON text where there is none."""
+def _column(name: str, values: list[Any]) -> pa.Array:
+    """One type for all values, none of them changed; JSON text where tables have none.
+
+    Raises:
+        InputError: a text that is no Unicode.
+    """
     import pyarrow as pa
 
-    values = [None if _is_nan(value) else value for value in values]
+    from lakeport.schema.types import normalise
+
     kinds = {type(value) for value in values if value is not None}
     try:
         if len(kinds) > 1 and (bool in kinds or not kinds <= {int, float}):
@@ -93,21 +103,54 @@ def _column(values: list[Any]) -> pa.Array:
         array = pa.array(values)
         if pa.types.is_null(array.type):
             return array.cast(pa.string())
+        normalise(pa.schema([(name, array.type)]))
         return array
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+    except (
+        pa.ArrowInvalid,
+        pa.ArrowTypeError,
+        pa.ArrowNotImplementedError,
+        OverflowError,
+        SourceError,
+    ):
         texts = [v if v is None or isinstance(v, str) else _json(v).decode() for v in values]
         return pa.array(texts, pa.string())
+    except UnicodeEncodeError:
+        raise InputError(
+            f"column {name!r} has a text with half of a surrogate pair, which is no Unicode",
+            "correct the text in the source.",
+        ) from None
 
 
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)
+def _plain(value: Any) -> Any:
+    """A value as Python's own types have it; NaN is null, and names in mappings are text."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item) for item in value]
+    library = type(value).__module__.partition(".")[0]
+    if library == "pandas":
+        value = _of_pandas(value)
+    elif library == "numpy":
+        unit = value.dtype.kind in "mM"  # others than microseconds become bare numbers
+        return _plain((value.astype(f"{value.dtype.kind}8[us]") if unit else value).tolist())
+    return None if isinstance(value, float) and value != value else value
+
+
+def _of_pandas(value: Any) -> Any:
+    import pandas as pd
+
+    if value is pd.NaT or value is pd.NA:
+        return None
+    if isinstance(value, pd.Timestamp):
+        return value.to_pydatetime(warn=False)
+    return value.to_pytimedelta() if isinstance(value, pd.Timedelta) else value
 
 
 def _json(value: Any) -> bytes:
-    """JSON of Python values: decimals as numbers, dates and times in ISO 8601, NaN as null."""
+    """JSON of Python values: decimals as numbers, dates and times in ISO 8601."""
     import msgspec
 
     try:
-        return msgspec.json.encode(value, enc_hook=str, decimal_format="number")  # type: ignore[call-arg]
-    except (OverflowError, msgspec.ValidationError, TypeError):
+        return msgspec.json.Encoder(enc_hook=str, decimal_format="number").encode(value)
+    except (OverflowError, ValueError, TypeError):  # a long number, or a text that is no Unicode
         return json.dumps(value, default=str, separators=(",", ":")).encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -51,8 +52,28 @@ def pandas_batches(frame: pd.DataFrame, rows: int) -> tuple[pa.Schema, Iterator[
 def _type(name: str, column: Any) -> pa.DataType:
     """The type of a whole column; only columns of Python objects need all of their values."""
     if column.dtype == object:
-        return _array(name, column, None).type
+        found = _array(name, column, None).type
+        if _changed(column, found):
+            raise _mixed(name)
+        return found
     return _array(name, column[:0], None).type
+
+
+def _changed(column: Any, found: pa.DataType) -> bool:
+    """Whether Arrow takes values for others: true for 1, or a date-time for its day."""
+    kinds = set(map(type, column))
+    if pa.types.is_date(found):
+        others = [kind for kind in kinds if kind.__name__ != "NaTType"]
+        return any(issubclass(kind, datetime) for kind in others)
+    number = pa.types.is_integer(found) or pa.types.is_floating(found)
+    return number and any(kind.__name__ in ("bool", "bool_") for kind in kinds)
+
+
+def _mixed(name: str) -> SourceError:
+    return SourceError(
+        f"column {name!r} of the frame mixes values that no one type holds",
+        "convert it to one type first, for example with `astype`.",
+    )
 
 
 def _array(name: str, values: Any, type_: pa.DataType | None) -> pa.Array:
@@ -64,8 +85,16 @@ def _array(name: str, values: Any, type_: pa.DataType | None) -> pa.Array:
         pa.ArrowNotImplementedError,
         OverflowError,
     ) as error:
+        raise _mixed(name) from error
+    except UnicodeEncodeError:
         raise SourceError(
-            f"column {name!r} of the frame mixes values that no one type holds",
-            "convert it to one type first, for example with `astype`.",
-        ) from error
+            f"column {name!r} of the frame has a text with half of a surrogate pair, which is no "
+            "Unicode",
+            "correct the text in the source.",
+        ) from None
+    if getattr(array.type, "extension_name", "") == "pandas.period":  # numbers without a meaning
+        raise SourceError(
+            f"column {name!r} of the frame holds periods, which tables don't have",
+            "convert it first, for example with `dt.to_timestamp()` or `astype(str)`.",
+        )
     return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array

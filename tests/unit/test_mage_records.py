@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from lakeport.errors import InputError
+from lakeport.mage.records import bare_records, batch_lines, batch_table
+from lakeport.mage.schemas import SchemaNotes
+
+DAY = datetime(2024, 3, 4, tzinfo=UTC)
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("values", "type_", "expected"),
+    [
+        ([1, np.int64(2), np.int8(3)], pa.int64(), [1, 2, 3]),
+        ([True, np.bool_(False)], pa.bool_(), [True, False]),
+        ([1, np.float32(1.5), np.float64("nan")], pa.float64(), [1.0, 1.5, None]),
+        ([1, pd.NA, NAN], pa.int64(), [1, None, None]),
+        ([pd.Timestamp(DAY), pd.NaT, DAY], pa.timestamp("us", "UTC"), [DAY, None, DAY]),
+        ([np.datetime64("2024-03-04T00:00:00.000000001")], pa.timestamp("us"), None),
+        ([np.array([1, 2]), [3]], pa.list_(pa.int64()), [[1, 2], [3]]),
+        ([{"x": NAN}, {"x": 1.0}], None, [{"x": None}, {"x": 1.0}]),
+        ([{}, {}], pa.string(), ["{}", "{}"]),
+        ([Decimal("1E+30"), Decimal("1E-20")], pa.string(), ["1E+30", "1E-20"]),
+        ([{"at": DAY, "x": NAN}, [1]], pa.string(), None),
+    ],
+)
+def test_values_have_the_type_that_holds_all_of_them(
+    values: list[Any], type_: pa.DataType | None, expected: list[Any] | None
+) -> None:
+    """What numpy and pandas wrap is not told apart; what tables don't have is JSON text."""
+    column = batch_table(bare_records([{"a": v} for v in values], "s", SchemaNotes()))["a"]
+    assert type_ is None or column.type == type_
+    assert expected is None or column.to_pylist() == expected
+
+
+def test_json_text_is_json() -> None:
+    table = batch_table([{"a": {"at": DAY, "x": Decimal("1.50")}}, {"a": [date(2024, 3, 4)]}])
+    assert table["a"].to_pylist() == ['{"at":"2024-03-04T00:00:00Z","x":1.50}', '["2024-03-04"]']
+
+
+def test_lines_hold_numbers_as_numbers() -> None:
+    records = bare_records([{"d": Decimal("1.50"), "n": np.int64(2), "x": NAN}], "s", SchemaNotes())
+    assert b'"record": {"d":1.50,"n":2,"x":null}}' in batch_lines(records, "s", None)
+
+
+def test_names_that_are_no_text() -> None:
+    table = batch_table(bare_records([{1: "a", None: 2}], "s", SchemaNotes()))
+    assert table.to_pylist() == [{"1": "a", "None": 2}]
+    with pytest.raises(InputError, match="record 1 of stream 's' has two keys of one name"):
+        bare_records([{1: "a", "1": "b"}], "s", SchemaNotes())
+    with pytest.raises(InputError, match="column 'a' has a text"):
+        batch_table([{"a": "\ud800"}])
