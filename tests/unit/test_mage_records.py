@@ -25,7 +25,8 @@ NAN = float("nan")
         ([1, np.float32(1.5), np.float64("nan")], pa.float64(), [1.0, 1.5, None]),
         ([1, pd.NA, NAN], pa.int64(), [1, None, None]),
         ([pd.Timestamp(DAY), pd.NaT, DAY], pa.timestamp("us", "UTC"), [DAY, None, DAY]),
-        ([np.datetime64("2024-03-04T00:00:00.000000001")], pa.timestamp("us"), None),
+        ([np.datetime64("2024-03-04T00:00:00.000000000")], pa.timestamp("us"), None),
+        ([np.array(["2024-03-04", "NaT"], "M8[ns]")], pa.list_(pa.timestamp("us")), None),
         ([np.array([1, 2]), [3]], pa.list_(pa.int64()), [[1, 2], [3]]),
         ([{"x": NAN}, {"x": 1.0}], None, [{"x": None}, {"x": 1.0}]),
         ([{}, {}], pa.string(), ["{}", "{}"]),
@@ -40,6 +41,21 @@ def test_values_have_the_type_that_holds_all_of_them(
     column = batch_table(bare_records([{"a": v} for v in values], "s", SchemaNotes()))["a"]
     assert type_ is None or column.type == type_
     assert expected is None or column.to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pd.Timestamp("2024-03-04T00:00:00.000000001"),
+        pd.Timedelta(1, "ns"),
+        np.datetime64("2024-03-04T00:00:00.000000001"),
+        np.array([1500, 0], "m8[ns]"),
+        np.datetime64(400_000, "Y"),
+    ],
+)
+def test_times_lose_no_digits(value: Any) -> None:
+    with pytest.raises(InputError, match="microseconds can't hold"):
+        bare_records([{"a": [value]}], "s", SchemaNotes())
 
 
 def test_json_text_is_json() -> None:

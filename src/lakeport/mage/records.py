@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from lakeport.errors import InputError, SourceError
 
@@ -28,7 +28,8 @@ def bare_records(
     apart from them, and their NaN, NaT and NA are null.
 
     Raises:
-        InputError: something else than a mapping, or keys that are one name as text.
+        InputError: something else than a mapping, keys that are one name as text, or a time in
+            nanoseconds.
     """
     records = []
     for number, item in enumerate(record_data, 1):
@@ -131,8 +132,7 @@ def _plain(value: Any) -> Any:
     if library == "pandas":
         value = _of_pandas(value)
     elif library == "numpy":
-        unit = value.dtype.kind in "mM"  # others than microseconds become bare numbers
-        return _plain((value.astype(f"{value.dtype.kind}8[us]") if unit else value).tolist())
+        return _plain((_micros(value) if value.dtype.kind in "mM" else value).tolist())
     return None if isinstance(value, float) and value != value else value
 
 
@@ -142,8 +142,26 @@ def _of_pandas(value: Any) -> Any:
     if value is pd.NaT or value is pd.NA:
         return None
     if isinstance(value, pd.Timestamp):
-        return value.to_pydatetime(warn=False)
-    return value.to_pytimedelta() if isinstance(value, pd.Timedelta) else value
+        return value.to_pydatetime(warn=False) if not value.nanosecond else _too_fine()
+    if isinstance(value, pd.Timedelta):
+        return value.to_pytimedelta() if not value.nanoseconds else _too_fine()
+    return value
+
+
+def _micros(value: Any) -> Any:
+    """numpy's times in the one unit that become Python's own; others become bare numbers."""
+    import numpy as np
+
+    found = value.astype(f"{value.dtype.kind}8[us]")
+    same = (found.astype(value.dtype) == value) | np.isnat(value)
+    return found if np.all(same) else _too_fine()
+
+
+def _too_fine() -> NoReturn:
+    raise InputError(
+        "a record holds a time that microseconds can't hold",
+        "round it in the source, for example with `floor('us')`.",
+    )
 
 
 def _json(value: Any) -> bytes:
