@@ -61,6 +61,9 @@ def test_failures_without_an_answer(error: Exception, kind: type[Exception], wor
         (answer(400, "AuthorizationHeaderMalformed", x_amz_bucket_region="eu-west-1"), "eu-west-1"),
         (answer(307, "TemporaryRedirect"), "set `aws_region` to the bucket's region"),
         (answer(403, "AccessDenied", "not authorized to perform kms:GenerateDataKey"), "kms:Gen"),
+        (answer(400, "KMS.NotFoundException"), "`sse_kms_key_id`"),
+        (answer(404, "kms:KeyNotFound"), "`sse_kms_key_id`"),
+        (answer(400, "400", "Bad Request"), "does not answer as S3 does"),
         (
             answer(403, "AccessDenied", "explicit deny"),
             "allow s3:PutObject on arn:aws:s3:::lake/a/*",

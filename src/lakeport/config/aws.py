@@ -25,7 +25,12 @@ __all__ = [
 ]
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+_ROLE = re.compile(r"arn:[\w-]+:iam::[^:\s]*:role/\S+")
+_TAG = re.compile(r"[\w +\-=.:/@]*")  # what S3 takes in names and values of tags
 _MOST_TAGS = 10
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # a header's, which metadata become
+_MOST_METADATA = 2000
+_OWN = "lakeport-id"
 
 
 def blank(value: object) -> object:
@@ -61,17 +66,37 @@ def _bucket(value: str) -> str:
     return value
 
 
-def _ascii(values: dict[str, str]) -> dict[str, str]:
+def _role(value: str) -> str:
+    if not _ROLE.fullmatch(value):
+        raise ValueError("has to look like arn:aws:iam::123456789012:role/name")
+    return value
+
+
+def _metadata(values: dict[str, str]) -> dict[str, str]:
     if any(
         not (name + value).isascii() or not value.isprintable() for name, value in values.items()
     ):
         raise ValueError("can hold printable ASCII only")
+    for name in values:
+        if not _NAME.fullmatch(name) or name.lower() == _OWN:
+            raise ValueError(f"{name!r} is no name for it: letters, digits and hyphens are")
+    if len({name.lower() for name in values}) < len(values):
+        raise ValueError("has two names that differ only in case, which S3 does not tell apart")
+    if sum(len(name) + len(value) for name, value in values.items()) > _MOST_METADATA:
+        raise ValueError(f"can hold {_MOST_METADATA} characters in all")
     return values
 
 
-def _few(values: dict[str, str]) -> dict[str, str]:
+def _tags(values: dict[str, str]) -> dict[str, str]:
     if len(values) > _MOST_TAGS:
         raise ValueError(f"can hold {_MOST_TAGS} tags at most")
+    for name, value in values.items():
+        if not 0 < len(name) <= 128 or len(value) > 256:
+            raise ValueError(f"{name!r}: a name has 1 to 128 characters, a value at most 256")
+        if not _TAG.fullmatch(name) or not _TAG.fullmatch(value):
+            raise ValueError(f"{name!r}: letters, digits, spaces and + - = . _ : / @ are taken")
+        if name.lower().startswith("aws:"):
+            raise ValueError(f"{name!r}: names that begin with `aws:` are Amazon's own")
     return values
 
 
@@ -122,9 +147,11 @@ class AwsConfig(DestinationConfig):
         description="Where requests name the bucket: path, virtual (in the host name), or auto: "
         "virtual for AWS, path for other endpoints except those that refuse it.",
     )
-    role_arn: OptionalText = Field(
-        default=None,
-        description="Role to assume with the keys or the chain; renewed while a run goes on.",
+    role_arn: Annotated[Annotated[str, AfterValidator(_role)] | None, BeforeValidator(blank)] = (
+        Field(
+            default=None,
+            description="Role to assume with the keys or the chain; renewed while a run goes on.",
+        )
     )
     role_session_name: Annotated[str, Field(pattern=r"^[\w+=,.@-]{2,64}$")] = Field(
         default="mage-data-integration", description="Name of the assumed role's session."
@@ -139,11 +166,11 @@ class AwsConfig(DestinationConfig):
     sse_kms_key_id: OptionalText = Field(
         default=None, description="Key for `sse: aws:kms`; default: the account's S3 key."
     )
-    object_tags: Annotated[Settings, AfterValidator(_few)] = Field(
+    object_tags: Annotated[Settings, AfterValidator(_tags)] = Field(
         default_factory=dict,
         description="Tags of data objects, 10 at most; they take s3:PutObjectTagging.",
     )
-    object_metadata: Annotated[Settings, AfterValidator(_ascii)] = Field(
+    object_metadata: Annotated[Settings, AfterValidator(_metadata)] = Field(
         default_factory=dict, description="Metadata of data objects: names and ASCII values."
     )
 

@@ -135,6 +135,11 @@ def _from_answer(
         return make(name, bucket, settings)
     if status in (301, 307) or code in {"AuthorizationHeaderMalformed", "PermanentRedirect"}:
         return wrong_region(error, bucket, settings)
+    if "kms" in code.lower() and not passing(error):
+        return DestinationError(
+            f"{name}: the encryption key was refused ({code}): {words_of(error, settings)}",
+            "check `sse_kms_key_id`: the key has to exist in the bucket's region and be enabled.",
+        )
     if status == 501:
         words = words_of(error, settings)
         return ConditionUnknown(
@@ -154,7 +159,8 @@ def _from_answer(
             "try again later; a smaller `target_file_size_mb` or fewer tasks ask less of it.",
         )
     return DestinationError(
-        f"{name}: {operation} failed, {status} {code}: {words_of(error, settings)}"
+        f"{name}: {operation} failed, {status} {code}: {words_of(error, settings)}",
+        "" if not code.isdigit() else "check `aws_endpoint`: it does not answer as S3 does.",
     )
 
 
