@@ -98,12 +98,14 @@ class Lander:
     def land(self, batches: Sequence[Batch], state: bytes | None) -> list[Landed]:
         """Land a flush's batches of this stream; an overwrite takes them all in one commit.
 
-        Optional batches that turn out to be empty are left out of the result.
+        Optional batches that turn out to be empty are left out of the result. The STATE rides
+        with the last commit, as it is true of the table from there on only.
         """
         groups = [[batch] for batch in batches]
         if self.policies.mode is Mode.OVERWRITE:
             groups = [list(batches)] if batches else []
-        landed = [self._land(group, state) for group in groups]
+        landed = [self._land(group, None) for group in groups[:-1]]
+        landed += [self._land(group, state) for group in groups[-1:]]
         return [one for one in landed if one is not None]
 
     def take_dropped(self) -> dict[str, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from delta_support import runtime, session
 from deltalake import DeltaTable
 
 import lakeport
-from lakeport.errors import CommitConflict, InputError
+from lakeport.errors import CommitConflict, InputError, SchemaConflict
 from lakeport.writers.delta_commit import Transaction
 
 MERGE = {"table": "t", "mode": "merge", "merge_keys": "id"}
@@ -145,3 +147,60 @@ def test_files_of_other_writers_are_merged_into(tmp_path: Path) -> None:
     assert frame.select("id").distinct().count() == frame.count() == 101
     assert frame.where("name = concat('n', id)").count() == 51
     assert frame.where("m['k'] = id AND tree[0].x = id AND d = id").count() == 100
+
+
+def users(*lines: dict[str, Any], **declared: Any) -> io.BytesIO:
+    schema = {"properties": {"id": {"type": "integer"}, **declared}}
+    head = {"type": "SCHEMA", "stream": "users", "schema": schema, "key_properties": ["id"]}
+    tail = {"type": "ACTIVATE_VERSION", "stream": "users", "version": 2}
+    whole = [head, *({"type": "RECORD", "stream": "users", **line} for line in lines), tail]
+    return io.BytesIO("".join(json.dumps(message) + "\n" for message in whole).encode())
+
+
+@pytest.mark.parametrize(
+    ("version", "deleted", "marked"),
+    [
+        ("integer", {"type": ["null", "string"]}, True),
+        ("integer", {"type": ["null", "string"], "format": "date"}, True),
+        ("string", {"type": ["null", "string"]}, False),
+    ],
+)
+def test_rows_are_retired_by_columns_that_the_source_declares(
+    tmp_path: Path, version: str, deleted: dict[str, Any], marked: bool
+) -> None:
+    runtime()
+    declared = {"_sdc_table_version": {"type": ["null", version]}, "_sdc_deleted_at": deleted}
+    old = {"id": 1, "_sdc_table_version": 1 if version == "integer" else "1"}
+    report = lakeport.land(users({"record": old}, **declared), tmp_path)
+    (found,) = DeltaTable(str(tmp_path / "users")).to_pyarrow_table().to_pylist()
+    assert str(found["_sdc_deleted_at"]).startswith("20") == marked
+    assert ("rows of earlier versions stay" in " ".join(report.warnings)) != marked
+
+
+def test_a_mark_that_can_hold_no_time_is_refused(tmp_path: Path) -> None:
+    runtime()
+    declared = {
+        "_sdc_table_version": {"type": "integer"},
+        "_sdc_deleted_at": {"type": ["null", "boolean"]},
+    }
+    old = {"record": {"id": 1, "_sdc_table_version": 1}}
+    with pytest.raises(SchemaConflict, match="'_sdc_deleted_at' is bool"):
+        lakeport.land(users(old, **declared), tmp_path)
+
+
+def test_a_state_rides_with_the_last_commit_before_it(tmp_path: Path) -> None:
+    runtime()
+
+    def lines(column: str, number: int) -> list[dict[str, Any]]:
+        schema = {"properties": {"id": {"type": "integer"}, column: {"type": "integer"}}}
+        head = {"type": "SCHEMA", "stream": "users", "schema": schema, "key_properties": ["id"]}
+        return [head, {"type": "RECORD", "stream": "users", "record": {"id": number}}]
+
+    messages = [*lines("a", 1), *lines("b", 2), {"type": "STATE", "value": {"seen": 2}}]
+    text = "".join(json.dumps(message) + "\n" for message in messages)
+    lakeport.land(io.BytesIO(text.encode()), tmp_path)
+    table = lakeport.Table(str(tmp_path / "users"))
+    assert len(table.history()) == 2
+    assert table.state()["state"] == b'{"seen": 2}'
+    table.restore(0)
+    assert table.state() is None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeport.errors import ConfigError
+from lakeport.errors import ConfigError, SchemaConflict
 from lakeport.model import Landed, Mode, Staged
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.shape.columns import TIMESTAMP
@@ -171,9 +171,11 @@ class DeltaMerger:
             run_id: of the run; empty for none.
 
         Returns:
-            None when the table has no such column; a version of -1 when there is no table.
+            None when the table has no such column of numbers; a version of -1 when there is no
+            table.
 
         Raises:
+            SchemaConflict: the column that is to be set can't hold a time.
             LakeportError: the store or Spark refused.
         """
         state = self.writer.state()
@@ -181,12 +183,19 @@ class DeltaMerger:
         column = names.get(version_column.lower())
         if state is None:
             return Landed(self.writer.stream, self.writer.uri, -1, 0)
-        if column is None:
+        if column is None or not _numeric(state.schema.field(column).type):
             return None
         incoming = state.schema
         deleted = "" if hard else names.get(deleted_column.lower(), deleted_column)
         if deleted and deleted not in incoming.names:
             incoming = incoming.append(pa.field(deleted, TIMESTAMP))
+        if deleted and not _holds_time(incoming.field(deleted).type):
+            raise SchemaConflict(
+                f"column {deleted!r} is {incoming.field(deleted).type}, so that no row can be "
+                "marked as deleted in it",
+                "give it the type of a time or text in the source and the table, or set "
+                "`hard_delete: true`.",
+            )
         plan = self.writer.plan(incoming, mode=Mode.MERGE)
         updated = names.get(self.updated.lower(), "")
         change = Retire(column, version, deleted, updated, datetime.now(UTC))
@@ -279,6 +288,14 @@ def _keys(stream: str, rows: pa.Schema, keys: Sequence[str]) -> tuple[str, ...]:
                 "name columns of text, numbers, dates or times in `merge_keys`.",
             )
     return tuple(dict.fromkeys(names[key.lower()] for key in keys))
+
+
+def _numeric(type_: pa.DataType) -> bool:
+    return pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)
+
+
+def _holds_time(type_: pa.DataType) -> bool:
+    return pa.types.is_timestamp(type_) or pa.types.is_date(type_) or pa.types.is_string(type_)
 
 
 def _merge_metrics(

@@ -187,8 +187,9 @@ class Retire:
             return None, len(rows)
         for name in filter(None, (self.deleted, self.updated)):
             place = rows.schema.get_field_index(name)
-            stamp = pa.repeat(pa.scalar(self.clock, TIMESTAMP), len(rows))
-            rows = rows.set_column(place, rows.schema.field(place), stamp)
+            field = rows.schema.field(place)
+            stamp = pa.scalar(self.clock, TIMESTAMP).cast(field.type, safe=False)
+            rows = rows.set_column(place, field, pa.repeat(stamp, len(rows)))
         return rows, 0
 
 
