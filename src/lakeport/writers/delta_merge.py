@@ -291,11 +291,13 @@ def _keys(stream: str, rows: pa.Schema, keys: Sequence[str]) -> tuple[str, ...]:
 
 
 def _numeric(type_: pa.DataType) -> bool:
-    return pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return any(is_kind(type_) for is_kind in kinds)
 
 
 def _holds_time(type_: pa.DataType) -> bool:
-    return pa.types.is_timestamp(type_) or pa.types.is_date(type_) or pa.types.is_string(type_)
+    kinds = (pa.types.is_timestamp, pa.types.is_date, pa.types.is_string)
+    return any(is_kind(type_) for is_kind in kinds)
 
 
 def _merge_metrics(
