@@ -111,6 +111,10 @@ def test_what_is_wrong_is_named(values: dict[str, Any], words: str) -> None:
     assert "canary" not in str(caught.value)
 
 
+def test_other_stores_take_any_role() -> None:
+    assert config(role_arn="arn:xxx:xxx:xxx:xxxx").role_arn == "arn:xxx:xxx:xxx:xxxx"
+
+
 def test_secrets_show_nowhere_but_travel() -> None:
     made = config(**KEYS, aws_session_token="tok-canary", external_id="ext-canary")
     assert "canary" not in (repr(made) + repr(made.storage())).lower()

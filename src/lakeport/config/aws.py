@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
-_ROLE = re.compile(r"arn:[\w-]+:iam::[^:\s]*:role/\S+")
+_ROLE = re.compile(r"arn:\S+")  # other stores than AWS take any
 _TAG = re.compile(r"[\w +\-=.:/@]*")  # what S3 takes in names and values of tags
 _MOST_TAGS = 10
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # a header's, which metadata become
