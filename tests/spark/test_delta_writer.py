@@ -361,3 +361,26 @@ def test_a_table_that_only_grows_is_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(DestinationError, match="can't be changed or removed"):
         table.restore(0)
     assert [row["id"] for row in rows(tmp_path / "t")] == [1, 2]
+
+
+def test_texts_fit_the_columns_of_tables_that_limit_them(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    session().sql(f"create table delta.`{path}` (id bigint, code varchar(3)) using delta")
+    into = writer(tmp_path)
+    with pytest.raises(InputError, match="longer than the table's column") as refused:
+        land(into, pa.table({"id": [1], "code": ["secret"]}))
+    assert "secret" not in refused.value.message
+    land(into, pa.table({"id": [1], "code": ["abc"]}))
+    assert rows(path) == [{"id": 1, "code": "abc"}]
+
+
+def test_tables_with_checkpoints_of_the_newer_kind_are_undone(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    properties = {"delta.checkpointPolicy": "v2", "delta.checkpointInterval": "2"}
+    into = writer(tmp_path, properties=properties)
+    for number in range(3):
+        land(into, ids(number), run_id=f"r{number}", digest="d")
+    assert list((path / "_delta_log").glob("*.checkpoint.*"))
+    assert lakeport.Table(str(path)).undo("r2")["version"] == 3
+    frame = session().read.format("delta").load(str(path))
+    assert sorted(row["id"] for row in frame.collect()) == [0, 1]

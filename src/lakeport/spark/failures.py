@@ -89,6 +89,13 @@ _RULES: Final[tuple[_Rule, ...]] = (
         "correct the source, or the table's constraint.",
     ),
     _rule(
+        r"\[DELTA_EXCEED_CHAR_VARCHAR_LIMIT\]|\[EXCEED_LIMIT_LENGTH\]",
+        InputError,
+        "a text is longer than the table's column of type CHAR or VARCHAR permits",
+        "shorten it in the source, or give the column a longer type with ALTER TABLE.",
+        quote=False,
+    ),
+    _rule(
         r"\[DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT",
         InputError,
         "the table fills an identity column itself, and the batch has values for it",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import ConfigError
+from lakeport.spark.active import ensure_active
 from lakeport.spark.failures import translated
 from lakeport.spark.quoting import quoted
 from lakeport.tables.views import FilesView, gone
@@ -95,6 +96,7 @@ def contents_by_spark(spark: SparkSession, uri: str, version: int) -> Contents:
     """
     jvm: Any = spark._jvm
     with translated():
+        ensure_active(spark)
         log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, uri)
         none = jvm.scala.Option.apply(None)
         snapshot = log.getSnapshotAt(version, none, none, False)

@@ -15,6 +15,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from lakeport.config.explain import nearest
 from lakeport.errors import CommitConflict, ConfigError
+from lakeport.spark.active import ensure_active
 from lakeport.spark.failures import from_java, translate
 from lakeport.writers.delta_operation import (
     Operation,
@@ -70,6 +71,7 @@ class DeltaLog:
         jvm: Any = spark._jvm
         self._delta = jvm.org.apache.spark.sql.delta
         try:
+            ensure_active(spark)
             self._log = self._delta.DeltaLog.forTable(spark._jsparkSession, uri)
         except Py4JJavaError as error:
             raise translate(error) from error

@@ -36,6 +36,7 @@ _HONOURED = frozenset(
 )
 _FILLED = ("delta.generationExpression", "delta.identity.", "CURRENT_DEFAULT")
 _RULES = (*_FILLED, "delta.invariants")
+_LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +107,11 @@ class TableState:
         if self.properties.get("delta.enableRowTracking") == "true":
             found.append("row tracking")
         for field in self.schema_json["fields"]:
-            if '"nullable": false' in json.dumps(field):
+            text = json.dumps(field)
+            if '"nullable": false' in text:
                 found.append(f"NOT NULL in column {field['name']!r}")
+            if _LENGTH in text:
+                found.append(f"a length of texts in column {field['name']!r}")
             if any(key.startswith(_RULES) for key in field["metadata"]):
                 found.append(f"a rule of column {field['name']!r}")
         return tuple(found)

@@ -1,0 +1,23 @@
+"""The session that Spark's own code finds on a thread."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["ensure_active"]
+
+
+def ensure_active(spark: SparkSession) -> None:
+    """Let this thread of the JVM have an active session, if it has none that runs.
+
+    Delta asks for it where it reads a checkpoint in the background, as it does with those of the
+    newer kind; a thread that came by way of py4j has none.
+    """
+    jvm: Any = spark._jvm
+    sessions = jvm.org.apache.spark.sql.SparkSession
+    active = sessions.getActiveSession()
+    if not active.isDefined() or active.get().sparkContext().isStopped():
+        sessions.setActiveSession(spark._jsparkSession)
