@@ -384,3 +384,29 @@ def test_tables_with_checkpoints_of_the_newer_kind_are_undone(tmp_path: Path) ->
     assert lakeport.Table(str(path)).undo("r2")["version"] == 3
     frame = session().read.format("delta").load(str(path))
     assert sorted(row["id"] for row in frame.collect()) == [0, 1]
+
+
+@pytest.mark.parametrize("key", ["at", "id"])
+def test_columns_without_a_zone_are_written_as_they_read_in_utc(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "t"
+    naive = pa.timestamp("us")
+    moments = [datetime(2024, 7, 1, 12, 30, 15, 250001), datetime(2024, 1, 2, 3)]
+    first = pa.table({"id": [1, 2], "at": pa.array([moments[0], None], naive), "n": [1, 2]})
+    write_deltalake(str(path), first, partition_by=[key])
+    changes = pa.table({"id": [1, 3], "at": pa.array(moments, naive)})
+    keys = {"table": "t", "internal_columns": False}
+    session()
+    lakeport.land(changes, tmp_path, mode="merge", merge_keys=["id", "at"], **keys)
+    assert rows(path) == [
+        {"id": 1, "at": moments[0], "n": 1},
+        {"id": 2, "at": None, "n": 2},
+        {"id": 3, "at": moments[1], "n": None},
+    ]
+    lakeport.land(changes.slice(1), tmp_path, mode="overwrite", partition_keys=[key], **keys)
+    lakeport.land(pa.table({"id": [4], "n": [4]}), tmp_path, **keys)
+    assert [row["id"] for row in rows(path)] == [1, 2, 3, 4]
+    frame = session().read.format("delta").load(str(path))
+    assert dict(frame.dtypes)["at"] == "timestamp_ntz"
+    for moment, number in zip(moments, (1, 3), strict=True):
+        found = frame.where(f"at = timestamp_ntz'{moment}'").collect()
+        assert [row["id"] for row in found] == [number]

@@ -66,7 +66,7 @@ def test_strict_refuses_new_columns_only() -> None:
         (pa.int32(), pa.int64()),
         (pa.float32(), pa.float64()),
         (pa.decimal128(10, 2), pa.decimal128(12, 2)),
-        (pa.timestamp("us"), pa.timestamp("us", "UTC")),
+        (pa.timestamp("us", "UTC"), pa.timestamp("us")),
         (pa.string(), pa.struct([("a", pa.string())])),
         (pa.list_(pa.int32()), pa.list_(pa.string())),
         (pa.map_(pa.string(), pa.int32()), pa.map_(pa.string(), pa.bool_())),

@@ -124,13 +124,15 @@ def fits(incoming: pa.DataType, table: pa.DataType) -> bool:
     """Whether every value of a scalar type can stand in a column of the other without loss.
 
     An int64 into a float64 is let through too: the cast checks each value and refuses those that
-    a double can't hold exactly.
+    a double can't hold exactly. A moment in a column without a zone is written as it reads in UTC.
 
     >>> fits(pa.int32(), pa.int64()), fits(pa.float64(), pa.float32())
     (True, False)
     """
     if incoming.equals(table):
         return True
+    if pa.types.is_timestamp(incoming) and pa.types.is_timestamp(table):
+        return incoming.tz is not None and table.tz is None
     if pa.types.is_integer(incoming):
         if pa.types.is_integer(table):
             return bool(incoming.bit_width <= table.bit_width)

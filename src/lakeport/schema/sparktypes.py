@@ -24,12 +24,10 @@ _NAMES: dict[pa.DataType, str] = {
     pa.bool_(): "boolean",
     pa.date32(): "date",
     pa.timestamp("us", "UTC"): "timestamp",
+    pa.timestamp("us"): "timestamp_ntz",
     pa.binary(): "binary",
 }
-_TYPES: dict[str, pa.DataType] = {
-    **{name: type_ for type_, name in _NAMES.items()},
-    "timestamp_ntz": pa.timestamp("us"),
-}
+_TYPES: dict[str, pa.DataType] = {name: type_ for type_, name in _NAMES.items()}
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _CHARS = re.compile(r"(?:var)?char\(\d+\)")
 
@@ -53,8 +51,8 @@ def spark_json(schema: pa.Schema) -> str:
 def from_spark_json(text: str) -> pa.Schema:
     """Read a schema that Spark or Delta wrote.
 
-    A `timestamp_ntz` column comes out as `timestamp('us')` without a zone, which is not a table
-    type of ours, so that comparing the schemas shows the difference. Metadata is left out.
+    A `timestamp_ntz` column comes out as `timestamp('us')` without a zone, which only tables of
+    other writers have. Metadata is left out.
 
     Raises:
         SchemaConflict: a column has a type that can't be written, such as `variant`.

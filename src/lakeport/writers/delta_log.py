@@ -67,7 +67,8 @@ def serialise_value(value: Any) -> str | None:
     The protocol reads an empty string as null, so one comes out as None here.
 
     Args:
-        value: str, int, bool, Decimal, date, an aware datetime, or None.
+        value: str, int, bool, Decimal, date, datetime, or None. A datetime without a zone is of
+            a column without one.
 
     >>> serialise_value(datetime(2024, 5, 1, 10, 30, tzinfo=UTC))
     '2024-05-01T10:30:00.000000Z'
@@ -78,6 +79,8 @@ def serialise_value(value: Any) -> str | None:
         return None
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return value.isoformat(" ", timespec="microseconds")
     if isinstance(value, datetime):
         text = value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
         return f"{text}Z"

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -159,7 +159,8 @@ def _encoded(low: Any, high: Any, type_: pa.DataType) -> tuple[Any, Any] | None:
     try:
         if pa.types.is_date(type_):
             return _day(low), _day(high)
-        return _moment(low // 1000), _moment(-(-high // 1000))
+        zone = "Z" if type_.tz else ""
+        return _moment(low // 1000) + zone, _moment(-(-high // 1000)) + zone
     except OverflowError:
         return None
 
@@ -169,8 +170,7 @@ def _day(days: int) -> str:
 
 
 def _moment(milliseconds: int) -> str:
-    moment = (_EPOCH + timedelta(milliseconds=milliseconds)).replace(tzinfo=UTC)
-    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+    return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds")
 
 
 def _above(text: str) -> Any:
