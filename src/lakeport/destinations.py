@@ -224,7 +224,7 @@ def open_table(
         encoder_for(config.file_type, _compression(config)),
         table,
         date_partition_format=config.date_partition_format,
-        journal=Journal(storage, table, config.run_id) if config.run_id else None,
+        journal=Journal(storage, config.run_id, table) if config.run_id else None,
         manifest=config.manifest,
         unique=secrets.token_hex(4) if storage.needs_unique_names() else "",
         target_bytes=target_bytes,

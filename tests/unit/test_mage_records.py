@@ -66,6 +66,8 @@ def test_json_text_is_json() -> None:
 def test_lines_hold_numbers_as_numbers() -> None:
     records = bare_records([{"d": Decimal("1.50"), "n": np.int64(2), "x": NAN}], "s", SchemaNotes())
     assert b'"record": {"d":1.50,"n":2,"x":null}}' in batch_lines(records, "s", None)
+    endless = [{"a": [{"x": float("inf")}]}]
+    assert b'"record": {"a":[{"x":Infinity}]}}' in batch_lines(endless, "s", None)
 
 
 def test_names_that_are_no_text() -> None:

@@ -79,7 +79,8 @@ def _invoke(program: typer.Typer, name: str, arguments: list[str]) -> Any:
 def _usage(error: Any, name: str) -> ConfigError:
     context = getattr(error, "ctx", None)
     path = context.command_path if context else name
-    return ConfigError(error.format_message().rstrip("."), f"`{path} --help` lists what it takes.")
+    problem = error.format_message().rstrip(".").replace("Value error, ", "")
+    return ConfigError(problem, f"`{path} --help` lists what it takes.")
 
 
 def _flush() -> None:

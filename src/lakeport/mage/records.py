@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -165,10 +166,25 @@ def _too_fine() -> NoReturn:
 
 
 def _json(value: Any) -> bytes:
-    """JSON of Python values: decimals as numbers, dates and times in ISO 8601."""
+    """JSON of Python values: decimals as numbers, dates and times in ISO 8601.
+
+    An infinite number is the word that Python has for it, which is bad where JSON is read: msgspec
+    alone would make it null.
+    """
     import msgspec
 
     try:
-        return msgspec.json.Encoder(enc_hook=str, decimal_format="number").encode(value)
+        text = msgspec.json.Encoder(enc_hook=str, decimal_format="number").encode(value)
+        if b"null" not in text or not _infinite(value):
+            return text
     except (OverflowError, ValueError, TypeError):  # a long number, or a text that is no Unicode
-        return json.dumps(value, default=str, separators=(",", ":")).encode()
+        pass
+    return json.dumps(value, default=str, separators=(",", ":")).encode()
+
+
+def _infinite(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_infinite, value.values()))
+    if isinstance(value, list):
+        return any(map(_infinite, value))
+    return isinstance(value, float) and math.isinf(value)

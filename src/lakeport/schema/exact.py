@@ -216,6 +216,9 @@ def _decoded(decoder: Decoder, convert: Converter, raw: bytes) -> Any:
 def _raw_list(
     path: str, decoder: msgspec.json.Decoder[list[msgspec.Raw]], item: Converter, raw: bytes
 ) -> list[Any]:
+    if raw.startswith(b'"'):
+        text = msgspec.json.decode(raw, type=str)
+        raw = text.strip().encode() if type(_parsed(text)) is list else raw
     if not raw.startswith(b"["):
         raise _wrong(path, "array", Decoder().decode(raw))
     parts = map(bytes, decoder.decode(raw))
