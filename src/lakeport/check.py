@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from lakeport.destinations import destination, open_storage
 from lakeport.errors import LakeportError, ObjectExists
 from lakeport.storage.checks import CheckItem, Checks, item_of
+from lakeport.writers.naming import HOME
 
 if TYPE_CHECKING:
     from lakeport.config.common import DestinationConfig
@@ -74,7 +75,7 @@ def check(
     if isinstance(config, (DeltaLakeAzureConfig, DeltaLakeS3Config)):
         begun = _begin_spark(config, storage)
     late = CheckItem("time", "failed", f"no answer within {seconds:g} s", _LATE_HINT)
-    items = _within(seconds, lambda: _checks(storage, tables=begun is not None), late)
+    items = _within(seconds, lambda: _all(config, storage, tables=begun is not None), late)
     if begun is not None and all(item.status != "failed" for item in items):
         waited = f"not done within {spark_seconds or _SPARK_SECONDS:g} s"
         late = CheckItem("spark", "failed", waited, "the machine may be overloaded; try again.")
@@ -83,6 +84,21 @@ def check(
             late = CheckItem("spark", "skipped", waited, hint)
         items += _within(end - time.monotonic(), lambda: _spark_items(begun), late)
     return CheckReport(storage.uri(), items)
+
+
+def _all(config: DestinationConfig, storage: Storage, *, tables: bool) -> Checks:
+    failed = False
+    for item in _checks(storage, tables=tables):
+        failed |= item.status == "failed"
+        yield item
+    if config.run_id and config.file_type != "delta" and not failed:
+        yield item_of("journal", lambda: _journal(storage))
+
+
+def _journal(storage: Storage) -> str:
+    """What a load of files does first: looking for a run's entry, which is not there yet."""
+    storage.get(f"{HOME}/journal/probe")
+    return "the journal that `run_id` needs can be read"
 
 
 def _checks(storage: Storage, *, tables: bool) -> Checks:

@@ -111,6 +111,9 @@ def test_put_object_alone_passes(minio: Minio) -> None:
     report = checked(s3(minio, keys, object_key_path="p"))
     assert report.ok
     assert statuses(report)["bucket"] == "skipped"
+    journal = checked(s3(minio, keys, object_key_path="p", run_id="r"))
+    assert statuses(journal)["journal"] == "failed"
+    assert "allow s3:GetObject on arn:aws:s3:::lake/p/_lakeport/journal/*" in advice(journal)
 
 
 def test_a_missing_permission_is_named(minio: Minio) -> None:

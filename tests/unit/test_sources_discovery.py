@@ -125,7 +125,7 @@ class Store:
         return io.BytesIO(self.objects[key])
 
 
-def test_a_store(tmp_path: Path) -> None:
+def test_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     roots: list[str] = []
 
     def storage_for(uri: str) -> Any:
@@ -140,6 +140,13 @@ def test_a_store(tmp_path: Path) -> None:
     assert found("s3://bucket/in/**/*.csv") == found("s3://bucket/in/")
     assert found("s3://bucket/in/a.csv") == ["s3://bucket/in/a.csv"]
     assert set(roots) == {"s3://bucket/in/"}
+    assert len(found("s3://bucket")) == 2
+    assert roots[-1] == "s3://bucket/"
+    monkeypatch.setitem(Store.objects, "d[1].csv", b"")
+    assert found("s3://bucket/in/d[1].csv") == ["s3://bucket/in/d[1].csv"]
+    monkeypatch.undo()
+    with pytest.raises(SourceError, match="brackets"):
+        found("s3://bucket/in/[z-a].csv")
     with pytest.raises(SourceError, match="matches no object"):
         found("s3://bucket/in/z.csv")
     files = discover(["s3://bucket/in/"], storage_for=storage_for)

@@ -68,7 +68,7 @@ def discover(
         known = ", ".join(dict.fromkeys(FORMATS.values()))
         raise ConfigError(f"file format {format!r} is unknown", f"known formats: {known}.")
     found: dict[str, SourceFile] = {}
-    for source in sources:
+    for source in map(_with_slash, sources):
         storage = storage_for(_folder(source)) if storage_for else None
         files = list(_remote(source, storage) if storage else _local(source))
         chosen = _chosen(files, source, format)
@@ -101,6 +101,12 @@ def _check_formats(files: Sequence[SourceFile]) -> None:
             + ", ".join(f"{name} ({examples[name]!r})" for name in formats),
             "name files of one format only, for example with a glob such as 'folder/**/*.csv'.",
         )
+
+
+def _with_slash(source: str) -> str:
+    """A source that is a bucket as the folder that it is."""
+    scheme, _, rest = source.partition("://")
+    return f"{scheme}://{rest}/" if rest and "/" not in rest else source
 
 
 def _folder(source: str) -> str:
@@ -155,9 +161,14 @@ def _remote(source: str, storage: Storage) -> Iterator[SourceFile]:
     folder = _folder(source)
     rest = source[len(folder) :]
     wild = _WILD.search(rest)
-    matches = re.compile(_pattern(rest)).fullmatch
+    try:
+        matches = re.compile(_pattern(rest)).fullmatch
+    except re.error:
+        raise SourceError(
+            f"{source!r} has a set in brackets that is none", "such as [a-z]."
+        ) from None
     for found in storage.list("" if wild else rest):
-        if wild and not matches(found.key):
+        if wild and found.key != rest and not matches(found.key):
             continue
         if found.key != rest and _hidden(Path(found.key)):
             continue
