@@ -126,6 +126,9 @@ def test_optimize_restore_and_vacuum(table: Table, tmp_path: Path) -> None:
     assert DeltaTable(table.uri).to_pyarrow_table().num_rows == 2
     with pytest.raises(ConfigError, match="1 hours only, less than 168"):
         table.vacuum(retain_hours=1)
+    for wrong in (-1, 1.5):
+        with pytest.raises(ConfigError, match=f"{wrong} is no retention"):
+            table.vacuum(retain_hours=wrong, force=True)
     assert table.vacuum(dry_run=True)["files"] == []
     time.sleep(0.01)
     files = len(list(Path(table.uri).rglob("*.parquet")))

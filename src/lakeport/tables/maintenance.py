@@ -144,9 +144,11 @@ def vacuum(
         The files (and empty folders) that would go; nothing without `dry_run`.
 
     Raises:
-        ConfigError: a retention that nobody forced.
+        ConfigError: a retention that nobody forced, or that is none.
         LakeportError: Delta refused.
     """
+    if retain is not None and (not isinstance(retain, int) or retain < 0):
+        raise ConfigError(f"{retain!r} is no retention", "give whole hours, 0 or more.")
     if retain is not None:
         _check_retention(retain, RETENTION_HOURS, "readers and writers that take longer", force)
     with translated():
