@@ -171,6 +171,7 @@ def test_what_is_taken(line: bytes, wanted: dict[str, Any], spool: SpoolLines) -
         (b'{"m":1.234}', "m", "more than 2 digits after the point"),
         (b'{"m":1e40}', "m", "more than 36 digits before the point"),
         (b'{"dt":"12345678901"}', "dt", "more than 8 digits before the point"),
+        (b'{"dt":123456789}', "dt", "more than 8 digits before the point"),
         (b'{"dt":"abc"}', "dt", "not a number"),
         (b'{"dt":true}', "dt", "wrong type: expected decimal, found boolean"),
         (b'{"y":"@@"}', "y", "not base64"),

@@ -19,7 +19,7 @@ import pytest
 import zstandard
 
 from lakeport.errors import InputError, MissingDependency, SourceError
-from lakeport.sources.inputs import compression_of, open_input, open_inputs
+from lakeport.sources.inputs import compression_of, open_input, open_inputs, open_stream
 from lakeport.sources.lines import count_lines, line_end, read_blocks
 from tests.singer_kit import ShortReads
 
@@ -122,6 +122,23 @@ def test_several_files_are_read_one_after_another(tmp_path: Path) -> None:
         path.write_bytes(content)
     with open_inputs(paths) as stream:
         assert stream.read() == b"a\nb\nc\n\nd"
+
+
+def test_a_stream_of_the_caller_is_decompressed_and_stays_open(codec: str) -> None:
+    for content in (b"plain\n", CODECS[codec](b"pl") + CODECS[codec](b"ain\n")):
+        with io.BytesIO(content) as lent:
+            stream = open_stream(lent)
+            assert stream.read() == b"plain\n"
+            stream.close()
+            assert not lent.closed
+    with pytest.raises(SourceError, match=r"the stream: .* is corrupt or cut off"):
+        open_stream(io.BytesIO(CODECS[codec](b"plain")[:-4])).read()
+
+
+def test_a_stream_of_text_is_refused() -> None:
+    with pytest.raises(SourceError, match="a stream of text") as failure:
+        open_stream(io.StringIO("{}"))
+    assert "sys.stdin.buffer" in failure.value.hint
 
 
 def test_a_missing_file_is_told_before_anything_is_read(tmp_path: Path) -> None:

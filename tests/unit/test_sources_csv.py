@@ -123,6 +123,13 @@ def test_a_column_gets_the_type_that_loses_nothing(texts: list[str | None], type
         (pa.decimal128(10, 2), "1.200", Decimal("1.20")),
         (pa.decimal128(10, 2), "1.234", "bad"),
         (pa.decimal128(10, 2), "999999999", "bad"),
+        (pa.decimal128(10, 2), "3402823669209384634633746074317682114570000000", "bad"),
+        (pa.decimal128(10, 2), "0" * 40 + "1.5" + "0" * 40, Decimal("1.50")),
+        (pa.decimal128(10, 2), "+.50", Decimal("0.50")),
+        (pa.decimal128(10, 0), ".00", Decimal("0")),
+        (pa.decimal128(38, 38), "0." + "9" * 38, Decimal("0." + "9" * 38)),
+        (pa.decimal128(38, 38), "1", "bad"),
+        (pa.decimal128(38, 38), "0", Decimal("0")),
         (pa.timestamp("us", "UTC"), "2020-01-02", datetime(2020, 1, 2, tzinfo=UTC)),
         (pa.timestamp("us", "UTC"), "2020-01-02 03:04", datetime(2020, 1, 2, 3, 4, tzinfo=UTC)),
         (
@@ -143,6 +150,24 @@ def test_a_declared_type_takes_a_text_exactly_or_not_at_all(
         bad = mask is not None and mask[0].as_py()
         assert ("bad" if bad else array[0].as_py()) == value
         assert array[-1].as_py() is None or len(texts) == 1
+
+
+def test_lines_may_end_with_carriage_returns_alone(tmp_path: Path) -> None:
+    batch = load(tmp_path, b'"a",b\r1,x\r2,"y\rz"\r')
+    assert rows(batch) == [{"a": 1, "b": "x"}, {"a": 2, "b": "y\rz"}]
+
+
+def test_a_record_without_a_required_value_is_bad(tmp_path: Path) -> None:
+    declared = {"required": ["a", "c"], "properties": {c: {"type": "integer"} for c in "abc"}}
+    batch = load(tmp_path, b"a,b,c\n1,,3\n,2,4\nx,1,1\n", declared=declared)
+    assert [(bad.line, bad.column, bad.reason) for bad in bad_of(batch)] == [
+        (3, "a", "missing required field"),
+        (4, "a", "the text is not a value of type int64"),
+    ]
+    assert batch.reader is not None
+    assert rows(batch, batch.reader.tolerant()) == [{"a": 1, "b": None, "c": 3}]
+    batch = load(tmp_path, b"a,b\n1,2\n", declared=declared)
+    assert [(bad.column, bad.reason) for bad in bad_of(batch)] == [("c", "missing required field")]
 
 
 def test_types_come_from_all_rows_of_all_files(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ _ENVELOPE = {
     "stream": pa.string(),
 }
 _REBUILT = (Kind.DATE, Kind.BINARY)
-_CHECKED = (*_REBUILT, Kind.TIMESTAMP, Kind.NUMBER)
+_CHECKED = (*_REBUILT, Kind.TIMESTAMP, Kind.NUMBER, Kind.DECIMAL)
 _EXACT_BOUND = 2**53
 
 
@@ -240,6 +240,8 @@ def _finished(array: Any, t: FieldType) -> Any:
         case Kind.NUMBER:
             if not below(array, _EXACT_BOUND):
                 raise Refused
+        case Kind.DECIMAL:
+            _check_digits(array)
         case Kind.BINARY:
             array = _base64(array)
         case _:
@@ -247,6 +249,14 @@ def _finished(array: Any, t: FieldType) -> Any:
             if not check_range(array):
                 raise Refused
     return array
+
+
+def _check_digits(array: Any) -> None:
+    """pyarrow's reader counts the digits as written, before it adds those of the scale."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise Refused from error
 
 
 def _dates(array: Any) -> Any:

@@ -134,6 +134,7 @@ class CsvReader:
         layouts: the different headers that the files have.
         files: uri -> index into `layouts`, where it is not 0.
         unknown: what to do with a file's columns that `schema` lacks.
+        required: columns that a record must have a value in.
         skip_bad: whether `read` leaves bad records out.
     """
 
@@ -143,6 +144,7 @@ class CsvReader:
     layouts: tuple[Layout, ...]
     files: Mapping[str, int] = field(default_factory=dict)
     unknown: UnknownPolicy = UnknownPolicy.EVOLVE
+    required: frozenset[str] = frozenset()
     skip_bad: bool = False
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
@@ -204,21 +206,24 @@ class CsvReader:
         arrays: list[pa.Array] = []
         wrong: pa.BooleanArray | None = None
         for column in self.schema:
-            if column.name not in layout:
-                arrays.append(pa.nulls(len(texts.rows), column.type))
-                continue
-            values, mask = convert(texts.columns[layout.index(column.name)], column.type)
+            values, mask = pa.nulls(len(texts.rows), column.type), None
+            if column.name in layout:
+                values, mask = convert(texts.columns[layout.index(column.name)], column.type)
             arrays.append(values)
-            if mask is None:
-                continue
-            wrong = mask if wrong is None else pc.or_(wrong, mask)
-            for row in pc.indices_nonzero(mask).to_pylist():
-                reason = f"the text is not a value of type {column.type}"
-                faults.setdefault(texts.rows[row], (column.name, reason))
+            for at_fault, reason in self._at_fault(column.name, values, mask):
+                wrong = at_fault if wrong is None else pc.or_(wrong, at_fault)
+                for row in pc.indices_nonzero(at_fault).to_pylist():
+                    faults.setdefault(texts.rows[row], (column.name, reason))
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         if wrong is not None:
             batch = batch.filter(pc.invert(wrong))
         return batch, self._located(faults, texts.block) if faults else []
+
+    def _at_fault(self, name: str, values: pa.Array, mask: Any) -> Iterator[tuple[Any, str]]:
+        if mask is not None:
+            yield mask, f"the text is not a value of type {values.type}"
+        if name in self.required and values.null_count:
+            yield values.is_null(), "missing required field"
 
     def _located(self, faults: dict[int, tuple[str, str]], block: Block) -> list[BadRecord]:
         found: list[BadRecord] = []

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from lakeport.errors import SourceError
 from lakeport.model import Split
 from lakeport.sources.csv import Layout, blocks_of, texts_of
-from lakeport.sources.csv_text import Block, CsvOptions, blocks, record_end
+from lakeport.sources.csv_text import Block, CsvOptions, blocks, record_end, records
 from lakeport.sources.csv_values import ANY_KIND, kinds_of
 from lakeport.sources.plain import SourceFile
 
@@ -107,12 +107,19 @@ def read_head(file: SourceFile, options: CsvOptions, names: Sequence[str] = ()) 
                     f"the first record of file {name!r} does not end within {_MAX_HEADER} bytes",
                     "check `quote`, and whether this is a CSV file.",
                 )
-        end = source.tell()
+    record = _first(record, options)
     fields = _fields(record, name, options)
     if not options.header:
         return Head(_numbered(len(fields), names, name), start, line)
     _check_header(fields, name)
-    return Head(fields, end, line + record.count(b"\n"))
+    return Head(fields, start + len(record), line + record.count(b"\n"))
+
+
+def _first(lines: bytes, options: CsvOptions) -> bytes:
+    """The first record, with its line break: one line may hold more, ended by carriage returns."""
+    text, _ = next(records(lines, options))
+    end = lines.index(text) + len(text)
+    return lines[: end + (2 if lines.startswith(b"\r\n", end) else 1)]
 
 
 def _fields(record: bytes, name: str, options: CsvOptions) -> Layout:

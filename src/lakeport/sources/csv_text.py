@@ -6,7 +6,7 @@ an ordinary character (`5" pipe`). Newlines inside quoted fields belong to the f
 
 from __future__ import annotations
 
-import codecs
+import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ class CsvOptions:
         if self.skip_rows < 0:
             raise ConfigError(f"skip_rows is {self.skip_rows}", "it counts lines, from 0.")
         try:
-            codecs.lookup(self.encoding)
+            io.TextIOWrapper(io.BytesIO(), self.encoding)
         except LookupError:
             raise ConfigError(
                 f"encoding {self.encoding!r} is unknown", "for example utf-8, latin-1, utf-16."

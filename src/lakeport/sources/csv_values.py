@@ -44,7 +44,6 @@ _PATTERNS = {
     pa.date32(): r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
     _UTC: _STAMP,
 }
-_DECIMAL = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)$"
 
 
 def type_of_kinds(kinds: int) -> pa.DataType:
@@ -205,7 +204,7 @@ def _lost(texts: pa.StringArray, values: pa.Array) -> Any:
 
 def _careful(texts: pa.StringArray, type_: pa.DataType) -> tuple[pa.Array, pa.BooleanArray | None]:
     plain = _as_arrow_reads(pc.ascii_trim_whitespace(texts), type_)
-    pattern = _PATTERNS.get(type_, _DECIMAL)
+    pattern = _PATTERNS.get(type_) or _decimal_pattern(type_)
     fits = pc.match_substring_regex(plain, pattern)
     plain = pc.if_else(fits, plain, None)
     if type_ == _UTC:
@@ -217,6 +216,13 @@ def _careful(texts: pa.StringArray, type_: pa.DataType) -> tuple[pa.Array, pa.Bo
     lost = pc.fill_null(_lost(plain, values), False)
     values = pc.if_else(lost, None, values)
     return values, _mask(texts, values)
+
+
+def _decimal_pattern(type_: pa.Decimal128Type) -> str:
+    """Texts with no more digits than the type has: of too many, Arrow drops the first ones."""
+    return (
+        rf"^[+-]?0{{1,2}}[0-9]{{0,{type_.precision - type_.scale}}}(?:\.[0-9]{{0,{type_.scale}}})?$"
+    )
 
 
 def _mask(texts: pa.StringArray, values: pa.Array) -> pa.BooleanArray | None:
@@ -231,6 +237,9 @@ def _as_arrow_reads(texts: pa.StringArray, type_: pa.DataType) -> pa.StringArray
         return pc.replace_substring_regex(texts, r"^(-?[0-9]+)\.0*$", r"\1")
     if type_ == _UTC:
         return pc.replace_substring_regex(texts, r"(\.[0-9]{6})0+", r"\1")
+    if pa.types.is_decimal(type_):
+        texts = pc.replace_substring_regex(texts, r"^([+-]?)0*(\.?[0-9])", r"\10\2")
+        return pc.replace_substring_regex(texts, r"(\.[0-9]*?)0+$", r"\1")
     return texts
 
 

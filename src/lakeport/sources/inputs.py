@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 from lakeport.errors import MissingDependency, SourceError
+from lakeport.sources.lines import filler
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["STDIN", "compressed", "compression_of", "open_input", "open_inputs"]
+__all__ = ["STDIN", "compressed", "compression_of", "open_input", "open_inputs", "open_stream"]
 
 STDIN = "-"
 """The name that stands for standard input."""
@@ -119,6 +120,39 @@ def open_inputs(sources: Sequence[str | Path]) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(chain, buffer_size=1 << 16))
 
 
+def open_stream(stream: io.IOBase | BinaryIO) -> BinaryIO:
+    """Decompress a binary stream of the caller's, which stays open.
+
+    Raises:
+        SourceError: it is a stream of text. Reading raises it for a compression that is corrupt
+            or cut off.
+        MissingDependency: on reading, zstd without its package.
+    """
+    if isinstance(stream, io.TextIOBase):
+        raise SourceError(
+            "the source is a stream of text, and only bytes are landed as they came",
+            'open the file with mode "rb"; of standard input, give `sys.stdin.buffer`.',
+        )
+    return cast(
+        BinaryIO, io.BufferedReader(_Chain([_Lent(cast(BinaryIO, stream))]), buffer_size=1 << 16)
+    )
+
+
+class _Lent(io.RawIOBase):
+    """The bytes of a stream that somebody else closes."""
+
+    name = "the stream"
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._fill = filler(stream)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        return self._fill(memoryview(buffer)) or 0
+
+
 def _open_raw(name: str) -> io.RawIOBase:
     if name == STDIN:
         _widen_pipe(sys.stdin.fileno())
@@ -141,8 +175,8 @@ def _widen_pipe(descriptor: int) -> None:
 class _Chain(io.RawIOBase):
     """The decompressed bytes of several inputs, with a newline between where one is missing."""
 
-    def __init__(self, names: list[str]) -> None:
-        self._waiting = names[::-1]
+    def __init__(self, sources: Sequence[str | _Lent]) -> None:
+        self._waiting = [*reversed(sources)]
         self._current: _Input | None = None
         self._last = b"\n"
 
@@ -173,11 +207,11 @@ class _Chain(io.RawIOBase):
 
 
 class _Input:
-    """One file or pipe, decompressed."""
+    """One file, pipe or stream, decompressed."""
 
-    def __init__(self, name: str) -> None:
-        self._name = "stdin" if name == STDIN else name
-        self._raw = _open_raw(name)
+    def __init__(self, source: str | _Lent) -> None:
+        self._raw = source if isinstance(source, _Lent) else _open_raw(source)
+        self._name = "stdin" if source == STDIN else getattr(source, "name", str(source))
         self._left = memoryview(b"")
         self._blocks: Iterator[bytes] | None = None
         self._started = False

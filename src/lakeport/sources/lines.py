@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple
 
-__all__ = ["Block", "count_lines", "line_end", "read_blocks"]
+__all__ = ["Block", "count_lines", "filler", "line_end", "read_blocks"]
 
 _CHUNK = 8 << 20
 _HEAD_BYTES = 4096
@@ -39,7 +39,7 @@ def read_blocks(stream: BinaryIO, max_line: int, chunk: int = _CHUNK) -> Iterato
         chunk: usual size of the buffer in bytes.
     """
     usual = min(chunk, max_line + 1)
-    fill = _filler(stream)
+    fill = filler(stream)
     data = bytearray(usual)
     held = 0
     skipping = False
@@ -78,7 +78,8 @@ def _keep(data: bytearray, start: int, stop: int, usual: int) -> bytearray:
     return data
 
 
-def _filler(stream: BinaryIO) -> Callable[[memoryview], int | None]:
+def filler(stream: BinaryIO) -> Callable[[memoryview], int | None]:
+    """The way to fill a buffer from a stream with what is there; it gives 0 at the end."""
     for name in ("readinto1", "readinto"):
         if method := getattr(stream, name, None):
             return method  # type: ignore[no-any-return]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from lakeport.errors import ConfigError, InputError
 from lakeport.model import Flush, Mode
@@ -92,7 +92,9 @@ def open_source(
     """
     if isinstance(source, (io.IOBase, io.BytesIO)) or hasattr(source, "readinto"):
         _check_spool(config, runtime)
-        return _singer(cast(BinaryIO, source), reading, config, spool, on_progress)
+        from lakeport.sources.inputs import open_stream
+
+        return _singer(open_stream(source), reading, config, spool, on_progress)
     names = _names(source)
     if names is None:
         _refuse_metadata(config)

@@ -51,6 +51,7 @@ def plan_csv(source: FileSource) -> Planned:
         layouts=layouts,
         files={uri: place for uri, place in places.items() if place},
         unknown=source.unknown,
+        required=frozenset(field.name for field in source.fields if field.required),
     )
     size = sum(file.bytes for file in files)
     return Planned(reader, tuple(s for s in splits if s.start < s.end), size, _OUTPUT_RATIO)
