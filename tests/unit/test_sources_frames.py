@@ -192,6 +192,35 @@ def test_dictionaries_that_change_between_chunks(tmp_path: Path) -> None:
     assert read(load(tmp_path, table))["a"].to_pylist() == ["x", "y"]
 
 
+def test_polars_categories_become_text(tmp_path: Path) -> None:
+    frame = pl.DataFrame(
+        {
+            "kind": pl.Series(["x", None], dtype=pl.Categorical),
+            "size": pl.Series(["S", "M"], dtype=pl.Enum(["S", "M"])),
+            "kinds": pl.Series([["x", None], None], dtype=pl.List(pl.Categorical)),
+        }
+    )
+    assert read(load(tmp_path, frame)).to_pylist() == [
+        {"kind": "x", "size": "S", "kinds": ["x", None]},
+        {"kind": None, "size": "M", "kinds": None},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (pd.DataFrame({"p": pd.period_range("2024-01", periods=1, freq="M")}), "'p'.*period"),
+        (pd.DataFrame({"p": [1j]}), "'p'.*complex128"),
+        (pl.DataFrame({"p": pl.Series([object()], dtype=pl.Object)}), "'p'.*Python objects"),
+        (pl.DataFrame({"p": pl.Series([1], dtype=pl.Int128)}), "'DataFrame' can't be read"),
+        (pl.Series("p", [1]), "'Series' can't be read"),
+    ],
+)
+def test_what_arrow_does_not_hold_is_refused(tmp_path: Path, frame: Any, words: str) -> None:
+    with pytest.raises(SourceError, match=words):
+        load(tmp_path, frame)
+
+
 def test_empty_frames_keep_their_columns(tmp_path: Path) -> None:
     for frame in (
         pd.DataFrame({"a": pd.array([], "int64")}),

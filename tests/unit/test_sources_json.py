@@ -178,5 +178,11 @@ def test_declared_types_and_unknown_fields(tmp_path: Path) -> None:
 
 
 def test_no_records_at_all(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="no file holds a JSON object"):
+    with pytest.raises(SourceError, match="no file holds a record"):
         load(tmp_path, b"[]", b"")
+
+
+def test_where_every_record_is_bad_the_first_one_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadRecords, match="line 1, column 'a': NaN or Infinity"):
+        rows(load(tmp_path, b'{"a": NaN}\n[1]\n'))
+    assert rows(load(tmp_path, b"{}\n")) == [{}]

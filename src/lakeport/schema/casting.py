@@ -156,7 +156,7 @@ def _cast(array: Any, target: Any, path: str) -> Any:
     if isinstance(source, pa.BaseExtensionType):
         return _cast(array.storage, target, path)
     if pa.types.is_dictionary(source):
-        return _cast(array.dictionary_decode(), target, path)
+        return _cast(array.dictionary, target, path).take(array.indices)
     if pa.types.is_run_end_encoded(source):
         return _cast(pc.run_end_decode(array), target, path)
     if nested := _nested(source, target):

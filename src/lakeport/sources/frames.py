@@ -53,6 +53,7 @@ def _kind(value: object) -> str:
 
 _CLASSES = {
     ("pandas", "DataFrame"): "pandas",
+    ("polars", "DataFrame"): "polars",
     ("polars", "LazyFrame"): "lazy",
     ("pyspark", "DataFrame"): "spark",
     ("pyarrow", "RecordBatch"): "batch",
@@ -155,6 +156,8 @@ def _open(frame: Any, kind: str) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
         from lakeport.sources.pandas_frames import pandas_batches
 
         return pandas_batches(frame, _ROWS)
+    if kind in ("polars", "lazy"):
+        _refuse_objects(frame.collect_schema())
     if kind == "lazy":
         return _open_lazy(frame)
     if kind == "batch":
@@ -166,8 +169,28 @@ def _open(frame: Any, kind: str) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
     elif kind == "reader":
         reader = frame
     else:
-        reader = pa.RecordBatchReader.from_stream(frame)
+        reader = _stream_of(frame)
     return reader.schema, reader
+
+
+def _stream_of(frame: Any) -> pa.RecordBatchReader:
+    try:
+        return pa.RecordBatchReader.from_stream(frame)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SourceError(
+            f"a value of type {type(frame).__name__!r} can't be read as an Arrow frame: {error}",
+            "give a frame, not a single column, and convert columns whose type Arrow lacks.",
+        ) from error
+
+
+def _refuse_objects(schema: Mapping[str, Any]) -> None:
+    """Polars hands over addresses in place of Python objects."""
+    for name, type_ in schema.items():
+        if str(type_) == "Object":
+            raise SourceError(
+                f"column {name!r} of the frame holds Python objects",
+                "convert the column in the source (for example to text), or leave it out.",
+            )
 
 
 def _open_lazy(frame: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:

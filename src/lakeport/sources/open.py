@@ -277,8 +277,8 @@ def _frame(frame: Any, config: DestinationConfig, spool: Place, runtime: Runtime
 
     if not is_spark_frame(frame):
         _check_spool(config, runtime)
-    if config.table is None:
-        raise ConfigError("a frame has no name of its own", "give `table`.")
+    if config.table is None or "{stream}" in config.table:
+        raise ConfigError("a frame has no name of its own", "give `table`, without `{stream}`.")
     digest = config.run_id is not None
     source = FrameSource(
         frame, stream=config.table, spool_dir=spool.folder, split_bytes=_FILE_SPLIT, digest=digest

@@ -76,6 +76,13 @@ def _mixed(name: str) -> SourceError:
     )
 
 
+def _unlike(name: str, column: Any) -> SourceError:
+    return SourceError(
+        f"column {name!r} of the frame has type {column.dtype}, which tables don't have",
+        "convert the column in the source (for example to text), or leave it out.",
+    )
+
+
 def _array(name: str, values: Any, type_: pa.DataType | None) -> pa.Array:
     try:
         array = pa.array(values, type=type_, from_pandas=True)
@@ -85,6 +92,8 @@ def _array(name: str, values: Any, type_: pa.DataType | None) -> pa.Array:
         pa.ArrowNotImplementedError,
         OverflowError,
     ) as error:
+        if values.dtype != object and not len(values):
+            raise _unlike(name, values) from error
         raise _mixed(name) from error
     except UnicodeEncodeError:
         raise SourceError(

@@ -77,10 +77,8 @@ def _fields(source: FileSource, splits: list[Split]) -> tuple[Field, ...]:
             f"field {absent[0]!r} is declared, but no record has it",
             f"the records have {', '.join(repr(field.name) for field in found[:20])}.",
         )
-    if not found:
-        raise SourceError(
-            f"stream {source.stream!r}: no file holds a JSON object", "check the source's format."
-        )
+    if not splits:
+        raise SourceError(f"stream {source.stream!r}: no file holds a record", "name other files.")
     fields = tuple(declared.get(field.name, field) for field in found)
     check_names(source.stream, [field.name for field in fields])
     return fields
