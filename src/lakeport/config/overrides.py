@@ -54,4 +54,4 @@ def fold_streams(values: Mapping[str, Any]) -> dict[str, Any]:
 def _names(value: Any) -> list[Any]:
     if value is None:
         return []
-    return value.split(",") if isinstance(value, str) else list(value)
+    return [name.strip() for name in value.split(",")] if isinstance(value, str) else list(value)

@@ -19,16 +19,16 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def names(value: object) -> object:
-    """A list of names from a list or comma-separated text, each once.
+    """A list of names from a list or comma-separated text, each once; a list's as they are.
 
-    >>> names("a, b,a"), names('["x,y"]')
-    (('a', 'b'), ('x,y',))
+    >>> names("a, b,a"), names('["x,y", " "]')
+    (('a', 'b'), ('x,y', ' '))
     """
     if isinstance(value, str):
         value = _list(value)
     if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) for name in value):
         raise ValueError("has to be a list of names, or names with commas between them")
-    return tuple(dict.fromkeys(name.strip() for name in value if name.strip()))
+    return tuple(dict.fromkeys(name for name in value if name))
 
 
 def mode_named(value: object) -> object:
@@ -94,7 +94,9 @@ def printable(value: str) -> str:
 def _list(text: str) -> object:
     """The items of a JSON list, or those between commas."""
     try:
-        return json.loads(text) if text.lstrip().startswith("[") else text.split(",")
+        if text.lstrip().startswith("["):
+            return json.loads(text)
+        return [name.strip() for name in text.split(",")]
     except ValueError:
         return None
 
