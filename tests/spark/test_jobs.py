@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,10 +17,12 @@ from lakeport.errors import (
     BadRecord,
     BadRecords,
     InputError,
+    MissingDependency,
     SparkFailure,
     UnknownFields,
     Unreachable,
 )
+from lakeport.spark import workers
 from lakeport.spark.jobs import TaskTraceError, run_frame, run_tasks
 
 if TYPE_CHECKING:
@@ -160,6 +163,26 @@ def test_frames_without_rows(runtime: Runtime) -> None:
         return [batch.num_rows for batch in batches]
 
     assert sum(run_frame(runtime, frame, work)) == 0
+
+
+def test_frames_with_names_that_spark_takes_for_expressions(runtime: Runtime) -> None:
+    frame = runtime.spark.sql("select 1 as `a.b`, 2 as `a``b`, 3 as `a b`")
+
+    def work(batches: Iterator[pa.RecordBatch], _: int) -> list[dict[str, int]]:
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    assert run_frame(runtime, frame, work) == [{"a.b": 1, "a`b": 2, "a b": 3}]
+
+
+def test_a_local_session_with_another_python_is_told_which_one_to_set(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/venv/bin/python")
+    with pytest.raises(MissingDependency, match="no_such_package") as lack:
+        workers.check(runtime, ["no_such_package"])
+    assert lack.value.hint.endswith(
+        "PYSPARK_PYTHON (or `spark.pyspark.python`) to this process' Python: /venv/bin/python"
+    )
 
 
 def test_errors_in_frames(runtime: Runtime) -> None:

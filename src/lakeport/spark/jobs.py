@@ -144,10 +144,13 @@ def run_frame(
     See `run_tasks` for the arguments, the order of the results and the errors.
     """
     with runtime.flags() as flags:
-        task = partial(_run_batches, function, _Policy(runtime.attempts, flags))
+        names = df.columns
+        task = partial(_run_batches, function, _Policy(runtime.attempts, flags), names)
+        # `mapInArrow` takes a dot or backtick in a name for a part of an expression
+        plain = df.toDF(*map(str, range(len(names)))) if names else df
 
         def job() -> list[_Outcome]:
-            rows = df.mapInArrow(task, f"{_COLUMN} binary").collect()
+            rows = plain.mapInArrow(task, f"{_COLUMN} binary").collect()
             return [pickle.loads(row[0]) for row in rows]
 
         outcomes = in_group(runtime, job)
@@ -165,6 +168,7 @@ def _run_items(
 def _run_batches(
     function: Callable[[Iterator[pa.RecordBatch], int], list[R]],
     policy: _Policy,
+    names: list[str],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
@@ -172,7 +176,8 @@ def _run_batches(
 
     context = TaskContext.get()
     number = 0 if context is None else context.partitionId()
-    outcome = policy.outcome(number, _attempt(), partial(function, batches, number))
+    named = (batch.rename_columns(names) for batch in batches)
+    outcome = policy.outcome(number, _attempt(), partial(function, named, number))
     yield pa.RecordBatch.from_pydict({_COLUMN: [pickle.dumps(outcome)]})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
@@ -81,7 +82,7 @@ def check(runtime: Runtime, packages: Sequence[str] = ()) -> None:
     absent = {name: (host, python) for host, python, lacks in answers for name in lacks}
     if absent:
         lacking = sorted(absent, key=names.index)
-        raise _lacking(lacking, *absent[lacking[0]])
+        raise _lacking(lacking, *absent[lacking[0]], here=runtime.is_local)
     known |= {(context.pythonExec, name) for name in names}
 
 
@@ -104,8 +105,14 @@ def _look(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[_Answer]]:
     return look
 
 
-def _lacking(names: Sequence[str], host: str, python: str) -> MissingDependency:
+def _lacking(names: Sequence[str], host: str, python: str, *, here: bool) -> MissingDependency:
     told = ", ".join(names)
+    if here and python != sys.executable:
+        return MissingDependency(
+            f"the Python that Spark starts for its tasks ({python}) lacks the package {told}",
+            "before the session is made, set the environment variable PYSPARK_PYTHON (or "
+            f"`spark.pyspark.python`) to this process' Python: {sys.executable}",
+        )
     if list(names) == ["lakeport"]:
         hint = (
             "its dependencies are there: ship it with `--py-files lakeport.zip` "
