@@ -114,7 +114,14 @@ def test_what_is_refused_is_named(given: dict[str, Any], words: list[str]) -> No
     with pytest.raises(ConfigError) as caught:
         LocalConfig(**{"path": "/lake", **given})
     for word in words:
-        assert word in str(caught.value)
+        assert word in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_wrong_key_is_explained() -> None:
+    with pytest.raises(ConfigError) as caught:
+        LocalConfig(path="/lake", mode="merge", merge_keys=5)
+    assert caught.value.hint.startswith("`merge_keys`: Columns that identify a row")
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:

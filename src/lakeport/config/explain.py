@@ -77,7 +77,11 @@ def _hint(details: list[ErrorDetails], model: type[DestinationConfig]) -> str:
         )
     if "extra_forbidden" in kinds:
         hints.append(f"the keys are: {', '.join(sorted(model.model_fields))}.")
-    return " ".join(hints)
+    wrong = {str(d["loc"][0]) for d in details if d["loc"] and d["type"] != "missing"}
+    hints += [
+        f"`{key}`: {field.description}" for key, field in model.model_fields.items() if key in wrong
+    ]
+    return " ".join(hints) or "change one of the keys that it names."
 
 
 def _problem(detail: ErrorDetails, model: type[DestinationConfig]) -> str:
