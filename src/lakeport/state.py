@@ -99,7 +99,10 @@ def _read(path: Path) -> bytes:
     try:
         content = path.read_bytes().strip()
     except OSError as error:
-        raise ConfigError(f"can't read the state file {path}: {error.strerror}") from None
+        raise ConfigError(
+            f"can't read the state file {path}: {error.strerror}",
+            "name a file that you may read and write.",
+        ) from None
     for text in (content, content.rpartition(b"\n")[2]):
         if not text or _is_object(text):
             return text

@@ -78,7 +78,9 @@ def _somewhere(uri: str) -> _Place:
     try:
         return _place(f"{uri.rstrip('/')}/_")
     except ValueError as error:
-        raise ConfigError(f"{uri!r} {error}") from None
+        raise ConfigError(
+            f"{uri!r} {error}", "write abfss://container@account.dfs.core.windows.net/path."
+        ) from None
 
 
 def _masked(value: object) -> object:

@@ -44,11 +44,16 @@ def read_text(path: Path) -> str:
             "name a file that exists and that you may read.",
         ) from None
     if len(data) > _LARGEST:
-        raise ConfigError(f"the file {str(path)!r} is larger than 1 MiB: that is no config")
+        raise ConfigError(
+            f"the file {str(path)!r} is larger than 1 MiB: that is no config",
+            "name a file of keys; data are given as sources.",
+        )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"the file {str(path)!r} is not UTF-8 at byte {error.start}") from None
+        raise ConfigError(
+            f"the file {str(path)!r} is not UTF-8 at byte {error.start}", "save it as UTF-8."
+        ) from None
 
 
 def parse_text(text: str, name: str) -> dict[str, Any]:
@@ -70,7 +75,7 @@ def parse_text(text: str, name: str) -> dict[str, Any]:
         if values is None:
             values = _parse_with_templates(text, name)
     except RecursionError:
-        raise ConfigError(f"{name} is nested too deeply") from None
+        raise _too_deep(name) from None
     except _TwiceError as error:
         raise ConfigError(f"{name}: {error}", "keep one of them.") from None
     if not isinstance(values, dict):
@@ -105,7 +110,7 @@ def expand(
         {'path': '/home/ada/${x}'}
     """
     if depth > _DEEPEST:
-        raise ConfigError(f"{name} is nested too deeply")
+        raise _too_deep(name)
 
     def below(item: Any) -> Any:
         return expand(item, environ, name, depth + 1, variables=variables)
@@ -145,6 +150,10 @@ def texts(value: Any, depth: int = 0) -> set[str]:
 
 class _TwiceError(Exception):
     """A key given twice."""
+
+
+def _too_deep(name: str) -> ConfigError:
+    return ConfigError(f"{name} is nested too deeply", "keys need two or three levels at most.")
 
 
 def _parse_json(text: str) -> Any:

@@ -116,7 +116,9 @@ class ConfigFileLoader:
             raise no_such("profile", profile, names)
         values = profiles[profile]
         if not isinstance(values, Mapping):
-            raise ConfigError(f"{self.name} holds no keys")
+            raise ConfigError(
+                f"{self.name} holds no keys", "write one `key: value` on each line below it."
+            )
         self._values = dict(values)
 
     def get(self, key: str) -> Any:

@@ -85,7 +85,9 @@ def flat(values: Mapping[str, Any]) -> dict[str, Any]:
     if inner is None:
         return outer
     if not isinstance(inner, Mapping):
-        raise ConfigError("`config` has to hold keys")
+        raise ConfigError(
+            "`config` has to hold keys", "write the destination's keys below it, indented."
+        )
     beside = sorted(outer.keys() - {"destination", "catalog"})
     if beside:
         raise ConfigError(

@@ -30,7 +30,10 @@ def fold_streams(values: Mapping[str, Any]) -> dict[str, Any]:
     if streams is None:
         return folded
     if not isinstance(streams, Mapping):
-        raise ConfigError("`_streams` has to hold `columns` and `partition_keys`")
+        raise ConfigError(
+            "`_streams` has to hold `columns` and `partition_keys`",
+            "write them below it, indented, or leave `_streams` out.",
+        )
     for name, value in streams.items():
         if name not in _KEYS:
             close = nearest(str(name), _KEYS)

@@ -133,5 +133,7 @@ def _positive(value: Any, name: str) -> float:
     except (TypeError, ValueError):
         number = 0.0
     if isinstance(value, bool) or not 0 < number < float("inf"):
-        raise ConfigError(f"`{name}` is {value!r}, not a number above 0")
+        raise ConfigError(
+            f"`{name}` is {value!r}, not a number above 0", "give one, or leave the key out."
+        )
     return number

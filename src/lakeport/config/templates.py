@@ -238,10 +238,14 @@ def _aws_secret(name: str) -> Any:
         code = error.response.get("Error", {}).get("Code", "")
         if code == "ResourceNotFoundException":
             return None
-        raise ConfigError(f"AWS Secrets Manager refused the secret {name!r}: {code}") from None
+        raise ConfigError(
+            f"AWS Secrets Manager refused the secret {name!r}: {code}",
+            "it takes the permission secretsmanager:GetSecretValue.",
+        ) from None
     except BotoCoreError as error:
         raise ConfigError(
-            f"AWS Secrets Manager could not be asked for the secret {name!r}: {error}"
+            f"AWS Secrets Manager could not be asked for the secret {name!r}: {error}",
+            "check AWS's credentials, AWS_REGION and the network.",
         ) from None
     return found.get("SecretString")
 
@@ -250,12 +254,17 @@ def _json_value(text: Any, path: str) -> Any:
     try:
         value = json.loads(text) if isinstance(text, (str, bytes)) else text
     except ValueError:
-        raise ConfigError("`json_value` was given text that is no JSON") from None
+        raise ConfigError(
+            "`json_value` was given text that is no JSON", "check the secret's or variable's text."
+        ) from None
     for part in path.split("."):
         if isinstance(value, list) and part.isdecimal() and int(part) < len(value):
             value = value[int(part)]
         elif isinstance(value, Mapping) and part in value:
             value = value[part]
         else:
-            raise ConfigError(f"`json_value`: the JSON has no {path!r}")
+            raise ConfigError(
+                f"`json_value`: the JSON has no {path!r}",
+                "write the names on the way to the value, with dots between them.",
+            )
     return value

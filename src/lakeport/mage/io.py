@@ -81,13 +81,19 @@ class _ObjectStore:
         storage = self._storage(bucket_name)
         content = storage.get(_key(object_key))
         if content is None:
-            raise SourceError(f"there is no object {storage.uri(_key(object_key))}")
+            raise SourceError(
+                f"there is no object {storage.uri(_key(object_key))}",
+                "check the bucket's name and the key.",
+            )
         read = {"csv": pd.read_csv, "json": pd.read_json, "parquet": pd.read_parquet}[kind]
         try:
             frame: pd.DataFrame = read(io.BytesIO(content), **reading)
         except (ValueError, OSError) as error:
             where = storage.uri(_key(object_key))
-            raise SourceError(f"{where} can't be read as {kind}: {type(error).__name__}") from error
+            raise SourceError(
+                f"{where} can't be read as {kind}: {type(error).__name__}",
+                f"give its real `format`, and no other arguments than pandas' `read_{kind}` has.",
+            ) from error
         return frame if limit is None else frame.head(limit)
 
     def exists(self, bucket_name: str, prefix: str) -> bool:
@@ -192,7 +198,10 @@ def _content(data: Any, named: str | None, key: str, writing: dict[str, Any]) ->
         try:
             return Path(data).read_bytes()
         except OSError as error:
-            raise SourceError(f"can't read {os.fspath(data)}: {error.strerror}") from None
+            raise SourceError(
+                f"can't read {os.fspath(data)}: {error.strerror}",
+                "name a file that exists and that you may read.",
+            ) from None
     kind = _format(named, key)
     frame = _pandas(data)
     buffer = io.BytesIO()

@@ -36,7 +36,8 @@ def bare_records(
     for number, item in enumerate(record_data, 1):
         if not isinstance(item, Mapping):
             raise InputError(
-                f"record {number} of stream {stream!r} is a {type(item).__name__}, not a mapping"
+                f"record {number} of stream {stream!r} is a {type(item).__name__}, not a mapping",
+                "give a list of dictionaries; frames are for `export`.",
             )
         wrapped = item.get("record")
         if isinstance(wrapped, Mapping) and item.keys() <= _WRAPPING:
@@ -46,7 +47,10 @@ def bare_records(
             item = wrapped
         record = _plain(item)
         if len(record) < len(item):
-            raise InputError(f"record {number} of stream {stream!r} has two keys of one name")
+            raise InputError(
+                f"record {number} of stream {stream!r} has two keys of one name",
+                "columns are named by text: 1 and '1' are the same.",
+            )
         records.append(record)
     return records
 

@@ -140,7 +140,9 @@ class Launch:
             closed = self._closed
         if closed:
             started.kill()
-            raise SparkFailure("this Spark session was stopped")
+            raise SparkFailure(
+                "this Spark session was stopped", "start anew: the next load makes another."
+            )
 
     def _drop_archive(self) -> bool:
         """Whether the JVM ended with a class archive in use, which may be damaged: it is gone."""

@@ -140,7 +140,9 @@ class Runtime:
         if self._error is not None:
             raise self._error
         if self._stopped or self._context is None:
-            raise SparkFailure("this Spark session was stopped")
+            raise SparkFailure(
+                "this Spark session was stopped", "start anew: the next load makes another."
+            )
         return self._context
 
     @property

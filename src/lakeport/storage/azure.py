@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar, cast
 
-from lakeport.errors import DestinationError, ObjectExists, PermissionRefused
+from lakeport.errors import ObjectExists, PermissionRefused
 from lakeport.model import Staged, StoredObject
 from lakeport.storage.azure_client import connect, portable
 from lakeport.storage.azure_errors import Absent
 from lakeport.storage.azure_settings import AzureSettings
 from lakeport.storage.azure_upload import ID_KEY, AzureStageWriter, commit, is_ours
 from lakeport.storage.keys import join_key, under
-from lakeport.storage.ranged import RangedReader
+from lakeport.storage.ranged import RangedReader, replaced
 
 __all__ = ["AzureStorage"]
 
@@ -130,7 +130,7 @@ class AzureStorage:
             try:
                 return self._call("read", key, send)
             except (ObjectExists, Absent):
-                raise DestinationError(f"{self.uri(key)} was replaced while it was read") from None
+                raise replaced(self.uri(key)) from None
 
         reader = RangedReader(fetch, int(about.size), self.uri(key))
         return cast(BinaryIO, io.BufferedReader(reader, 64 << 10))

@@ -27,6 +27,7 @@ _NETWORK = {
     "ServiceResponseError",
     "ServiceResponseTimeoutError",
 }
+_ODD_ANSWER = "check `account_name` and `azure_endpoint`; `--debug` shows the SDK's own words."
 _SEARCHED = (
     "set `access_key`, `sas_token`, the three of `tenant_id`, `client_id` and `client_secret`, or "
     "`managed_identity: true`; without them, the environment (AZURE_TENANT_ID, AZURE_CLIENT_ID, "
@@ -97,7 +98,9 @@ def _from_answer(
             f"{settings.patience.deadline:g} s",
             "try again later; a smaller `target_file_size_mb` or fewer tasks ask less of it.",
         )
-    return DestinationError(f"{name}: the request to {action} it failed, {status} {code}")
+    return DestinationError(
+        f"{name}: the request to {action} it failed, {status} {code}", _ODD_ANSWER
+    )
 
 
 def _not_authentic(error: Exception, settings: AzureSettings) -> LakeportError:
@@ -164,7 +167,9 @@ def _from_client(error: Exception, name: str, settings: AzureSettings) -> Lakepo
         return PermissionRefused(
             "`access_key` is not a key", "it is Base64 text that ends with `==`: copy it whole."
         )
-    return DestinationError(f"{name}: the Azure SDK failed with {type(error).__name__}")
+    return DestinationError(
+        f"{name}: the Azure SDK failed with {type(error).__name__}", _ODD_ANSWER
+    )
 
 
 def _status(error: Exception) -> int:

@@ -56,7 +56,7 @@ def _failure(action: str, uri: str, error: OSError) -> DestinationError:
         return DestinationError(what, "shorten `object_key_path`, `table` or the stream's name.")
     if error.errno == errno.ENOTDIR:
         return DestinationError(what, "a file stands where a folder is needed: move it away.")
-    return DestinationError(what)
+    return DestinationError(what, "check the folder, its disk and your rights there.")
 
 
 def walk(folder: str, prefix: str) -> Iterator[StoredObject]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, BinaryIO, cast
 
-from lakeport.errors import DestinationError, ObjectExists, PermissionRefused
+from lakeport.errors import ObjectExists, PermissionRefused
 from lakeport.model import Staged, StoredObject
 from lakeport.storage.checksums import crc32c_text
 from lakeport.storage.gcs_client import GcpSettings, connect, portable
@@ -18,7 +18,7 @@ from lakeport.storage.gcs_errors import Absent
 from lakeport.storage.gcs_upload import ID_KEY, GcsStageWriter, cancel, finalise, is_ours, resource
 from lakeport.storage.keys import join_key, under
 from lakeport.storage.probe import honours_create_only
-from lakeport.storage.ranged import RangedReader
+from lakeport.storage.ranged import RangedReader, replaced
 
 __all__ = ["GcsStorage"]
 
@@ -145,7 +145,7 @@ class GcsStorage:
             try:
                 answer = self._get(key, asked, alt="media", generation=generation)
             except Absent:
-                raise DestinationError(f"{self.uri(key)} was replaced while it was read") from None
+                raise replaced(self.uri(key)) from None
             return bytes(answer.content)
 
         reader = RangedReader(fetch, int(about["size"]), self.uri(key))

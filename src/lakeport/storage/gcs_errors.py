@@ -24,6 +24,7 @@ _ROLES = {
     "storage.objects.get": "roles/storage.objectViewer",
     "storage.objects.list": "roles/storage.objectViewer",
 }
+_ODD_ANSWER = "check `bucket` and `google_endpoint`; `--debug` shows more."
 _SEARCHED = (
     "searched in this order: `google_application_credentials`, the variable "
     "GOOGLE_APPLICATION_CREDENTIALS, gcloud's application_default_credentials.json (made by "
@@ -94,7 +95,7 @@ def translate(error: Exception, action: str, name: str, settings: GcpSettings) -
             f"{settings.base} can't be reached ({type(error).__name__})",
             "check `google_endpoint`, STORAGE_EMULATOR_HOST, DNS, the proxy and the firewall.",
         )
-    return DestinationError(f"{name}: the request failed with {type(error).__name__}")
+    return DestinationError(f"{name}: the request failed with {type(error).__name__}", _ODD_ANSWER)
 
 
 def _from_answer(error: Answered, action: str, name: str, settings: GcpSettings) -> LakeportError:
@@ -124,7 +125,7 @@ def _from_answer(error: Answered, action: str, name: str, settings: GcpSettings)
             f"{name}: the store kept answering {status} for {settings.patience.deadline:g} s",
             "try again later; a smaller `target_file_size_mb` or fewer tasks ask less of it.",
         )
-    return DestinationError(f"{name}: {action} failed, {status}: {words}")
+    return DestinationError(f"{name}: {action} failed, {status}: {words}", _ODD_ANSWER)
 
 
 def _names(error: Exception) -> set[str]:

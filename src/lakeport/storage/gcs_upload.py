@@ -130,7 +130,10 @@ class GcsStageWriter:
                 return
             stalled = stalled + 1 if kept == self._sent else 0
             if kept < self._sent or kept > end or stalled > _STALLS:
-                raise DestinationError(f"{self._name}: the store keeps {kept} of {end} bytes")
+                raise DestinationError(
+                    f"{self._name}: the store keeps {kept} of {end} bytes",
+                    "run it again; nothing of this object is visible.",
+                )
             self._sent = kept
 
     def _kept(self, data: bytes, end: int) -> int:

@@ -6,7 +6,9 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["RangedReader"]
+from lakeport.errors import DestinationError
+
+__all__ = ["RangedReader", "replaced"]
 
 _LEAST = 256 << 10
 _MOST = 8 << 20
@@ -77,3 +79,10 @@ class RangedReader(io.RawIOBase):
             self._buffer, self._start = memoryview(data), self._at
         offset = self._at - self._start
         return self._buffer[offset : offset + wanted]
+
+
+def replaced(name: str) -> DestinationError:
+    """The error for an object that is not the one any more whose first bytes were read."""
+    return DestinationError(
+        f"{name} was replaced while it was read", "run it again when nobody writes there."
+    )

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, cast
 
-from lakeport.errors import DestinationError, LakeportError, ObjectExists, PermissionRefused
+from lakeport.errors import LakeportError, ObjectExists, PermissionRefused
 from lakeport.model import Staged, StoredObject
 from lakeport.storage.keys import join_key, under
 from lakeport.storage.probe import honours_create_only
-from lakeport.storage.ranged import RangedReader
+from lakeport.storage.ranged import RangedReader, replaced
 from lakeport.storage.s3_client import connect, portable
 from lakeport.storage.s3_errors import may_be_done
 from lakeport.storage.s3_messages import NoSuchKey
@@ -157,7 +157,7 @@ class S3Storage:
                 part = f"bytes={start}-{end - 1}"
                 return bytes(self._call("get_object", full, Range=part, IfMatch=etag)["Body"])
             except ObjectExists:
-                raise DestinationError(f"{self.uri(key)} was replaced while it was read") from None
+                raise replaced(self.uri(key)) from None
 
         reader = RangedReader(fetch, int(head["ContentLength"]), self.uri(key))
         return cast(BinaryIO, io.BufferedReader(reader, 64 << 10))
