@@ -165,9 +165,23 @@ def table_pattern(config: DestinationConfig) -> str | None:
 
 
 def open_table(
-    config: DestinationConfig, storage: Storage, runtime: Runtime, stream: str, run: str = ""
+    config: DestinationConfig,
+    storage: Storage,
+    runtime: Runtime,
+    stream: str,
+    run: str = "",
+    *,
+    writes: bool = True,
 ) -> TableWriter:
     """The table that a stream lands in; its commits keep the run's name.
+
+    Args:
+        config: where it is, and how it is written.
+        storage: that place.
+        runtime: Spark.
+        stream: the stream's name.
+        run: the run's name.
+        writes: whether anything will be written; else the store is not probed, either.
 
     Raises:
         ConfigError: the table's name or place is refused.
@@ -185,7 +199,7 @@ def open_table(
         from lakeport.writers.delta_table import Changes, DeltaTableWriter
 
         folder = table_folder("", table)
-        session = spark_session(config, storage, runtime)
+        session = spark_session(config, storage, runtime, writes=writes)
         if destination(config.destination).extra:
             # Wrong credentials show now, in our own client's words, while Spark starts.
             next(iter(storage.list(f"{folder}/_delta_log")), None)
@@ -226,15 +240,17 @@ def open_table(
         date_partition_format=config.date_partition_format,
         journal=Journal(storage, config.run_id, table) if config.run_id else None,
         manifest=config.manifest,
-        unique=secrets.token_hex(4) if storage.needs_unique_names() else "",
+        unique=secrets.token_hex(4) if writes and storage.needs_unique_names() else "",
         target_bytes=target_bytes,
     )
 
 
 def spark_session(
-    config: DestinationConfig, storage: Storage, runtime: Runtime
+    config: DestinationConfig, storage: Storage, runtime: Runtime, *, writes: bool = True
 ) -> Callable[[], SparkSession]:
     """Gives the session, with the credentials for Spark's own way to the store handed over.
+
+    A store that `writes` go to has to be fit for them, which a probe object tells.
 
     Raises:
         DestinationError: the store can't hold Delta tables.
@@ -247,7 +263,7 @@ def spark_session(
     from lakeport.spark.filesystems import session_for
     from lakeport.storage.probe import unfit_for_tables
 
-    if storage.needs_unique_names():
+    if writes and storage.needs_unique_names():
         raise unfit_for_tables(f"the store at {storage.uri()}", "If-None-Match")
     root, lent = storage.hadoop_uri(), not runtime.is_local
     return lambda: session_for(runtime, root, config.hadoop_settings(lent=lent))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakeport.config.load import load_target
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from lakeport.config.common import DestinationConfig
     from lakeport.landing import Target
-    from lakeport.model import Batch, Storage
+    from lakeport.model import Batch, Reader, Split, Storage
     from lakeport.sources.csv_text import CsvOptions
     from lakeport.spark import workers
     from lakeport.spark.session import Runtime
@@ -66,7 +67,7 @@ def plan(
             workers.check(runtime, worker_packages(config, source))
         for flush in opened:
             for batch in flush.batches:
-                seen.setdefault(batch.stream, _Seen()).add(batch)
+                seen.setdefault(batch.stream, _Seen()).add(batch, _records(runtime, batch))
             opened.landed(flush)
     streams = [_stream(config, storage, runtime, stream, each) for stream, each in seen.items()]
     return LandingPlan(storage.uri(), config.file_type, config.mode.value, tuple(streams), warnings)
@@ -81,11 +82,25 @@ class _Seen:
     bytes: int = 0
     batches: int = 0
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: Batch, records: int) -> None:
         self.batch = batch
-        self.rows = -1 if batch.records < 0 or self.rows < 0 else self.rows + batch.records
+        self.rows = -1 if records < 0 or self.rows < 0 else self.rows + records
         self.bytes += max(0, batch.bytes)
         self.batches += 1
+
+
+def _records(runtime: Runtime, batch: Batch) -> int:
+    """The records of a batch, counted where its source does not tell; -1 for Spark's frames."""
+    from lakeport.spark.jobs import run_tasks
+
+    if batch.records >= 0 or batch.reader is None:
+        return batch.records
+    return sum(run_tasks(runtime, partial(_count, batch.reader), batch.splits))
+
+
+def _count(reader: Reader, split: Split) -> list[int]:
+    scan = reader.scan(split)
+    return [scan.rows + len(scan.bad)]
 
 
 def _stream(
@@ -107,7 +122,7 @@ def _stream(
     )
     names = dict.fromkeys((*policies.partition_keys, *seen.batch.partition_keys))
     keys = tuple(header_name(name, policies.header_case) for name in names)
-    writer = open_table(config, storage, runtime, stream)
+    writer = open_table(config, storage, runtime, stream, writes=False)
     now = writer.current()
     files = number_of_files(
         int(seen.bytes * seen.batch.output_ratio),

@@ -87,12 +87,7 @@ class Place:
             DestinationError: the store can't hold Delta tables, and one is to be written.
             SparkFailure: Spark did not start.
         """
-        settings = getattr(self.config, "hadoop_settings", None)
-        if writes or settings is None:
-            return spark_session(self.config, self.storage, runtime)()
-        from lakeport.spark.filesystems import session_for
-
-        return session_for(runtime, self.storage.hadoop_uri(), settings())
+        return spark_session(self.config, self.storage, runtime, writes=writes)()
 
 
 def locate(
