@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["bare_records", "batch_lines", "batch_table"]
 
 _WRAPPING = {"record", "schema", "stream", "tags"}
+_PLAIN = frozenset({bool, float, int, str, type(None)})
 
 
 def bare_records(
@@ -129,11 +130,14 @@ def _column(name: str, values: list[Any]) -> pa.Array:
 
 def _plain(value: Any) -> Any:
     """A value as Python's own types have it; NaN is null, and names in mappings are text."""
+    kind = type(value)
+    if kind in _PLAIN:  # most are, and the tests below cost several times as much
+        return value if value == value else None
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_plain(item) for item in value]
-    library = type(value).__module__.partition(".")[0]
+    library = kind.__module__.partition(".")[0]
     if library == "pandas":
         value = _of_pandas(value)
     elif library == "numpy":
