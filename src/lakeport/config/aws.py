@@ -12,7 +12,7 @@ from lakeport.config.common import DestinationConfig, Settings, Text
 from lakeport.config.secrets import Secret
 from lakeport.errors import ConfigError
 from lakeport.storage.keys import clean_prefix
-from lakeport.storage.s3_settings import AwsSettings
+from lakeport.storage.s3_settings import ID_KEY, AwsSettings
 
 __all__ = [
     "AwsConfig",
@@ -30,7 +30,6 @@ _TAG = re.compile(r"[\w +\-=.:/@]*")  # what S3 takes in names and values of tag
 _MOST_TAGS = 10
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # a header's, which metadata become
 _MOST_METADATA = 2000
-_OWN = "lakeport-id"
 
 
 def blank(value: object) -> object:
@@ -78,7 +77,7 @@ def _metadata(values: dict[str, str]) -> dict[str, str]:
     ):
         raise ValueError("can hold printable ASCII only")
     for name in values:
-        if not _NAME.fullmatch(name) or name.lower() == _OWN:
+        if not _NAME.fullmatch(name) or name.lower() == ID_KEY:
             raise ValueError(f"{name!r} is no name for it: letters, digits and hyphens are")
     if len({name.lower() for name in values}) < len(values):
         raise ValueError("has two names that differ only in case, which S3 does not tell apart")

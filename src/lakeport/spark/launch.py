@@ -15,12 +15,12 @@ from lakeport.errors import SparkFailure
 from lakeport.spark import adopt, archive, gateway, jars
 from lakeport.spark.failures import translate
 from lakeport.spark.java import Java
-from lakeport.spark.settings import heap_mb, is_local, session_settings
+from lakeport.spark.settings import heap_mb, is_local, master_of, session_settings
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-__all__ = ["Launch"]
+__all__ = ["Launch", "stopped"]
 
 # Settings that the JVM has to know before a context is made.
 _EARLY: Final = ("spark.jars", "spark.jars.", "spark.files", "spark.archives", "spark.submit.")
@@ -55,7 +55,7 @@ class Launch:
         self._given = dict(given)
         self._small = small
         self._options = tuple(options)
-        self._master = given.get("spark.master", "local[*]")
+        self._master = master_of(given)
         self._lock = threading.Lock()
         self._closed = False
         self._archive: Path | None = None
@@ -140,9 +140,7 @@ class Launch:
             closed = self._closed
         if closed:
             started.kill()
-            raise SparkFailure(
-                "this Spark session was stopped", "start anew: the next load makes another."
-            )
+            raise stopped()
 
     def _drop_archive(self) -> bool:
         """Whether the JVM ended with a class archive in use, which may be damaged: it is gone."""
@@ -174,3 +172,10 @@ class Launch:
         adopt.hush(context)
         context.pythonExec = sys.executable if local else python or "python3"
         return context
+
+
+def stopped() -> SparkFailure:
+    """The error for work that comes after the end."""
+    return SparkFailure(
+        "this Spark session was stopped", "start anew: the next load makes another."
+    )

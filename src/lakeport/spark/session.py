@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 from weakref import finalize
 
-from lakeport.errors import ConfigError, LakeportError, SparkFailure
+from lakeport.errors import ConfigError, LakeportError
 from lakeport.scrub import is_secret_name
 from lakeport.spark import adopt
 from lakeport.spark.failures import translate, translated
 from lakeport.spark.java import find_java
-from lakeport.spark.launch import Launch
-from lakeport.spark.settings import attempts_of, check, cores_of, heap_mb, is_local
+from lakeport.spark.launch import Launch, stopped
+from lakeport.spark.settings import attempts_of, check, cores_of, heap_mb, is_local, master_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -78,7 +78,7 @@ class Runtime:
         self._session: SparkSession | None = None
         self._launch: Launch | None = None
         self._folder: Path | None = None
-        self._master = settings.get("spark.master", "local[*]")
+        self._master = master_of(settings)
         self._attempts = attempts_of({"spark.master": self._master, **settings})
         check(settings)
         running = adopt.find()
@@ -140,9 +140,7 @@ class Runtime:
         if self._error is not None:
             raise self._error
         if self._stopped or self._context is None:
-            raise SparkFailure(
-                "this Spark session was stopped", "start anew: the next load makes another."
-            )
+            raise stopped()
         return self._context
 
     @property

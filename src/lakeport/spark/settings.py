@@ -19,6 +19,7 @@ __all__ = [
     "cores_of",
     "heap_mb",
     "is_local",
+    "master_of",
     "session_settings",
 ]
 
@@ -91,7 +92,7 @@ def session_settings(
         ConfigError: a key of the mapping looks like a secret, or is not Spark's.
     """
     check(settings)
-    master = settings.get("spark.master", "local[*]")
+    master = master_of(settings)
     result = {"spark.master": master, **_BASE}
     if is_local(master):
         cores = cores_of(master)
@@ -135,6 +136,11 @@ def check(settings: Mapping[str, str]) -> None:
                 if key.startswith("fs.")
                 else "Spark's settings begin with 'spark.'.",
             )
+
+
+def master_of(settings: Mapping[str, str]) -> str:
+    """Where Spark runs: this machine, all of it, unless the user says otherwise."""
+    return settings.get("spark.master", "local[*]")
 
 
 def is_local(master: str) -> bool:

@@ -16,9 +16,8 @@ from lakeport.storage.ranged import RangedReader, replaced
 from lakeport.storage.s3_client import connect, portable
 from lakeport.storage.s3_errors import may_be_done
 from lakeport.storage.s3_messages import NoSuchKey
-from lakeport.storage.s3_settings import AwsSettings
+from lakeport.storage.s3_settings import ID_KEY, AwsSettings
 from lakeport.storage.s3_upload import (
-    ID_KEY,
     S3StageWriter,
     abort,
     complete,

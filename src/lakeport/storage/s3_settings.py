@@ -7,7 +7,11 @@ from urllib.parse import urlsplit
 
 from lakeport.storage.transfer import Patience
 
-__all__ = ["AwsSettings"]
+__all__ = ["ID_KEY", "AwsSettings"]
+
+ID_KEY = "lakeport-id"
+"""The metadata by which an object is known as the one that was staged."""
+
 
 _VIRTUAL_ONLY = (".aliyuncs.com", ".myqcloud.com", ".volces.com")
 

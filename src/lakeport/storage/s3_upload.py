@@ -15,11 +15,10 @@ from lakeport.storage.checksums import Cutter, crc32c_text, md5_text
 from lakeport.storage.s3_client import connect
 from lakeport.storage.s3_errors import contended, may_be_done
 from lakeport.storage.s3_messages import NoSuchKey, NoSuchUpload
-from lakeport.storage.s3_settings import AwsSettings
+from lakeport.storage.s3_settings import ID_KEY, AwsSettings
 from lakeport.storage.transfer import Patience, Pipeline
 
 __all__ = [
-    "ID_KEY",
     "S3StageWriter",
     "abort",
     "complete",
@@ -29,7 +28,6 @@ __all__ = [
     "verified",
 ]
 
-ID_KEY = "lakeport-id"
 _MIB = 1 << 20
 _THREADS = 2
 _LAST_PART = 10_000
