@@ -58,6 +58,7 @@ class Launch:
         self._master = master_of(given)
         self._lock = threading.Lock()
         self._closed = False
+        self._joined = False
         self._archive: Path | None = None
 
     def open(self) -> SparkContext:
@@ -103,7 +104,8 @@ class Launch:
             with suppress(Exception):
                 context.stop()
         if jvm is not None:
-            adopt.forget(context, jvm.folder)
+            if self._joined:  # else pyspark knows of nothing, and importing it takes a while
+                adopt.forget(context, jvm.folder)
             if fast:
                 jvm.kill()
             else:
@@ -159,6 +161,7 @@ class Launch:
         if not local and needed:
             listed = [*filter(None, [settings.get("spark.jars")]), *map(str, needed)]
             settings["spark.jars"] = ",".join(listed)
+        self._joined = True
         client = jvm.connect()
         conf = SparkConf(_jvm=client.jvm)
         for key, value in settings.items():
