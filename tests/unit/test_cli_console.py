@@ -93,10 +93,10 @@ def test_the_report_in_plain_lines() -> None:
     for words in (
         "flights: 2 bad records set aside",
         "flights: undeclared field x dropped from 3 records",
-        "flights: 1 batches skipped",
+        "flights: 1 batch skipped",
         "flights: 4 files replaced",
         "many small files",
-        "1 lines belong to no stream",
+        "1 line belongs to no stream",
         "bad records are in /lake/_lakeport/q.jsonl",
         "mind the gap",
     ):

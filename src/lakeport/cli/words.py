@@ -44,10 +44,11 @@ def counted(value: int, thing: str) -> str:
     """A number of things.
 
     Example:
-        >>> counted(1, "row"), counted(2000, "row")
-        ('1 row', '2,000 rows')
+        >>> counted(1, "row"), counted(2000, "row"), counted(2, "batch")
+        ('1 row', '2,000 rows', '2 batches')
     """
-    return f"{count(value)} {thing}{'' if value == 1 else 's'}"
+    plural = "es" if thing.endswith("ch") else "s"
+    return f"{count(value)} {thing}{'' if value == 1 else plural}"
 
 
 def size(value: float) -> str:
@@ -162,17 +163,19 @@ def footnotes(report: LandingReport) -> list[str]:
     for stream in report.streams:
         name = shown(stream.stream)
         if stream.rejected:
-            notes.append(f"{name}: {count(stream.rejected)} bad records set aside")
+            notes.append(f"{name}: {counted(stream.rejected, 'bad record')} set aside")
         for field, number in stream.dropped.items():
-            records = f"{count(number)} records"
+            records = counted(number, "record")
             notes.append(f"{name}: undeclared field {shown(field)} dropped from {records}")
         if stream.skipped_batches:
-            notes.append(f"{name}: {stream.skipped_batches} batches skipped, landed before")
+            batches = counted(stream.skipped_batches, "batch")
+            notes.append(f"{name}: {batches} skipped, landed before")
         if stream.removed_files:
             notes.append(f"{name}: {counted(stream.removed_files, 'file')} replaced")
         notes += [f"{name}: {shown(warning)}" for warning in stream.warnings]
     if report.stray_lines:
-        notes.append(f"{count(report.stray_lines)} lines belong to no stream")
+        verb = "belongs" if report.stray_lines == 1 else "belong"
+        notes.append(f"{counted(report.stray_lines, 'line')} {verb} to no stream")
     notes += [f"bad records are in {shown(uri)}" for uri in report.quarantine]
     notes += [shown(warning) for warning in report.warnings]
     return notes
