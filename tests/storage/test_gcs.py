@@ -14,7 +14,8 @@ import pytest
 from lakeport.errors import DestinationError, ObjectExists, PermissionRefused, Unreachable
 from lakeport.model import Storage
 from lakeport.storage.gcs import GcsStorage
-from lakeport.storage.gcs_client import GcpSettings, connect
+from lakeport.storage.gcs_client import connect
+from lakeport.storage.gcs_settings import GcpSettings
 from lakeport.storage.probe import PROBE_KEY
 from lakeport.storage.transfer import Patience
 from tests.emulators import FakeGcs, TokenServer

@@ -16,7 +16,8 @@ from lakeport.storage import azure_client
 from lakeport.storage.azure import AzureStorage
 from lakeport.storage.azure_settings import AzureSettings
 from lakeport.storage.gcs import GcsStorage
-from lakeport.storage.gcs_client import GcpSettings, connect
+from lakeport.storage.gcs_client import connect
+from lakeport.storage.gcs_settings import GcpSettings
 from lakeport.storage.s3 import S3Storage
 from lakeport.storage.s3_settings import AwsSettings
 from lakeport.storage.transfer import Patience

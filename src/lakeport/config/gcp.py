@@ -22,7 +22,7 @@ from lakeport.config.aws import (
 from lakeport.config.common import DestinationConfig
 from lakeport.config.secrets import Secret
 from lakeport.errors import ConfigError
-from lakeport.storage.gcs_client import GcpSettings
+from lakeport.storage.gcs_settings import GcpSettings
 
 __all__ = ["GcpConfig"]
 

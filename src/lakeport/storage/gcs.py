@@ -13,8 +13,9 @@ from typing import Any, BinaryIO, cast
 from lakeport.errors import ObjectExists, PermissionRefused
 from lakeport.model import Staged, StoredObject
 from lakeport.storage.checksums import crc32c_text
-from lakeport.storage.gcs_client import GcpSettings, connect, portable
+from lakeport.storage.gcs_client import connect, portable
 from lakeport.storage.gcs_errors import Absent
+from lakeport.storage.gcs_settings import GcpSettings
 from lakeport.storage.gcs_upload import ID_KEY, GcsStageWriter, cancel, finalise, is_ours, resource
 from lakeport.storage.keys import join_key, under
 from lakeport.storage.probe import honours_create_only

@@ -13,7 +13,7 @@ from lakeport.errors import (
 )
 
 if TYPE_CHECKING:
-    from lakeport.storage.gcs_client import GcpSettings
+    from lakeport.storage.gcs_settings import GcpSettings
 
 __all__ = ["Absent", "Answered", "may_be_done", "passing", "translate"]
 

@@ -11,8 +11,9 @@ from typing import Any
 from lakeport.errors import DestinationError, LakeportError, ObjectExists, PermissionRefused
 from lakeport.model import Staged
 from lakeport.storage.checksums import Cutter
-from lakeport.storage.gcs_client import Connection, GcpSettings, connect
+from lakeport.storage.gcs_client import Connection, connect
 from lakeport.storage.gcs_errors import Absent
+from lakeport.storage.gcs_settings import GcpSettings
 from lakeport.storage.transfer import Patience, Pipeline
 
 __all__ = ["ID_KEY", "GcsStageWriter", "cancel", "finalise", "is_ours", "resource"]
