@@ -67,19 +67,20 @@ class StateOutput:
 def merge_state(old: bytes, new: bytes) -> bytes:
     """Merge a STATE value into the one before it.
 
-    Values of the shape `{"bookmarks": {stream: ...}}` keep the bookmarks of the streams that the
-    new one does not name; a bookmark is replaced whole. An empty value changes nothing, since it
-    says nothing. Any other shape replaces the old value.
+    The bookmarks in `{"bookmarks": {stream: ...}}` stay for the streams that the new value does
+    not name, also where it names none; a bookmark is replaced whole. Other keys are the new
+    value's. An empty value changes nothing, since it says nothing. What is no object, or has
+    bookmarks of another shape, replaces the old value.
 
     >>> merge_state(b'{"bookmarks": {"a": 1, "b": 2}}', b'{"bookmarks": {"b": 3}}')
     b'{"bookmarks":{"a":1,"b":3}}'
-    >>> merge_state(b'{"bookmarks": {"a": 1}}', b'{"at": 5}')
-    b'{"at": 5}'
+    >>> merge_state(b'{"bookmarks": {"a": 1}, "at": 4}', b'{"at": 5}')
+    b'{"at":5,"bookmarks":{"a":1}}'
     """
     if old and b"".join(new.split()) in (b"{}", b"null"):
         return old
     before, after = _bookmarks(old), _bookmarks(new)
-    if before is None or after is None:
+    if not before or after is None:
         return new
     whole = msgspec.json.decode(new, type=_Object)
     whole["bookmarks"] = msgspec.Raw(msgspec.json.encode({**before, **after}))
@@ -87,10 +88,11 @@ def merge_state(old: bytes, new: bytes) -> bytes:
 
 
 def _bookmarks(value: bytes) -> _Object | None:
+    """Those of a STATE, none where it names none; None where its shape is another one."""
     try:
         whole = msgspec.json.decode(value, type=_Object)
-        return msgspec.json.decode(whole["bookmarks"], type=_Object)
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+        return msgspec.json.decode(whole.get("bookmarks", b"{}"), type=_Object)
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 

@@ -92,8 +92,9 @@ def test_objects_in_gcs_and_azure(
         azure_endpoint=azurite.endpoint,
     )
     blobs.export(FRAME, container, "users.csv", index=False)
-    with pytest.raises(ObjectExists):
+    with pytest.raises(ObjectExists) as refused:
         blobs.export(FRAME, container, "users.csv")
+    assert '`upload_kwargs={"overwrite": True}`' in refused.value.hint
     blobs.export(FRAME[["id"]], container, "users.csv", upload_kwargs={"overwrite": True})
     assert place.files.read("users.csv").startswith(b",id\n")
 

@@ -141,6 +141,9 @@ def test_one_config_counts_whole(tmp_path: Path) -> None:
         "overwrite",
     )
     assert path(settings=str(settings)) == ("/settings", "append", "t")
+    for nothing in ("", "\n", "{}", "{\n}\n"):
+        config.write_text(nothing)
+        assert path(config=str(config), settings=str(settings))[0] == "/settings"
     with pytest.raises(ConfigError, match=r"absent\.yaml"):
         path(config=absent, settings=str(settings))
 

@@ -46,7 +46,14 @@ def test_bookmarks_merge_over_runs_and_keep_their_numbers(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("value", [b'{"at": 1}', b"[1]", b'{"bookmarks": 5}', b'"\xc3"'])
+def test_a_state_without_bookmarks_leaves_those_of_the_file() -> None:
+    old = b'{"bookmarks": {"a": 1}, "currently_syncing": "a"}'
+    assert merge_state(old, b'{"at": 1}') == b'{"at":1,"bookmarks":{"a":1}}'
+    assert merge_state(b'{"at": 1}', b'{"bookmarks": {"b": 2}}') == b'{"bookmarks": {"b": 2}}'
+    assert merge_state(b'{"at": 1}', b'{"at": 2}') == b'{"at": 2}'
+
+
+@pytest.mark.parametrize("value", [b"[1]", b'{"bookmarks": 5}', b'"\xc3"'])
 def test_other_shapes_replace(value: bytes) -> None:
     assert merge_state(b'{"bookmarks": {"a": 1}}', value) == value
     assert merge_state(value, b'{"bookmarks": {"a": 1}}') == b'{"bookmarks": {"a": 1}}'

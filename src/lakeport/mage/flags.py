@@ -6,6 +6,7 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import ConfigError
@@ -117,7 +118,7 @@ def config_of(
 ) -> DestinationConfig:
     """The config that the flags give: `config_json`, else `config`, else `settings`, whole.
 
-    An empty `config_json` counts as none, and a config that another one outdoes is not even read.
+    An empty one counts as none, and a config that another one outdoes is not even read.
 
     Args:
         destination: its name.
@@ -141,9 +142,17 @@ def config_of(
             )
             return config.warned(*_exposed(config, values))
     path = flags.config or flags.settings
+    if flags.config and flags.settings and _is_empty(flags.config):
+        path = flags.settings
     if path:
         return load_file(path, overrides, destination=destination, environ=environ)
     return load_values({}, overrides, environ=environ, destination=destination)
+
+
+def _is_empty(path: str) -> bool:
+    from lakeport.config.files import read_text
+
+    return "".join(read_text(Path(path)).split()) in ("", "{}")
 
 
 def _catalog(text: str) -> dict[str, CatalogStream]:

@@ -23,7 +23,7 @@ from lakeport.config.io_config import (
     EnvironmentVariableLoader,
     destination_keys,
 )
-from lakeport.errors import ConfigError, SourceError
+from lakeport.errors import ConfigError, ObjectExists, SourceError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -187,7 +187,12 @@ class AzureBlobStorage(_ObjectStore):
         if upload:
             raise no_such("upload argument", next(iter(upload)), ["overwrite"])
         content = _content(data, format, blob_path, writing)
-        self._storage(container_name).put(_key(blob_path), content, create_only=not overwrite)
+        try:
+            self._storage(container_name).put(_key(blob_path), content, create_only=not overwrite)
+        except ObjectExists as error:
+            raise ObjectExists(
+                error.message, 'name another blob, or give `upload_kwargs={"overwrite": True}`.'
+            ) from None
 
     def _place(self, bucket: str) -> dict[str, str]:
         return {"table_uri": f"abfss://{bucket}/table"}
