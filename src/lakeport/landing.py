@@ -198,8 +198,8 @@ class _Run:
         for stream, version in flush.versions.items():
             self._retire(stream, version)
         source.landed(flush)
-        if flush.state is not None:
-            self._emit(flush.state)
+        for state in flush.states:
+            self._emit(state)
 
     def _raise_first(self, landings: Mapping[str, Future[None]]) -> None:
         """Raise the first stream's error; those of the others become warnings, so none hides."""

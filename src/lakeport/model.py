@@ -169,11 +169,12 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Everything that a source cut off together; its STATE may go out once all of it is durable.
+    """Everything that a source cut off together; its STATEs may go out once all of it is durable.
 
     Attributes:
         batches: in the order in which they must be landed within one stream.
-        state: the last STATE value before the cut, as the raw JSON bytes that came; None if none.
+        states: the STATE values that go out, as the raw JSON bytes that came, in order: the last
+            one before the cut, and earlier ones with bookmarks that none behind them names.
         bad: lines that no stream could be found for, or that are not messages at all.
         last: whether the input has ended.
         versions: stream -> the version that is the active one once all of the flush is durable;
@@ -181,10 +182,15 @@ class Flush:
     """
 
     batches: tuple[Batch, ...]
-    state: bytes | None = None
+    states: tuple[bytes, ...] = ()
     bad: tuple[BadRecord, ...] = ()
     last: bool = False
     versions: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def state(self) -> bytes | None:
+        """The last STATE value before the cut; None if none."""
+        return self.states[-1] if self.states else None
 
 
 class Shaper(Protocol):

@@ -12,7 +12,7 @@ import msgspec
 
 from lakeport.errors import ConfigError, DestinationError
 
-__all__ = ["StateOutput", "merge_state"]
+__all__ = ["PendingStates", "StateOutput", "merge_state"]
 
 _Object = dict[str, msgspec.Raw]
 
@@ -62,6 +62,40 @@ class StateOutput:
                     f"the data has landed, but its STATE could not be written: {error}",
                     "whatever reads the output has to stay until this process ends",
                 ) from None
+
+
+class PendingStates:
+    """STATE values that wait for what came before them to be durable.
+
+    Of a tap that tells all its bookmarks each time only the latest one is held. Where a tap tells
+    each stream's on its own, an earlier one stays for as long as it has the last bookmark of a
+    stream: a value for each stream at most.
+
+    >>> pending = PendingStates()
+    >>> pending.add(b'{"bookmarks": {"a": 1}}')
+    >>> pending.add(b'{"bookmarks": {"b": 1}}')
+    >>> pending.add(b'{"bookmarks": {"b": 2}}')
+    >>> pending.take()
+    (b'{"bookmarks": {"a": 1}}', b'{"bookmarks": {"b": 2}}')
+    """
+
+    def __init__(self) -> None:
+        self._held: list[tuple[bytes, frozenset[str]]] = []
+
+    def add(self, value: bytes) -> None:
+        """Hold a value, and let those go that it outdates."""
+        named = frozenset(_bookmarks(value) or ())
+        held, told = [(value, named)], set(named)
+        for earlier, names in reversed(self._held):
+            if not names <= told:
+                held.append((earlier, names))
+                told |= names
+        self._held = held[::-1]
+
+    def take(self) -> tuple[bytes, ...]:
+        """The values in the order in which they came; none is held any more."""
+        values, self._held = tuple(value for value, _ in self._held), []
+        return values
 
 
 def merge_state(old: bytes, new: bytes) -> bytes:

@@ -51,6 +51,8 @@ def test_a_state_alone_goes_out(s3: Place) -> None:
     assert s3.land(USERS, state({"bookmarks": {"gone": {"at": 2}}})) == [
         {"bookmarks": {"gone": {"at": 2}}}
     ]
+    each = [{"bookmarks": {"users": {"at": 2}}}, {"bookmarks": {"orders": {"at": 3}}}]
+    assert s3.land(USERS, *map(state, each)) == each
     assert s3.data_keys() == []
 
 

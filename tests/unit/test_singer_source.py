@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import logging
 import tracemalloc
 from pathlib import Path
@@ -68,7 +69,7 @@ def test_a_changed_schema_begins_a_batch_of_the_same_flush() -> None:
 def test_a_state_without_records_passes_unchanged() -> None:
     (flush,) = source(scenario("state_without_records"))
     expected = b'{"bookmarks": {"users": {"at":  1.50, "id": 9007199254740993}}}'
-    assert flush == Flush((), expected, (), last=True)
+    assert flush == Flush((), (expected,), (), last=True)
 
 
 @pytest.mark.parametrize("value", [b"{}", b'{"a":  1e400}', b"null"])
@@ -153,7 +154,17 @@ def test_a_state_behind_the_cut_belongs_to_the_next_flush() -> None:
     first, last = source(lines, flush_rows=2)
     assert (first.state, last.state) == (b"0", b"3")
     first, last = source(schema() + record(1) + state(1), flush_rows=1)
-    assert (first.state, last) == (None, Flush((), b"1", last=True))
+    assert (first.state, last) == (None, Flush((), (b"1",), last=True))
+
+
+def test_the_last_bookmark_of_each_stream_goes_out() -> None:
+    """A tap may tell each stream's bookmark in a STATE of its own."""
+    values = [{"bookmarks": {"a": 1}}, {"bookmarks": {"a": 2}}, {"bookmarks": {"b": 1}}, {}]
+    (flush,) = source(b"".join(map(state, values)))
+    assert list(map(json.loads, flush.states)) == values[1:]
+    whole = {"bookmarks": {"a": 3, "b": 1}}
+    (flush,) = source(b"".join(map(state, [*values, whole])))
+    assert list(map(json.loads, flush.states)) == [whole]
 
 
 def test_an_overwrite_has_one_flush() -> None:

@@ -2,7 +2,7 @@
 
 ```
 lines ─▶ runs of RECORD lines ─▶ spool, per stream ─┐
-   └──▶ other messages ─▶ schemas, state ───────────┴─▶ cut ─▶ Flush(batches, state)
+   └──▶ other messages ─▶ schemas, states ──────────┴─▶ cut ─▶ Flush(batches, states)
 ```
 A flush is cut right behind the line with which the records since the last cut, of all streams
 together, reach the limit of bytes or rows. So the cuts depend on the input alone: a repeated run
@@ -36,6 +36,7 @@ from lakeport.sources.messages import (
 )
 from lakeport.sources.routes import Router, stream_of
 from lakeport.sources.spool import Origin, Spool
+from lakeport.state import PendingStates
 
 if TYPE_CHECKING:
     from lakeport.schema.types import Field
@@ -124,7 +125,7 @@ class SingerSource:
         self._on_progress = on_progress
         self._router = Router()
         self._origin = None if origin is None else Origin(str(origin))
-        self._state: bytes | None = None
+        self._states = PendingStates()
         self._bad: list[BadRecord] = []
         self._bad_bytes = 0
 
@@ -195,7 +196,7 @@ class SingerSource:
             case Record(stream):
                 self._record(stream, line)
             case State(value):
-                self._state = value
+                self._states.add(value)
             case Schema() as schema:
                 self._schema(schema)
             case Malformed(reason, stream):
@@ -284,8 +285,8 @@ class SingerSource:
 
     def _cut(self, *, last: bool = False) -> Flush:
         active = {**self._early, **self._active} if last else self._active
-        flush = Flush(self._collector.cut(), self._state, tuple(self._bad), last, active)
-        self._state, self._bad, self._bad_bytes, self._active = None, [], 0, {}
+        flush = Flush(self._collector.cut(), self._states.take(), tuple(self._bad), last, active)
+        self._bad, self._bad_bytes, self._active = [], 0, {}
         return flush
 
 
