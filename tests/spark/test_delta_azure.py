@@ -85,6 +85,20 @@ def test_what_is_ours_lies_beside_the_table(azurite: Azurite) -> None:
     assert not names(azurite, "silver/a label")
 
 
+def test_partitions_that_end_with_a_dot_can_be_compacted(azurite: Azurite) -> None:
+    config = keys(azurite, "dots", partition_keys=["day"])
+    table = lakeport.Table("dots", config)
+    for number in (1, 2):
+        lakeport.land(pa.table({"id": [number], "day": ["a b."]}), config)
+    with pytest.raises(DestinationError, match="ends with a dot") as refused:
+        table.optimize()
+    name = refused.value.hint.split("`")[1]
+    lakeport.land(pa.table({"id": [3], "day": ["a b."]}), config, table_properties={name: "true"})
+    assert table.optimize()["files_added"] == 1
+    assert ids(azurite, "dots") == [1, 2, 3]
+    assert set(opened(azurite, "dots").to_pyarrow_table()["day"].to_pylist()) == {"a b."}
+
+
 def test_a_repeated_run_adds_nothing_twice(azurite: Azurite) -> None:
     config = keys(azurite, "repeated", run_id="r1")
     lakeport.land(rows(1, 2), config)

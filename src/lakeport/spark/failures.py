@@ -68,6 +68,14 @@ _RULES: Final[tuple[_Rule, ...]] = (
         quote=False,
     ),
     _rule(
+        r"ABFS does not allow files or directories to end with a dot",
+        DestinationError,
+        "a partition's value ends with a dot, and Azure takes no folder of such a name from Spark",
+        "set the property `delta.randomizeFilePrefixes` to `true` in `table_properties` of the next "
+        "load: files need no folders of partitions then.",
+        quote=False,
+    ),
+    _rule(
         r"\bdelta[.\w]*\.(Concurrent\w+|MetadataChanged|ProtocolChanged"
         r"|DeltaConcurrentModification)Exception\b",
         CommitConflict,

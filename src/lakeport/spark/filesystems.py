@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from lakeport.errors import ConfigError
 from lakeport.spark import adopt
 from lakeport.spark.failures import translated
+from lakeport.spark.trust import trust
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,6 +64,8 @@ def hand_over(runtime: Runtime, root: str, settings: Mapping[str, str]) -> None:
     with _lock:
         known, place = _known(runtime), _place(root)
         if known.get(place) != settings:
+            if not runtime.adopted and _speaks_tls(place, settings):
+                trust(runtime.context)
             _set(runtime, place, settings, known.get(place))
             known[place] = dict(settings)
 
@@ -91,6 +94,12 @@ def _set(
         jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI(place), conf).close()
         if "delta" in runtime.needs:
             jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+
+def _speaks_tls(place: str, settings: Mapping[str, str]) -> bool:
+    parts = urlsplit(place)
+    wanted = settings.get(f"fs.s3a.bucket.{parts.netloc}.connection.ssl.enabled")
+    return parts.scheme == "s3a" and wanted != "false"
 
 
 def _check_flags(runtime: Runtime, bucket: str) -> None:
