@@ -71,8 +71,8 @@ _RULES: Final[tuple[_Rule, ...]] = (
         r"ABFS does not allow files or directories to end with a dot",
         DestinationError,
         "a partition's value ends with a dot, and Azure takes no folder of such a name from Spark",
-        "set the property `delta.randomizeFilePrefixes` to `true` in `table_properties` of the next "
-        "load: files need no folders of partitions then.",
+        "set the property `delta.randomizeFilePrefixes` to `true` in the `table_properties` of a "
+        "load: files lie in no folders of partitions then.",
         quote=False,
     ),
     _rule(
