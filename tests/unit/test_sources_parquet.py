@@ -89,6 +89,9 @@ def test_types_that_do_not_go_together(tmp_path: Path) -> None:
 def test_names_that_clash(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="'a' and 'A'"):
         load(tmp_path, pa.table({"a": [1]}), pa.table({"A": [1]}))
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    with pytest.raises(SourceError, match=r"file '0.parquet' has 2 columns with the name 'a'"):
+        load(tmp_path, twice)
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"no Parquet at all"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -59,9 +60,17 @@ def read_footer(file: SourceFile) -> list[Footer]:
     """Read one file's footer. Run inside tasks.
 
     Raises:
-        SourceError: it is no whole Parquet file, or a column's type can't be stored.
+        SourceError: it is no whole Parquet file, a column's type can't be stored, or two columns
+            have one name.
     """
     with _opened(file.split(0, -1, 0)) as parquet:
+        names = Counter(parquet.schema_arrow.names)
+        for name, times in names.items():
+            if times > 1:
+                raise SourceError(
+                    f"file {file.name!r} has {times} columns with the name {name!r}",
+                    "rename them where the file is written.",
+                )
         meta = parquet.metadata
         groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
         sizes = tuple((group.num_rows, group.total_byte_size) for group in groups)
