@@ -211,7 +211,8 @@ def test_adopting_growing_and_ending() -> None:
     out = run_script("""
     import os
     from pathlib import Path
-    from lakeport.errors import ConfigError
+    from lakeport.errors import ConfigError, SourceError
+    from lakeport.sources.spark_frames import normalised
     from lakeport.spark.jobs import run_tasks
     from lakeport.spark.session import Runtime
 
@@ -238,11 +239,20 @@ def test_adopting_growing_and_ending() -> None:
     assert adopted.adopted and adopted.spark is session and adopted.attempts == 1
     assert run_tasks(adopted, lambda x: [x + 1], [1, 2]) == [2, 3]
     adopted.stop()
-    assert session.range(3).count() == 3
-    own.stop()
-    assert not Path(f"/proc/{pid}").exists()
+    frame = session.range(3)
+    assert frame.count() == 3
+    session.stop()               # by its owner: its JVM lives on
+    try:
+        normalised(frame, "t")
+    except SourceError as error:
+        assert "the frame's Spark session was stopped" in str(error)
+    else:
+        raise SystemExit("took a frame of a session that was stopped")
 
     again = Runtime.start({"delta"}, {}, small=True)
+    assert run_tasks(again, lambda x: [x + 1], [1]) == [2]
+    own._launch.jvm.kill()
+    assert not Path(f"/proc/{pid}").exists()
     assert run_tasks(again, lambda x: [x + 1], [1]) == [2]
     folder = again._launch.jvm.folder
     grown = Runtime.start({"delta", "s3a", "azure"}, {}, small=True)

@@ -83,6 +83,8 @@ S3 = "software.amazon.awssdk.services.s3.model.S3Exception"
         ([("org.apache.spark.sql.delta.schema.DeltaInvariantViolationException",
            "[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] CHECK p (id > 0) violated by row with values:"
            "\n - id : canary")], "InputError"),
+        ([("org.apache.spark.SparkRuntimeException",
+           "[USER_RAISED_EXCEPTION] canary is odd SQLSTATE: P0001")], "InputError"),
         ([("org.apache.spark.sql.AnalysisException", "[PATH_NOT_FOUND] no such path")],
          "DestinationError"),
         ([(SPARK, "Job 3 cancelled part of cancelled job group x")], "SparkFailure"),
@@ -96,6 +98,25 @@ def test_java(links: list[tuple[str, str | None]], expected: str) -> None:
     assert found.__cause__ is error
     assert "\tat " not in str(found)
     assert "canary" not in str(found)
+
+
+def test_a_python_function_of_the_frame() -> None:
+    """Kind and place; its words may quote a record, and say nothing of the store."""
+    told = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: \
+Traceback (most recent call last):
+  File "/venv/pandas/frame.py", line 8, in __getitem__
+    raise KeyError(key)
+  File "/jobs/job.py", line 12, in parse
+    raise Odd(f"Connection reset, SQLSTATE: 22, {row}")
+    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+jobs.Odd: Connection reset, SQLSTATE: 22, canary
+  File "canary", line 1, in canary
+canary: canary
+ SQLSTATE: 38000"""
+    links = [(SPARK, "Job aborted."), ("org.apache.spark.api.python.PythonException", told)]
+    found = translate(FromJavaError(*links))
+    words = "a Python function of the frame raised jobs.Odd in parse (job.py:12)"
+    assert (type(found), found.message) == (errors.SparkFailure, words)
 
 
 def test_one_sentence_of_the_cause() -> None:

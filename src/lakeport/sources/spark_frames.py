@@ -36,12 +36,17 @@ def normalised(frame: DataFrame, stream: str) -> DataFrame:
     A `timestamp_ntz` is taken as UTC, whatever the session's time zone.
 
     Raises:
-        SourceError: a column's type has no equivalent, or it is a Spark Connect frame.
+        SourceError: a column's type has no equivalent, it is a Spark Connect frame, or its session
+            was stopped.
         InputError: two columns' names clash.
     """
     if ".connect." in type(frame).__module__:
         raise SourceError(
             "Spark Connect frames can't be landed", "use a classic Spark session's DataFrame."
+        )
+    if frame.sparkSession.sparkContext._jsc is None:
+        raise SourceError(
+            "the frame's Spark session was stopped", "make the frame anew in one that runs."
         )
     check_names(stream, frame.columns)
     _refuse_repeated(frame.columns)

@@ -133,6 +133,19 @@ def _wake(client: Any) -> None:
             connection.socket.shutdown(SHUT_RDWR)
 
 
+def part() -> None:
+    """Let pyspark part with the JVM of a context that its owner has stopped; it lives on.
+
+    Else a new context would be looked for there, whatever gateway it is given.
+    """
+    from pyspark import SparkContext
+
+    with SparkContext._lock:
+        if SparkContext._active_spark_context is None:
+            SparkContext._gateway = None
+            SparkContext._jvm = None
+
+
 def forget(context: SparkContext | None, folder: Path) -> None:
     """Let pyspark forget a JVM that is about to end, so that another one can be started."""
     from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER

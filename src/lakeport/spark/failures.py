@@ -125,6 +125,13 @@ _RULES: Final[tuple[_Rule, ...]] = (
         quote=False,
     ),
     _rule(
+        r"\[USER_RAISED_EXCEPTION\]",
+        InputError,
+        "the frame's plan raised an error of its own (`raise_error`, `assert_true`)",
+        "correct the frame; " + _DEBUG_HINT,
+        quote=False,
+    ),
+    _rule(
         r"UnknownStoreException|NoSuchBucket|ContainerNotFound|FilesystemNotFound"
         r"|specified (bucket|container|filesystem) does not exist",
         DestinationError,
@@ -184,6 +191,10 @@ _RULES: Final[tuple[_Rule, ...]] = (
     ),
 )
 
+_RAISED: Final = re.compile(
+    r"PythonException: [\s\S]*?Traceback \(most recent call last\):\n((?:[ \t].*\n)+)([\w.]+)"
+)
+
 
 def translate(error: BaseException, secrets: Iterable[str] = ()) -> LakeportError:
     """The error of lakeport's that says what happened; `error` is its `__cause__`.
@@ -232,6 +243,8 @@ def from_java(error: BaseException) -> bool:
 def _judge(links: list[str], error: BaseException) -> LakeportError:
     if not links:
         return _of_python(error)
+    for raised in filter(None, map(_RAISED.search, links)):
+        return _of_function(*raised.groups())
     for rule in _RULES:
         for link in links:
             if rule.pattern.search(link):
@@ -239,6 +252,18 @@ def _judge(links: list[str], error: BaseException) -> LakeportError:
                 return rule.error(rule.prefix + told, rule.hint)
     told = next(filter(None, map(_sentence, reversed(links))), "it gave no reason")
     return SparkFailure(f"Spark failed: {told}", _DEBUG_HINT)
+
+
+def _of_function(frames: str, kind: str) -> LakeportError:
+    """What a Python function of the frame raised, by kind and place: its words may quote data."""
+    places = re.findall(r'File "([^"]*)", line (\d+), in (\S+)', frames)
+    where = "".join(
+        f" in {name} ({PurePath(file).name}:{line})" for file, line, name in places[-1:]
+    )
+    return SparkFailure(
+        f"a Python function of the frame raised {kind}{where}",
+        "correct the function; `--debug` shows its own words.",
+    )
 
 
 def _of_python(error: BaseException) -> LakeportError:

@@ -166,6 +166,7 @@ class Launch:
         conf = SparkConf(_jvm=client.jvm)
         for key, value in settings.items():
             conf.set(key, value)
+        adopt.part()
         try:
             context = SparkContext(conf=conf, gateway=client)
         except Exception as error:
