@@ -107,3 +107,12 @@ def test_bounds_that_are_unknown_empty_or_a_partition_s() -> None:
     assert bounds(entry, statistics, "c", pa.int32()) == NO_VALUES
     assert bounds(entry, statistics, "d", pa.int32()) is None
     assert bounds(entry, parse_statistics({}), "d", pa.int32()) is None
+
+
+@pytest.mark.parametrize("type_", [pa.float32(), pa.float64()])
+def test_both_zeros_are_one_key_as_in_sql(type_: pa.DataType) -> None:
+    batch = columns([(-0.0, 1), (0.0, 1), (0.0, 2)], [type_, pa.int64()])
+    index = KeyIndex(batch)
+    assert index.last.tolist() == [1, 2]
+    found = index.find(columns([(-0.0, 2), (0.0, 1), (None, 1), (0.5, 1)], [type_, pa.int64()]))
+    assert found.tolist() == [2, 1, -1, -1]

@@ -38,7 +38,7 @@ class KeyIndex:
     def __init__(self, columns: Sequence[pa.ChunkedArray]) -> None:
         self._levels: list[tuple[pa.Array, Positions]] = []
         codes = np.zeros(len(columns[0]), dtype=np.int64)
-        for column in columns:
+        for column in map(_plain, columns):
             distinct = pc.unique(column)
             pairs = codes * len(distinct) + _codes(column, distinct)
             known, codes = np.unique(pairs, return_inverse=True)
@@ -59,11 +59,16 @@ class KeyIndex:
         """
         found = np.zeros(len(columns[0]), dtype=np.int64)
         for column, (distinct, known) in zip(columns, self._levels, strict=True):
-            codes = _codes(column, distinct)
+            codes = _codes(_plain(column), distinct)
             pairs = np.where((found < 0) | (codes < 0), -1, found * len(distinct) + codes)
             at = np.minimum(np.searchsorted(known, pairs), max(len(known) - 1, 0))
             found = np.where(known[at] == pairs, at, -1) if len(known) else pairs * 0 - 1
         return np.where(found < 0, -1, self._last[found]) if len(self._last) else found
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """One zero only, as in SQL: Arrow tells -0.0 from 0.0."""
+    return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
 
 
 def _codes(column: pa.ChunkedArray, distinct: pa.Array) -> Positions:
