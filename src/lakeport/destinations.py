@@ -184,7 +184,8 @@ def open_table(
         writes: whether anything will be written; else the store is not probed, either.
 
     Raises:
-        ConfigError: the table's name or place is refused.
+        ConfigError: the table's name or place is refused, or it is a Delta table and files are
+            to be written.
     """
     from lakeport.writers.naming import table_folder, table_name
 
@@ -229,6 +230,8 @@ def open_table(
             DeltaMerger(writer, runtime, created, updated),
             Changes(config.merge_keys, config.hard_delete, config.delete_column),
         )
+    if config.destination == "local":
+        _refuse_delta(storage, table_folder("", table), config.file_type)
     from lakeport.journal import Journal
     from lakeport.writers.encode import encoder_for
     from lakeport.writers.files import FilesWriter
@@ -243,6 +246,18 @@ def open_table(
         unique=secrets.token_hex(4) if writes and storage.needs_unique_names() else "",
         target_bytes=target_bytes,
     )
+
+
+def _refuse_delta(storage: Storage, folder: str, file_type: str) -> None:
+    """Keep files out of a Delta table, whose readers don't see them and whose vacuum removes them.
+
+    Only where looking needs no permission: writing to a bucket must not take that of listing.
+    """
+    if next(iter(storage.list(f"{folder}/_delta_log")), None) is not None:
+        raise ConfigError(
+            f"{storage.uri(folder)} is a Delta table, and `file_type` is {file_type!r}",
+            "leave `file_type` out, or land in another table.",
+        )
 
 
 def spark_session(
