@@ -37,7 +37,7 @@ def bare_records(
     for number, item in enumerate(record_data, 1):
         if not isinstance(item, Mapping):
             raise InputError(
-                f"record {number} of stream {stream!r} is a {type(item).__name__}, not a mapping",
+                f"record {number} of stream {stream!r} is of type {type(item).__name__!r}, not a mapping",
                 "give a list of dictionaries; frames are for `export`.",
             )
         wrapped = item.get("record")
