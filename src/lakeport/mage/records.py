@@ -37,7 +37,8 @@ def bare_records(
     for number, item in enumerate(record_data, 1):
         if not isinstance(item, Mapping):
             raise InputError(
-                f"record {number} of stream {stream!r} is of type {type(item).__name__!r}, not a mapping",
+                f"record {number} of stream {stream!r} has type {type(item).__name__!r}, "
+                "and is no mapping",
                 "give a list of dictionaries; frames are for `export`.",
             )
         wrapped = item.get("record")
