@@ -12,7 +12,7 @@ import pytest
 from delta_support import land, runtime, writer
 from deltalake import DeltaTable
 
-from lakeport.errors import ConfigError, DestinationError, SourceError
+from lakeport.errors import ConfigError, DestinationError, LakeportError, SourceError
 from lakeport.tables import Table
 
 ODD = "my `odd` table's é ${x}"
@@ -84,6 +84,15 @@ def test_query_reads_and_does_nothing_else(table: Table) -> None:
         table.query("select transform(id) using 'cat' from t")
     with pytest.raises(ConfigError, match="can't run"):
         table.query("select nothing from t")
+
+
+@pytest.mark.parametrize("sql", ["select nothing from t", "select cast('a' as int) / id from t"])
+def test_a_query_that_fails_prints_no_trace(
+    table: Table, sql: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(LakeportError):
+        table.query(sql)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_plain_files_have_no_versions(tmp_path: Path) -> None:

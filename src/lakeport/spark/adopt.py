@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "find", "forget", "hush", "hush_calls"]
 
+_CONTEXT_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _AWS_PARTS: Final = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
 _CLASSES: Final = {
     "delta": "org.apache.spark.sql.delta.DeltaLog",
@@ -176,10 +177,15 @@ def forget(context: SparkContext | None, folder: Path) -> None:
 
 
 def hush(context: SparkContext) -> None:
-    """Keep PySpark's accumulator server from printing a stack trace when the JVM is gone.
+    """Keep PySpark from printing stack traces of what whoever asked is told in one sentence.
 
-    Whoever talks to the JVM next says so, in one sentence.
+    Its accumulator server does so when the JVM is gone, and its loggers when a query fails; these
+    show values of the data too.
     """
+    from pyspark.logger import PySparkLogger
+
+    for name in _CONTEXT_LOGGERS:
+        PySparkLogger.getLogger(name).disabled = True
     server = context._accumulatorServer
     if server is not None:
         server.handle_error = lambda *_: None  # type: ignore[method-assign]
