@@ -341,13 +341,13 @@ def test_what_a_report_adds(road: Road, capsys: Cap) -> None:
     assert main(["target", "local", "--config_json", '{"path": "/lake"}']) == 0
     warnings = [line for line in told(capsys.readouterr().err) if line["level"] == "WARNING"]
     assert [(line["message"], line["tags"]) for line in warnings] == [
-        ("2 bad records were set aside.", {"stream": "users", "rejected": 2}),
+        ("Bad records that were set aside: 2.", {"stream": "users", "rejected": 2}),
         (
-            "The undeclared field 'x' was dropped from 3 records.",
+            "Records from which the undeclared field 'x' was dropped: 3.",
             {"stream": "users", "dropped": 3},
         ),
         ("odd", {"stream": "users"}),
-        ("4 lines belong to no stream.", {"stray_lines": 4}),
+        ("Lines that belong to no stream: 4.", {"stray_lines": 4}),
         ("Bad records are in /lake/_q.", {"quarantine": "/lake/_q"}),
     ]
 

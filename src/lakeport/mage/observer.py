@@ -81,15 +81,15 @@ class MageObserver:
         for stream in report.streams:
             tags = {"stream": stream.stream}
             if stream.rejected:
-                text = f"{stream.rejected} bad records were set aside."
+                text = f"Bad records that were set aside: {stream.rejected}."
                 self.lines.log("WARNING", text, {**tags, "rejected": stream.rejected})
             for column, count in stream.dropped.items():
-                text = f"The undeclared field {column!r} was dropped from {count} records."
+                text = f"Records from which the undeclared field {column!r} was dropped: {count}."
                 self.lines.log("WARNING", text, {**tags, "dropped": count})
             for text in stream.warnings:
                 self.lines.log("WARNING", text, tags)
         if report.stray_lines:
-            text = f"{report.stray_lines} lines belong to no stream."
+            text = f"Lines that belong to no stream: {report.stray_lines}."
             self.lines.log("WARNING", text, {"stray_lines": report.stray_lines})
         for uri in report.quarantine:
             self.lines.log("WARNING", f"Bad records are in {uri}.", {"quarantine": uri})
