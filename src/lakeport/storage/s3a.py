@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from lakeport.storage.s3_settings import AwsSettings
 
@@ -27,7 +28,7 @@ def hadoop_settings(bucket: str, settings: AwsSettings) -> dict[str, str]:
     >>> found["fs.s3a.bucket.lake.endpoint.region"]
     'eu-west-1'
     """
-    found = {"endpoint.region": settings.region, **_endpoint(settings)}
+    found = {"endpoint.region": settings.region, **_endpoint(settings), **_proxy(settings)}
     provider, keys = _credentials(settings)
     found |= keys
     if settings.role_arn:
@@ -47,6 +48,27 @@ def _endpoint(settings: AwsSettings) -> dict[str, str]:
         return style
     tls = "true" if urlsplit(settings.endpoint).scheme == "https" else "false"
     return {**style, "endpoint": settings.endpoint, "connection.ssl.enabled": tls}
+
+
+def _proxy(settings: AwsSettings) -> dict[str, str]:
+    """The proxy that the environment names for the endpoint, as the SDK for Python takes it.
+
+    Java's SDK would look for the proxy of `http` in `http_proxy` whatever the endpoint speaks.
+    """
+    endpoint = urlsplit(settings.endpoint or f"https://s3.{settings.region}.amazonaws.com")
+    named = getproxies().get(endpoint.scheme, "")
+    if not named or proxy_bypass(endpoint.netloc):
+        return {}
+    proxy = urlsplit(named if "://" in named else f"http://{named}")
+    tls = proxy.scheme == "https"
+    port = proxy.port or (443 if tls else 80)
+    found = {"proxy.host": proxy.hostname or "", "proxy.port": str(port)}
+    if tls:
+        found["proxy.ssl.enabled"] = "true"
+    if proxy.username:
+        found["proxy.username"] = unquote(proxy.username)
+        found["proxy.password"] = unquote(proxy.password or "")
+    return found
 
 
 def _credentials(settings: AwsSettings) -> tuple[str, dict[str, str]]:
