@@ -84,7 +84,7 @@ def test_an_import_under_way_does_not_keep_its_lock(
 ) -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with BusyImports(signum), pytest.raises(raised), endable():
+        with pytest.raises(raised), endable(), BusyImports(signum):
             with suppress(ImportError):
                 import_module("lakeport_has_no_such_module")
             time.sleep(30)
