@@ -7,12 +7,26 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
 
 import pytest
 
 from lakeport.cli.endings import Terminated, endable
+
+ASKED = (
+    ("signum", "raised"),
+    [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)],
+)
+
+
+@pytest.fixture(autouse=True)
+def _interruptible() -> Iterator[None]:
+    """SIGINT as in a program of its own, whatever the tests were started from."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 class Finalized:
@@ -30,20 +44,14 @@ class Finalized:
             raise
 
 
-@pytest.mark.parametrize(
-    ("signum", "raised"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)]
-)
+@pytest.mark.parametrize(*ASKED)
 def test_what_a_finalizer_drops_is_raised_again(
     signum: signal.Signals, raised: type[KeyboardInterrupt]
 ) -> None:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     dropped: list[type[BaseException]] = []
-    try:
-        with pytest.raises(raised), endable():
-            Finalized(signum, dropped)
-            time.sleep(30)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.raises(raised), endable():
+        Finalized(signum, dropped)
+        time.sleep(30)
     assert dropped == [raised]
 
 
@@ -76,13 +84,10 @@ class BusyImports:
             _imp.release_lock()
 
 
-@pytest.mark.parametrize(
-    ("signum", "raised"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)]
-)
+@pytest.mark.parametrize(*ASKED)
 def test_an_import_under_way_does_not_keep_its_lock(
     signum: signal.Signals, raised: type[KeyboardInterrupt]
 ) -> None:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(raised), endable(), BusyImports(signum):
             with suppress(ImportError):
@@ -92,7 +97,6 @@ def test_an_import_under_way_does_not_keep_its_lock(
     finally:
         while _imp.lock_held():
             _imp.release_lock()
-        signal.signal(signal.SIGINT, before)
 
 
 def test_handlers_are_put_back() -> None:
@@ -104,9 +108,6 @@ def test_handlers_are_put_back() -> None:
 
 
 def test_a_signal_that_is_ignored_stays_so() -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with endable():
-            os.kill(os.getpid(), signal.SIGINT)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with endable():
+        os.kill(os.getpid(), signal.SIGINT)
