@@ -8,6 +8,7 @@ binary, list, struct and map. `arrow_type` leads from the first to the second.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -29,6 +30,7 @@ __all__ = [
     "check_names",
     "from_spark_json",
     "normalise",
+    "repeated",
     "spark_json",
 ]
 
@@ -119,6 +121,15 @@ def arrow_type(t: FieldType) -> pa.DataType:
     if t.kind is Kind.DECIMAL:
         return pa.decimal128(t.precision, t.scale)
     return _PLAIN[t.kind]
+
+
+def repeated(names: Iterable[str]) -> str | None:
+    """The first name that stands there more than once; None if there is none.
+
+    >>> repeated(["id", "name", "id"])
+    'id'
+    """
+    return next((name for name, times in Counter(names).items() if times > 1), None)
 
 
 def check_names(stream: str, names: Iterable[str]) -> None:

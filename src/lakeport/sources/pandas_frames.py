@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakeport.errors import SourceError
+from lakeport.schema.types import repeated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,8 +28,7 @@ def pandas_batches(frame: pd.DataFrame, rows: int) -> tuple[pa.Schema, Iterator[
     """
     named = [level for level, name in enumerate(frame.index.names) if name is not None]
     names = [str(frame.index.names[level]) for level in named] + [str(c) for c in frame.columns]
-    if len(set(names)) < len(names):
-        double = next(name for name in names if names.count(name) > 1)
+    if (double := repeated(names)) is not None:
         raise SourceError(
             f"the frame has two columns with the name {double!r}",
             "rename one of them; a named index becomes a column, too.",

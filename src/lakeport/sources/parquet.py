@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import pyarrow as pa
 from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Scan, Split
 from lakeport.schema.splits import open_split
-from lakeport.schema.types import cast_batch, normalise
+from lakeport.schema.types import cast_batch, normalise, repeated
 from lakeport.sources.plain import SourceFile
 
 __all__ = ["Footer", "ParquetReader", "aligned", "read_footer", "split_groups", "union"]
@@ -64,13 +63,12 @@ def read_footer(file: SourceFile) -> list[Footer]:
             have one name.
     """
     with _opened(file.split(0, -1, 0)) as parquet:
-        names = Counter(parquet.schema_arrow.names)
-        for name, times in names.items():
-            if times > 1:
-                raise SourceError(
-                    f"file {file.name!r} has {times} columns with the name {name!r}",
-                    "rename them where the file is written.",
-                )
+        names = parquet.schema_arrow.names
+        if (double := repeated(names)) is not None:
+            raise SourceError(
+                f"file {file.name!r} has {names.count(double)} columns with the name {double!r}",
+                "rename them where the file is written.",
+            )
         meta = parquet.metadata
         groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
         sizes = tuple((group.num_rows, group.total_byte_size) for group in groups)

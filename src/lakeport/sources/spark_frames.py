@@ -49,7 +49,6 @@ def normalised(frame: DataFrame, stream: str) -> DataFrame:
             "the frame's Spark session was stopped", "make the frame anew in one that runs."
         )
     check_names(stream, frame.columns)
-    _refuse_repeated(frame.columns)
     utc = frame.sparkSession.conf.get("spark.sql.session.timeZone") in {"UTC", "Etc/UTC", "Z"}
     targets = [_stored(f.dataType, f.name, utc, top=True) for f in frame.schema.fields]
     if targets == [f.dataType for f in frame.schema.fields]:
@@ -84,15 +83,6 @@ def digest_of(frame: DataFrame) -> str:
     ).first()
     text = f"{frame.schema.json()}|{found}"
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _refuse_repeated(names: list[str]) -> None:
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise SourceError(
-            f"the frame has several columns with the name {repeated[0]!r}",
-            "rename them, for example with `toDF`.",
-        )
 
 
 def _cast(frame: DataFrame, name: str, source: Any, target: Any, utc: bool) -> Column:
