@@ -10,187 +10,23 @@ import errno
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
 from lakeport.errors import (
-    CommitConflict,
     DestinationError,
-    InputError,
     LakeportError,
     PermissionRefused,
-    SchemaConflict,
     SparkFailure,
     Unreachable,
 )
 from lakeport.scrub import scrub
+from lakeport.spark.failure_rules import DEBUG_HINT, MEMORY_HINT, RULES, TRANSIENT_HINT
 
 __all__ = ["from_java", "scrub", "translate", "translated"]
 
 _LONGEST: Final = 400
 _DEEPEST: Final = 12
-_MEMORY_HINT: Final = "give Spark more memory (`spark.driver.memory`), or use smaller batches."
-_DEBUG_HINT: Final = "`--debug` shows Spark's own words."
-_TRANSIENT_HINT: Final = "check the endpoint, the network and the proxy; a repeated run is safe."
-_ACCESS_HINT: Final = "check the credentials and what they permit on this bucket or container."
-
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """Chain links that match (by `class name: message`) become `error` with `prefix` and `hint`."""
-
-    pattern: re.Pattern[str]
-    error: type[LakeportError]
-    prefix: str
-    hint: str = ""
-    quote: bool = True
-
-
-def _rule(
-    pattern: str, error: type[LakeportError], prefix: str, hint: str = "", *, quote: bool = True
-) -> _Rule:
-    return _Rule(re.compile(pattern), error, prefix, hint, quote)
-
-
-_RULES: Final[tuple[_Rule, ...]] = (
-    _rule(
-        r"java\.lang\.OutOfMemoryError|GC overhead limit exceeded",
-        SparkFailure,
-        "Spark ran out of memory",
-        _MEMORY_HINT,
-    ),
-    _rule(
-        r"No space left on device|DiskFullException|There is not enough space",
-        DestinationError,
-        "the disk is full",
-        "free some space, or point `spark.local.dir` and the target at a bigger disk.",
-        quote=False,
-    ),
-    _rule(
-        r"ABFS does not allow files or directories to end with a dot",
-        DestinationError,
-        "a partition's value ends with a dot, and Azure takes no folder of such a name from Spark",
-        "set the property `delta.randomizeFilePrefixes` to `true` in the `table_properties` of a "
-        "load: files lie in no folders of partitions then.",
-        quote=False,
-    ),
-    _rule(
-        r"\bdelta[.\w]*\.(Concurrent\w+|MetadataChanged|ProtocolChanged"
-        r"|DeltaConcurrentModification)Exception\b",
-        CommitConflict,
-        "another writer changed the table at the same time",
-        "nothing of this batch was committed; run it again.",
-    ),
-    _rule(
-        r"\[(_LEGACY_ERROR_TEMP_DELTA_0007|DELTA_(FAILED_TO_MERGE_FIELDS|MERGE_INCOMPATIBLE\w*"
-        r"|METADATA_MISMATCH|DUPLICATE_COLUMNS\w*|INSERT_COLUMN\w*|UNSUPPORTED_DATA_TYPE\w*"
-        r"|CANNOT_CHANGE_DATA_TYPE|COLUMN_NOT_FOUND\w*|SCHEMA_\w+|PARTITION_SCHEMA\w*"
-        r"|CHANGE_TABLE\w*|INVALID_CHARACTERS_IN_COLUMN\w*))",
-        SchemaConflict,
-        "the batch's schema does not fit the table's",
-    ),
-    _rule(
-        r"\[DELTA_(VIOLATE_CONSTRAINT|NOT_NULL_CONSTRAINT)\w*",
-        InputError,
-        "a row breaks a constraint of the table",
-        "correct the source, or the table's constraint.",
-    ),
-    _rule(
-        r"\[DELTA_EXCEED_CHAR_VARCHAR_LIMIT\]|\[EXCEED_LIMIT_LENGTH\]",
-        InputError,
-        "a text is longer than the table's column of type CHAR or VARCHAR permits",
-        "shorten it in the source, or give the column a longer type with ALTER TABLE.",
-        quote=False,
-    ),
-    _rule(
-        r"\[DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT",
-        InputError,
-        "the table fills an identity column itself, and the batch has values for it",
-        "leave the column out of the source.",
-        quote=False,
-    ),
-    _rule(
-        r"\[DELTA_CANNOT_MODIFY_APPEND_ONLY\]",
-        DestinationError,
-        "rows of the table can't be changed or removed: its property `delta.appendOnly` is `true`",
-        "use `mode: append`, or have the table's owner unset the property.",
-        quote=False,
-    ),
-    _rule(
-        r"SQLSTATE: 22|\[(CAST_|NUMERIC_VALUE_OUT|ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO)",
-        InputError,
-        "a value of the frame can't be computed as its plan says",
-        "correct the frame's casts; " + _DEBUG_HINT,
-        quote=False,
-    ),
-    _rule(
-        r"\[USER_RAISED_EXCEPTION\]",
-        InputError,
-        "the frame's plan raised an error of its own (`raise_error`, `assert_true`)",
-        "correct the frame; " + _DEBUG_HINT,
-        quote=False,
-    ),
-    _rule(
-        r"UnknownStoreException|NoSuchBucket|ContainerNotFound|FilesystemNotFound"
-        r"|specified (bucket|container|filesystem) does not exist",
-        DestinationError,
-        "the bucket or container does not exist",
-        "create it, or correct its name.",
-    ),
-    _rule(
-        r"by AssumedRole\b|StsException",
-        PermissionRefused,
-        "the role can't be assumed",
-        "check the keys that assume it, `role_arn`, its trust policy and `external_id`.",
-        quote=False,
-    ),
-    _rule(
-        r"AccessDenied|AccessControlException|NoAuthWithAWSException|CredentialInitialization"
-        r"|NoAwsCredentials|InvalidAccessKeyId|SignatureDoesNotMatch|AuthorizationFailure"
-        r"|AuthenticationFailed|AuthorizationPermissionMismatch|InvalidAuthenticationInfo"
-        r"|Status Code: 40[13]\b|, 40[13], |KeyProviderException|InvalidConfigurationValue"
-        r"|Operation failed: .*?, 40[13]\b",
-        PermissionRefused,
-        "the store refused access",
-        _ACCESS_HINT,
-    ),
-    _rule(
-        r"UnknownHostException|ConnectException|SocketTimeoutException|NoRouteToHost"
-        r"|ConnectTimeoutException|HttpHostConnect|SSLException|SSLHandshake|SSLPeerUnverified"
-        r"|UnresolvedAddress|ApiCall\w*TimeoutException|NoHttpResponse|Connection reset"
-        r"|AWSClientIOException|Unable to execute HTTP request",
-        Unreachable,
-        "the store did not answer",
-        _TRANSIENT_HINT,
-    ),
-    _rule(
-        r"\[(DELTA_(TABLE_NOT_FOUND|MISSING_DELTA_TABLE\w*|PATH_DOES_NOT_EXIST"
-        r"|TABLE_ONLY_OPERATION|NOT_A_DELTA_TABLE)|PATH_NOT_FOUND)",
-        DestinationError,
-        "there is no such table",
-    ),
-    _rule(
-        r"\bdelta[.\w]*\.(InvalidProtocolVersion|DeltaUnsupportedTableFeature|DeltaTableFeature)"
-        r"Exception\b",
-        DestinationError,
-        "the table uses features of Delta that this version can't handle",
-    ),
-    _rule(
-        r"\bJob(Group)? \S+ cancelled|cancelled as part of",
-        SparkFailure,
-        "the job was cancelled",
-        quote=False,
-    ),
-    _rule(
-        r"Python worker (exited|failed)|ExecutorLostFailure|SparkException: .*?worker.*?crashed",
-        SparkFailure,
-        "a Python worker ended unexpectedly",
-        "it may have been killed for want of memory; use smaller batches.",
-        quote=False,
-    ),
-)
-
 _RAISED: Final = re.compile(
     r"PythonException: [\s\S]*?Traceback \(most recent call last\):\n((?:[ \t].*\n)+)([\w.]+)"
 )
@@ -245,21 +81,19 @@ def _judge(links: list[str], error: BaseException) -> LakeportError:
         return _of_python(error)
     for raised in filter(None, map(_RAISED.search, links)):
         return _of_function(*raised.groups())
-    for rule in _RULES:
+    for rule in RULES:
         for link in links:
             if rule.pattern.search(link):
                 told = f": {_sentence(link)}" if rule.quote and _sentence(link) else ""
                 return rule.error(rule.prefix + told, rule.hint)
     told = next(filter(None, map(_sentence, reversed(links))), "it gave no reason")
-    return SparkFailure(f"Spark failed: {told}", _DEBUG_HINT)
+    return SparkFailure(f"Spark failed: {told}", DEBUG_HINT)
 
 
 def _of_function(frames: str, kind: str) -> LakeportError:
     """What a Python function of the frame raised, by kind and place: its words may quote data."""
     places = re.findall(r'File "([^"]*)", line (\d+), in (\S+)', frames)
-    where = "".join(
-        f" in {name} ({PurePath(file).name}:{line})" for file, line, name in places[-1:]
-    )
+    where = "".join(f" {_at(*place)}" for place in places[-1:])
     return SparkFailure(
         f"a Python function of the frame raised {kind}{where}",
         "correct the function; `--debug` shows its own words.",
@@ -272,12 +106,12 @@ def _of_python(error: BaseException) -> LakeportError:
     if from_java(error):
         return SparkFailure(
             "Spark's Java process is gone",
-            "it may have been killed for want of memory; " + _MEMORY_HINT,
+            "it may have been killed for want of memory; " + MEMORY_HINT,
         )
     if kind.__module__.startswith("pyspark"):
-        return SparkFailure(f"Spark failed: {_sentence(str(error))}", _DEBUG_HINT)
+        return SparkFailure(f"Spark failed: {_sentence(str(error))}", DEBUG_HINT)
     if isinstance(error, MemoryError):
-        return SparkFailure("a task ran out of memory", _MEMORY_HINT)
+        return SparkFailure("a task ran out of memory", MEMORY_HINT)
     if isinstance(error, OSError):
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return DestinationError("the disk is full", "free some space.")
@@ -285,7 +119,7 @@ def _of_python(error: BaseException) -> LakeportError:
         if isinstance(error, PermissionError):
             return PermissionRefused(told, "check who owns the folder, and its mode.")
         if isinstance(error, ConnectionError | TimeoutError):
-            return Unreachable(told, _TRANSIENT_HINT)
+            return Unreachable(told, TRANSIENT_HINT)
         return DestinationError(told, "`--debug` shows where.")
     return SparkFailure(f"{_name(kind)} {_place(error)}".rstrip(), "`--debug` shows its own words.")
 
@@ -306,7 +140,11 @@ def _place(error: BaseException) -> str:
     while trace.tb_next is not None:
         trace = trace.tb_next
     code = trace.tb_frame.f_code
-    return f"in {code.co_name} ({PurePath(code.co_filename).name}:{trace.tb_lineno})"
+    return _at(code.co_filename, trace.tb_lineno, code.co_name)
+
+
+def _at(file: str, line: int | str, function: str) -> str:
+    return f"in {function} ({PurePath(file).name}:{line})"
 
 
 def _chain(error: BaseException) -> Iterator[str]:
