@@ -203,7 +203,7 @@ def open_table(
         session = spark_session(config, storage, runtime, writes=writes)
         if destination(config.destination).extra:
             # Wrong credentials show now, in our own client's words, while Spark starts.
-            next(iter(storage.list(f"{folder}/_delta_log")), None)
+            _is_delta(storage, folder)
         writer = DeltaWriter(
             session,
             storage,
@@ -253,11 +253,15 @@ def _refuse_delta(storage: Storage, folder: str, file_type: str) -> None:
 
     Only where looking needs no permission: writing to a bucket must not take that of listing.
     """
-    if next(iter(storage.list(f"{folder}/_delta_log")), None) is not None:
+    if _is_delta(storage, folder):
         raise ConfigError(
             f"{storage.uri(folder)} is a Delta table, and `file_type` is {file_type!r}",
             "leave `file_type` out, or land in another table.",
         )
+
+
+def _is_delta(storage: Storage, folder: str) -> bool:
+    return next(iter(storage.list(f"{folder}/_delta_log")), None) is not None
 
 
 def spark_session(

@@ -141,8 +141,8 @@ def config_of(
                 values, overrides, "`--config_json`", environ=environ, destination=destination
             )
             return config.warned(*_exposed(config, values))
-    path = flags.config or flags.settings
-    if flags.config and flags.settings and _is_empty(flags.config):
+    path = flags.config
+    if flags.settings and (not path or _is_empty(path)):
         path = flags.settings
     if path:
         return load_file(path, overrides, destination=destination, environ=environ)

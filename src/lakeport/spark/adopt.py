@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["check", "find", "forget", "hush", "hush_calls"]
+__all__ = ["check", "find", "forget", "hush", "hush_calls", "part"]
 
 _CONTEXT_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _AWS_PARTS: Final = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
