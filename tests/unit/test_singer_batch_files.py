@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lakeport.errors import BadRecords, InputError, SourceError
-from lakeport.sources.batch_files import resolve
+from lakeport.sources import batch_files
+from lakeport.sources.batch_files import default_roots, resolve
 from tests.singer_kit import described, lines_of, note_kernels, record, schema, source, state
 
 
@@ -139,6 +142,11 @@ def test_only_files_below_the_roots_are_read(tmp_path: Path) -> None:
         "good": "not a local file",
         "": "not a local file",
         f"file://{good}%00": "not a local file",
+        "file://[::1/a": "not a local file",
+        f"{inside}/\ud800": "not a local file",
+        f"file:{good}": "not a local file",
+        f"file://user@localhost{good}": "not a local file",
+        f"file://{inside}/%FF": "No such file",
         f"file://{inside}/gone": "No such file",
         inside.as_uri(): "not a plain file",
     }
@@ -147,3 +155,89 @@ def test_only_files_below_the_roots_are_read(tmp_path: Path) -> None:
             resolve(uri, [inside])
     with pytest.raises(SourceError, match="outside"):
         list(source(schema() + batch(secret), batch_roots=[inside]))
+
+
+def test_a_file_name_that_is_no_utf8_is_read(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    records(path, 1)
+    (flush,) = source(schema() + batch(f"file://{tmp_path}/%FF"))
+    assert described(flush) == [("users", 0, [1])]
+
+
+def _link(there: Path, secret: Path) -> None:
+    there.unlink()
+    there.symlink_to(secret)
+
+
+def _link_folder(there: Path, secret: Path) -> None:
+    there.parent.rename(there.parent.with_name("moved"))
+    there.parent.symlink_to(secret.parent)
+
+
+def _pipe(there: Path, secret: Path) -> None:
+    there.unlink()
+    os.mkfifo(there)
+
+
+def _nothing(there: Path, secret: Path) -> None:
+    there.unlink()
+
+
+@pytest.mark.parametrize(
+    ("swap", "reason"),
+    [
+        (_link, "a link was put into its path"),
+        (_link_folder, "a link was put into its path"),
+        (_pipe, "not a plain file"),
+        (_nothing, "No such file"),
+    ],
+)
+def test_what_takes_a_checked_file_s_place_is_not_read(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    swap: Callable[[Path, Path], None],
+    reason: str,
+) -> None:
+    for name in ("in", "out"):
+        (tmp_path / name).mkdir()
+    there, secret = records(tmp_path / "in" / "a", 1), records(tmp_path / "out" / "a", 2)
+
+    def checked(uri: str, roots: Any) -> Path:
+        path = resolve(uri, roots)
+        swap(there, secret)
+        return path
+
+    monkeypatch.setattr(batch_files, "resolve", checked)
+    with pytest.raises(SourceError, match=reason):
+        list(source(schema() + batch(there), batch_roots=[tmp_path / "in"]))
+
+
+@pytest.mark.parametrize("place", ["/dev/zero", "pipe"])
+def test_pipes_and_devices_are_refused_at_once(tmp_path: Path, place: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(SourceError, match="not a plain file"):
+        list(source(schema() + batch(str(tmp_path / place)), batch_roots=[tmp_path, Path("/dev")]))
+
+
+def test_a_file_in_a_folder_that_may_only_be_passed_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    path = records(folder / "a", 1)
+    folder.chmod(0o111)
+    (flush,) = source(schema() + batch(path))
+    assert described(flush) == [("users", 0, [1])]
+    folder.chmod(0o700)
+
+
+def test_the_root_of_all_files_is_no_folder_for_batch_files_of_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path.anchor)
+    assert default_roots() == (tmp_path,)
+
+
+def test_a_refusal_shows_no_signature_and_no_control_character() -> None:
+    with pytest.raises(SourceError) as caught:
+        list(source(schema() + batch("https://host/a?sig=c0ffee%2B\n\x1b[2J")))
+    assert "c0ffee" not in str(caught.value)
+    assert "\x1b" not in caught.value.message

@@ -170,7 +170,7 @@ class DestinationConfig(BaseModel):
     batch_roots: Annotated[tuple[str, ...], BeforeValidator(names)] = Field(
         default=(),
         description="Folders in which the files of Singer's BATCH messages may lie; default: the "
-        "system's for temps and the current one.",
+        "system's for temps and, unless it is `/`, the current one.",
     )
     spool_uri: Text | None = Field(
         default=None,

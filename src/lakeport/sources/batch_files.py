@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -9,10 +10,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from urllib.parse import unquote, urlsplit
+from typing import BinaryIO
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from lakeport.errors import SourceError
-from lakeport.sources.inputs import compression_of, open_input
+from lakeport.scrub import scrub
+from lakeport.sources.inputs import compression_of, open_stream
 from lakeport.sources.lines import count_lines, read_blocks
 from lakeport.sources.messages import BatchFiles
 
@@ -20,6 +23,9 @@ __all__ = ["Piece", "default_roots", "read_batch_files", "resolve"]
 
 _BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
 _BOM = b"\xef\xbb\xbf"
+_HEAD = 6  # the longest magic number of a compression
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe does not hold it up
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +48,16 @@ class Piece:
 
 
 def default_roots() -> tuple[Path, ...]:
-    """The folders that BATCH files may lie in unless the configuration names others."""
-    return Path(tempfile.gettempdir()), Path.cwd()
+    """The folders that BATCH files may lie in unless the configuration names others.
+
+    The current folder is one of them, except where it is `/`, which would allow every file.
+    """
+    temporary, current = Path(tempfile.gettempdir()), Path.cwd()
+    return (temporary,) if current == Path(current.anchor) else (temporary, current)
 
 
 def resolve(uri: str, roots: Sequence[Path]) -> Path:
-    """Turn a manifest's entry into the file to open.
+    """Turn a manifest's entry into the path of the file to open, free of links.
 
     Args:
         uri: `file:///...`, or an absolute path.
@@ -56,11 +66,7 @@ def resolve(uri: str, roots: Sequence[Path]) -> Path:
     Raises:
         SourceError: another scheme, `..`, outside the roots, absent, or not a plain file.
     """
-    parts = urlsplit(uri) if "://" in uri else None
-    local = parts is None or (parts.scheme == "file" and parts.netloc in ("", "localhost"))
-    name = unquote(parts.path) if parts is not None else uri
-    if not local or not name.startswith("/") or "\0" in name:
-        raise _refusal(uri, "it is not a local file", "have the tap write to file:///...")
+    name = _local_name(uri)
     if ".." in PurePosixPath(name).parts:
         raise _refusal(uri, "its path has '..'", "have the tap name its files by absolute paths")
     path = Path(os.path.realpath(name))
@@ -71,16 +77,71 @@ def resolve(uri: str, roots: Sequence[Path]) -> Path:
             f"allowed: {', '.join(str(root) for root in roots)}; `batch_roots` sets others",
         )
     try:
-        plain = stat.S_ISREG(path.stat().st_mode)
+        status = path.stat()
     except OSError as error:
         raise _refusal(uri, error.strerror or "it can't be read", "") from None
-    if not plain:
-        raise _refusal(uri, "it is not a plain file", "have the tap write plain files")
+    _check_plain(uri, status)
     return path
 
 
+def _local_name(uri: str) -> str:
+    """The local path that a manifest's entry names.
+
+    Raises:
+        SourceError: it names none.
+    """
+    try:
+        parts = urlsplit(uri) if "://" in uri else None
+        if parts is None:
+            name = os.fsencode(uri)
+        elif parts.scheme == "file" and parts.netloc in ("", "localhost"):
+            name = unquote_to_bytes(parts.path)
+        else:
+            name = b""
+    except ValueError:  # a host that is none, or half a surrogate
+        name = b""
+    if not name.startswith(b"/") or b"\0" in name:
+        raise _refusal(uri, "it is not a local file", "have the tap write to file:///...")
+    return os.fsdecode(name)
+
+
+def _open(uri: str, path: Path) -> BinaryIO:
+    """Open what `resolve` allowed, folder by folder from the root, following no link.
+
+    So it is the file that was checked, or another one at the same place: what is put there
+    meanwhile can't lead out of it.
+
+    Raises:
+        SourceError: it is gone, or there is something else now.
+    """
+    folder = os.open(path.anchor, _FOLDER)
+    try:
+        for part in path.parts[1:-1]:
+            inner = os.open(part, _FOLDER, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        file = os.fdopen(os.open(path.name, _FILE, dir_fd=folder), "rb", buffering=0)
+    except OSError as error:
+        moved = error.errno in (errno.ELOOP, errno.ENOTDIR)
+        reason = "a link was put into its path meanwhile" if moved else error.strerror
+        raise _refusal(uri, reason or "it can't be read", "") from None
+    finally:
+        os.close(folder)
+    try:
+        _check_plain(uri, os.fstat(file.fileno()))
+    except SourceError:
+        file.close()
+        raise
+    return file
+
+
+def _check_plain(uri: str, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise _refusal(uri, "it is not a plain file", "have the tap write plain files")
+
+
 def _refusal(uri: str, reason: str, hint: str) -> SourceError:
-    return SourceError(f"can't take the batch file {uri}: {reason}", hint)
+    return SourceError(f"can't take the batch file {scrub(uri)!r}: {reason}", hint)
 
 
 def read_batch_files(
@@ -94,21 +155,22 @@ def read_batch_files(
         SourceError: a file may not be read, is absent, corrupt, cut off, or compressed otherwise
             than the message says.
     """
-    for path in [resolve(uri, roots) for uri in message.manifest]:
-        with path.open("rb") as file:
-            kind = compression_of(file.read(6))
-        if (kind or "none") != message.compression:
-            raise SourceError(
-                f"batch file {path}: compression is {kind or 'none'}, and its BATCH message says "
-                f"{message.compression}",
-                "correct `encoding.compression`, or get the file again",
-            )
-        yield from _lines(path, max_record_mb)
+    for uri, path in [(uri, resolve(uri, roots)) for uri in message.manifest]:
+        with _open(uri, path) as file:
+            kind = compression_of(file.read(_HEAD))
+            if (kind or "none") != message.compression:
+                raise SourceError(
+                    f"batch file {path}: compression is {kind or 'none'}, and its BATCH message "
+                    f"says {message.compression}",
+                    "correct `encoding.compression`, or get the file again",
+                )
+            file.seek(0)
+            yield from _lines(open_stream(file, str(path)), max_record_mb)
 
 
-def _lines(path: Path, max_record_mb: int) -> Iterator[Piece]:
+def _lines(opened: BinaryIO, max_record_mb: int) -> Iterator[Piece]:
     line = 1
-    with open_input(path) as stream:
+    with opened as stream:
         for block in read_blocks(stream, max_record_mb << 20):
             if block.too_long is not None:
                 yield Piece(b"", 0, 0, line, block.too_long)

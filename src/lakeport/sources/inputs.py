@@ -120,8 +120,12 @@ def open_inputs(sources: Sequence[str | Path]) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(chain, buffer_size=1 << 16))
 
 
-def open_stream(stream: io.IOBase | BinaryIO) -> BinaryIO:
+def open_stream(stream: io.IOBase | BinaryIO, name: str = "the stream") -> BinaryIO:
     """Decompress a binary stream of the caller's, which stays open.
+
+    Args:
+        stream: binary; it is read from where it stands.
+        name: how errors call it; a suffix promises a compression, as a file's does.
 
     Raises:
         SourceError: it is a stream of text. Reading raises it for a compression that is corrupt
@@ -133,18 +137,16 @@ def open_stream(stream: io.IOBase | BinaryIO) -> BinaryIO:
             "the source is a stream of text, and only bytes are landed as they came",
             'open the file with mode "rb"; of standard input, give `sys.stdin.buffer`.',
         )
-    return cast(
-        BinaryIO, io.BufferedReader(_Chain([_Lent(cast(BinaryIO, stream))]), buffer_size=1 << 16)
-    )
+    chain = _Chain([_Lent(cast(BinaryIO, stream), name)])
+    return cast(BinaryIO, io.BufferedReader(chain, buffer_size=1 << 16))
 
 
 class _Lent(io.RawIOBase):
     """The bytes of a stream that somebody else closes."""
 
-    name = "the stream"
-
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, name: str) -> None:
         self._fill = filler(stream)
+        self.name = name
 
     def readable(self) -> bool:
         return True
