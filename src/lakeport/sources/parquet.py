@@ -13,6 +13,13 @@ from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Scan, Split
 from lakeport.schema.splits import open_split
 from lakeport.schema.types import cast_batch, normalise, repeated
+from lakeport.sources.parquet_values import (
+    as_text,
+    check_int96,
+    check_text,
+    has_int96,
+    stored_schema,
+)
 from lakeport.sources.plain import SourceFile
 
 __all__ = ["Footer", "ParquetReader", "aligned", "read_footer", "split_groups", "union"]
@@ -40,19 +47,34 @@ class Footer(NamedTuple):
 
 
 @contextmanager
-def _opened(split: Split) -> Iterator[Any]:
+def _opened(split: Split, int96: str = "us") -> Iterator[Any]:
+    """A split's `ParquetFile`, which reads INT96 timestamps with the unit `int96`."""
     import pyarrow.parquet as pq
 
     uri = split.uri
     try:
         source = uri if split.storage is None else open_split(split)
-        with pq.ParquetFile(source, pre_buffer=False) as file:
+        with pq.ParquetFile(
+            source,
+            pre_buffer=False,
+            coerce_int96_timestamp_unit=int96,
+            page_checksum_verification=True,
+        ) as file:
             yield file
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
         raise SourceError(
             f"file {uri!r} can't be read as Parquet: {str(error).splitlines()[0]}",
             "check that the file is there, whole, and Parquet indeed.",
         ) from error
+
+
+@contextmanager
+def _naming(uri: str) -> Iterator[None]:
+    """Name the file in errors that name its column alone."""
+    try:
+        yield
+    except SourceError as error:
+        raise SourceError(f"file {uri!r}: {error.message}", error.hint) from error
 
 
 def read_footer(file: SourceFile) -> list[Footer]:
@@ -72,7 +94,9 @@ def read_footer(file: SourceFile) -> list[Footer]:
         meta = parquet.metadata
         groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
         sizes = tuple((group.num_rows, group.total_byte_size) for group in groups)
-        return [Footer(file, normalise(parquet.schema_arrow), sizes)]
+        with _naming(file.uri):
+            schema = normalise(stored_schema(parquet))
+        return [Footer(file, schema, sizes)]
 
 
 def union(footers: Sequence[Footer]) -> pa.Schema:
@@ -130,8 +154,9 @@ def aligned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """A batch's columns in the schema's order and types; those that it lacks are null.
 
     Raises:
-        SourceError: a value would be changed by it.
+        SourceError: a value would be changed by it, or a text is not UTF-8.
     """
+    check_text(batch)
     arrays: list[pa.Array] = []
     fields: list[pa.Field] = []
     for column in schema:
@@ -140,6 +165,20 @@ def aligned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         arrays.append(batch.column(position) if found else pa.nulls(batch.num_rows, column.type))
         fields.append(batch.schema.field(position) if found else column)
     return cast_batch(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)), schema)
+
+
+def _batches(parquet: Any, split: Split, columns: list[str] | None = None) -> Iterator[Any]:
+    groups = list(range(split.start, split.end))
+    return iter(parquet.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns))
+
+
+def _check_int96(split: Split, columns: list[str]) -> None:
+    """Refuse INT96 timestamps that microseconds can't hold; see `check_int96`."""
+    with _opened(split) as us, _opened(split, "ns") as ns, _opened(split, "s") as s:
+        parts = (_batches(parquet, split, columns) for parquet in (us, ns, s))
+        for same_rows in zip(*parts, strict=True):
+            with _naming(split.uri):
+                check_int96(*same_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +198,13 @@ class ParquetReader:
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
         with _opened(split) as parquet:
-            groups = list(range(split.start, split.end))
-            for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=groups):
-                yield aligned(batch, self.schema)
+            if columns := has_int96(parquet):
+                _check_int96(split, columns)
+            stored = stored_schema(parquet)
+            for batch in _batches(parquet, split):
+                with _naming(split.uri):
+                    rows = aligned(as_text(batch, stored), self.schema)
+                yield rows
 
     def scan(self, split: Split) -> Scan:
         """See `lakeport.model.Reader.scan`."""

@@ -159,7 +159,7 @@ def _first_rows(storage: Storage, key: str, limit: int) -> pa.Table:
     import pyarrow.parquet as pq
 
     with storage.open(key) as file:
-        source = pq.ParquetFile(file)
+        source = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")  # as Spark reads INT96
         batch = next(source.iter_batches(batch_size=limit), None)
         table = source.schema_arrow.empty_table()
     return table if batch is None else pa.Table.from_batches([batch])
