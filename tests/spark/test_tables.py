@@ -80,8 +80,6 @@ def test_query_reads_and_does_nothing_else(table: Table) -> None:
     ):
         with pytest.raises(ConfigError, match="not one query"):
             table.query(sql)
-    with pytest.raises(ConfigError, match="scripts"):
-        table.query("select transform(id) using 'cat' from t")
     with pytest.raises(ConfigError, match="can't run"):
         table.query("select nothing from t")
 

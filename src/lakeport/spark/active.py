@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["ensure_active"]
+__all__ = ["active", "ensure_active"]
 
 
 def ensure_active(spark: SparkSession) -> None:
@@ -21,3 +23,22 @@ def ensure_active(spark: SparkSession) -> None:
     active = sessions.getActiveSession()
     if not active.isDefined() or active.get().sparkContext().isStopped():
         sessions.setActiveSession(spark._jsparkSession)
+
+
+@contextmanager
+def active(spark: SparkSession) -> Iterator[None]:
+    """Have a session be the active one of this thread of the JVM for a moment.
+
+    Spark's parser takes its settings from the active session, whosever parser it is.
+    """
+    jvm: Any = spark._jvm
+    sessions = jvm.org.apache.spark.sql.SparkSession
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()

@@ -14,9 +14,11 @@ import pyarrow as pa
 
 from lakeport.config.explain import nearest
 from lakeport.errors import ConfigError
+from lakeport.spark.active import active
 from lakeport.spark.failures import translated
 from lakeport.spark.quoting import quoted
 from lakeport.tables.compaction import target_bytes
+from lakeport.tables.judge import check_expression
 from lakeport.tables.queries import first_line
 
 if TYPE_CHECKING:
@@ -214,10 +216,12 @@ def _check_condition(spark: SparkSession, contents: Contents, where: str) -> Non
     from pyspark.errors import ParseException
 
     parser: Any = spark._jsparkSession.sessionState().sqlParser()
-    try:
-        parser.parseExpression(where)
-    except ParseException as error:
-        raise _no_condition(where, first_line(error), contents) from error
+    with active(spark):
+        try:
+            condition = parser.parseExpression(where)
+        except ParseException as error:
+            raise _no_condition(where, first_line(error), contents) from error
+    check_expression(spark._jvm, condition)
     if contents.cluster_columns:
         raise ConfigError(
             "a clustered table has no partitions to choose from", "leave out the condition."

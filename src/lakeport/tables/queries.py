@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import ConfigError
-from lakeport.spark.active import ensure_active
+from lakeport.spark.active import active, ensure_active
 from lakeport.spark.failures import translated
 from lakeport.spark.quoting import quoted
+from lakeport.tables.judge import check_query
 from lakeport.tables.views import FilesView, gone
 from lakeport.writers.delta_replay import Contents
 from lakeport.writers.delta_state import TableState
@@ -47,23 +48,53 @@ def run_query(
         spark: a session of its own, which gets the views.
         frame: the table.
         names: what the query may call it.
-        sql: one SELECT, as judged by Spark's parser.
+        sql: one SELECT that reads the table alone; see `judge.check_query`.
         limit: at most so many rows.
 
     Raises:
-        ConfigError: the text is not one query, or Spark can't make sense of it.
+        ConfigError: the text is not such a query, or Spark can't make sense of it.
     """
-    _refuse_others(spark, sql)
-    for name in names:
-        frame.createOrReplaceTempView(quoted(name))
     from pyspark.errors import AnalysisException
+    from pyspark.sql.classic.dataframe import DataFrame
 
+    jvm: Any = spark._jvm
+    with active(spark):
+        plan = parsed(spark, sql)
+        sensitive = spark.conf.get("spark.sql.caseSensitive") == "true"
+        check_query(jvm, plan, names, case_sensitive=sensitive)
+        for name in names:
+            frame.createOrReplaceTempView(quoted(name))
+        # The plan that was judged, not the text once more.
+        dataset = jvm.org.apache.spark.sql.classic.Dataset
+        with translated():
+            try:
+                found = dataset.ofRows(spark._jsparkSession, plan)
+            except AnalysisException as error:
+                columns = ", ".join(frame.columns)
+                raise ConfigError(
+                    f"Spark can't run the query: {first_line(error)}",
+                    f"the table's columns are {columns}.",
+                ) from error
+    return DataFrame(found, spark).limit(limit)
+
+
+def parsed(spark: SparkSession, sql: str) -> Any:
+    """The parser's plan of a query; nothing is looked up or run for it.
+
+    Raises:
+        ConfigError: Spark can't parse the text.
+    """
+    from pyspark.errors import ParseException
+
+    # `${env:NAME}` in the text would become the variable's value.
+    spark.conf.set("spark.sql.variable.substitute", "false")
+    parser: Any = spark._jsparkSession.sessionState().sqlParser()
     try:
-        return spark.sql(sql).limit(limit)
-    except AnalysisException as error:
-        columns = ", ".join(frame.columns)
+        return parser.parsePlan(sql)
+    except ParseException as error:
         raise ConfigError(
-            f"Spark can't run the query: {first_line(error)}", f"the table's columns are {columns}."
+            f"this is not one query: {first_line(error)}",
+            "write a single SELECT on `t`; nothing else runs.",
         ) from error
 
 
@@ -111,21 +142,6 @@ def _domains(snapshot: Any) -> str:
     listed = snapshot.domainMetadata()
     found = [listed.apply(index) for index in range(listed.size())]
     return json.dumps({item.domain(): item.configuration() for item in found})
-
-
-def _refuse_others(spark: SparkSession, sql: str) -> None:
-    from pyspark.errors import ParseException
-
-    parser: Any = spark._jsparkSession.sessionState().sqlParser()
-    try:
-        plan = parser.parseQuery(sql)
-    except ParseException as error:
-        raise ConfigError(
-            f"this is not one query: {first_line(error)}",
-            "write a single SELECT; nothing else runs.",
-        ) from error
-    if "ScriptTransformation" in plan.toString():
-        raise ConfigError("a query can't run scripts", "leave out TRANSFORM.")
 
 
 def first_line(error: Exception) -> str:

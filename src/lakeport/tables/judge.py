@@ -1,0 +1,292 @@
+"""What a query may do, judged by its parsed plan before any of it is analysed or run.
+
+Spark's parser makes a tree of plan nodes, expressions, collections and plain values. The whole of
+it is walked, and whatever is not known here to read the table alone is refused: commands, scripts,
+other tables, paths, and functions that reach outside, wherever in the query they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+from lakeport.errors import ConfigError
+
+__all__ = ["check_expression", "check_query"]
+
+_CATALYST: Final = "org.apache.spark.sql.catalyst."
+_EXPRESSIONS: Final = f"{_CATALYST}expressions."
+_PLANS: Final = frozenset(
+    f"{_CATALYST}plans.logical.{name}"
+    for name in [
+        "Aggregate",
+        "Distinct",
+        "Except",
+        "Filter",
+        "Generate",
+        "GlobalLimit",
+        "Intersect",
+        "Join",
+        "JoinHint",
+        "LateralJoin",
+        "LimitAll",
+        "LocalLimit",
+        "LocalRelation",
+        "Offset",
+        "OneRowRelation",
+        "Pivot",
+        "Project",
+        "Repartition",
+        "RepartitionByExpression",
+        "Sample",
+        "SampleMethod$Bernoulli$",
+        "SampleMethod$System$",
+        "Sort",
+        "SubqueryAlias",
+        "Union",
+        "Unpivot",
+        "UnresolvedHint",
+        "WithWindowDefinition",
+    ]
+)
+_UNRESOLVED: Final = frozenset(
+    f"{_CATALYST}analysis.{name}"
+    for name in [
+        "MultiAlias",
+        "UnresolvedAlias",
+        "UnresolvedAttribute",
+        "UnresolvedExtractValue",
+        "UnresolvedHaving",
+        "UnresolvedInlineTable",
+        "UnresolvedOrdinal",
+        "UnresolvedQualify",
+        "UnresolvedRegex",
+        "UnresolvedStar",
+        "UnresolvedStarExceptOrReplace",
+        "UnresolvedSubqueryColumnAliases",
+        "UnresolvedTVFAliases",
+    ]
+)
+_NO_EXPRESSIONS: Final = frozenset(
+    {f"{_EXPRESSIONS}ExprId", f"{_EXPRESSIONS}GenericInternalRow"}
+)  # of that package, but plain values
+_REFUSED_EXPRESSIONS: Final = frozenset({f"{_EXPRESSIONS}FunctionTableSubqueryArgumentExpression"})
+_COLLECTIONS: Final = ("scala.collection.", "scala.Some", "scala.Tuple")
+_VALUES: Final = (
+    "java.util.UUID",
+    "org.apache.spark.sql.types.",
+    "org.apache.spark.sql.util.CaseInsensitiveStringMap",
+    "org.apache.spark.unsafe.types.",
+    "scala.Enumeration$Val",
+    "scala.None$",
+    f"{_CATALYST}AliasIdentifier",
+    f"{_CATALYST}FunctionIdentifier",
+)
+_GROUPS: Final = frozenset(
+    f"{name}_funcs"
+    for name in [
+        "agg",
+        "array",
+        "bitwise",
+        "collection",
+        "conditional",
+        "conversion",
+        "csv",
+        "datetime",
+        "generator",
+        "hash",
+        "json",
+        "lambda",
+        "map",
+        "math",
+        "predicate",
+        "sketch",
+        "st",
+        "string",
+        "struct",
+        "url",
+        "variant",
+        "vector",
+        "window",
+    ]
+)
+"""Groups, by Spark's own word for them, whose functions work on their arguments alone. Those of
+Avro, Protobuf and XML can be made to read a file or an address that an argument names."""
+
+_FUNCTIONS: Final = frozenset(
+    [
+        "aes_decrypt",
+        "aes_encrypt",
+        "assert_true",
+        "bitmap_bit_position",
+        "bitmap_bucket_number",
+        "bitmap_count",
+        "current_catalog",
+        "current_database",
+        "current_path",
+        "current_schema",
+        "current_user",
+        "input_file_block_length",
+        "input_file_block_start",
+        "input_file_name",
+        "monotonically_increasing_id",
+        "raise_error",
+        "session_user",
+        "spark_partition_id",
+        "try_aes_decrypt",
+        "to_xml",
+        "typeof",
+        "user",
+        "uuid",
+        "version",
+    ]
+)
+"""The harmless ones of other groups."""
+
+_TABLE_FUNCTIONS: Final = frozenset(
+    [
+        "collations",
+        "explode",
+        "explode_outer",
+        "inline",
+        "inline_outer",
+        "json_tuple",
+        "posexplode",
+        "posexplode_outer",
+        "range",
+        "sql_keywords",
+        "stack",
+        "variant_explode",
+        "variant_explode_outer",
+    ]
+)
+
+
+def check_query(jvm: Any, plan: Any, names: Collection[str], *, case_sensitive: bool) -> None:
+    """Refuse a query that does anything but read one table.
+
+    Args:
+        jvm: Spark's.
+        plan: what Spark's parser made of the query.
+        names: what the query may call the table.
+        case_sensitive: whether the session tells names apart by their case.
+
+    Raises:
+        ConfigError: the query is none, or reaches outside the table.
+    """
+    judge = _Judge(jvm, "this is not one query of the table alone", case_sensitive=case_sensitive)
+    judge.walk(plan, frozenset(names))
+
+
+def check_expression(jvm: Any, expression: Any) -> None:
+    """Refuse a condition that reads a table or reaches outside; see `check_query`."""
+    judge = _Judge(jvm, "this is no condition on a row alone", case_sensitive=False)
+    judge.walk(expression, frozenset())
+
+
+class _Judge:
+    """Walks one tree; `verdict` begins the error's message."""
+
+    def __init__(self, jvm: Any, verdict: str, *, case_sensitive: bool) -> None:
+        analysis = jvm.org.apache.spark.sql.catalyst.analysis
+        self._identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier
+        self._functions = analysis.FunctionRegistry.builtin()
+        self._verdict = verdict
+        self._case_sensitive = case_sensitive
+        self._special = {
+            f"{_CATALYST}analysis.UnresolvedRelation": self._relation,
+            f"{_CATALYST}analysis.UnresolvedFunction": self._function,
+            f"{_CATALYST}analysis.UnresolvedGenerator": self._generator,
+            f"{_CATALYST}analysis.UnresolvedTableValuedFunction": self._table_function,
+            f"{_CATALYST}plans.logical.UnresolvedWith": self._with,
+        }
+
+    def walk(self, item: Any, names: frozenset[str]) -> None:
+        """Judge one object of the tree and all below it.
+
+        Args:
+            item: a JVM object, or a value that py4j has made one of Python's.
+            names: the relations that can be named here: the table and the CTEs around.
+        """
+        if not hasattr(item, "getClass"):
+            return
+        kind = str(item.getClass().getName())
+        if kind in self._special:
+            self._special[kind](item, names)
+        elif _is_looked_into(kind):
+            self._each(item, names)
+        elif not _is_value(kind):
+            raise self._refusal(f"`{kind.rpartition('.')[2].rstrip('$')}`")
+
+    def _each(self, item: Any, names: frozenset[str]) -> None:
+        for part in _parts(item):
+            self.walk(part, names)
+
+    def _relation(self, relation: Any, names: frozenset[str]) -> None:
+        parts = list(_parts(relation.multipartIdentifier()))
+        known = {self._spelled(name) for name in names}
+        if len(parts) != 1 or self._spelled(parts[0]) not in known:
+            raise self._refusal(f"{'.'.join(parts)!r}, which is another table or a path")
+        if not relation.options().isEmpty() or relation.isStreaming():
+            raise self._refusal(f"options of {parts[0]!r}")
+
+    def _with(self, node: Any, names: frozenset[str]) -> None:
+        """Each CTE sees those before it, itself if it is recursive; the rest of the query all."""
+        for cte in _parts(node.cteRelations()):
+            inner = names | {str(cte._1())}
+            self.walk(cte._2(), inner if node.allowRecursion() else names)
+            names = inner
+        self.walk(node.child(), names)
+
+    def _function(self, function: Any, names: frozenset[str]) -> None:
+        self._check_function(list(_parts(function.nameParts())))
+        self._each(function, names)
+
+    def _generator(self, generator: Any, names: frozenset[str]) -> None:
+        self._check_function(str(generator.name().unquotedString()).split("."))
+        self._each(generator, names)
+
+    def _table_function(self, function: Any, names: frozenset[str]) -> None:
+        parts = list(_parts(function.name()))
+        if len(parts) != 1 or parts[0].lower() not in _TABLE_FUNCTIONS:
+            raise self._refusal(f"the table function {'.'.join(parts)!r}")
+        self._each(function, names)
+
+    def _check_function(self, parts: list[str]) -> None:
+        name = parts[-1].lower()
+        if len(parts) == 1 and name in _FUNCTIONS:
+            return
+        info = self._functions.lookupFunction(self._identifier(name))
+        if len(parts) != 1 or (info.isDefined() and info.get().getGroup() not in _GROUPS):
+            raise self._refusal(f"the function {'.'.join(parts)!r}")
+        if info.isEmpty():
+            raise self._refusal(f"{name!r}, which is none of Spark's own functions")
+
+    def _refusal(self, what: str) -> ConfigError:
+        return ConfigError(
+            f"{self._verdict}: it uses {what}",
+            "what Spark's own functions make of the table's rows is allowed; what reaches files, "
+            "Java or other tables is not: use Spark itself for that.",
+        )
+
+    def _spelled(self, name: str) -> str:
+        return name if self._case_sensitive else name.lower()
+
+
+def _parts(item: Any) -> Iterator[Any]:
+    """The members of a collection or of a case class."""
+    kind = item.getClass().getName()
+    found = item.iterator() if kind.startswith("scala.collection.") else item.productIterator()
+    while found.hasNext():
+        yield found.next()
+
+
+def _is_looked_into(kind: str) -> bool:
+    if kind in _PLANS | _UNRESOLVED or kind.startswith(_COLLECTIONS):
+        return True
+    return kind.startswith(_EXPRESSIONS) and kind not in _REFUSED_EXPRESSIONS | _NO_EXPRESSIONS
+
+
+def _is_value(kind: str) -> bool:
+    join_type = kind.startswith(f"{_CATALYST}plans.") and kind.count(".") == 6
+    return join_type or kind in _NO_EXPRESSIONS or kind.startswith(_VALUES)

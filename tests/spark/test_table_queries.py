@@ -1,0 +1,124 @@
+"""What a query of a table may do: read that table, whatever else the session could reach."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from delta_support import land, runtime, session, writer
+
+from lakeport.errors import ConfigError
+from lakeport.tables import Table
+
+CALL = "java_method('java.lang.System', 'getProperty', 'user.home')"
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    folder = tmp_path_factory.mktemp("lake")
+    land(writer(folder), pa.table({"id": [1, 2, 3], "tags": [["a"], ["b", "c"], []]}), keys=[])
+    land(writer(folder, "parted"), pa.table({"p": ["a"], "id": [1]}), keys=["p"])
+    session().sql("CREATE OR REPLACE TEMPORARY FUNCTION own AS 'java.lang.Math'")
+    return Table(folder / "t", runtime=runtime())
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT id FROM t WHERE id IN (SELECT max(id) FROM t) OR EXISTS (SELECT 1 FROM range(1))",
+        "WITH a AS (SELECT id FROM t), b AS (SELECT * FROM a) SELECT A.id FROM a JOIN B USING (id)",
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3) FROM n",
+        "SELECT id, tag FROM T LATERAL VIEW OUTER explode(tags) AS tag",
+        "SELECT x.id, y.tag FROM t x, LATERAL (SELECT explode(x.tags)) AS y(tag)",
+        "SELECT id, sum(id) OVER w FROM t WINDOW w AS (ORDER BY id) QUALIFY rank() OVER w < 3",
+        "SELECT * FROM VALUES (1, 'a'), (abs(-2), 'b') AS v(n, s) PIVOT (max(n) FOR s IN ('a'))",
+        "SELECT transform(tags, x -> upper(x)), array(id)[0], CAST(id AS DECIMAL), current_date "
+        "FROM t TABLESAMPLE (5 ROWS) ORDER BY ALL LIMIT 2 OFFSET 1",
+        "SELECT id % 2 AS k, count(*) FROM t GROUP BY ROLLUP (k) HAVING count(*) > 0",
+        "FROM t |> WHERE id > 1 |> AGGREGATE count(*) AS n |> EXTEND n + 1 AS m",
+        "(SELECT id FROM t EXCEPT SELECT 1) INTERSECT SELECT id FROM IDENTIFIER('t') ORDER BY 1",
+        "TABLE t",
+    ],
+)
+def test_a_query_may_use_all_of_sql_on_the_table(table: Table, sql: str) -> None:
+    assert table.query(sql).num_rows > 0
+
+
+@pytest.mark.parametrize(
+    ("sql", "named"),
+    [
+        (f"SELECT {CALL}", "function 'java_method'"),
+        (f"SELECT `JAVA_method`{CALL[11:]}", "function 'JAVA_method'"),
+        (f"SELECT reflect{CALL[11:]}", "function 'reflect'"),
+        (f"SELECT try_reflect{CALL[11:]}", "function 'try_reflect'"),
+        (f"SELECT system.builtin.{CALL}", "function 'system.builtin.java_method'"),
+        (f"SELECT IDENTIFIER('java_' || 'method'){CALL[11:]}", "UnresolvedIdentifier"),
+        (f"SELECT id FROM t WHERE EXISTS (SELECT {CALL})", "function 'java_method'"),
+        (f"WITH x AS (SELECT {CALL}) SELECT * FROM x", "function 'java_method'"),
+        (f"SELECT transform(tags, x -> {CALL}) FROM t", "function 'java_method'"),
+        (f"SELECT * FROM VALUES ({CALL})", "function 'java_method'"),
+        (f"SELECT sum(id) OVER w FROM t WINDOW w AS (ORDER BY {CALL})", "function 'java_method'"),
+        (f"SELECT /*+ REBALANCE({CALL}) */ id FROM t", "function 'java_method'"),
+        (f"SELECT id FROM t LIMIT length({CALL})", "function 'java_method'"),
+        (f"SELECT * FROM t, LATERAL (SELECT {CALL})", "function 'java_method'"),
+        (f"SELECT * FROM t LATERAL VIEW {CALL} AS x", "function 'java_method'"),
+        (f"SELECT * FROM {CALL}", "table function 'java_method'"),
+        (f"SELECT * FROM t TIMESTAMP AS OF {CALL}", "RelationTimeTravel"),
+        ("SELECT own(1)", "'own', which is none of Spark's own"),
+        ("SELECT from_xml('<a/>', 'a int', map('rowValidationXSDPath', '/x'))", "'from_xml'"),
+        ("SELECT from_avro(x'00', '', map('avroSchemaUrl', '/x'))", "'from_avro'"),
+        ("SELECT xpath('<!DOCTYPE a SYSTEM \"file:///x\"><a/>', '/a')", "'xpath'"),
+        ("SELECT * FROM text.`/etc/passwd`", "'text./etc/passwd'"),
+        ("SELECT * FROM t WHERE id IN (SELECT * FROM csv.`/etc/passwd`)", "'csv./etc/passwd'"),
+        ("SELECT * FROM delta.`/x`", "'delta./x'"),
+        ("SELECT * FROM IDENTIFIER('csv.`/etc/passwd`')", "'csv./etc/passwd'"),
+        ("SELECT * FROM IDENTIFIER('cs' || 'v.`/x`')", "UnresolvedIdentifier"),
+        ("SELECT * FROM other", "'other', which is another table"),
+        ("SELECT * FROM default.t", "'default.t', which is another table"),
+        ("WITH other AS (SELECT * FROM other) SELECT * FROM other", "'other', which is another"),
+        ("SELECT * FROM other, (WITH other AS (SELECT 1) FROM other)", "'other', which is another"),
+        ("SELECT * FROM t WITH (path = '/x')", "options of 't'"),
+        ("SELECT * FROM STREAM t", "NamedStreamingRelation"),
+        ("SELECT * FROM table_changes_by_path('/x', 0)", "'table_changes_by_path'"),
+        ("SELECT * FROM python_worker_logs()", "'python_worker_logs'"),
+        ("SELECT * FROM explode(TABLE(t))", "FunctionTableSubquery"),
+        ("SELECT TRANSFORM(id) USING 'cat' FROM t", "ScriptTransformation"),
+        ("FROM t INSERT INTO x SELECT *", "InsertIntoStatement"),
+        ("EXECUTE IMMEDIATE 'SELECT 1'", "UnresolvedExecuteImmediate"),
+        ("BEGIN SELECT 1; END", "CompoundBody"),
+        ("DECLARE x INT", "CreateVariable"),
+        ("ADD JAR '/x.jar'", "AddJarsCommand"),
+        ("CREATE TEMPORARY FUNCTION f AS 'x'", "CreateFunctionCommand"),
+        ("USE other", "SetCatalogAndNamespace"),
+        ("CACHE TABLE t", "CacheTable"),
+    ],
+)
+def test_a_query_reaches_nothing_but_the_table(table: Table, sql: str, named: str) -> None:
+    with pytest.raises(ConfigError, match="not one query of the table alone") as refused:
+        table.query(sql)
+    assert named in refused.value.message
+    assert "use Spark itself" in refused.value.hint
+
+
+def test_variables_in_a_query_stay_text(table: Table) -> None:
+    rows = table.query("SELECT '${env:HOME}' AS e, '${system:user.home}' AS s").to_pylist()
+    assert rows == [{"e": "${env:HOME}", "s": "${system:user.home}"}]
+
+
+def test_a_session_keeps_nothing_of_a_query(table: Table) -> None:
+    spark = session()
+    active = spark._jvm.org.apache.spark.sql.SparkSession.getActiveSession
+    before = active().isDefined() and active().get().hashCode()
+    table.query("SELECT 1 FROM t")
+    assert [view.name for view in spark.catalog.listTables()] == []
+    assert (active().isDefined() and active().get().hashCode()) == before
+
+
+def test_a_condition_of_optimize_reaches_nothing_either(table: Table) -> None:
+    parted = Table(Path(table.uri).with_name("parted"), runtime=runtime())
+    with pytest.raises(ConfigError, match="no condition on a row alone: it uses the function"):
+        parted.optimize(where=f"p = {CALL}")
+    with pytest.raises(ConfigError, match=r"it uses 'text\./etc/passwd'"):
+        parted.optimize(where="p IN (SELECT value FROM text.`/etc/passwd`)")
+    assert parted.optimize(where="upper(p) = 'A'")["files_removed"] == 0
