@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONPATH :=
 LAKE ?= ./lake
 
-.PHONY: help install demo test check bench bench-cluster docs emulators jvm clean
+.PHONY: help install demo test check audit bench bench-cluster docs emulators jvm clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,11 +27,15 @@ emulators: install ## Build the storage servers that the tests run against (once
 	@scripts/need-java
 	@$(PY) -m tests.emulators --build
 
-check: install ## Lint, format check, types and import contract
+check: install ## Lint (security too), format check, types, import contract, audit of what is pinned
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 	@.venv/bin/lint-imports
+	@$(PY) scripts/audit.py
+
+audit: install ## Ask the advisory services anew about all that is pinned (needs a network)
+	@$(PY) scripts/audit.py --refresh
 
 bench: install ## Measure against the peers on the same data, in one run
 	@$(PY) -m bench $(BENCH)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -87,6 +88,21 @@ def test_the_command_line_holds_no_settings(runtime: Runtime) -> None:
     assert "spark.sql" not in line
     assert "--conf" not in line
     assert "redaction" not in line
+
+
+def test_the_jvm_and_the_workers_leave_no_core_dumps(runtime: Runtime) -> None:
+    def limit(_: int) -> list[tuple[int, int]]:
+        import resource
+
+        return [resource.getrlimit(resource.RLIMIT_CORE)]
+
+    assert run_tasks(runtime, limit, [1]) == [(0, 0)]
+    assert runtime._launch is not None and runtime._launch.jvm is not None
+    pid = runtime._launch.jvm.process.pid
+    limits = Path(f"/proc/{pid}/limits").read_text()
+    assert re.search(r"Max core file size +0 +0 ", limits)
+    assert "HeapDumpOnOutOfMemoryError" not in command_line(pid)
+    assert "-XX:-CreateCoredumpOnCrash" in command_line(pid)
 
 
 def test_secrets_reach_hadoop_and_nothing_else(runtime: Runtime) -> None:

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
-from lakeport.config import DestinationConfig, LocalConfig, Secret, classes
+from lakeport.config import DestinationConfig, LocalConfig, Secret, classes, load
 from lakeport.config.classes import config_class
+from lakeport.config.files import parse_text
 from lakeport.config.load import load_file, load_target, load_values
 from lakeport.errors import ConfigError
 from lakeport.model import Mode
@@ -174,6 +175,39 @@ def test_secrets_that_others_could_change_are_refused(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=f"{mode:04o}") as caught:
             load_target(write(tmp_path / "c.yaml", text, mode), environ={})
         assert CANARY not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "destination: delta_lake_azure\ntable_uri: abfss://lake@acct1.dfs.core.windows.net/t\n"
+        f"sas_token: '?sv=2024&sig={CANARY}'\n",
+        "destination: google_cloud_storage\nbucket: lake\ngoogle_application_credentials: |\n"
+        '  {"type": "service_account", "client_email": "a@b", "token_uri": "https://t", '
+        f'"private_key": "{CANARY}"}}\n',
+    ],
+)
+def test_secrets_within_a_longer_text_are_guarded_too(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match="others may write to it"):
+        load_target(write(tmp_path / "c.yaml", text, 0o666), environ={})
+    (warning,) = load_target(write(tmp_path / "d.yaml", text, 0o644), environ={}).warnings
+    assert "0644" in warning
+
+
+@pytest.mark.usefixtures("vault")
+def test_the_mode_is_that_of_the_file_that_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "c.yaml", f"destination: vault\npassword: {CANARY}\n", 0o666)
+    safe = write(tmp_path / "safe", "", 0o600)
+
+    def parsed(text: str, name: str) -> Any:
+        safe.replace(path)  # as somebody would who wants no complaint
+        return parse_text(text, name)
+
+    monkeypatch.setattr(load, "parse_text", parsed)
+    with pytest.raises(ConfigError, match="others may write to it"):
+        load_target(path, environ={})
 
 
 @pytest.mark.usefixtures("vault")

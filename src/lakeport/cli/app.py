@@ -17,6 +17,7 @@ from lakeport.cli.land import land
 from lakeport.cli.maintain import state
 from lakeport.cli.table import table
 from lakeport.cli.target import target
+from lakeport.dumps import forbid_core_dumps
 from lakeport.errors import ConfigError
 
 __all__ = ["app", "main", "run"]
@@ -54,6 +55,7 @@ def run(program: typer.Typer, name: str, arguments: Sequence[str] | None = None)
     Returns:
         The exit code: 0, or the error class's (see `lakeport.errors`), 130 when interrupted.
     """
+    forbid_core_dumps()
     given = list(sys.argv[1:] if arguments is None else arguments)
     output: Output = Json() if "--json" in given else Console(sys.stderr)
     try:

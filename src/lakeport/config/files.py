@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Hashable, Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from lakeport.config.templates import Scope, hide, render, restore
 from lakeport.errors import ConfigError, MissingDependency
 
-__all__ = ["expand", "parse_text", "read_text", "texts"]
+__all__ = ["expand", "parse_text", "read_text", "read_with_mode", "texts"]
 
 _LARGEST = 1 << 20
 _DEEPEST = 32
@@ -30,13 +31,19 @@ _SCALARS = (
 
 
 def read_text(path: Path) -> str:
-    """The text of a config file of at most 1 MiB.
+    """The text of a config file; see `read_with_mode`."""
+    return read_with_mode(path)[0]
+
+
+def read_with_mode(path: Path) -> tuple[str, int]:
+    """The text of a config file of at most 1 MiB, and the mode of the very file that was read.
 
     Raises:
         ConfigError: it can't be read, is too large, or is not UTF-8.
     """
     try:
         with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
             data = file.read(_LARGEST + 1)
     except OSError as error:
         raise ConfigError(
@@ -49,7 +56,7 @@ def read_text(path: Path) -> str:
             "name a file of keys; data are given as sources.",
         )
     try:
-        return data.decode("utf-8-sig")
+        return data.decode("utf-8-sig"), mode
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"the file {str(path)!r} is not UTF-8 at byte {error.start}", "save it as UTF-8."
@@ -236,7 +243,7 @@ def _parse_yaml(text: str, name: str) -> Any:
     for tag, pattern, starts in _SCALARS:
         Loader.add_implicit_resolver(tag, pattern, list(starts))
     try:
-        return yaml.load(text, Loader=Loader)
+        return yaml.load(text, Loader=Loader)  # noqa: S506  # a SafeLoader, made stricter
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""

@@ -11,7 +11,7 @@ from typing import Any
 
 from lakeport.config.classes import uri_values, what_to_name
 from lakeport.config.common import DestinationConfig
-from lakeport.config.files import expand, parse_text, read_text, texts
+from lakeport.config.files import expand, parse_text, read_text, read_with_mode, texts
 from lakeport.config.merging import build, flat, for_destination, told_of
 from lakeport.config.streaming_sink import Buffer, is_sink, sink_keys
 from lakeport.errors import ConfigError
@@ -121,18 +121,20 @@ def load_files(
         ConfigError: naming what is wrong.
     """
     environ = os.environ if environ is None else environ
-    held: dict[Path, dict[str, Any]] = {}
+    held: dict[Path, tuple[dict[str, Any], int]] = {}
     values: dict[str, Any] = {}
     for path in map(Path, paths):
-        raw = _parsed(path)
+        text, mode = read_with_mode(path)
+        raw = parse_text(text, _called(path))
         with told_of(_called(path)):
-            held[path] = flat(raw)
-        values |= expand(held[path], environ, _called(path), variables=variables)
+            keys = flat(raw)
+        held[path] = keys, mode
+        values |= expand(keys, environ, _called(path), variables=variables)
     with told_of(", ".join(map(_called, paths))):
         config = build(translate(values), overrides, environ)
-    for path, raw in held.items():
-        if not texts(raw).isdisjoint(config.secrets()):
-            config = config.warned(*_exposure(path, guarded))
+    for path, (keys, mode) in held.items():
+        if any(secret in text for text in texts(keys) for secret in config.secrets()):
+            config = config.warned(*_exposure(path, mode, guarded))
     return config
 
 
@@ -224,13 +226,12 @@ def _is_config_file(text: str, guess: bool) -> bool:
     return path.is_file()
 
 
-def _exposure(path: Path, guarded: bool) -> tuple[str, ...]:
+def _exposure(path: Path, mode: int, guarded: bool) -> tuple[str, ...]:
     """Who else can reach a config file that holds secrets."""
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
+    if not stat.S_ISREG(mode):
         return ()
     hint = f"chmod 600 {path}, or keep the secrets in the environment and write ${{NAME}}."
-    mode = stat.S_IMODE(status.st_mode)
+    mode = stat.S_IMODE(mode)
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
         problem = f"{_called(path)} holds secrets, and others may write to it ({mode:04o})"
         if guarded:

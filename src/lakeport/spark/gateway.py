@@ -21,6 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from lakeport.dumps import forbid_core_dumps
 from lakeport.errors import MissingDependency, SparkFailure
 from lakeport.spark.java import Java
 
@@ -241,6 +242,7 @@ def start(
             env=inherited | own,
             start_new_session=True,
         )
+    forbid_core_dumps(process.pid)
     return Gateway(process, folder)
 
 

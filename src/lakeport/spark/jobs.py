@@ -151,7 +151,7 @@ def run_frame(
 
         def job() -> list[_Outcome]:
             rows = plain.mapInArrow(task, f"{_COLUMN} binary").collect()
-            return [pickle.loads(row[0]) for row in rows]
+            return [pickle.loads(row[0]) for row in rows]  # noqa: S301  # of our own tasks
 
         outcomes = in_group(runtime, job)
         return _gather(outcomes, discard, _needed(runtime, outcomes, strays))
@@ -192,7 +192,7 @@ def _attempt() -> int:
 def _portable(error: LakeportError) -> LakeportError:
     """The error, if it survives pickling, else one that tells the same."""
     with suppress(Exception):
-        if str(pickle.loads(pickle.dumps(error))) == str(error):
+        if str(pickle.loads(pickle.dumps(error))) == str(error):  # noqa: S301  # of our own
             return error
     return SparkFailure(error.message, error.hint)
 

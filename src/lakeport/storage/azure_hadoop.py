@@ -12,7 +12,7 @@ __all__ = ["hadoop_settings"]
 
 _OAUTH = "org.apache.hadoop.fs.azurebfs.oauth2"
 _LOGIN = "https://login.microsoftonline.com"
-_TOKEN_FILE = "AZURE_FEDERATED_TOKEN_FILE"  # the variable's name
+_TOKEN_FILE = "AZURE_FEDERATED_TOKEN_FILE"  # noqa: S105  # the variable's name
 
 
 def hadoop_settings(
