@@ -13,7 +13,8 @@ LakeportError                 exit 1   anything below; `except LakeportError` is
 │   ├── ObjectExists          exit 5   a create-only put met an object of that name (retriable)
 │   ├── PermissionRefused     exit 5   401 / 403: the hint names the permission or the key
 │   ├── Unreachable           exit 5   endpoint, network, TLS, time-outs (retriable)
-│   └── CommitConflict        exit 5   another writer won, and the retries ran out (retriable)
+│   ├── CommitConflict        exit 5   another writer won, and the retries ran out (retriable)
+│   └── OutcomeUnknown        exit 5   a commit may have been made: repeat with the same run id
 ├── RunMismatch               exit 6   a run id was repeated with other content
 └── SparkFailure              exit 7   Spark failed in a way that none of the above names
 ```
@@ -36,6 +37,7 @@ __all__ = [
     "LakeportError",
     "MissingDependency",
     "ObjectExists",
+    "OutcomeUnknown",
     "PermissionRefused",
     "RunMismatch",
     "SchemaConflict",
@@ -170,6 +172,10 @@ class CommitConflict(DestinationError):
     """Another writer's commit conflicts with ours, and the retries ran out."""
 
     retriable = True
+
+
+class OutcomeUnknown(DestinationError):
+    """A commit was asked for, and nothing tells whether it was made; what it needs was kept."""
 
 
 class RunMismatch(LakeportError):

@@ -13,6 +13,7 @@ from lakeport.errors import ConfigError
 from lakeport.scrub import REDACTION, is_secret_name
 
 __all__ = [
+    "COMMIT_SETTINGS",
     "DELTA_SETTINGS",
     "LOG_STORE",
     "LOG_STORE_SETTINGS",
@@ -29,13 +30,18 @@ DELTA_SETTINGS: Final = {
 }
 """What any session needs to be able to read and write Delta tables."""
 
+COMMIT_SETTINGS: Final = {
+    # Delta takes a version that exists for another writer's unless it looks whose it is.
+    "spark.databricks.delta.commit.idempotencyCheck.enabled": "true",
+}
+"""What a session needs to know its own commit again when the answer to it was lost."""
+
 LOG_STORE: Final = "io.lakeport.delta.ConditionalS3LogStore"
 LOG_STORE_SETTINGS: Final = {
     "spark.delta.logStore.s3a.impl": LOG_STORE,
     "spark.delta.logStore.s3.impl": LOG_STORE,
     "spark.hadoop.io.delta.kernel.logStore.s3a.impl": LOG_STORE,
     "spark.hadoop.io.delta.kernel.logStore.s3.impl": LOG_STORE,
-    "spark.databricks.delta.commit.idempotencyCheck.enabled": "true",
 }
 """What any session needs so that several writers can share a Delta table on S3."""
 
@@ -103,7 +109,7 @@ def session_settings(
             "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(cores * 4),
         }
     if "delta" in needs:
-        result |= DELTA_SETTINGS | _DELTA_TUNING
+        result |= DELTA_SETTINGS | COMMIT_SETTINGS | _DELTA_TUNING
     if "s3a" in needs:
         result |= LOG_STORE_SETTINGS | _S3_TUNING
     if "azure" in needs:

@@ -7,19 +7,24 @@ for tables of thousands of folders.
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from lakeport.config.explain import nearest
-from lakeport.errors import ConfigError
+from lakeport.errors import ConfigError, LakeportError
 from lakeport.spark.active import active
 from lakeport.spark.failures import translated
 from lakeport.spark.quoting import quoted
+from lakeport.spark.settings import COMMIT_SETTINGS
 from lakeport.tables.compaction import target_bytes
 from lakeport.tables.judge import check_expression
 from lakeport.tables.queries import first_line
+from lakeport.writers.delta_history import Commit, CommitLog, Mark
+from lakeport.writers.delta_operation import USER_METADATA
+from lakeport.writers.delta_outcome import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,34 +89,51 @@ def sort_columns(contents: Contents, names: Sequence[str]) -> list[str]:
 
 
 def optimize(
-    spark: SparkSession, uri: str, contents: Contents, zorder: Sequence[str], where: str | None
+    spark: SparkSession,
+    log: CommitLog,
+    contents: Contents,
+    zorder: Sequence[str],
+    where: str | None,
 ) -> dict[str, Any]:
     """Merge small files; return how many files and bytes came and went.
 
     Args:
         spark: a session with Delta.
-        uri: the table, as Spark names it.
+        log: the table's.
         contents: the table as it is.
         zorder: columns by which to sort the rows into files.
         where: a condition on partition columns, which Spark's parser reads as one expression.
 
     Raises:
         ConfigError: a column or the condition does not fit the table.
+        OutcomeUnknown: nothing tells whether the commit was made, or will be.
         LakeportError: Delta refused.
     """
-    from pyspark.errors import AnalysisException
-
     columns = sort_columns(contents, zorder)
     target = str(target_bytes(contents.state.properties))
     sizes = {f"{_DELTA}.optimize.{which}FileSize": target for which in ("min", "max")}
-    session = _session(spark, sizes)
+    mark = Mark("", "", -1, "", "", str(uuid.uuid4()))
+    session = _session(spark, {**sizes, USER_METADATA: mark.text()})
     if where is not None:
         _check_condition(session, contents, where)
-    command = f"OPTIMIZE {_named(uri)}"
+    command = f"OPTIMIZE {_named(log.hadoop_uri)}"
     if where is not None:
         command += f" WHERE {where}\n"  # what may be a comment at its end stays there
     if columns:
         command += f" ZORDER BY ({', '.join(columns)})"
+    try:
+        return _optimized(session, command, where, contents)
+    except ConfigError:
+        raise
+    except LakeportError as failure:
+        return _told(settle(log, lambda c: c.mark == mark, contents.state.version, failure))
+
+
+def _optimized(
+    session: SparkSession, command: str, where: str | None, contents: Contents
+) -> dict[str, Any]:
+    from pyspark.errors import AnalysisException
+
     with translated():
         try:
             done = session.sql(command)
@@ -127,6 +149,18 @@ def optimize(
         "bytes_removed": (metrics.get("filesRemoved") or {}).get("totalSize") or 0,
         "bytes_added": (metrics.get("filesAdded") or {}).get("totalSize") or 0,
         "partitions": metrics.get("partitionsOptimized", 0),
+    }
+
+
+def _told(commit: Commit) -> dict[str, Any]:
+    """The same of a commit whose maker lost the answer."""
+    metrics = commit.info.get("operationMetrics") or {}
+    return {
+        "files_removed": commit.removed,
+        "files_added": commit.added,
+        "bytes_removed": int(metrics.get("numRemovedBytes", 0)),
+        "bytes_added": commit.bytes_added,
+        "partitions": len(commit.touched),
     }
 
 
@@ -181,6 +215,7 @@ def _session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
     tasks = str(max(2, spark.sparkContext.defaultParallelism))
     own = spark.newSession()
     base = {
+        **COMMIT_SETTINGS,
         "spark.sql.shuffle.partitions": tasks,
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": tasks,
         "spark.sql.variable.substitute": "false",

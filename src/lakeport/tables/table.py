@@ -181,10 +181,12 @@ class Table:
             CommitConflict: another writer removed the same files at the same time.
         """
         from lakeport.tables.maintenance import optimize
+        from lakeport.writers.delta_history import CommitLog
 
         contents = self._newest()
         spark = self._spark(contents, writes=True)
-        done = optimize(spark, self._place.hadoop_uri, contents, zorder, where)
+        log = CommitLog(self._place.storage, self._place.folder)
+        done = optimize(spark, log, contents, zorder, where)
         return {**done, "version": self._versions().newest()}
 
     def vacuum(

@@ -35,14 +35,13 @@ def tidy(writer: DeltaWriter, versions: Sequence[int]) -> list[dict[str, Any]]:
     touched = [values for commit in commits for values in commit.touched]
     known = Versions.of(writer.storage, writer.folder)
     contents = known.contents(known.newest(), writer.session)
-    uri = writer.storage.hadoop_uri(writer.folder)
     groups = crowded(contents, touched)
     if not groups:
         return []
     if contents.cluster_columns or not contents.state.partition_columns:
-        return [optimize(writer.session(), uri, contents, (), None)]
+        return [optimize(writer.session(), log, contents, (), None)]
     parts = [groups[start : start + _AT_ONCE] for start in range(0, len(groups), _AT_ONCE)]
     schema = contents.state.schema
     return [
-        optimize(writer.session(), uri, contents, (), condition(part, schema)) for part in parts
+        optimize(writer.session(), log, contents, (), condition(part, schema)) for part in parts
     ]

@@ -111,9 +111,9 @@ def undo(spark: SparkSession, place: Place, run_id: str) -> dict[str, Any]:
         SourceError: there is no such run, no version before it, or files of that are gone.
         CommitConflict: others have changed the table since, or do so now.
     """
-    txn = DeltaLog(spark, place.hadoop_uri).begin()
-    commits = CommitLog(place.storage, place.folder).back_from(txn.version)
-    undone = find_run(commits, run_id, place.uri)
+    log = CommitLog(place.storage, place.folder)
+    txn = DeltaLog(spark, log).begin()
+    undone = find_run(log.back_from(txn.version), run_id, place.uri)
     before = undone[0] - 1
     if before < 0:
         raise SourceError(
@@ -136,7 +136,8 @@ def restore(spark: SparkSession, place: Place, version: int) -> int:
         SourceError: files of that version are gone.
         CommitConflict: others change the table at the same time.
     """
-    return _bring_back(spark, DeltaLog(spark, place.hadoop_uri).begin(), place, version)
+    log = CommitLog(place.storage, place.folder)
+    return _bring_back(spark, DeltaLog(spark, log).begin(), place, version)
 
 
 def _bring_back(spark: SparkSession, txn: Transaction, place: Place, version: int) -> int:

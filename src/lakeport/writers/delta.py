@@ -14,15 +14,16 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeport.errors import CommitConflict, LakeportError, SchemaConflict, SparkFailure
+from lakeport.errors import CommitConflict, SchemaConflict
 from lakeport.model import Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy, plan_evolution
-from lakeport.writers.delta_attempt import Attempt, CommitUnknown, unreachable
+from lakeport.writers.delta_attempt import Attempt
 from lakeport.writers.delta_batches import LandedBatches
 from lakeport.writers.delta_history import CommitLog, Mark
 from lakeport.writers.delta_plan import TARGET_FILE_SIZE, DeltaPlan, plan_table
@@ -169,12 +170,13 @@ class DeltaWriter:
 
         Raises:
             CommitConflict: other writers were faster, again and again, or changed the schema.
+            OutcomeUnknown: nothing tells whether the commit was made, or will be.
             RunMismatch: the run landed another batch under this number.
             SchemaConflict: the table has changed so that the batch no longer fits.
             LakeportError: the store or Spark refused.
         """
         mark = self.mark(run_id, sequence, digest, state, batch_id)
-        with published(self.storage, staged) as files:
+        with self.published(staged) as files:
 
             def attempt(current: DeltaPlan, txn: Transaction, number: int) -> Landed:
                 one = Attempt(self.storage, self.folder, current, staged, mark)
@@ -182,6 +184,10 @@ class DeltaWriter:
                 return one.landed(version, removed)
 
             return self.until_committed(plan, mark, attempt)
+
+    def published(self, staged: Sequence[Staged]) -> AbstractContextManager[Publication]:
+        """Data files of the table, which go again unless the body commits them."""
+        return published(self.storage, staged, self._commits())
 
     def mark(
         self, run_id: str, sequence: int, digest: str, state: bytes | None, batch_id: str = ""
@@ -241,43 +247,28 @@ class DeltaWriter:
     def _log(self) -> DeltaLog:
         from lakeport.writers.delta_commit import DeltaLog
 
-        return DeltaLog(self.session(), self.storage.hadoop_uri(self.folder))
+        return DeltaLog(self.session(), self._commits())
 
     def try_commit(
         self, attempt: Attempt, txn: Transaction, files: Publication, *, coarse: bool
     ) -> tuple[int, int]:
-        """Commit; an outcome that nobody reported is looked up in the log.
+        """Commit.
 
         Returns:
             The version, and the number of files removed.
 
         Raises:
             CommitConflict: another writer was faster; nothing landed.
+            OutcomeUnknown: nothing tells whether the commit was made, or will be.
             LakeportError: the store or Spark refused.
         """
-        commits, commit_id = self._commits(), attempt.mark.commit_id
-        try:
+        with files.committing(txn.version):
             if attempt.plan.needs_spark:
                 files.publish()
-                attempt.through_spark(self.session(), txn.version)
-                if attempt.may_do_nothing and commits.find(commit_id, txn.version) is None:
-                    return txn.version, 0
-                raise CommitUnknown(SparkFailure("Spark wrote nothing"), txn.version)
-            version, removed = attempt.direct(txn, files.publish, coarse=coarse)
-        except CommitUnknown as unknown:
-            try:
-                found = commits.find(commit_id, unknown.version)
-            except LakeportError:
-                files.keep()
-                raise unknown.cause from unknown
-            if found is None:
-                if unreachable(unknown.cause):
-                    files.keep()  # what can't be heard may commit yet: VACUUM knows better
-                raise unknown.cause from unknown
-            version, removed = found.version, found.removed
-        if not attempt.plan.needs_spark:
-            files.keep()
-        return version, removed
+                return attempt.through_spark(self.session(), txn.version)
+            done = attempt.direct(txn, files.publish, coarse=coarse)
+        files.keep()
+        return done
 
     def _again(self, plan: DeltaPlan, txn: Transaction) -> DeltaPlan:
         """The plan on the table's present state, if the files that were written still fit it."""

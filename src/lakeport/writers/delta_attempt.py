@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lakeport.errors import CommitConflict, InputError, LakeportError, Unreachable
+from lakeport.errors import InputError, LakeportError, SparkFailure
 from lakeport.model import Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.types import spark_json
@@ -17,7 +17,7 @@ from lakeport.spark.failures import translate
 from lakeport.spark.quoting import quoted
 from lakeport.writers.delta_commit import Added, Transaction
 from lakeport.writers.delta_features import LACKING_READERS, feature_notes
-from lakeport.writers.delta_history import CommitLog, Mark, app_id
+from lakeport.writers.delta_history import Commit, CommitLog, Mark, app_id
 from lakeport.writers.delta_log import (
     add_action,
     clustering_action,
@@ -25,7 +25,8 @@ from lakeport.writers.delta_log import (
     parse_value,
     transaction_action,
 )
-from lakeport.writers.delta_operation import Operation
+from lakeport.writers.delta_operation import Operation, committing_session
+from lakeport.writers.delta_outcome import settle
 from lakeport.writers.delta_plan import DeltaPlan
 from lakeport.writers.delta_schema import physical_names
 from lakeport.writers.delta_sink import EMPTY_VALUES
@@ -33,39 +34,10 @@ from lakeport.writers.delta_sink import EMPTY_VALUES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Attempt", "CommitUnknown", "unreachable"]
+__all__ = ["Attempt"]
 
 _CONSTRAINT = re.compile(r"(CHECK|NOT NULL) constraint (?:violated for column: )?`?(\w+(?:\.\w+)*)")
 _GENERATED = re.compile(r"CHECK constraint Generated Column ")
-
-
-class CommitUnknown(Exception):
-    """A commit failed in a way that does not tell whether it landed.
-
-    Args:
-        cause: what was raised.
-        version: the version that the transaction had read.
-    """
-
-    def __init__(self, cause: LakeportError, version: int) -> None:
-        super().__init__(cause, version)
-        self.cause = cause
-        self.version = version
-
-
-def unreachable(error: BaseException | None) -> bool:
-    """Whether the JVM or the store did not answer, so that the commit may be made yet.
-
-    >>> unreachable(Unreachable("the store did not answer"))
-    True
-    """
-    from py4j.protocol import Py4JNetworkError
-
-    while error is not None:
-        if isinstance(error, (Py4JNetworkError, Unreachable)):
-            return True
-        error = error.__cause__
-    return False
 
 
 @dataclass(frozen=True)
@@ -103,9 +75,7 @@ class Attempt:
             The version, and the number of files removed.
 
         Raises:
-            CommitConflict: another writer was faster; nothing landed.
-            CommitUnknown: the commit may have landed.
-            LakeportError: anything before the commit failed.
+            LakeportError: as `Transaction.commit`.
         """
         moment = int(time.time() * 1000)
         adds = [self._add(item, moment) for item in self.staged]
@@ -121,26 +91,42 @@ class Attempt:
             app = app_id(self.mark.run_id, self.mark.stream)
             actions.append(transaction_action(app, self.mark.sequence, moment))
         publish()
-        try:
-            return txn.commit(actions, self.operation(len(removed))), len(removed)
-        except CommitConflict:
-            raise
-        except LakeportError as error:
-            raise CommitUnknown(error, txn.version) from error
+        return txn.commit(actions, self.operation(len(removed))), len(removed)
 
-    def through_spark(self, spark: SparkSession, before: int) -> None:
+    def through_spark(self, spark: SparkSession, read: int) -> tuple[int, int]:
         """Have Spark's writer read the published files and write them, with every rule checked.
 
         The version that it makes is found by the commit's mark.
 
         Args:
             spark: the session.
-            before: the table's version before.
+            read: the table's version before.
+
+        Returns:
+            The version, and the number of files removed.
 
         Raises:
+            CommitConflict: another writer was faster; nothing landed.
             InputError: a row breaks a constraint of the table.
-            CommitUnknown: the commit may have landed.
+            OutcomeUnknown: nothing tells whether the commit was made, or will be.
+            LakeportError: it was not made.
         """
+        log = CommitLog(self.storage, self.folder)
+        failure: LakeportError = SparkFailure("Spark wrote nothing")
+        try:
+            self._write(spark)
+            done = next(filter(self._is_mine, log.since(read)), None)
+            if done is None and self.may_do_nothing:
+                return read, 0
+        except LakeportError as error:
+            done, failure = None, error
+        done = done or settle(log, self._is_mine, read, failure)
+        return done.version, done.removed
+
+    def _is_mine(self, commit: Commit) -> bool:
+        return commit.mark is not None and commit.mark.commit_id == self.mark.commit_id
+
+    def _write(self, spark: SparkSession) -> None:
         try:
             self.run_in_spark(spark)
         except Exception as error:
@@ -156,16 +142,15 @@ class Attempt:
                     f"a row breaks the table's {broken[1]} constraint {broken[2]!r}",
                     "correct the source, or drop the constraint; nothing was committed.",
                 ) from error
-            failure = translate(error)
-            if isinstance(failure, CommitConflict):
-                raise failure from error
-            raise CommitUnknown(failure, before) from error
+            raise translate(error) from error
 
     def run_in_spark(self, spark: SparkSession) -> None:
         """Write with Spark, in one commit that carries the mark."""
         overwrite = self.plan.mode is Mode.OVERWRITE
         writer = (
-            self._frame(spark).write.format("delta").mode("overwrite" if overwrite else "append")
+            self._frame(committing_session(spark, {}))
+            .write.format("delta")
+            .mode("overwrite" if overwrite else "append")
         )
         options: dict[str, Any] = {"userMetadata": self.mark.text()}
         if self.mark.run_id:
@@ -265,7 +250,10 @@ class Attempt:
         plan = self.plan
         if not plan.metadata_changes:
             return ()
-        commit = CommitLog(self.storage, self.folder).read(version)
+        try:
+            commit = CommitLog(self.storage, self.folder).read(version)
+        except LakeportError:
+            return ()  # the batch has landed: no note is worth failing the load
         had = set(plan.base.features if plan.base else ())
         said = {name for name in LACKING_READERS if any(name in text for text in plan.warnings)}
         return feature_notes(had | said, (commit and commit.protocol) or {})

@@ -11,7 +11,7 @@ from lakeport.spark.quoting import quoted
 from lakeport.writers.delta_attempt import Attempt
 from lakeport.writers.delta_commit import Added, Transaction
 from lakeport.writers.delta_history import app_id
-from lakeport.writers.delta_operation import USER_METADATA, Operation
+from lakeport.writers.delta_operation import USER_METADATA, Operation, committing_session
 from lakeport.writers.merge_changes import Incoming, Retire, Upsert
 
 if TYPE_CHECKING:
@@ -62,15 +62,14 @@ class ChangeAttempt(Attempt):
     def run_in_spark(self, spark: SparkSession) -> None:
         """Change the rows with Spark's DML, in a session of its own whose settings say the mark."""
         from delta.tables import DeltaTable
-        from pyspark.sql import SparkSession as Session
 
-        own = Session(spark.sparkContext, spark._jsparkSession.cloneSession())
-        own.conf.set(USER_METADATA, self.mark.text())
+        settings = {USER_METADATA: self.mark.text()}
         if self.mark.numbered:
-            own.conf.set(f"{_TXN}AppId", app_id(self.mark.run_id, self.mark.stream))
-            own.conf.set(f"{_TXN}Version", str(self.mark.sequence))
+            settings[f"{_TXN}AppId"] = app_id(self.mark.run_id, self.mark.stream)
+            settings[f"{_TXN}Version"] = str(self.mark.sequence)
         if self.plan.policy is EvolutionPolicy.EVOLVE:
-            own.conf.set(_AUTO_MERGE, "true")
+            settings[_AUTO_MERGE] = "true"
+        own = committing_session(spark, settings)
         table = DeltaTable.forPath(own, self.storage.hadoop_uri(self.folder))
         if isinstance(self.change, Upsert):
             self._upsert(own, table, self.change)

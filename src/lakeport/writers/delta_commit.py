@@ -1,7 +1,7 @@
 """delta-spark's own transaction log, driven through py4j: no Spark job where there is another way.
 
 Conflict detection, log stores, checkpoints and protocol upgrades are delta-spark's; what is made
-here are the actions of one commit.
+here are the actions of one commit. What became of one that failed is looked up in the log.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from lakeport.config.explain import nearest
-from lakeport.errors import CommitConflict, ConfigError
+from lakeport.errors import CommitConflict, ConfigError, LakeportError
 from lakeport.spark.active import ensure_active
 from lakeport.spark.failures import from_java, translate
+from lakeport.writers.delta_history import CommitLog
 from lakeport.writers.delta_operation import (
     Operation,
     Restoration,
@@ -25,6 +26,7 @@ from lakeport.writers.delta_operation import (
     register_metrics,
     scala_seq,
 )
+from lakeport.writers.delta_outcome import settle
 from lakeport.writers.delta_plan import TARGET_FILE_SIZE
 from lakeport.writers.delta_schema import logical_paths
 
@@ -60,19 +62,20 @@ class DeltaLog:
 
     Args:
         spark: a session with Delta's jars.
-        uri: the table's folder as Hadoop names it.
+        commits: the same log, read without Spark.
 
     Raises:
         DestinationError: the store refused.
     """
 
-    def __init__(self, spark: SparkSession, uri: str) -> None:
+    def __init__(self, spark: SparkSession, commits: CommitLog) -> None:
         self._spark = spark
+        self._commits = commits
         jvm: Any = spark._jvm
         self._delta = jvm.org.apache.spark.sql.delta
         try:
             ensure_active(spark)
-            self._log = self._delta.DeltaLog.forTable(spark._jsparkSession, uri)
+            self._log = self._delta.DeltaLog.forTable(spark._jsparkSession, commits.hadoop_uri)
         except Py4JJavaError as error:
             raise translate(error) from error
 
@@ -118,7 +121,7 @@ class DeltaLog:
             LakeportError: the log can't be read.
         """
         try:
-            return Transaction(self._spark, self._log.startTransaction())
+            return Transaction(self._spark, self._log.startTransaction(), self._commits)
         except Py4JJavaError as error:
             raise translate(error) from error
 
@@ -126,8 +129,9 @@ class DeltaLog:
 class Transaction:
     """One optimistic transaction. Use each for one commit."""
 
-    def __init__(self, spark: SparkSession, txn: Any) -> None:
+    def __init__(self, spark: SparkSession, txn: Any, commits: CommitLog) -> None:
         self._spark = spark
+        self._commits = commits
         jvm: Any = spark._jvm
         self._jvm = jvm
         self._delta = jvm.org.apache.spark.sql.delta
@@ -240,15 +244,25 @@ class Transaction:
 
         Raises:
             CommitConflict: another writer changed what this transaction has read; nothing landed.
-            LakeportError: anything else; the commit may have landed nevertheless.
+            OutcomeUnknown: nothing tells whether the commit was made, or will be.
+            LakeportError: it was not made.
         """
+        try:
+            return self._commit(actions, operation)
+        except LakeportError as failure:
+            own = str(self._txn.txnId())
+            return settle(
+                self._commits, lambda c: c.info.get("txnId") == own, self.version, failure
+            ).version
+
+    def _commit(self, actions: Sequence[str], operation: Operation | Restoration) -> int:
         try:
             entries = scala_seq(self._jvm, [*self._removed, *map(self._action, actions)])
             register_metrics(self._spark, self._txn, operation.metrics)
             with annotated(self._spark, operation):
                 return int(self._txn.commit(entries, described(self._spark, operation)))
-        except Exception as error:  # a lost connection is one: it may have landed
-            if not from_java(error):
+        except Exception as error:
+            if not from_java(error):  # a lost connection to the JVM is one of its own
                 raise
             failure = translate(error)
             if isinstance(failure, CommitConflict) or _java_class(error) in _CONFLICTS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakeport.errors import DestinationError
 from lakeport.model import Storage
-from lakeport.writers.delta_log import parse_actions
+from lakeport.writers.delta_log import parse_actions, parse_path
 
 __all__ = ["Commit", "CommitLog", "Mark", "app_id"]
 
@@ -145,7 +145,18 @@ class CommitLog:
 
     def __init__(self, storage: Storage, folder: str) -> None:
         self._storage = storage
+        self._folder = folder
         self._log = f"{folder}/_delta_log" if folder else "_delta_log"
+
+    @property
+    def uri(self) -> str:
+        """The table, as users name it."""
+        return self._storage.uri(self._folder)
+
+    @property
+    def hadoop_uri(self) -> str:
+        """The table, as Spark names it."""
+        return self._storage.hadoop_uri(self._folder)
 
     def newest(self) -> int:
         """The newest version that has a commit file; -1 when none has.
@@ -162,11 +173,13 @@ class CommitLog:
         Raises:
             DestinationError: the store refused, or the file is no commit.
         """
+        actions = self._actions(version)
+        return None if actions is None else _commit(version, actions)
+
+    def _actions(self, version: int) -> Iterable[Mapping[str, Any]] | None:
         key = f"{self._log}/{version:020d}.json"
         data = self._storage.get(key)
-        if data is None:
-            return None
-        return _commit(version, parse_actions(data, self._storage.uri(key)))
+        return None if data is None else parse_actions(data, self._storage.uri(key))
 
     def last_transaction(self, version: int, app: str) -> int | None:
         """The version that an application has come to, -1 for none.
@@ -230,18 +243,33 @@ class CommitLog:
             version = version - 1 if restored is None else restored
         return None
 
-    def find(self, commit_id: str, after: int) -> Commit | None:
-        """The commit of one attempt; None when it is not among those after a version.
+    def since(self, version: int) -> Iterator[Commit]:
+        """The commits after a version, oldest first.
+
+        They are asked for by name, one after the other: a listing may lag behind.
 
         Raises:
             DestinationError: the store refused.
         """
-        for commit in self.back_from(self.newest()):
-            if commit.version <= after:
-                break
-            if commit.mark is not None and commit.mark.commit_id == commit_id:
-                return commit
-        return None
+        while (commit := self.read(version := version + 1)) is not None:
+            yield commit
+
+    def adds_any(self, keys: Collection[str], since: int) -> bool:
+        """Whether a commit after a version adds one of these data files.
+
+        Args:
+            keys: of the files, as the storage has them.
+            since: the version.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        above = f"{self._folder}/" if self._folder else ""
+        while (actions := self._actions(since := since + 1)) is not None:
+            paths = (action["add"]["path"] for action in actions if "add" in action)
+            if any(above + parse_path(path) in keys for path in paths):
+                return True
+        return False
 
     def recorded(self, version: int, run_id: str, stream: str, sequence: int) -> Mark | None:
         """What the commit of a run's batch says about itself; None when it is no longer there.

@@ -210,7 +210,7 @@ class DeltaMerger:
         self, plan: DeltaPlan, txn: Transaction, change: Upsert, keys: BatchKeys, mark: Mark
     ) -> Landed:
         tasks, new = MergeTasks(self.writer, self.runtime), list[Staged]()
-        with published(self.writer.storage, new) as files:
+        with self.writer.published(new) as files:
             replaced: list[Entry] = []
             metrics: dict[str, int] = {}
             if not plan.needs_spark:
@@ -228,7 +228,7 @@ class DeltaMerger:
 
     def _retire(self, plan: DeltaPlan, txn: Transaction, change: Retire, mark: Mark) -> Landed:
         tasks, new = MergeTasks(self.writer, self.runtime), list[Staged]()
-        with published(self.writer.storage, new) as files:
+        with self.writer.published(new) as files:
             replaced: list[Entry] = []
             metrics: dict[str, int] = {}
             rows = 0

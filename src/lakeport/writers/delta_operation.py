@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakeport.spark.settings import COMMIT_SETTINGS
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -15,6 +17,7 @@ __all__ = [
     "Operation",
     "Restoration",
     "annotated",
+    "committing_session",
     "described",
     "register_metrics",
     "scala_seq",
@@ -81,16 +84,21 @@ def described(spark: SparkSession, operation: Operation | Restoration) -> Any:
 
 @contextmanager
 def annotated(spark: SparkSession, operation: Operation | Restoration) -> Iterator[None]:
-    """Give this thread's commit its user metadata, where its description has no room for it."""
-    if isinstance(operation, Restoration) or operation.name == "WRITE":
+    """Run this thread's commit in a session whose settings suit it.
+
+    They have it know its own work again, and give it user metadata where its description has no
+    room for that.
+    """
+    settings = dict(COMMIT_SETTINGS)
+    if isinstance(operation, Operation) and operation.name != "WRITE":
+        settings[USER_METADATA] = operation.user_metadata
+    if all(spark.conf.get(name, "") == value for name, value in settings.items()):
         yield
         return
     jvm: Any = spark._jvm
     sessions = jvm.org.apache.spark.sql.SparkSession
     before = sessions.getActiveSession()
-    own = spark._jsparkSession.cloneSession()
-    own.conf().set(USER_METADATA, operation.user_metadata)
-    sessions.setActiveSession(own)
+    sessions.setActiveSession(committing_session(spark, settings)._jsparkSession)
     try:
         yield
     finally:
@@ -98,6 +106,16 @@ def annotated(spark: SparkSession, operation: Operation | Restoration) -> Iterat
             sessions.setActiveSession(before.get())
         else:
             sessions.clearActiveSession()
+
+
+def committing_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """A session like this one, with settings for one commit, which knows its own work again."""
+    from pyspark.sql import SparkSession as Session
+
+    own = Session(spark.sparkContext, spark._jsparkSession.cloneSession())
+    for name, value in {**COMMIT_SETTINGS, **settings}.items():
+        own.conf.set(name, value)
+    return own
 
 
 def register_metrics(spark: SparkSession, txn: Any, metrics: Mapping[str, int]) -> None:
