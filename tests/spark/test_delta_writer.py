@@ -21,6 +21,7 @@ from lakeport.errors import (
     DestinationError,
     InputError,
     LakeportError,
+    OutcomeUnknown,
     PermissionRefused,
     RunMismatch,
     SchemaConflict,
@@ -224,26 +225,40 @@ def test_a_column_that_got_another_type_meanwhile_is_a_conflict(tmp_path: Path) 
     assert len(list((tmp_path / "t").glob("*.parquet"))) == 2
 
 
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+@pytest.mark.parametrize("run", [{}, {"run_id": "r", "digest": "d"}])
+@pytest.mark.parametrize("told", [Unreachable, CommitConflict, PermissionRefused])
 def test_a_lost_answer_is_recognised_as_our_own_commit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    told: type[LakeportError],
+    run: dict[str, str],
+    mode: str,
 ) -> None:
-    from lakeport.errors import Unreachable
-
     into = writer(tmp_path)
-    commit = Transaction.commit
+    land(into, ids(0))
+    commit = Transaction._commit
 
     def lost(self: Transaction, *args: object) -> int:
         commit(self, *args)  # type: ignore[arg-type]
-        raise Unreachable("no answer")
+        raise told("no answer")
 
-    monkeypatch.setattr(Transaction, "commit", lost)
-    assert land(into, ids(1)).version == 0
-    assert rows(tmp_path / "t") == [{"id": 1}]
+    monkeypatch.setattr(Transaction, "_commit", lost)
+    landed = land(into, ids(1), mode=mode, **run)
+    assert (landed.version, landed.rows, landed.skipped) == (1, 1, False)
+    assert DeltaTable(str(tmp_path / "t")).version() == 1
+    assert [r["id"] for r in rows(tmp_path / "t")] == [0, 1][mode == "overwrite" :]
 
 
-@pytest.mark.parametrize("error", [PermissionRefused, Unreachable])
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [(PermissionRefused, PermissionRefused), (Unreachable, OutcomeUnknown)],
+)
 def test_a_refused_commit_leaves_no_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[LakeportError]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[LakeportError],
+    raised: type[LakeportError],
 ) -> None:
     """A store that does not answer may still make the commit: then its files have to stay."""
     into = writer(tmp_path)
@@ -252,8 +267,8 @@ def test_a_refused_commit_leaves_no_files(
     def fails(self: Transaction, *args: object) -> int:
         raise error("no")
 
-    monkeypatch.setattr(Transaction, "commit", fails)
-    with pytest.raises(error):
+    monkeypatch.setattr(Transaction, "_commit", fails)
+    with pytest.raises(raised):
         land(into, ids(1))
     kept = 2 if error is Unreachable else 1
     assert len(list((tmp_path / "t").glob("*.parquet"))) == kept

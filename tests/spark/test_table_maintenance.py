@@ -17,7 +17,14 @@ from deltalake import DeltaTable
 
 import lakeport
 from lakeport.cli.app import main
-from lakeport.errors import CommitConflict, ConfigError, SourceError
+from lakeport.errors import (
+    CommitConflict,
+    ConfigError,
+    LakeportError,
+    SourceError,
+    Unreachable,
+)
+from lakeport.writers.delta_commit import Transaction
 from tests.emulators import Azurite, Minio
 
 _numbers = count()
@@ -107,6 +114,36 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path, runtime: Any) -> Lake:
 def rows(*ids: int, **more: Any) -> pa.Table:
     columns = {name: [value] * len(ids) for name, value in more.items()}
     return pa.table({"id": list(ids), "p": [f"it's {n % 2}" for n in ids], **columns})
+
+
+@pytest.mark.parametrize("told", [Unreachable, CommitConflict])
+def test_what_keeps_a_table_in_order_is_found_when_its_answer_is_lost(
+    tmp_path: Path, runtime: Any, monkeypatch: pytest.MonkeyPatch, told: type[LakeportError]
+) -> None:
+    from lakeport.tables import maintenance
+
+    for number in (1, 2):
+        lakeport.land(rows(number), tmp_path, table="t", run_id=f"r{number}")
+    table = lakeport.Table(tmp_path / "t")
+
+    def losing(call: Callable[..., Any]) -> Callable[..., Any]:
+        def lost(*arguments: Any) -> Any:
+            call(*arguments)
+            raise told("no answer")
+
+        return lost
+
+    with monkeypatch.context() as patch:
+        patch.setattr(maintenance, "_optimized", losing(maintenance._optimized))
+        done = table.optimize()
+    assert (done["files_removed"], done["files_added"], done["version"]) == (2, 1, 2)
+    assert 0 < done["bytes_added"] < done["bytes_removed"]
+    with monkeypatch.context() as patch:
+        patch.setattr(Transaction, "_commit", losing(Transaction._commit))
+        assert table.undo("r2") == {"version": 3, "restored": 0, "undone": [1]}
+        assert table.restore(2) == 4
+    assert DeltaTable(str(tmp_path / "t")).version() == 4
+    assert sorted(DeltaTable(str(tmp_path / "t")).to_pyarrow_table()["id"].to_pylist()) == [1, 2]
 
 
 def test_a_table_is_looked_at_undone_and_kept_in_order(
