@@ -57,6 +57,8 @@ S3 = "software.amazon.awssdk.services.s3.model.S3Exception"
         ([("io.delta.exceptions.ConcurrentAppendException", "[DELTA_X] Files were added.")],
          "CommitConflict"),
         ([("org.apache.spark.sql.delta.ProtocolChangedException", "changed")], "CommitConflict"),
+        ([("java.io.IOException", "the outcome of the commit is unknown: s3a://b/k could not be"),
+          (S3, "Forbidden (Service: S3, Status Code: 403, Id: 1)")], "OutcomeUnknown"),
         ([("io.delta.exceptions.DeltaConcurrentModificationException", None)], "CommitConflict"),
         ([("org.apache.spark.sql.delta.DeltaAnalysisException",
            "[DELTA_FAILED_TO_MERGE_FIELDS] Failed to merge fields 'a' and 'a'. SQLSTATE: 22005")],

@@ -11,6 +11,7 @@ from lakeport.errors import (
     DestinationError,
     InputError,
     LakeportError,
+    OutcomeUnknown,
     PermissionRefused,
     SchemaConflict,
     SparkFailure,
@@ -54,6 +55,13 @@ RULES: Final[tuple[Rule, ...]] = (
         DestinationError,
         "the disk is full",
         "free some space, or point `spark.local.dir` and the target at a bigger disk.",
+        quote=False,
+    ),
+    _rule(
+        r"the outcome of the commit is unknown: ",
+        OutcomeUnknown,
+        "the store did not say whether it took the commit, and could not be asked afterwards",
+        "repeat the run with the same `run_id`: what has landed is not landed again.",
         quote=False,
     ),
     _rule(
