@@ -214,7 +214,8 @@ class Lander:
                 return None
             try:
                 landed = self.writer.commit(plan, staged, whole, state)
-                return replace(landed, warnings=(*landed.warnings, *self._uneven(staged)))
+                warnings = (*whole.warnings, *landed.warnings, *self._uneven(staged))
+                return replace(landed, warnings=warnings)
             except ObjectExists:
                 self.writer.discard(staged)  # bound to names that are taken: stage under others
             except BaseException:

@@ -151,6 +151,7 @@ class Batch:
         partition_keys: columns to partition by, as the source names them.
         output_ratio: guess of Parquet bytes per input byte, for the number of files.
         optional: without a row it leaves nothing, not even an empty table.
+        warnings: sentences for the report, about what the source decided by itself.
     """
 
     stream: str
@@ -165,6 +166,7 @@ class Batch:
     partition_keys: tuple[str, ...] = ()
     output_ratio: float = 0.2
     optional: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

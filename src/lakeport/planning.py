@@ -139,7 +139,7 @@ def _stream(
         seen.rows,
         max(files, seen.batches),
         now.version if now else -1,
-        _warnings(writer, shape.schema, seen.batch, keys),
+        (*seen.batch.warnings, *_warnings(writer, shape.schema, seen.batch, keys)),
     )
 
 

@@ -43,11 +43,12 @@ def test_frames(target: Target, land: Land, frame: Any) -> None:
 def test_files(target: Target, land: Land, tmp_path: Path) -> None:
     folder = tmp_path / "people"
     folder.mkdir()
-    (folder / "1.csv").write_text('id,name\n1,a\n2,\n3,""\n')
+    (folder / "1.csv").write_text('id,name,\n1,a,\n2,,\n3,"",\n')
     (folder / "2.csv.gz").write_bytes(gzip.compress(b"id,name\n4,NA\n5,x\n"))
-    land(str(folder), table="people")
+    report = land(str(folder), table="people")
     rows = sorted(target.rows("people"), key=lambda row: int(row["id"]))
     assert [row["name"] for row in rows] == ["a", None, "", None, "x"]
+    assert [text for text in report.warnings if "column 3 has no name and no value" in text]
 
 
 def test_json_lines_and_parquet(target: Target, land: Land, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakeport.sources.csv_text import CsvOptions, blocks, records
+from lakeport.sources.csv_text import CsvOptions, blocks, record_end, records
 from lakeport.sources.files import FileSource
 from lakeport.sources.plain import SourceFile
 
@@ -79,3 +79,45 @@ def test_blocks_cut_where_records_end_whatever_the_text(parts: list[str], size: 
         cut = list(blocks(io.BytesIO(data), options, stream="t", line=1, block_bytes=size))
         assert b"".join(block.data for block in cut) == data
         assert [raw for block in cut for raw, _ in records(block.data, options)] == whole
+
+
+def stray_records(data: bytes) -> list[bool]:
+    """Read character by character: for each record, whether text stands behind a closing quote."""
+    found: list[bool] = []
+    state, stray, content = "start", False, False
+    for char in data.decode() + "\n":
+        if state == "quoted":
+            state = "closing" if char == '"' else state
+        elif state == "closing" and char == '"':
+            state = "quoted"
+        elif char in ",\n":
+            if char == "\n" and (content or state != "start"):
+                found.append(stray)
+                stray = content = False
+            content = content or char == ","
+            state = "start"
+        elif state == "start" and char == '"':
+            state = "quoted"
+        else:
+            stray = stray or state == "closing"
+            state = "text" if state != "closing" else "behind"
+    return [*found, stray] if state == "quoted" else found
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(st.sampled_from(['"', ",", "\n", "x", '""', ' "y"']), max_size=40),
+    st.integers(1, 20),
+)
+def test_text_behind_a_closing_quote_is_seen_whatever_the_text(parts: list[str], size: int) -> None:
+    data = "".join(parts).encode()
+    expected = stray_records(data)
+    options = CsvOptions()
+    found = [
+        record_end(raw, options).stray
+        for block in blocks(io.BytesIO(data), options, stream="t", line=1, block_bytes=size)
+        for raw, _ in records(block.data, options)
+    ]
+    assert found == expected
+    whole = list(blocks(io.BytesIO(data), options, stream="t", line=1))
+    assert any(block.stray for block in whole) == any(expected)

@@ -193,6 +193,107 @@ def test_embedded_newlines_and_quotes(tmp_path: Path) -> None:
     assert values(batch) == ['x\r\ny, "z"', '5" pipe', "\n"]
 
 
+@pytest.mark.parametrize(
+    ("line", "csv"),
+    [
+        (b'"Pedro "the" legend",x', CsvOptions()),
+        (b'"oogie"bla,x', CsvOptions()),
+        (b'x,"a" ', CsvOptions()),
+        (b'"a" ,x', CsvOptions()),
+        (b'x,"line\nbreak"s', CsvOptions()),
+        (b'"a"""b",x', CsvOptions()),
+        (b"'a'b;x", CsvOptions(delimiter=";", quote="'")),
+        (b'"a"b\tx', CsvOptions(delimiter="\t")),
+        (b'"a\\""b,x', CsvOptions(escape="\\")),
+        (b'"a"\\,x', CsvOptions(escape="\\")),
+    ],
+)
+@pytest.mark.parametrize("size", [1 << 10, 1 << 20])
+def test_text_behind_a_closing_quote_is_bad(
+    tmp_path: Path, line: bytes, csv: CsvOptions, size: int
+) -> None:
+    between = (csv.delimiter or ",").encode()
+    fine = between.join([b"q" + csv.quote.encode() + b"q", csv.quote.encode() * 2])
+    content = [b"a" + between + b"b", *[fine] * 200, line, *[fine] * 200, b"1", b""]
+    batch = load(tmp_path, b"\n".join(content), csv=csv, split_bytes=size)
+    assert (len(batch.splits) > 1) == (size == 1 << 10)
+    assert [(bad.line, bad.column, bad.reason, bad.raw) for bad in bad_of(batch)] == [
+        (202, "", "text after a closing quote", line),
+        (403 + line.count(b"\n"), "", "expected 2 fields, found 1", b"1"),
+    ]
+    assert batch.reader is not None
+    assert {r["a"] for r in rows(batch, batch.reader.tolerant())} == {f"q{csv.quote}q"}
+    with pytest.raises(BadRecords, match="line 202: text after a closing quote"):
+        rows(batch)
+
+
+def test_quotes_that_are_fine(tmp_path: Path) -> None:
+    content = b'a,b\n"x""y","",\n "z",5"\n"""","a\r\nb"\r\n"""a""",""'
+    batch = load(tmp_path, content.replace(b'"",\n', b'""\n'))
+    assert [tuple(row.values()) for row in rows(batch)] == [
+        ('x"y', ""), (' "z"', '5"'), ('"', "a\r\nb"), ('"a"', "")
+    ]  # fmt: skip
+
+
+def test_a_blank_line_is_a_record_of_one_column(tmp_path: Path) -> None:
+    content = b'a\n\n1\r\n\r\n""\n7\n\n'
+    batch = load(tmp_path, content)
+    assert values(batch) == [None, 1, None, None, 7, None]
+    small = load(tmp_path, content * 100, declared={"a": "string"}, split_bytes=64)
+    assert len(small.splits) > 5
+    assert values(small) == ([None, "1", None, "", "7", None, "a"] * 100)[:-1]
+    other = load(tmp_path, content, csv=CsvOptions(null_values=("NA",)), declared={"a": "string"})
+    assert values(other) == ["", "1", "", "", "7", ""]
+    headless = load(tmp_path, b"skipped\n\n1\n\n", csv=CsvOptions(header=False, skip_rows=1))
+    assert values(headless, "column_1") == [None, 1, None]
+    two = load(tmp_path, b"a,b\n\n1,2\n\n")
+    assert rows(two) == [{"a": 1, "b": 2}]
+
+
+def test_a_blank_line_counts_where_a_record_is_bad(tmp_path: Path) -> None:
+    batch = load(tmp_path, b'a\n\n1\n\n1,2\n\n\xff\n\n"x"y\n\n5\n', declared={"a": "integer"})
+    assert [bad.line for bad in bad_of(batch)] == [5, 7, 9]
+    assert batch.reader is not None
+    found = rows(batch, batch.reader.tolerant())
+    assert [row["a"] for row in found] == [None, 1, None, None, None, None, 5]
+    torn = load(tmp_path, b'a\n1\n\n"x\n\n', declared={"a": "integer"})
+    assert [(bad.line, bad.raw) for bad in bad_of(torn)] == [(4, b'"x\n\n')]
+
+
+def test_columns_without_a_name(tmp_path: Path) -> None:
+    batch = load(tmp_path, b',a,,column_1,""\n0,x,,1,\n1,y,NA,2,""\n')
+    assert rows(batch) == [
+        {"column_1_2": 0, "a": "x", "column_1": 1},
+        {"column_1_2": 1, "a": "y", "column_1": 2},
+    ]
+    assert batch.warnings == (
+        "stream 't': column 1 has no name: it is called 'column_1_2'.",
+        "stream 't': column 3 has no name and no value: it is left out.",
+        "stream 't': column 5 has no name and no value: it is left out.",
+    )
+    assert load(tmp_path, b"a\n1\n").warnings == ()
+
+
+def test_columns_without_a_name_in_several_files(tmp_path: Path) -> None:
+    batch = load(tmp_path, b"a,\n1,\n", b"a,\n2,7\n", b"b,a,\nx,3,\n", split_bytes=1)
+    assert [tuple(row.values()) for row in rows(batch)] == [
+        (1, None, None), (2, 7, None), (3, None, "x")
+    ]  # fmt: skip
+    assert len(batch.warnings) == 2
+
+
+def test_columns_without_a_name_by_what_is_declared(tmp_path: Path) -> None:
+    text = CsvOptions(infer_types=False)
+    assert rows(load(tmp_path, b"a,,\n1,,7\n", csv=text)) == [{"a": "1", "column_3": "7"}]
+    declared = load(tmp_path, b"a,\n1,\n", declared={"column_2": "integer"})
+    assert rows(declared) == [{"a": 1, "column_2": None}]
+    schema = {"properties": {"a": {"type": "integer"}}}
+    strict = load(tmp_path, b"a,\n1,\n", declared=schema, unknown=UnknownPolicy.FAIL)
+    assert rows(strict) == [{"a": 1}]
+    with pytest.raises(UnknownFields, match="does not declare: 'column_2'"):
+        load(tmp_path, b"a,\n1,2\n", declared=schema, unknown=UnknownPolicy.FAIL)
+
+
 def test_an_escape_character(tmp_path: Path) -> None:
     batch = load(tmp_path, b'a,b\n"x \\"y\\", z",1\nu\\,v,2\n', csv=CsvOptions(escape="\\"))
     assert values(batch) == ['x "y", z', "u,v"]
@@ -287,7 +388,8 @@ def test_lines_are_right_in_later_splits(tmp_path: Path) -> None:
     [
         (b"a,a\n", "names clash: 'a' and 'a'"),
         (b"Id,id\n", "names clash: 'Id' and 'id'"),
-        (b",a\n", "column 1 of file '0t.csv' has no name"),
+        (b",\n,\n", "no column of stream 't' has a name or a value"),
+        (b'"a"b,c\n', "text after a closing quote"),
         (b"", "is empty"),
         (b"\n\n", "is empty"),
         (b'"a\n', "not closed"),
@@ -460,7 +562,7 @@ def test_a_written_out_tab() -> None:
     ],
 )
 def test_record_end(data: bytes, end: int, inside: bool) -> None:
-    assert record_end(data, CsvOptions()) == (end, inside)
+    assert record_end(data, CsvOptions()) == (end, inside, False)
 
 
 def test_records_of_a_block_with_stray_quotes() -> None:

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 from lakeport.errors import BadRecord, BadRecords, SourceError, UnknownFields
 from lakeport.model import Scan, Split, UnknownPolicy
 from lakeport.schema.splits import open_split
-from lakeport.sources.csv_text import Block, CsvOptions, blocks, records
+from lakeport.sources.csv_text import Block, CsvOptions, blocks, record_end, records
 from lakeport.sources.csv_values import convert
 
 __all__ = ["CsvReader", "Layout", "Texts", "blocks_of", "texts_of"]
 
 Layout = tuple[str, ...]
-"""The columns of one file, in its order."""
+"""The columns of one file, in its order; empty names are those of columns to leave out."""
 
 
 class Texts(NamedTuple):
@@ -40,16 +40,14 @@ class Texts(NamedTuple):
 def texts_of(block: Block, width: int, options: CsvOptions) -> Texts:
     """Parse a block strictly; records that are not `width` fields of UTF-8 text are set aside."""
     data = block.data
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return _without_undecodable(block, width, options)
+    if block.stray or _undecodable(data):
+        return _sifted(block, width, options)
     bad: dict[int, str] = {}
     if block.torn:
-        whole = list(records(data, options))
+        whole = list(records(data, options, blank=width == 1))
         data = data[: len(data) - len(whole[-1][0])]
         bad[len(whole) - 1] = "a quoted field is not closed: the input ends inside it"
-    if not data.strip(b"\r\n"):
+    if not data or (width > 1 and not data.strip(b"\r\n")):
         return Texts([pa.array([], pa.string())] * width, _ordinals(0, {}), bad, block)
     table, ragged = _parsed(data, width, options)
     bad |= {n: f"expected {_fields(width)}, found {found}" for n, found in ragged.items()}
@@ -76,6 +74,7 @@ def _parsed(data: bytes, width: int, options: CsvOptions) -> tuple[pa.Table, dic
             quote_char=options.quote or False,
             escape_char=options.escape or False,
             newlines_in_values=True,
+            ignore_empty_lines=width > 1,
             invalid_row_handler=set_aside,
         ),
         pc_csv.ConvertOptions(
@@ -103,20 +102,33 @@ def _ordinals(rows: int, bad: Mapping[int, str]) -> Any:
     return [n for n in range(rows + len(bad)) if n not in bad][:rows]
 
 
-def _without_undecodable(block: Block, width: int, options: CsvOptions) -> Texts:
+def _undecodable(data: bytes) -> str:
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return f"not UTF-8 text at byte {error.start} of the record"
+    return ""
+
+
+def _fault(record: bytes, options: CsvOptions) -> str:
+    """What no parser would tell of a record; empty if nothing."""
+    stray = record_end(record, options).stray
+    return _undecodable(record) or ("text after a closing quote" if stray else "")
+
+
+def _sifted(block: Block, width: int, options: CsvOptions) -> Texts:
+    """Parse a block without its records that have a fault."""
     good: list[bytes] = []
     bad: dict[int, str] = {}
     places: list[int] = []
-    for ordinal, (raw, _) in enumerate(records(block.data, options)):
-        try:
-            raw.decode()
-        except UnicodeDecodeError as error:
-            bad[ordinal] = f"not UTF-8 text at byte {error.start} of the record"
+    for ordinal, (raw, _) in enumerate(records(block.data, options, blank=width == 1)):
+        if fault := _fault(raw, options):
+            bad[ordinal] = fault
         else:
-            good.append(raw)
+            good.append(raw + b"\n")
             places.append(ordinal)
     torn = block.torn and len(good) + len(bad) - 1 not in bad
-    inner = texts_of(block._replace(data=b"\n".join(good), torn=torn), width, options)
+    inner = texts_of(Block(b"".join(good), block.line, torn), width, options)
     bad |= {places[n]: reason for n, reason in inner.bad.items()}
     return Texts(inner.columns, [places[n] for n in inner.rows], bad, block)
 
@@ -193,7 +205,7 @@ class CsvReader:
 
     def _extra(self, split: Split) -> dict[str, int]:
         known = set(self.schema.names)
-        return {n: i for i, n in enumerate(self._layout(split)) if n not in known}
+        return {n: i for i, n in enumerate(self._layout(split)) if n and n not in known}
 
     def _texts(self, split: Split) -> Iterator[Texts]:
         width = len(self._layout(split))
@@ -217,7 +229,7 @@ class CsvReader:
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         if wrong is not None:
             batch = batch.filter(pc.invert(wrong))
-        return batch, self._located(faults, texts.block) if faults else []
+        return batch, self._located(faults, texts) if faults else []
 
     def _at_fault(self, name: str, values: pa.Array, mask: Any) -> Iterator[tuple[Any, str]]:
         if mask is not None:
@@ -225,9 +237,10 @@ class CsvReader:
         if name in self.required and values.null_count:
             yield values.is_null(), "missing required field"
 
-    def _located(self, faults: dict[int, tuple[str, str]], block: Block) -> list[BadRecord]:
+    def _located(self, faults: dict[int, tuple[str, str]], texts: Texts) -> list[BadRecord]:
         found: list[BadRecord] = []
-        for ordinal, (raw, before) in enumerate(records(block.data, self.options)):
+        block, blank = texts.block, len(texts.columns) == 1
+        for ordinal, (raw, before) in enumerate(records(block.data, self.options, blank=blank)):
             if ordinal in faults:
                 column, reason = faults[ordinal]
                 found.append(BadRecord(self.stream, block.line + before, column, reason, raw))

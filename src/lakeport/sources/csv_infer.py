@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from typing import NamedTuple
 
 from lakeport.errors import SourceError
@@ -27,11 +28,14 @@ class Head(NamedTuple):
         layout: its columns; empty if the file holds nothing at all.
         start: offset of the first record behind the header.
         line: line number of that record, from 1.
+        unnamed: those columns that the header gives no name, with the names that they
+            got instead and their positions, from 1.
     """
 
     layout: Layout
     start: int
     line: int
+    unnamed: tuple[tuple[str, int], ...] = ()
 
 
 class ColumnKinds(NamedTuple):
@@ -85,14 +89,14 @@ def read_head(file: SourceFile, options: CsvOptions, names: Sequence[str] = ()) 
         names: columns of files without a header, in order.
 
     Raises:
-        SourceError: a column has no name, two have the same, or the header is no header.
+        SourceError: two columns have the same name, or the header is no header.
     """
     name = file.name
     with file.open() as source:
         if source.read(3) != _BOM:
             source.seek(0)
         skipped = [source.readline(_MAX_HEADER) for _ in range(options.skip_rows)]
-        line, start = 1 + len(skipped), source.tell()
+        line, start = top = 1 + len(skipped), source.tell()
         record = b""
         while not record.strip(b"\r\n"):
             line += bool(record)
@@ -100,7 +104,7 @@ def read_head(file: SourceFile, options: CsvOptions, names: Sequence[str] = ()) 
             record = source.readline(_MAX_HEADER)
             if not record:
                 return Head((), start, line)
-        while not record_end(record, options)[0] and (more := source.readline(_MAX_HEADER)):
+        while not record_end(record, options).offset and (more := source.readline(_MAX_HEADER)):
             record += more
             if len(record) > _MAX_HEADER:
                 raise SourceError(
@@ -110,9 +114,12 @@ def read_head(file: SourceFile, options: CsvOptions, names: Sequence[str] = ()) 
     record = _first(record, options)
     fields = _fields(record, name, options)
     if not options.header:
+        if len(fields) == 1:  # where the lines without content are records, too
+            line, start = top
         return Head(_numbered(len(fields), names, name), start, line)
-    _check_header(fields, name)
-    return Head(fields, start + len(record), line + record.count(b"\n"))
+    layout, unnamed = _named(fields)
+    _check_header(layout, name)
+    return Head(layout, start + len(record), line + record.count(b"\n"), unnamed)
 
 
 def _first(lines: bytes, options: CsvOptions) -> bytes:
@@ -126,8 +133,8 @@ def _fields(record: bytes, name: str, options: CsvOptions) -> Layout:
     width = 1
     options = replace(options, null_values=())
     for _ in range(2):
-        torn = record_end(record + b"\n", options)[1]
-        texts = texts_of(Block(record, 1, torn), width, options)
+        _, torn, stray = record_end(record + b"\n", options)
+        texts = texts_of(Block(record, 1, torn, stray), width, options)
         if not texts.bad:
             return tuple(column[0].as_py() for column in texts.columns)
         found = next(iter(texts.bad.values())).rpartition("found ")[2]
@@ -151,15 +158,26 @@ def _numbered(width: int, names: Sequence[str], file: str) -> Layout:
     return tuple(names)
 
 
-def _check_header(fields: Layout, name: str) -> None:
-    seen: dict[str, str] = {}
+def _named(fields: Layout) -> tuple[Layout, tuple[tuple[str, int], ...]]:
+    """The columns, those without a name as `column_N`; and these names with their N, from 1.
+
+    >>> _named(("", "a", "", "column_3"))
+    (('column_1', 'a', 'column_3_2', 'column_3'), (('column_1', 1), ('column_3_2', 3)))
+    """
+    taken = {name.lower() for name in fields}
+    unnamed: dict[str, int] = {}
     for position, column in enumerate(fields, start=1):
         if not column:
-            raise SourceError(
-                f"column {position} of file {name!r} has no name",
-                "name it in the header (pandas: `to_csv(index=False)`), or set `header: false` "
-                "and `skip_rows: 1`, and declare all columns.",
-            )
+            name = f"column_{position}"
+            names = chain([name], (f"{name}_{n}" for n in count(2)))
+            unnamed[next(n for n in names if n not in taken)] = position
+    given = iter(unnamed)
+    return tuple(column or next(given) for column in fields), tuple(unnamed.items())
+
+
+def _check_header(fields: Layout, name: str) -> None:
+    seen: dict[str, str] = {}
+    for column in fields:
         if (other := seen.get(column.lower())) is not None:
             raise SourceError(
                 f"file {name!r} has two columns whose names clash: {other!r} and {column!r}",

@@ -1,7 +1,9 @@
 """CSV as bytes: where records begin and end, without parsing fields.
 
 A quote opens a quoted field only at the field's start; a quote elsewhere in an unquoted field is
-an ordinary character (`5" pipe`). Newlines inside quoted fields belong to the field.
+an ordinary character (`5" pipe`). Newlines inside quoted fields belong to the field. Behind the
+closing quote the field has ended (RFC 4180, section 2): text there, even a space, makes the record
+bad.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import BinaryIO, NamedTuple, cast
 
 from lakeport.errors import BadRecord, BadRecords, ConfigError, SourceError
 
-__all__ = ["Block", "CsvOptions", "blocks", "record_end", "records"]
+__all__ = ["Block", "CsvOptions", "End", "blocks", "record_end", "records"]
 
 MAX_RECORD_BYTES = 100 << 20
 BLOCK_BYTES = 4 << 20
@@ -89,35 +91,59 @@ class Block(NamedTuple):
         data: the bytes; they end at a record's end or at the end of the input.
         line: line number of the first one, from 1.
         torn: whether the input ends inside a quoted field, which begins in `data`.
+        stray: whether text stands behind a closing quote.
     """
 
     data: bytes
     line: int
     torn: bool
+    stray: bool = False
 
 
-def record_end(data: bytes, options: CsvOptions) -> tuple[int, bool]:
-    r"""Find one past the last record that ends in `data`, which starts at a record's start.
+class End(NamedTuple):
+    """Where the last record of some bytes ends.
 
-    Returns:
-        The offset, 0 if no record ends; and whether `data` ends inside quotes.
+    Attributes:
+        offset: one past it; 0 if no record ends.
+        torn: whether the bytes end inside quotes.
+        stray: whether text stands between a closing quote and the end of its field.
+    """
+
+    offset: int
+    torn: bool
+    stray: bool
+
+
+def record_end(data: bytes, options: CsvOptions) -> End:
+    r"""Find the last record that ends in `data`, which starts at a record's start.
 
     >>> record_end(b'a,"x\ny"\nb,"z\n', CsvOptions())
-    (8, True)
+    End(offset=8, torn=True, stray=False)
     """
-    if options.escape:
-        data = re.sub(re.escape(options.escape.encode()) + rb"(?s:.)", b"__", data)
+    data = _without_escapes(data, options)
     quote = options.quote.encode()
     if not quote or quote not in data:
-        return data.rfind(b"\n") + 1, False
+        return End(data.rfind(b"\n") + 1, False, False)
     spans = _quotes(data, options)
-    inside = len(spans) % 2 == 1
+    torn, stray = len(spans) % 2 == 1, _stray(data, spans, options)
+    inside = torn
     upper = len(data)
     for position in reversed(spans):
         if not inside and (found := data.rfind(b"\n", position, upper)) >= 0:
-            return found + 1, len(spans) % 2 == 1
+            return End(found + 1, torn, stray)
         inside, upper = not inside, position
-    return data.rfind(b"\n", 0, upper) + 1, len(spans) % 2 == 1
+    return End(data.rfind(b"\n", 0, upper) + 1, torn, stray)
+
+
+def _stray(data: bytes, spans: Sequence[int], options: CsvOptions) -> bool:
+    """Whether anything but a field's end, or the other half of a doubled quote, closes quotes."""
+    import numpy as np
+
+    behind = np.asarray(spans[1::2], np.intp) + 1
+    array = np.frombuffer(data, np.uint8)
+    found = array[behind[behind < len(array)]].tobytes()
+    ends = (options.quote + (options.delimiter or ",") + "\r\n").encode()
+    return bool(found.translate(None, ends))
 
 
 def _quotes(data: bytes, options: CsvOptions) -> Sequence[int]:
@@ -155,8 +181,21 @@ def _quotes_one_by_one(data: bytes, options: CsvOptions) -> Iterator[int]:
             position = data.find(quote, position + 1)
 
 
-def records(data: bytes, options: CsvOptions) -> Iterator[tuple[bytes, int]]:
-    r"""Cut whole records apart; lines without content are left out.
+def _without_escapes(data: bytes, options: CsvOptions) -> bytes:
+    """The same bytes but for those that an escape takes literally, and it."""
+    if not options.escape:
+        return data
+    return re.sub(re.escape(options.escape.encode()) + rb"(?s:.)", b"__", data)
+
+
+def records(
+    data: bytes, options: CsvOptions, *, blank: bool = False
+) -> Iterator[tuple[bytes, int]]:
+    r"""Cut whole records apart.
+
+    Args:
+        blank: whether a line without content is a record, as it is where records have one field;
+            it is left out otherwise.
 
     Yields:
         The record's bytes without its line break, and how many lines are before it.
@@ -164,9 +203,7 @@ def records(data: bytes, options: CsvOptions) -> Iterator[tuple[bytes, int]]:
     >>> list(records(b'a\n\n"b\nc"\nd', CsvOptions()))
     [(b'a', 0), (b'"b\nc"', 2), (b'd', 4)]
     """
-    masked = data
-    if options.escape:
-        masked = re.sub(re.escape(options.escape.encode()) + rb"(?s:.)", b"__", data)
+    masked = _without_escapes(data, options)
     edges = _quotes(masked, options) if options.quote else []
     quoted = [*zip(edges[0::2], edges[1::2], strict=False)]
     if len(edges) % 2:
@@ -177,7 +214,7 @@ def records(data: bytes, options: CsvOptions) -> Iterator[tuple[bytes, int]]:
             index += 1
         if index < len(quoted) and quoted[index][0] < match.start() < len(data):
             continue
-        if match.start() > start:
+        if match.start() > start or (blank and match.start() < len(data)):
             yield data[start : match.start()], lines
         lines += data.count(b"\n", start, match.end())
         start = match.end()
@@ -212,9 +249,9 @@ def blocks(
         if not data:
             break
         rest += data
-        cut, torn = record_end(rest, options)
+        cut, torn, stray = record_end(rest, options)
         if cut:
-            yield Block(rest[:cut], line, False)
+            yield Block(rest[:cut], line, False, stray)
             line += rest.count(b"\n", 0, cut)
             rest = rest[cut:]
         elif len(rest) > max_record_bytes:
@@ -226,4 +263,5 @@ def blocks(
             "a CSV file became shorter while it was read", "load it when it is complete."
         )
     if rest:
-        yield Block(rest, line, record_end(rest, options)[1])
+        _, torn, stray = record_end(rest, options)
+        yield Block(rest, line, torn, stray)

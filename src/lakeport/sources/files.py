@@ -43,6 +43,7 @@ class Planned:
         bytes: input size, decompressed.
         output_ratio: guess of Parquet bytes per input byte.
         records: number of records, -1 when unknown.
+        warnings: see `Batch.warnings`.
     """
 
     reader: Reader
@@ -50,6 +51,7 @@ class Planned:
     bytes: int
     output_ratio: float
     records: int = -1
+    warnings: tuple[str, ...] = ()
 
 
 class FileSource:
@@ -126,6 +128,7 @@ class FileSource:
             key_properties=self.keys,
             partition_keys=self._partitions,
             output_ratio=planned.output_ratio,
+            warnings=planned.warnings,
         )
         yield Flush((batch,), last=True)
 

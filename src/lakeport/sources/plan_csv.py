@@ -16,7 +16,7 @@ from lakeport.sources.csv_values import ANY_KIND, type_of_kinds
 from lakeport.sources.files import Planned
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lakeport.sources.csv_text import CsvOptions
     from lakeport.sources.files import FileSource
@@ -37,13 +37,12 @@ def plan_csv(source: FileSource) -> Planned:
     files = source.plain_files(source.csv.encoding)
     declared = _declared(source)
     heads = _heads(source, files, list(declared))
+    splits = source.look(partial(_cut, source.csv, source.split_bytes), heads)
+    heads, warnings = _without_empty(source, heads, splits, declared)
     layouts = tuple(dict.fromkeys(head.layout for _, head in heads))
     names = _columns(source, layouts, declared)
-    splits = source.look(partial(_cut, source.csv, source.split_bytes), heads)
     places = {file.uri: layouts.index(head.layout) for file, head in heads}
-    types = declared | _inferred(
-        source, [n for n in names if n not in declared], layouts, places, splits
-    )
+    types = declared | _inferred(source, [n for n in names if n not in declared], heads, splits)
     reader = CsvReader(
         stream=source.stream,
         schema=pa.schema([(name, types[name]) for name in names]),
@@ -54,7 +53,8 @@ def plan_csv(source: FileSource) -> Planned:
         required=frozenset(field.name for field in source.fields if field.required),
     )
     size = sum(file.bytes for file in files)
-    return Planned(reader, tuple(s for s in splits if s.start < s.end), size, _OUTPUT_RATIO)
+    splits = [split for split in splits if split.start < split.end]
+    return Planned(reader, tuple(splits), size, _OUTPUT_RATIO, warnings=warnings)
 
 
 def _declared(source: FileSource) -> dict[str, pa.DataType]:
@@ -95,14 +95,14 @@ def _columns(
     source: FileSource, layouts: tuple[Layout, ...], declared: dict[str, pa.DataType]
 ) -> list[str]:
     """The columns to land, in order: the files' by name, or those of the JSON schema first."""
-    present = list(dict.fromkeys(name for layout in layouts for name in layout))
+    present = list(dict.fromkeys(name for layout in layouts for name in layout if name))
     absent = [name for name in declared if name not in present]
     if absent and not source.declares_all:
         raise SourceError(
             f"column {absent[0]!r} is declared, but no file has it",
             f"the files have {', '.join(repr(name) for name in present[:20])}.",
         )
-    known = list(declared) if source.declares_all else list(layouts[0])
+    known = list(declared) if source.declares_all else [name for name in layouts[0] if name]
     extra = [name for name in present if name not in known]
     if extra and source.unknown is UnknownPolicy.FAIL:
         raise UnknownFields(
@@ -116,18 +116,61 @@ def _columns(
     return names
 
 
+def _without_empty(
+    source: FileSource,
+    heads: list[tuple[SourceFile, Head]],
+    splits: list[Split],
+    declared: Mapping[str, pa.DataType],
+) -> tuple[list[tuple[SourceFile, Head]], tuple[str, ...]]:
+    """Leave columns out that have neither a name nor a value; and say so of all without a name."""
+    unnamed = dict(item for _, head in heads for item in head.unnamed)
+    if not unnamed:
+        return heads, ()
+    named = {name for _, head in heads for name in {*head.layout} - {*dict(head.unnamed)}}
+    kinds = _kinds(source, unnamed, heads, splits)
+    empty = {name for name in unnamed if kinds.get(name, ANY_KIND) == ANY_KIND}
+    empty -= named | declared.keys()
+    if not named and empty == unnamed.keys():
+        raise SourceError(
+            f"no column of stream {source.stream!r} has a name or a value",
+            "check `delimiter` and `skip_rows`, and whether this is a CSV file.",
+        )
+    warnings = tuple(
+        f"stream {source.stream!r}: column {position} has no name"
+        + (" and no value: it is left out." if name in empty else f": it is called {name!r}.")
+        for name, position in unnamed.items()
+    )
+    kept = [
+        (file, head._replace(layout=tuple("" if n in empty else n for n in head.layout)))
+        for file, head in heads
+    ]
+    return kept, warnings
+
+
 def _inferred(
     source: FileSource,
     names: list[str],
-    layouts: tuple[Layout, ...],
-    places: dict[str, int],
+    heads: list[tuple[SourceFile, Head]],
     splits: list[Split],
 ) -> dict[str, pa.DataType]:
     if not source.csv.infer_types or not names:
         return dict.fromkeys(names, pa.string())
-    found = []
-    for place, layout in enumerate(layouts):
-        judge = InferKinds(layout, frozenset(names), source.csv)
-        found += source.run(judge, [s for s in splits if places[s.uri] == place])
-    kinds = merged(found)
+    kinds = _kinds(source, names, heads, splits)
     return {name: type_of_kinds(kinds.get(name, ANY_KIND)) for name in names}
+
+
+def _kinds(
+    source: FileSource,
+    names: Iterable[str],
+    heads: list[tuple[SourceFile, Head]],
+    splits: list[Split],
+) -> dict[str, int]:
+    """What the texts of columns can be in all files that have them; see `InferKinds`."""
+    files: dict[Layout, set[str]] = {}
+    for file, head in heads:
+        files.setdefault(head.layout, set()).add(file.uri)
+    found = []
+    for layout, uris in files.items():
+        judge = InferKinds(layout, frozenset(names), source.csv)
+        found += source.run(judge, [split for split in splits if split.uri in uris])
+    return merged(found)
