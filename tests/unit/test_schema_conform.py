@@ -42,6 +42,10 @@ JSON_PROPERTIES: dict[str, Any] = {
     "oj": {"type": "object", "properties": {"x": {}, "y": {"type": "integer"}}},
 }
 RECORDS = (b'{"id":0}', b'{"id":1}')
+LONG = (
+    "integer with more digits than a double holds "
+    "(declare the column an integer, a decimal or a string)"
+)
 SpoolLines = Callable[[bytes], Split]
 
 
@@ -117,7 +121,10 @@ def test_every_type_at_once(spool: SpoolLines) -> None:
         (b'{"id":-9223372036854775808}', {"id": -(2**63)}),
         (b'{"n":9007199254740992}', {"n": 2.0**53}),
         (b'{"n":1e300}', {"n": 1e300}),
-        (b'{"n":1e-400}', {"n": 0.0}),
+        (b'{"n":1e23}', {"n": 1e23}),
+        (b'{"n":9007199254740992.0}', {"n": 2.0**53}),
+        (b'{"n":5e-324}', {"n": 5e-324}),
+        (b'{"n":0e-400}', {"n": 0.0}),
         (b'{"n":-0.0}', {"n": -0.0}),
         (b'{"t":"2024-01-01"}', {"t": dt.datetime(2024, 1, 1, tzinfo=dt.UTC)}),
         (
@@ -130,6 +137,8 @@ def test_every_type_at_once(spool: SpoolLines) -> None:
         (b'{"m":1e3}', {"m": Decimal("1000.00")}),
         (b'{"dt":3}', {"dt": Decimal("3.00")}),
         (b'{"m":-0.0}', {"m": Decimal("0.00")}),
+        (b'{"m":0E-40}', {"m": Decimal("0.00")}),
+        (b'{"dt":"1\\u0065\\u002d1"}', {"dt": Decimal("0.10")}),
         (b' {"id":1} \r', {"id": 1}),
         (b'{"\\u0069d":1}', {"id": 1}),
         ('{"s":"\u2028"}'.encode(), {"s": "\u2028"}),
@@ -153,12 +162,23 @@ def test_what_is_taken(line: bytes, wanted: dict[str, Any], spool: SpoolLines) -
         (b'{"id":"3"}', "id", "wrong type: expected integer, found string"),
         (b'{"id":9223372036854775808}', "id", "integer over 64 bit"),
         (b'{"id":1e400}', "id", "integer over 64 bit"),
+        (b'{"id":1e9999999999999999999}', "id", "integer over 64 bit"),
+        (
+            b'{"id":7e-99999999999999999999}',
+            "id",
+            "wrong type: expected integer, found a number with a fraction",
+        ),
         (b'{"id":' + b"9" * 5000 + b"}", "id", "integer over 64 bit"),
         (b'{"s":5}', "s", "wrong type: expected string, found number"),
         (b'{"s":{}}', "s", "wrong type: expected string, found object"),
         (b'{"b":1}', "b", "wrong type: expected boolean, found number"),
         (b'{"n":"1"}', "n", "wrong type: expected number, found string"),
         (b'{"n":1e400}', "n", "number too large for a double"),
+        (b'{"n":1e-400}', "n", "number too small for a double, which would be zero"),
+        (b'{"n":9007199254740993.0}', "n", LONG),
+        (b'{"n":9007199254740993e0}', "n", LONG),
+        (b'{"n":90071992547409930e-1}', "n", LONG),
+        (b'{"o":{"y":9007199254740993}}', "o.y", LONG),
         (b'{"n":NaN}', "n", "NaN or Infinity, which are not JSON"),
         (b'{"o":{"y":-Infinity}}', "o.y", "NaN or Infinity, which are not JSON"),
         (b'{"t":1700000000}', "t", "wrong type: expected date-time string, found number"),
@@ -170,6 +190,11 @@ def test_what_is_taken(line: bytes, wanted: dict[str, Any], spool: SpoolLines) -
         (b'{"o":{"x":"2024-02-30"}}', "o.x", "not a date"),
         (b'{"m":1.234}', "m", "more than 2 digits after the point"),
         (b'{"m":1e40}', "m", "more than 36 digits before the point"),
+        (b'{"m":1e-1000}', "m", "more than 2 digits after the point"),
+        (b'{"m":1e9999999999999999999}', "m", "more than 36 digits before the point"),
+        (b'{"dt":"1e-999999999"}', "dt", "more than 2 digits after the point"),
+        (b'{"dt":"1\\u0065-999999999"}', "dt", "more than 2 digits after the point"),
+        (b'{"dt":"7e-99999999999999999999"}', "dt", "more than 2 digits after the point"),
         (b'{"dt":"12345678901"}', "dt", "more than 8 digits before the point"),
         (b'{"dt":123456789}', "dt", "more than 8 digits before the point"),
         (b'{"dt":"abc"}', "dt", "not a number"),

@@ -20,6 +20,7 @@ import msgspec
 
 from lakeport.schema.columns import holds
 from lakeport.schema.decoding import Decoder, Fault, Literal
+from lakeport.schema.numbers import double, significand
 from lakeport.schema.timestamps import days, microseconds
 from lakeport.schema.types import FieldType, Kind
 
@@ -31,7 +32,7 @@ Converter = Callable[[Any], Any]
 Undeclared = Callable[[str, Any], None]
 """Told the dotted path and the value of a member that an object column does not declare."""
 
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _LONG = range(-(2**63), 2**63)
 _LONG_DIGITS = 20
 _NAMES: dict[type, str] = {str: "string", bool: "boolean", list: "array", Literal: "number"}
@@ -77,16 +78,16 @@ def _boolean(path: str, value: Any) -> bool:
 def _integer(path: str, value: Any) -> int:
     if type(value) is not Literal:
         raise _wrong(path, "integer", value)
-    if value.removeprefix("-").isdecimal():
-        number = int(value) if len(value) <= _LONG_DIGITS else 2**63
+    if value.removeprefix("-").isdecimal() and len(value) <= _LONG_DIGITS:
+        number = int(value)
     else:
-        exact = Decimal(value)
-        if exact.adjusted() >= _LONG_DIGITS:
-            number = 2**63
-        elif exact != exact.to_integral_value():
+        digits, power = significand(value)
+        if digits and len(digits) + power > _LONG_DIGITS:
+            raise Fault(path, "integer over 64 bit")
+        if digits and power < 0:
             raise Fault(path, "wrong type: expected integer, found a number with a fraction")
-        else:
-            number = int(exact)
+        number = int(digits) * 10**power if digits else 0
+        number = -number if value.startswith("-") else number
     if number not in _LONG:
         raise Fault(path, "integer over 64 bit")
     return number
@@ -95,16 +96,10 @@ def _integer(path: str, value: Any) -> int:
 def _number(path: str, value: Any) -> float:
     if type(value) is not Literal:
         raise _wrong(path, "number", value)
-    number = float(value)
-    if number in (float("inf"), float("-inf")):
-        raise Fault(path, "number too large for a double")
-    if value.removeprefix("-").isdecimal() and int(number) != int(value):
-        raise Fault(
-            path,
-            "integer with more digits than a double holds "
-            "(declare the column an integer, a decimal or a string)",
-        )
-    return number
+    try:
+        return double(value)
+    except ValueError as error:
+        raise Fault(path, str(error)) from None
 
 
 def _text(what: str, read: Callable[[str], int], path: str, value: Any) -> int:
@@ -130,19 +125,15 @@ def _decimal(path: str, precision: int, scale: int, value: Any) -> Decimal:
         raise _wrong(path, "decimal", value)
     if not _NUMBER.fullmatch(value):
         raise Fault(path, "not a number")
-    number = Decimal(value)
-    if not number:
-        return number.copy_abs()
-    _, digits, exponent = number.as_tuple()
-    written = "".join(map(str, digits))
-    significant = written.rstrip("0")
-    exponent = int(exponent) + len(written) - len(significant)
-    if -exponent > scale:
+    digits, power = significand(value)
+    if not digits:
+        return Decimal(0)
+    if -power > scale:
         raise Fault(path, f"more than {scale} digits after the point")
-    if number.adjusted() >= precision - scale:
+    if len(digits) + power > precision - scale:
         raise Fault(path, f"more than {precision - scale} digits before the point")
-    sign = "-" if number < 0 else ""
-    return Decimal(f"{sign}{int(significant) * 10 ** (exponent + scale)}E-{scale}")
+    sign = "-" if value.startswith("-") else ""
+    return Decimal(f"{sign}{digits}{'0' * (power + scale)}E-{scale}")
 
 
 def _list(path: str, item: Converter, value: Any) -> list[Any]:

@@ -15,12 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.model import UnknownPolicy
-from lakeport.schema.arrowjson import below, parse_lines, tidy
+from lakeport.schema.arrowjson import parse_lines, tidy
 from lakeport.schema.casting import check_range
 from lakeport.schema.columns import Column, holds, schema_of
 from lakeport.schema.decoding import Fault
 from lakeport.schema.envelopes import strip, unwrap
 from lakeport.schema.exact import mixed, raw_converter
+from lakeport.schema.exponents import Exponents
 from lakeport.schema.loose import (
     Refused,
     Unknown,
@@ -31,7 +32,7 @@ from lakeport.schema.loose import (
     mirror,
 )
 from lakeport.schema.metadata import TOLD
-from lakeport.schema.types import TIMESTAMP, FieldType, Kind, arrow_type
+from lakeport.schema.types import MAX_PRECISION, TIMESTAMP, FieldType, Kind, arrow_type
 
 __all__ = ["FastPath"]
 
@@ -41,9 +42,8 @@ _ENVELOPE = {
     "type": pa.string(),
     "stream": pa.string(),
 }
-_REBUILT = (Kind.DATE, Kind.BINARY)
-_CHECKED = (*_REBUILT, Kind.TIMESTAMP, Kind.NUMBER, Kind.DECIMAL)
-_EXACT_BOUND = 2**53
+_REBUILT = (Kind.DATE, Kind.BINARY, Kind.DECIMAL)
+_CHECKED = (*_REBUILT, Kind.TIMESTAMP, Kind.NUMBER)
 
 
 class FastPath:
@@ -111,7 +111,7 @@ class FastPath:
             records = decode_once(text)
             if survey:
                 bodies = records if bare else [r["record"] for r in records]
-                unknown = find_unknown(bodies, self._names)
+                unknown = find_unknown(bodies, self._names, Exponents(text))
             if "" in unknown and not self._drop:
                 raise Refused
         if self._raws or survey:
@@ -141,6 +141,9 @@ class FastPath:
     ) -> list[Any]:
         """The columns as pyarrow reads them, in their final types."""
         schema = pa.schema([(c.name, self._parsed_as[c.name]) for c in columns])
+        exponents = Exponents(text)
+        if any(holds(c.type, Kind.DECIMAL) for c in columns) and exponents.beyond_decimals:
+            raise Refused
         if bare:
             table = parse_lines(text, rows, schema, ignore=ignore)
             if table is None:
@@ -157,7 +160,7 @@ class FastPath:
                 if c.name in self._told:
                     told = table.column(self._told[c.name]).chunk(0)
                     parts[i] = pc.coalesce(told, parts[i])
-        return [_finished(p, c.type) for p, c in zip(parts, columns, strict=True)]
+        return [_finished(p, c.type, exponents) for p, c in zip(parts, columns, strict=True)]
 
     def _raw_columns(self, text: bytes, *, bare: bool, survey: bool) -> dict[str, Any]:
         """The columns that keep JSON text; also finds what pyarrow was told to pass over."""
@@ -211,7 +214,13 @@ def _pass(path: str, value: Any) -> None:
 
 
 def _parse_type(t: FieldType) -> pa.DataType:
-    """How pyarrow is to parse a type: dates and base64 as text, the rest as it will be stored."""
+    """How pyarrow is to parse a type: as it will be stored, or what that can be made of.
+
+    Decimals get room for all digits that are written and all of the scale: pyarrow counts the
+    digits before it shifts them, and shifts some beyond the end of 128 bits.
+    """
+    if t.kind is Kind.DECIMAL:
+        return pa.decimal256(MAX_PRECISION, t.scale)
     if t.kind in _REBUILT:
         return pa.string()
     if t.kind is Kind.LIST and t.item is not None:
@@ -221,47 +230,38 @@ def _parse_type(t: FieldType) -> pa.DataType:
     return arrow_type(t)
 
 
-def _finished(array: Any, t: FieldType) -> Any:
+def _finished(array: Any, t: FieldType, exponents: Exponents) -> Any:
     """An array as it is stored; what JSON or the type does not allow is refused."""
     if not holds(t, *_CHECKED):
         return array
     match t.kind:
         case Kind.STRUCT:
-            parts = [_finished(p, f.type) for p, f in zip(array.flatten(), t.fields, strict=True)]
+            members = zip(array.flatten(), t.fields, strict=True)
+            parts = [_finished(part, f.type, exponents) for part, f in members]
             if holds(t, *_REBUILT):
                 fields = list(arrow_type(t))
                 array = pa.StructArray.from_arrays(parts, fields=fields, mask=array.is_null())
         case Kind.LIST:
             assert t.item is not None
-            values = _finished(array.values, t.item)
+            values = _finished(array.values, t.item, exponents)
             if holds(t, *_REBUILT):
                 target, nulls = arrow_type(t), array.is_null()
                 array = pa.ListArray.from_arrays(array.offsets, values, target, mask=nulls)
         case Kind.NUMBER:
-            if not below(array, _EXACT_BOUND):
+            if not exponents.kept(array):
                 raise Refused
-        case Kind.DECIMAL:
-            _check_digits(array)
+        case Kind.DECIMAL | Kind.DATE:
+            array = _cast(array, arrow_type(t))
         case Kind.BINARY:
             array = _base64(array)
-        case _:
-            array = _dates(array) if t.kind is Kind.DATE else array
-            if not check_range(array):
-                raise Refused
+    if not check_range(array):
+        raise Refused
     return array
 
 
-def _check_digits(array: Any) -> None:
-    """pyarrow's reader counts the digits as written, before it adds those of the scale."""
+def _cast(array: Any, target: pa.DataType) -> Any:
     try:
-        array.validate(full=True)
-    except pa.ArrowInvalid as error:
-        raise Refused from error
-
-
-def _dates(array: Any) -> Any:
-    try:
-        return array.cast(pa.date32())
+        return array.cast(target)
     except pa.ArrowInvalid as error:
         raise Refused from error
 

@@ -19,7 +19,9 @@ import pyarrow as pa
 
 from lakeport.schema.arrowjson import below, parse_lines, tidy
 from lakeport.schema.decoding import Decoder, Fault, Literal, depth_exceeds
+from lakeport.schema.exponents import Exponents
 from lakeport.schema.merging import merge_fields, merge_types
+from lakeport.schema.numbers import double
 from lakeport.schema.types import Field, FieldType, Kind
 
 __all__ = [
@@ -50,7 +52,7 @@ _ARROW = {pa.bool_(): Kind.BOOLEAN, pa.null(): Kind.NULL}
 def kind_of(raw: bytes) -> str:
     """Tell the kind of one JSON value from its text.
 
-    Integers beyond 64 bit and numbers that no double can hold are `string`.
+    Integers beyond 64 bit and numbers that no double holds (see `numbers`) are `string`.
 
     Example:
         >>> [kind_of(v) for v in (b"null", b"true", b"-7", b"1e3", b'"a"', b"[]", b"1" * 20)]
@@ -77,7 +79,11 @@ def number_kind(literal: str) -> str:
     """
     if literal.removeprefix("-").isdecimal():
         return "integer" if len(literal) <= 20 and int(literal) in _LONG else "string"
-    return "number" if abs(float(literal)) != float("inf") else "string"
+    try:
+        double(literal)
+    except ValueError:
+        return "string"
+    return "number"
 
 
 def merge_kinds(a: str, b: str) -> str:
@@ -156,19 +162,20 @@ def _infer_fast(data: bytes) -> tuple[Field, ...] | None:
     if table is None:
         return None
     fields = []
+    exponents = Exponents(lines[0])
     for name, column in zip(table.column_names, table.columns, strict=True):
-        found = _type_of_array(column.combine_chunks())
+        found = _type_of_array(column.combine_chunks(), exponents)
         if found is None:
             return None
         fields.append(Field(name, found))
     return tuple(f for f in fields if f.name)
 
 
-def _type_of_array(array: Any) -> FieldType | None:
+def _type_of_array(array: Any, exponents: Exponents) -> FieldType | None:
     """None where the values have to be looked at one by one."""
     t = array.type
     if pa.types.is_struct(t):
-        members = [(f.name, _type_of_array(array.field(i))) for i, f in enumerate(t)]
+        members = [(f.name, _type_of_array(array.field(i), exponents)) for i, f in enumerate(t)]
         names = {name.lower() for name, _ in members}
         if len(names) < len(members) or "" in names:
             return FieldType(Kind.JSON)
@@ -176,10 +183,10 @@ def _type_of_array(array: Any) -> FieldType | None:
             return None
         return FieldType(Kind.STRUCT, fields=tuple(Field(n, m) for n, m in members if m))
     if pa.types.is_list(t):
-        item = _type_of_array(array.values)
+        item = _type_of_array(array.values, exponents)
         return FieldType(Kind.LIST, item=item) if item else None
     if pa.types.is_floating(t):
-        return FieldType(Kind.NUMBER) if below(array, 2**53) else None
+        return FieldType(Kind.NUMBER) if exponents.kept(array) else None
     if pa.types.is_integer(t):
         return FieldType(Kind.INTEGER, 0 if below(array, 2**53) else _LONG_DIGITS)
     return FieldType(_ARROW.get(t, Kind.STRING))

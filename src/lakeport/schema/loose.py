@@ -12,6 +12,7 @@ import msgspec
 from lakeport.schema.columns import Column
 from lakeport.schema.decoding import MAX_DEPTH, depth_exceeds
 from lakeport.schema.envelopes import KEYS
+from lakeport.schema.exponents import Exponents
 from lakeport.schema.inference import merge_kinds
 from lakeport.schema.types import FieldType, Kind
 
@@ -91,11 +92,17 @@ def decode_some(decoder: msgspec.json.Decoder[Any], lines: bytes) -> list[Any]:
             gc.enable()
 
 
-def find_unknown(records: Sequence[dict[str, Any]], declared: frozenset[str]) -> Unknown:
+def find_unknown(
+    records: Sequence[dict[str, Any]], declared: frozenset[str], exponents: Exponents
+) -> Unknown:
     """Find the fields of decoded records that no column has.
 
+    Raises:
+        Refused: whether a number is one that a double keeps does not show in the double.
+
     Example:
-        >>> find_unknown([{"id": 1, "n": 2}, {"n": None}], frozenset({"id"}))
+        >>> records = [{"id": 1, "n": 2}, {"n": None}]
+        >>> find_unknown(records, frozenset({"id"}), Exponents(b""))
         {'n': ('integer', 2)}
     """
     unknown: Unknown = {}
@@ -103,6 +110,8 @@ def find_unknown(records: Sequence[dict[str, Any]], declared: frozenset[str]) ->
         for name in record.keys() - declared:
             value = record[name]
             kind = _KINDS.get(type(value)) or ("integer" if value in _LONG else "string")
+            if kind == "number" and not exponents.keep(value):
+                raise Refused
             known, count = unknown.get(name, ("null", 0))
             unknown[name] = merge_kinds(known, kind), count + 1
     return unknown

@@ -7,6 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeport.schema.numbers import double
+
 __all__ = ["ANY_KIND", "convert", "kinds_of", "type_of_kinds"]
 
 _BOOLEAN, _INTEGER, _NUMBER, _DATE, _TIMESTAMP = 1, 2, 4, 8, 16
@@ -30,7 +32,7 @@ _TOO_EXACT = rf"^-?[0.]*[1-9](?:\.?[0-9]){{{_MAX_DIGITS},}}"
 _EXACT_INTEGER = 15  # characters of numbers that any double keeps
 _LONG_INTEGER = r"^-?[0-9]{16,}$"  # may lie beyond 2**53
 _NOT_WRITTEN_BY_PROGRAMS = r"^(?:\+|-?0[0-9])"
-_SMALLEST = 2.2250738585072014e-308
+_EXACT = 2.0**53
 _ZERO = r"^[+-]?[0.]+(?:[eE].*)?$"
 _STAMP = (
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -144,7 +146,7 @@ _FITS: dict[int, Any] = {
 def convert(texts: pa.StringArray, type_: pa.DataType) -> tuple[pa.Array, pa.BooleanArray | None]:
     """Turn texts into values of `type_`, which no conversion may round, wrap or guess.
 
-    Naive timestamps are UTC. Numbers become the nearest double, as everywhere.
+    Naive timestamps are UTC. Which numbers a double keeps is told by `schema.numbers.double`.
 
     Returns:
         The values, null where a text does not fit; and a mask of those, None if there are none.
@@ -193,13 +195,29 @@ def _lost(texts: pa.StringArray, values: pa.Array) -> Any:
         units = values.cast(pa.int32() if values.type == pa.date32() else pa.int64())
         return pc.or_(pc.less(units, low), pc.greater(units, high))
     if values.type == pa.float64():
-        lost = pc.invert(pc.is_finite(values))
-        tiny = pc.less(pc.abs(values), _SMALLEST)
-        if _any(tiny):
-            zero = pc.match_substring_regex(texts, _ZERO)
-            lost = pc.or_(lost, pc.and_not(tiny, zero))
-        return lost
+        return _lost_doubles(texts, values)
     return pa.nulls(len(values), pa.bool_())
+
+
+def _lost_doubles(texts: pa.StringArray, values: pa.Array) -> Any:
+    """Infinities, zeros that are none, and integers that the double does not give back."""
+    lost = pc.invert(pc.is_finite(values))
+    zero = pc.equal(values, 0.0)
+    if _any(zero):
+        lost = pc.or_(lost, pc.and_not(zero, pc.match_substring_regex(texts, _ZERO)))
+    large = pc.fill_null(pc.greater_equal(pc.abs(values), _EXACT), False)
+    if _any(large):
+        judged = pa.array([not _kept(text) for text in texts.filter(large).to_pylist()])
+        lost = pc.replace_with_mask(lost, large, judged)
+    return lost
+
+
+def _kept(number: str) -> bool:
+    try:
+        double(number)
+    except ValueError:
+        return False
+    return True
 
 
 def _careful(texts: pa.StringArray, type_: pa.DataType) -> tuple[pa.Array, pa.BooleanArray | None]:
