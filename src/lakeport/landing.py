@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from lakeport.lander import Lander
     from lakeport.model import Batch, Flush, Storage
     from lakeport.sources.csv_text import CsvOptions
+    from lakeport.sources.declared import Declared
     from lakeport.sources.open import Source
     from lakeport.spark.session import Runtime
 
@@ -45,7 +46,7 @@ def land(
     *,
     source_format: str = "",
     csv: CsvOptions | None = None,
-    schema: Mapping[str, Any] | None = None,
+    schema: Declared | None = None,
     stray_lines: Literal["fail", "skip"] = "fail",
     observer: Observer | None = None,
     on_state: Callable[[bytes], None] | None = None,
@@ -60,7 +61,8 @@ def land(
         to: a folder, a URI, a YAML or JSON config file, or the config itself.
         source_format: csv, tsv, json, jsonl, parquet or singer; by the files' names when empty.
         csv: how CSV files are written.
-        schema: a JSON schema of the records, or column -> type name, such as `decimal(10,2)`.
+        schema: a JSON schema of the records, or column -> type name, such as `decimal(10,2)`; or
+            the path of a JSON or YAML file that holds one.
         stray_lines: whether a Singer line that is no JSON object fails the run or is skipped.
         observer: is told how the load goes on.
         on_state: takes each STATE value, as the raw bytes that came, once everything before it is
@@ -82,8 +84,10 @@ def land(
         >>> report.rows  # doctest: +SKIP
         2
     """
+    from lakeport.sources.declared import declaration
+
     config = load_target(to, keys)
-    reading = Reading(source_format, csv, schema, stray_lines)
+    reading = Reading(source_format, csv, declaration(schema), stray_lines)
     return _Run(config, observer, on_state).land(source, reading)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from lakeport.landing import Target
     from lakeport.model import Batch, Reader, Split, Storage
     from lakeport.sources.csv_text import CsvOptions
+    from lakeport.sources.declared import Declared
     from lakeport.spark import workers
     from lakeport.spark.session import Runtime
     from lakeport.writers.table import Current, TableWriter
@@ -34,7 +34,7 @@ def plan(
     *,
     source_format: str = "",
     csv: CsvOptions | None = None,
-    schema: Mapping[str, Any] | None = None,
+    schema: Declared | None = None,
     stray_lines: Literal["fail", "skip"] = "fail",
     **keys: Any,
 ) -> LandingPlan:
@@ -52,16 +52,17 @@ def plan(
         open_storage,
         worker_packages,
     )
+    from lakeport.sources.declared import declaration
     from lakeport.spark.session import Runtime
 
     config = load_target(to, keys)
+    reading = Reading(source_format, csv, declaration(schema), stray_lines)
     warnings = (*config.warnings, *check_layout(config))
     storage = open_storage(config)
     needs = destination(config.destination).jars if config.file_type == "delta" else frozenset()
     runtime = Runtime.start(needs, config.spark, small=True)
     seen: dict[str, _Seen] = {}
     with spooling(config, runtime) as spool:
-        reading = Reading(source_format, csv, schema, stray_lines)
         opened = open_source(source, reading, config, spool, runtime, lambda *_: None)
         if runtime.adopted or not runtime.is_local:
             workers.check(runtime, worker_packages(config, source))

@@ -236,3 +236,19 @@ def test_the_place_of_the_keys_is_named_once() -> None:
     with pytest.raises(ConfigError) as caught:
         load_values({"config": "x"}, name="flags", environ={}, destination="local")
     assert caught.value.message == "flags: `config` has to hold keys"
+
+
+@pytest.mark.parametrize("key", [1, None, True, b"mode", ("a", "b")])
+def test_keys_that_are_no_text_are_refused(key: Any) -> None:
+    local = {"destination": "local", "path": "/lake"}
+    wrong: tuple[tuple[Any, Any], ...] = (
+        ({**local, key: "x"}, None),
+        ({"destination": "local", "config": {"path": "/lake", key: "x"}}, None),
+        ({"config": local, key: "x"}, None),
+        ({"connector_type": "amazon_s3", "bucket": "b", "prefix": "a/b", key: "x"}, None),
+        (local, {key: "x"}),
+    )
+    for to, overrides in wrong:
+        with pytest.raises(ConfigError, match="key that is no text") as caught:
+            load_target(to, overrides, environ={})
+        assert type(key).__name__ in caught.value.message

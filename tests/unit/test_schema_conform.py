@@ -440,6 +440,24 @@ def test_names_that_need_care(spool: SpoolLines) -> None:
     assert rows(source, split) == [{**record, "json": '{"a:": ":"}'}]
 
 
+@pytest.mark.parametrize("policy", [UnknownPolicy.EVOLVE, UnknownPolicy.DROP])
+@pytest.mark.parametrize("name", ['a"b', "a\tb", "a\0b", "a\\b", "a\nb", "\u007f", "é", "a:b", " "])
+def test_members_whose_names_need_care(name: str, policy: UnknownPolicy, spool: SpoolLines) -> None:
+    member = {"type": "object", "properties": {name: {"type": "integer"}}}
+    source = reader({"o": member, "l": {"type": "array", "items": member}}, unknown=policy)
+    split = spool(json.dumps({"o": {name: 1}, "l": [{name: 2}], "new": 3}).encode())
+    scan = source.scan(split)
+    assert (scan.rows, dict(scan.unknown)) == (1, {"new": "integer"})
+    wanted: dict[str, Any] = {"o": {name: 1}, "l": [{name: 2}]}
+    if policy is UnknownPolicy.EVOLVE:
+        source, wanted = source.extended({"new": pa.int64()}), {**wanted, "new": 3}
+    assert rows(source, split) == [wanted]
+    undeclared = spool(json.dumps({"o": {f"{name}x": 1}}).encode())
+    assert [b.column for b in source.scan(undeclared).bad] == (
+        [f"o.{name}x"] if policy is UnknownPolicy.EVOLVE else []
+    )
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     with pytest.raises(SourceError, match=r"a\.jsonl"):

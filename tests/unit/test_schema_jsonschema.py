@@ -188,6 +188,9 @@ def test_many_columns_with_any_names() -> None:
         ({"properties": {"c": {"type": "number", "x-precision": 3, "x-scale": 4}}}, "scale 4"),
         ({"properties": {"c": {"type": "number", "multipleOf": 0}}}, "above zero"),
         ({"properties": 5}, "stream 's' has `properties`"),
+        ({"properties": {1: {}}}, "stream 's' has a property whose name is no Unicode text"),
+        ({"properties": {"\ud800": {}}}, "stream 's' has a property whose name"),
+        ({"properties": {"c": {"properties": {"\udc00": {}}}}}, "column 'c' .* whose name is no"),
         ([], "is not an object"),
     ],
 )

@@ -196,12 +196,12 @@ def _reading(**given: Any) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _schema(path: Path | None) -> dict[str, Any] | None:
+def _schema(path: Path | None) -> Mapping[str, Any] | None:
     if path is None:
         return None
-    from lakeport.config.files import parse_text, read_text
+    from lakeport.sources.declared import declaration
 
-    return parse_text(read_text(path), f"schema file {str(path)!r}")
+    return declaration(path)
 
 
 def _csv(**given: Any) -> CsvOptions | None:

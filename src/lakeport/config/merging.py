@@ -31,7 +31,7 @@ def build(
     """
     if is_sink(values):
         values, _ = sink_keys(values, all_keys())
-    given, wanted = canonical(values), canonical(overrides or {})
+    given, wanted = canonical(values), canonical(_named(overrides or {}))
     merged = {**given, **{key: _joined(given.get(key), value) for key, value in wanted.items()}}
     destination = merged.get("destination")
     if not isinstance(destination, str):
@@ -74,13 +74,13 @@ def flat(values: Mapping[str, Any]) -> dict[str, Any]:
     """Keys under `config:` brought beside `destination:` and a block's `catalog`.
 
     Raises:
-        ConfigError: keys stand in both places, or `config` holds none.
+        ConfigError: keys stand in both places, one is no text, or `config` holds none.
 
     Example:
         >>> flat({"destination": "local", "config": {"path": "lake"}})
         {'destination': 'local', 'path': 'lake'}
     """
-    outer = {key: value for key, value in values.items() if key != "config"}
+    outer = {key: value for key, value in _named(values).items() if key != "config"}
     inner = values.get("config")
     if inner is None:
         return outer
@@ -96,7 +96,7 @@ def flat(values: Mapping[str, Any]) -> dict[str, Any]:
         )
     if "destination" in inner and "destination" in outer:
         raise ConfigError("`destination` is given twice", "give one of them.")
-    return {**outer, **inner}
+    return {**outer, **_named(inner)}
 
 
 def for_destination(destination: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,6 +122,17 @@ def told_of(place: str) -> Iterator[None]:
     except ConfigError as error:
         where = f"{place}: " if place else ""
         raise type(error)(f"{where}{error.message}", error.hint) from None
+
+
+def _named(values: Mapping[Any, Any]) -> Mapping[str, Any]:
+    """The same keys, all of them text."""
+    for key in values:
+        if not isinstance(key, str):
+            raise ConfigError(
+                f"the config has a key that is no text but of type {type(key).__name__}",
+                "write its keys as strings, such as 'mode'.",
+            )
+    return values
 
 
 def _joined(given: object, wanted: object) -> object:

@@ -199,6 +199,9 @@ class _Parser:
         properties = schema.get("properties") or {}
         if not isinstance(properties, Mapping):
             raise self.error(path, "has `properties` that are not an object")
+        for name in properties:
+            if not _is_text(name):
+                raise self.error(path, "has a property whose name is no Unicode text")
         folded = {name.lower() for name in properties}
         if path and ("" in folded or len(folded) < len(properties)):
             return _JSON
@@ -218,6 +221,14 @@ class _Parser:
             found = [self.type_of(sub, path, seen)[0] for sub in items]
             return reduce(merge_types, found) if found else _JSON
         return self.type_of(items, path, seen)[0]
+
+
+def _is_text(name: Any) -> bool:
+    """Whether a name is a text that can be stored: not half of a surrogate pair."""
+    try:
+        return isinstance(name, str) and name.encode() is not None
+    except UnicodeEncodeError:
+        return False
 
 
 def _implied(schema: Schema) -> list[str]:

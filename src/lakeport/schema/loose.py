@@ -132,8 +132,10 @@ def mirror(
     Raises:
         Refused: msgspec can't have these names (with quotes, backslashes, control characters).
     """
-    parts = [(c.name, _mirrored(c.type) if nested and not c.raw else msgspec.Raw) for c in columns]
     try:
+        parts = [
+            (c.name, _mirrored(c.type) if nested and not c.raw else msgspec.Raw) for c in columns
+        ]
         record = _struct(parts, forbid=top)
     except ValueError as error:
         raise Refused from error

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
+from lakeport.config.files import parse_text, read_text
 from lakeport.errors import ConfigError
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.types import MAX_PRECISION, Field, FieldType, Kind
 
-__all__ = ["declared_fields", "is_json_schema", "named_type"]
+__all__ = ["Declared", "declaration", "declared_fields", "is_json_schema", "named_type"]
+
+Declared = Mapping[str, Any] | str | PathLike[str]
+"""A JSON schema or column -> type name, or the path of a JSON or YAML file that holds one."""
 
 _NAMES = {
     "string": Kind.STRING,
@@ -60,6 +66,25 @@ def named_type(name: str, column: str) -> FieldType:
     )
 
 
+def declaration(given: Declared | None) -> Mapping[str, Any] | None:
+    """The declared columns that the user gave, or named a file of.
+
+    Raises:
+        ConfigError: the file can't be read, or it is neither a file nor a mapping.
+
+    >>> declaration({"price": "decimal(10, 2)"})
+    {'price': 'decimal(10, 2)'}
+    """
+    if isinstance(given, (str, PathLike)):
+        return parse_text(read_text(Path(given)), f"schema file {str(given)!r}")
+    if given is not None and not isinstance(given, Mapping):
+        raise ConfigError(
+            f"`schema` is of type {type(given).__name__}",
+            "give a JSON schema or column -> type name as a mapping, or the path of a file.",
+        )
+    return given
+
+
 def is_json_schema(declared: Mapping[str, Any]) -> bool:
     """Whether a declaration is a JSON schema, which declares all columns, not some."""
     return isinstance(declared.get("properties"), Mapping)
@@ -71,11 +96,17 @@ def declared_fields(
     """The columns that a declaration names, in its order.
 
     Raises:
-        ConfigError: a type's name is unknown.
+        ConfigError: a type's name is unknown, or a column's is no text.
         InputError: the JSON schema declares what can't be stored.
     """
     if not declared:
         return ()
     if is_json_schema(declared):
         return parse_schema(stream, declared, keys)
+    for name in declared:
+        if not isinstance(name, str):
+            raise ConfigError(
+                f"a column is declared under a name of type {type(name).__name__}",
+                "write the columns' names as strings.",
+            )
     return tuple(Field(name, named_type(str(t), name)) for name, t in declared.items())
