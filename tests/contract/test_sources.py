@@ -48,7 +48,9 @@ def test_files(target: Target, land: Land, tmp_path: Path) -> None:
     report = land(str(folder), table="people")
     rows = sorted(target.rows("people"), key=lambda row: int(row["id"]))
     assert [row["name"] for row in rows] == ["a", None, "", None, "x"]
-    assert [text for text in report.warnings if "column 3 has no name and no value" in text]
+    assert [
+        text for text in report.streams[0].warnings if "column 3 has no name and no value" in text
+    ]
 
 
 def test_json_lines_and_parquet(target: Target, land: Land, tmp_path: Path) -> None:

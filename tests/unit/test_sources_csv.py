@@ -267,9 +267,9 @@ def test_columns_without_a_name(tmp_path: Path) -> None:
         {"column_1_2": 1, "a": "y", "column_1": 2},
     ]
     assert batch.warnings == (
-        "stream 't': column 1 has no name: it is called 'column_1_2'.",
-        "stream 't': column 3 has no name and no value: it is left out.",
-        "stream 't': column 5 has no name and no value: it is left out.",
+        "column 1 has no name: it is called 'column_1_2'.",
+        "column 3 has no name and no value: it is left out.",
+        "column 5 has no name and no value: it is left out.",
     )
     assert load(tmp_path, b"a\n1\n").warnings == ()
 

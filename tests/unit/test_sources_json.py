@@ -45,6 +45,10 @@ def file_at(path: Path) -> SourceFile:
         (b'[{"n": ' + b"9" * 5000 + b"}]", None),
         ('[{"s": "a\\n\\u00e9é€ ,]}"}]'.encode(), None),
         (b"[1, 23, null]", ["1", "23", "null"]),
+        (
+            b'[{"a": 1}] [ ]\n{"a": 2}\n[{"a": 3}, 4]5',
+            ['{"a": 1}', '{"a": 2}', '{"a": 3}', "4", "5"],
+        ),
     ],
 )
 @pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
@@ -65,7 +69,8 @@ def test_documents_become_lines_without_being_re_encoded(
         (b'[{"a": 1}, {"a"', "behind record 1"),
         (b'[{"a": 1}', "the array is not closed"),
         (b'[{"a": 1} {"a": 2}]', "a comma is missing"),
-        (b'[{"a": 1}] 5', "follows the end"),
+        (b'[{"a": 1}] }', "behind record 1"),
+        (b'[{"a": 1}][', "behind record 1"),
         (b'[{"a": 1},]', "behind record 1"),
         (b'{"a": 1} x', "behind record 1"),
         (b'{"a": "\xff"}', "not UTF-8"),
@@ -94,6 +99,10 @@ def test_a_record_without_end_has_a_limit(tmp_path: Path, monkeypatch: pytest.Mo
         (b'[{"a": 1}]', False),
         (b'{"a": 1}{"a": 2}\n', False),
         (b'{"a": 1}{"a": 2}', False),
+        (b'{"a": 1}\n{\n"a": 2}\n', False),
+        (b'{"a": 1}\n\n{"a":\n{"b": 2}}\n', False),
+        (b'{"a": 1}\r\n \n {"a": {}} \n{"a": 2}', True),
+        (b'\xef\xbb\xbf{"a": 1}\n{"a": 2} {"a": 3}\n', False),
     ],
 )
 def test_json_lines_are_known(tmp_path: Path, content: bytes, expected: bool) -> None:
@@ -141,6 +150,37 @@ def test_records_of_all_layouts_land_together(tmp_path: Path) -> None:
         {"id": 5, "x": None, "s": None, "l": [1, 2]},
     ]
     assert batch.output_ratio == 0.2
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"a": 1}\n{\n  "a": 2,\n  "s": "}{"\n}\n{"a": 3}',
+        b'{"a": 1}\n{"a": 2, "s": "}{"} {"a": 3}\n',
+        b'[{"a": 1},\n{"a": 2, "s": "}{"}]\n[{"a": 3}]',
+        b'{"a": 1}\n[{"a": 2, "s": "}{"}, {"a": 3}]',
+    ],
+)
+def test_several_values_of_a_document_in_any_layout(tmp_path: Path, content: bytes) -> None:
+    assert rows(load(tmp_path, content)) == [
+        {"a": 1, "s": None}, {"a": 2, "s": "}{"}, {"a": 3, "s": None}
+    ]  # fmt: skip
+
+
+def test_lines_in_a_json_file_keep_their_bad_records(tmp_path: Path) -> None:
+    batch = load(tmp_path, b'{"a": 1}\n{"a":\n{"a": 3}\n')
+    assert batch.reader is not None
+    (scan,) = [batch.reader.scan(split) for split in batch.splits]
+    assert [(bad.line, bad.reason) for bad in scan.bad] == [(2, "cut off")]
+
+
+@pytest.mark.parametrize("content", [b'{\n"a": 1\n}\n', b'{"a": 1}{"a": 2}\n'])
+def test_json_lines_stay_one_object_a_line(tmp_path: Path, content: bytes) -> None:
+    batch = load(tmp_path, content, name="t.jsonl")
+    with pytest.raises(BadRecords, match="line 1") as caught:
+        rows(batch)
+    assert "one object on each line" in caught.value.hint
+    assert "--source-format json`" in caught.value.hint
 
 
 def test_types_come_from_all_records(tmp_path: Path) -> None:

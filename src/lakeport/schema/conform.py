@@ -23,6 +23,10 @@ from lakeport.schema.walking import OnBad, OnUnknown, Walk, merge_unknown
 
 __all__ = ["JsonReader"]
 
+_ONE_A_LINE = (
+    "JSON lines hold one object on each line. A file with objects over several lines, or with "
+    "several on one, is read if it is called `.json`, or with `--source-format json`."
+)
 _columns_of = lru_cache(maxsize=64)(columns_of)
 
 
@@ -130,7 +134,8 @@ class JsonReader:
         """The scan has counted it."""
 
     def _fail(self, bad: BadRecord) -> None:
-        raise BadRecords((bad,))
+        torn = not self.envelope and bad.reason in {"cut off", "not JSON"}
+        raise BadRecords((bad,), hint=_ONE_A_LINE if torn else "")
 
     def _surprise(self, found: Unknown, line: int) -> None:
         if self.unknown is UnknownPolicy.DROP:

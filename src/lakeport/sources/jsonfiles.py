@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from lakeport.errors import SourceError
 from lakeport.model import Split
+from lakeport.sources.lines import read_blocks
 from lakeport.sources.plain import SourceFile
 
-__all__ = ["MAX_RECORD_CHARS", "document_to_lines", "is_lines", "split_lines"]
+__all__ = [
+    "MAX_RECORD_CHARS",
+    "begins_as_lines",
+    "document_to_lines",
+    "is_lines",
+    "split_lines",
+]
 
 MAX_RECORD_CHARS = 100 << 20
 _CHUNK = 1 << 20
 _HEAD = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 _SPACE = " \t\r\n"
+_SEVERAL = re.compile(rb"\}[ \t\r]*\{")  # or a text that looks so: then the slower way is taken
 
 
-def is_lines(file: SourceFile) -> bool:
-    """Whether a JSON file is JSON lines already: its first line is one whole object."""
+def begins_as_lines(file: SourceFile) -> bool:
+    """Whether the first line of a JSON file is one whole object, or there is nothing at all."""
     with file.open() as source:
         head = source.read(_HEAD).removeprefix(_BOM).lstrip()
     if not head.startswith(b"{"):
@@ -36,8 +45,29 @@ def is_lines(file: SourceFile) -> bool:
     return True
 
 
+def is_lines(file: SourceFile) -> bool:
+    """Whether a JSON file is JSON lines already: every line that is not blank is one object.
+
+    A value over several lines has a line that does not begin or does not end with a brace, as no
+    object can follow another value inside it without a comma.
+    """
+    if not begins_as_lines(file):
+        return False
+    with file.open() as source:
+        for block in read_blocks(source, MAX_RECORD_CHARS):
+            lines = map(bytes.strip, bytes(block.data[: block.end]).split(b"\n"))
+            if not all(map(_is_object, filter(None, lines))):
+                return False
+    return True
+
+
+def _is_object(line: bytes) -> bool:
+    whole = line.removeprefix(_BOM).startswith(b"{") and line.endswith(b"}")
+    return whole and not _SEVERAL.search(line)
+
+
 def document_to_lines(source: BinaryIO, target: BinaryIO, name: str) -> int:
-    """Rewrite a file that holds an array of records, or records one after another, as JSON lines.
+    """Rewrite a file of records and arrays of records, one after another, as JSON lines.
 
     Each value's text stays as it is, but for line breaks between its tokens. Memory is bounded by
     the largest record. Line numbers of the result count records.
@@ -70,25 +100,24 @@ class _Values:
         self._count = 0
 
     def __iter__(self) -> Iterator[str]:
-        in_array = self._next() == "["
-        if in_array:
-            self._at += 1
-        first = True
         while (character := self._next()) != "":
-            if in_array and character == "]":
-                self._at += 1
-                if self._next():
-                    raise self._wrong("something follows the end of the array")
-                return
-            if in_array and not first:
-                if character != ",":
-                    raise self._wrong("a comma is missing")
+            if character == "[":
+                yield from self._items()
+            else:
+                yield self._value()
+
+    def _items(self) -> Iterator[str]:
+        """The items of the array that begins here."""
+        self._at += 1
+        if self._next() != "]":
+            yield self._value()
+            while self._next() == ",":
                 self._at += 1
                 self._next()
-            first = False
-            yield self._value()
-        if in_array:
-            raise self._wrong("the array is not closed: the file is cut off")
+                yield self._value()
+        if (character := self._next()) != "]":
+            raise self._wrong("a comma is missing" if character else "the array is not closed")
+        self._at += 1
 
     def _next(self) -> str:
         """The next character that is no space; empty at the end."""

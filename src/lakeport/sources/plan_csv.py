@@ -136,7 +136,7 @@ def _without_empty(
             "check `delimiter` and `skip_rows`, and whether this is a CSV file.",
         )
     warnings = tuple(
-        f"stream {source.stream!r}: column {position} has no name"
+        f"column {position} has no name"
         + (" and no value: it is left out." if name in empty else f": it is called {name!r}.")
         for name, position in unnamed.items()
     )

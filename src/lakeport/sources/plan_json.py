@@ -13,7 +13,7 @@ from lakeport.schema.conform import JsonReader
 from lakeport.schema.inference import infer_fields, merge_fields
 from lakeport.schema.types import Field, check_names
 from lakeport.sources.files import Planned
-from lakeport.sources.jsonfiles import document_to_lines, is_lines, split_lines
+from lakeport.sources.jsonfiles import begins_as_lines, document_to_lines, is_lines, split_lines
 from lakeport.sources.plain import SourceFile
 
 if TYPE_CHECKING:
@@ -54,8 +54,13 @@ def _as_lines(place: Place, item: tuple[int, SourceFile]) -> list[tuple[int, Sou
     if file.format == "jsonl" or is_lines(file):
         return [item]
     at = place.new(number, "lines.jsonl")
-    with file.open() as document, place.create(at) as target:
-        size = document_to_lines(document, target, file.name)
+    try:
+        with file.open() as document, place.create(at) as target:
+            size = document_to_lines(document, target, file.name)
+    except SourceError:
+        if not begins_as_lines(file):
+            raise
+        return [item]  # JSON lines, some of which are bad records
     uri, key = (at, "") if place.storage is None else (place.storage.uri(at), at)
     return [(number, SourceFile(uri, file.name, "jsonl", size, place.storage, key))]
 
