@@ -15,7 +15,7 @@ from lakeport.storage.ranged import RangedReader
 from lakeport.storage.s3_upload import part_bytes
 from lakeport.storage.transfer import Patience
 
-texts = st.text(st.sampled_from("ab./\\%2eé\n "), max_size=12)
+texts = st.text(st.sampled_from("ab./\\%2eé\n \ud800"), max_size=12)
 
 
 @given(texts, texts)
@@ -29,6 +29,7 @@ def test_no_key_leaves_its_prefix(given_prefix: str, key: str) -> None:
     assert "//" not in full
     assert ".." not in full.split("/")
     assert full == prefix or full.startswith(f"{prefix}/" if prefix else "")
+    full.encode()
     if key:
         assert under(prefix, full) == key
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,8 @@ def test_a_flow_mapping_is_yaml() -> None:
         ("a: 1\n---\nb: 2", ["line 2"]),
         ("? [a, b]\n: 1", ["line 1", "key is not text"]),
         ("a: " + "[" * 5000, ["nested"]),
+        ("a: " + "9" * 5000, ["4300 digits"]),
+        ('{"a": ' + "9" * 5000 + "}", ["4300 digits"]),
         ('{"a": ' + "[" * 100000, ["nested"]),
     ],
 )
@@ -82,6 +85,13 @@ def test_an_alias_bomb_is_capped() -> None:
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 10)]
     with pytest.raises(ConfigError, match="too many aliases"):
         parse_text("\n".join(lines), "bomb.yaml")
+
+
+def test_deep_nesting_is_refused_before_all_of_it_is_read() -> None:
+    begin = time.process_time()
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        parse_text("a: " + "[" * 20_000 + "]" * 20_000, "x")
+    assert time.process_time() - begin < 1
 
 
 def test_an_alias_of_itself_ends() -> None:

@@ -480,6 +480,15 @@ def test_a_byte_order_mark_is_no_part_of_the_header(tmp_path: Path) -> None:
     assert rows(batch) == [{"a": 1, "b": 2}]
 
 
+@pytest.mark.parametrize("split_bytes", [1, 10, 1000])
+def test_a_byte_order_mark_in_the_text_stays_wherever_files_are_cut(
+    tmp_path: Path, split_bytes: int
+) -> None:
+    lines = ["a,b", "x,1", "\ufeffy,2", "\ufeff,3", "\ufeff\ufeffz,4"]
+    batch = load(tmp_path, "\n".join(lines).encode(), split_bytes=split_bytes)
+    assert values(batch) == ["x", "\ufeffy", "\ufeff", "\ufeff\ufeffz"]
+
+
 def test_text_in_another_encoding_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="is not utf-16-le text near byte"):
         load(tmp_path, b"abc", csv=CsvOptions(encoding="utf-16-le"))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -100,6 +101,21 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
     source = FileSource(discover([str(tmp_path)]), stream="t", spool_dir=tmp_path)
     with pytest.raises(SourceError, match=r"x.parquet' can't be read as Parquet"):
         list(source)
+
+
+def test_rows_that_are_told_and_are_not_there(tmp_path: Path) -> None:
+    batch = load(tmp_path, pa.table({"a": [1, 2, 3, 4, 5]}))
+    path = Path(batch.splits[0].uri)
+    data = path.read_bytes()
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    for at in range(footer, len(data) - 8):  # 10 stands for 5 in the footer, and 12 for 6
+        if data[at] == 10:
+            changed = data[:at] + b"\x0c" + data[at + 1 :]
+            with suppress(pa.ArrowInvalid, OSError):
+                if pq.ParquetFile(pa.BufferReader(changed)).metadata.row_group(0).num_rows == 6:
+                    path.write_bytes(changed)
+    with pytest.raises(SourceError, match=r"0.parquet' holds 5 rows where its footer tells 6"):
+        read(batch)
 
 
 def test_a_damaged_page(tmp_path: Path) -> None:

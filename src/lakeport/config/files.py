@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,8 @@ def parse_text(text: str, name: str) -> dict[str, Any]:
         name: how errors call the file.
 
     Raises:
-        ConfigError: not a mapping, a key twice, a tag, too many aliases, or not YAML at all.
+        ConfigError: not a mapping, a key twice, a tag, too many aliases, nested too deeply, or not
+            YAML at all.
 
     Example:
         >>> parse_text("path: ./lake\\nrun_id: 2024-03-04", "lake.yaml")
@@ -85,6 +87,11 @@ def parse_text(text: str, name: str) -> dict[str, Any]:
         raise _too_deep(name) from None
     except _TwiceError as error:
         raise ConfigError(f"{name}: {error}", "keep one of them.") from None
+    except ValueError:  # of Python's int: both parsers have their own for all else
+        raise ConfigError(
+            f"{name} holds a whole number of more than {sys.get_int_max_str_digits()} digits",
+            "write it in quotes if it is meant as text.",
+        ) from None
     if not isinstance(values, dict):
         raise ConfigError(f"{name} holds no keys", "write one `key: value` on each line.")
     return values
@@ -206,10 +213,10 @@ def _parse_yaml(text: str, name: str) -> Any:
         ) from None
 
     class Loader(yaml.SafeLoader):
-        """YAML's core values only: no tags, no timestamps, no merges, few aliases."""
+        """YAML's core values only: no tags, no timestamps, no merges, few aliases, not deep."""
 
         yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
-        aliases = 0
+        aliases = depth = 0
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             event: Any = self.peek_event()  # type: ignore[no-untyped-call]
@@ -222,7 +229,12 @@ def _parse_yaml(text: str, name: str) -> Any:
                 raise yaml.constructor.ConstructorError(
                     None, None, "tags such as !!python are not allowed", mark
                 )
-            return super().compose_node(parent, index)
+            self.depth += 1
+            if self.depth > _DEEPEST + 1:  # before the scanner, which gets ever slower, goes on
+                raise RecursionError
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
             first: dict[Any, int] = {}

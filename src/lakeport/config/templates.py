@@ -30,6 +30,8 @@ __all__ = ["Scope", "hide", "render", "restore"]
 
 _TEMPLATE = re.compile(r"""\{\{((?:'[^']*'|"[^"]*"|(?!\}\})[^'"])*+)\}\}""")
 _STATEMENT = re.compile(r"\{%-?\s*(if|for|set|macro|include|import|extends|block|raw|call)\b")
+_LONG = 1 << 63
+_HIGHEST_POWER = 64
 _HIDDEN = re.compile(r"lakeport0template(\d+)0")
 _MAGE_SECRETS = {
     "mage_secret_var": ("mage_ai.data_preparation.shared.secrets", "get_secret_value"),
@@ -142,6 +144,16 @@ def _value(expression: str, scope: Scope, name: str) -> Any:
             f"{name} has templates, and Jinja2 is not installed", "pip install Jinja2"
         ) from None
 
+    class Bounded(SandboxedEnvironment):
+        """Its products and powers are those of small numbers, which take no time and no memory."""
+
+        intercepted_binops = frozenset({"*", "**"})
+
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            if not (_small(left) and _small(right, _HIGHEST_POWER if operator == "**" else _LONG)):
+                raise SecurityError
+            return super().call_binop(context, operator, left, right)
+
     class Unset(StrictUndefined):
         """What is not set: false, to be used with `or` and `default`, and an error elsewhere."""
 
@@ -153,7 +165,7 @@ def _value(expression: str, scope: Scope, name: str) -> Any:
     shown = expression.strip()
     calls = _calls(scope, lambda text: Unset(hint=text))
     try:
-        environment = SandboxedEnvironment(undefined=Unset)
+        environment = Bounded(undefined=Unset)
         made = environment.compile_expression(shown, undefined_to_none=False)(calls)
         if isinstance(made, Unset):
             made._fail_with_undefined_error()
@@ -174,6 +186,10 @@ def _value(expression: str, scope: Scope, name: str) -> Any:
         f"{name}: {{{{ {shown} }}}} {problem}",
         f"set it, or write {{{{ … or 'default' }}}}; what can be called: {known}.",
     )
+
+
+def _small(number: Any, bound: int = _LONG) -> bool:
+    return isinstance(number, (int, float)) and abs(number) <= bound
 
 
 def _calls(scope: Scope, unset: Callable[[str], Any]) -> dict[str, Callable[..., Any]]:

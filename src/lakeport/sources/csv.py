@@ -17,6 +17,8 @@ from lakeport.sources.csv_values import convert
 
 __all__ = ["CsvReader", "Layout", "Texts", "blocks_of", "texts_of"]
 
+_BOM = b"\xef\xbb\xbf"
+
 Layout = tuple[str, ...]
 """The columns of one file, in its order; empty names are those of columns to leave out."""
 
@@ -60,6 +62,8 @@ def _parsed(data: bytes, width: int, options: CsvOptions) -> tuple[pa.Table, dic
     import pyarrow.csv as pc_csv
 
     ragged: dict[int, int] = {}
+    if data.startswith(_BOM):  # the file's own was left out: this is text, and pyarrow drops one
+        data = _BOM + data
 
     def set_aside(row: Any) -> str:
         ragged[row.number - 1] = row.actual_columns

@@ -168,8 +168,22 @@ def aligned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _batches(parquet: Any, split: Split, columns: list[str] | None = None) -> Iterator[Any]:
+    """A split's rows, as many as its row groups are said to have.
+
+    Raises:
+        SourceError: the pages hold fewer or more: the file is damaged.
+    """
     groups = list(range(split.start, split.end))
-    return iter(parquet.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns))
+    told = sum(parquet.metadata.row_group(i).num_rows for i in groups)
+    found = 0
+    for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns):
+        found += batch.num_rows
+        yield batch
+    if found != told:
+        raise SourceError(
+            f"file {split.uri!r} holds {found} rows where its footer tells {told}",
+            "the file is damaged: get it again.",
+        )
 
 
 def _check_int96(split: Split, columns: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import unquote
 
 from lakeport.errors import ConfigError, DestinationError
@@ -9,9 +10,10 @@ from lakeport.errors import ConfigError, DestinationError
 __all__ = ["MAX_KEY_BYTES", "clean_prefix", "join_key", "under"]
 
 MAX_KEY_BYTES = 1024
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
 _RULE = (
-    "parts between slashes must not be empty, `.` or `..` (percent-encoded neither) and must not "
-    "hold backslashes or control characters"
+    "parts between slashes must not be empty, `.` or `..` (percent-encoded neither), must not "
+    "hold backslashes or control characters, and must be Unicode text"
 )
 
 
@@ -62,4 +64,4 @@ def under(prefix: str, full: str) -> str:
 
 
 def _bad(part: str) -> bool:
-    return part in {".", ".."} or any(c == "\\" or ord(c) < 32 or ord(c) == 127 for c in part)
+    return part in {".", ".."} or _FORBIDDEN.search(part) is not None
