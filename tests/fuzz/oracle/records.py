@@ -1,0 +1,114 @@
+"""Records of a stream: fast path, slow path and Python's json must tell the same."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+from lakeport.errors import InputError
+from lakeport.model import UnknownPolicy
+from lakeport.schema import walking
+from lakeport.schema.conform import JsonReader
+from lakeport.schema.decoding import Fault
+from lakeport.schema.fast import FastPath
+from lakeport.schema.inference import type_of_kind
+from lakeport.schema.jsonschema import parse_schema
+from lakeport.schema.judging import Judge
+from tests.fuzz.case import Case, Changed
+from tests.fuzz.oracle.kernels import rows_of, split_of
+from tests.fuzz.oracle.model import Bad, Either, row_of, same
+
+
+def check(case: Case) -> None:
+    fields = parse_schema("s", case.options["schema"], case.options.get("keys", ()))
+    policy = UnknownPolicy(case.options["unknown"])
+    reader = JsonReader("s", fields, case.options["envelope"], policy)
+    check_reader(reader, case.data, case.options["few"])
+
+
+def check_reader(reader: JsonReader, data: bytes, few: int) -> None:
+    """Read lines in every way that there is."""
+    lines = _lines(data)
+    rows, faults = _judged(reader, lines)
+    with mock.patch.object(walking, "_FEW", few):
+        scan = reader.scan(split_of(data))
+        bad = {b.line: (b.column, b.reason) for b in scan.bad}
+        if bad != faults or scan.rows != len(rows):
+            raise Changed(
+                "a record's verdict depends on the path", sorted(bad.items() ^ faults.items())
+            )
+        _check_model(reader, lines, faults)
+        final = reader
+        if scan.unknown and reader.unknown is not UnknownPolicy.DROP:
+            if reader.unknown is UnknownPolicy.FAIL:
+                return
+            try:
+                final = reader.extended({n: type_of_kind(k) for n, k in scan.unknown.items()})
+            except InputError:
+                return
+            rows, faults = _judged(final, lines)
+        found = rows_of(final.tolerant(), split_of(data))
+    fast = FastPath(final._columns(), final.unknown, envelope=final.envelope)
+    wanted = rows_dicts(fast.built(list(rows.values()))) if rows else []
+    if repr(found) != repr(wanted):
+        raise Changed("a record's values depend on the path", found, wanted)
+    for number, got in zip(rows, found, strict=True):
+        _check_values(reader, number, lines[number], got)
+
+
+def rows_dicts(batch: Any) -> list[dict[str, Any]]:
+    return batch.to_pylist() if batch.num_columns else [{}] * batch.num_rows
+
+
+def _lines(data: bytes) -> dict[int, bytes]:
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    stripped = ((n, line.strip(b" \t\r")) for n, line in enumerate(data.split(b"\n"), 1))
+    return {n: line for n, line in stripped if line}
+
+
+def _judged(
+    reader: JsonReader, lines: dict[int, bytes]
+) -> tuple[dict[int, list[Any]], dict[int, tuple[str, str]]]:
+    judge = Judge(reader._columns(), reader.unknown, envelope=reader.envelope)
+    rows, faults = {}, {}
+    for number, line in lines.items():
+        try:
+            rows[number] = judge.record(line)
+        except Fault as fault:
+            faults[number] = fault.column, fault.reason
+    return rows, faults
+
+
+def _check_model(reader: JsonReader, lines: dict[int, bytes], faults: dict[int, Any]) -> None:
+    """A record is bad for lakeport if it is for the independent reader."""
+    for number, line in lines.items():
+        try:
+            row_of(
+                line,
+                reader.fields,
+                envelope=reader.envelope,
+                drop=reader.unknown is UnknownPolicy.DROP,
+            )
+        except Bad as why:
+            if number not in faults:
+                raise Changed(f"landed, although it is bad: {why}"[:70], line) from None
+        except Either:
+            continue
+        else:
+            if number in faults:
+                raise Changed(f"a good record is bad: {faults[number][1]}", line)
+
+
+def _check_values(reader: JsonReader, number: int, line: bytes, got: dict[str, Any]) -> None:
+    try:
+        row = row_of(
+            line,
+            reader.fields,
+            envelope=reader.envelope,
+            drop=reader.unknown is UnknownPolicy.DROP,
+        )
+    except Either:
+        return
+    for name, wanted in row.items():
+        if not same(got[name], wanted):
+            raise Changed("a value changed", number, name, wanted, got[name])
