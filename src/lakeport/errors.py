@@ -27,6 +27,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from lakeport.scrub import scrub
+
 __all__ = [
     "BadRecord",
     "BadRecords",
@@ -52,7 +54,7 @@ class LakeportError(Exception):
     """Base of every error that lakeport raises on purpose.
 
     Args:
-        message: what failed, with the value seen.
+        message: what failed, with the value seen; what looks like a credential is masked.
         hint: what to do about it, or what exists; empty when there is nothing to add.
     """
 
@@ -60,8 +62,8 @@ class LakeportError(Exception):
     retriable: ClassVar[bool] = False
 
     def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message, hint)
-        self.message = message
+        self.message = scrub(message)
+        super().__init__(self.message, hint)
         self.hint = hint
 
     def __str__(self) -> str:

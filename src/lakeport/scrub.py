@@ -34,7 +34,7 @@ _PATTERNS: Final = tuple(
         r"|access_token|refresh_token|client_secret|password)\s*=\s*)[^\s&;,'\"]+",
         r"(?i)(\bauthorization\s*[:=]\s*)[^\r\n]+",
         r"(?i)(\bbearer\s+)[\w.~+/=-]+",
-        r"(\w://[^/\s:@]*:)[^/\s@]+(?=@)",
+        r"(\w://[^/\s:@]*:)[^\s@'\"]+(?=@)",  # AWS's secrets have slashes
         r"(?s)(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)",
     )
 )

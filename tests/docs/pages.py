@@ -41,7 +41,7 @@ class Block:
 
 def pages() -> list[Path]:
     """Every page, those at the top of the repository too."""
-    top = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    top = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
     return [*top, *sorted(DOCS.rglob("*.md"))]
 
 

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from lakeport.config.common import DestinationConfig, Settings, Text
 from lakeport.config.secrets import Secret
 from lakeport.errors import ConfigError
+from lakeport.scrub import MASK
 from lakeport.storage.keys import clean_prefix
 from lakeport.storage.s3_settings import ID_KEY, AwsSettings
 
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+_BEFORE_AT = re.compile(r"(?s)^(\w+://)?.*@")
 _ROLE = re.compile(r"arn:\S+")  # other stores than AWS take any
 _TAG = re.compile(r"[\w +\-=.:/@]*")  # what S3 takes in names and values of tags
 _MOST_TAGS = 10
@@ -46,8 +48,8 @@ def prefix(value: str) -> str:
 
 
 def _masked(value: object) -> object:
-    """Text without the credentials that an endpoint must not hold anyway."""
-    return re.sub(r"//[^/@]*@", "//***@", value) if isinstance(value, str) else value
+    """Text without the credentials before an `@`, which no endpoint and no bucket may have."""
+    return _BEFORE_AT.sub(rf"\1{MASK}@", value) if isinstance(value, str) else value
 
 
 def _endpoint(value: str) -> str:
@@ -99,7 +101,7 @@ def _tags(values: dict[str, str]) -> dict[str, str]:
     return values
 
 
-Bucket = Annotated[str, AfterValidator(_bucket)]
+Bucket = Annotated[str, AfterValidator(_bucket), BeforeValidator(_masked)]
 OptionalSecret = Annotated[Secret | None, BeforeValidator(blank)]
 OptionalText = Annotated[Text | None, BeforeValidator(blank)]
 OptionalEndpoint = Annotated[
@@ -160,7 +162,8 @@ class AwsConfig(DestinationConfig):
     )
     sse: Literal["AES256", "aws:kms"] | None = Field(
         default=None,
-        description="Server-side encryption: AES256 or aws:kms; default: the bucket's.",
+        description="Server-side encryption: AES256 or aws:kms; default: the bucket's. Keys that "
+        "the client keeps (SSE-C) are not supported.",
     )
     sse_kms_key_id: OptionalText = Field(
         default=None, description="Key for `sse: aws:kms`; default: the account's S3 key."

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import ConfigError
-from lakeport.scrub import scrub
+from lakeport.scrub import MASK, scrub
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 __all__ = ["explain", "nearest", "no_such", "same_key"]
 
 _LONGEST = 60
-_MAPPINGS = frozenset({"spark", "table_properties"})  # their text may hold secrets
+_MAPPINGS = frozenset(  # their text may hold secrets
+    {"catalog", "constant_columns", "object_metadata", "object_tags", "spark", "table_properties"}
+)
+_KEY = re.compile(r"[A-Za-z0-9+/]{32,}={0,2}")  # as Azure's, AWS's and SSE-C's look
 _CONSEQUENCES = ("default_factory_not_called",)
 
 
@@ -107,6 +110,8 @@ def _seen(value: Any) -> str:
     """The value as the message shows it: scalars only, since a mapping may hold secrets."""
     if not isinstance(value, (str, int, float)):
         return ""
+    if isinstance(value, str) and _KEY.fullmatch(value):
+        value = MASK  # a secret under another's name
     text = scrub(repr(value))  # a URI may carry a signature
     return f" {text if len(text) <= _LONGEST else text[:_LONGEST] + '…'}"
 

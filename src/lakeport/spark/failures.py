@@ -41,9 +41,9 @@ def translate(error: BaseException, secrets: Iterable[str] = ()) -> LakeportErro
     """
     if isinstance(error, LakeportError):
         return error
-    links = list(_chain(error))
-    result = _judge(links, error)
     hidden = tuple(secrets)
+    links = [scrub(link, hidden) for link in _chain(error)]  # whole: later they are cut
+    result = _judge(links, error)
     result = type(result)(scrub(result.message, hidden), result.hint)
     result.__cause__ = error
     return result

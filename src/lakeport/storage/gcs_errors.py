@@ -11,6 +11,7 @@ from lakeport.errors import (
     PermissionRefused,
     Unreachable,
 )
+from lakeport.scrub import scrub
 
 if TYPE_CHECKING:
     from lakeport.storage.gcs_settings import GcpSettings
@@ -47,7 +48,7 @@ class Answered(Exception):
         except (ValueError, AttributeError):
             error = {}
         words = error.get("message", "") if isinstance(error, dict) else error
-        self.words = str(words or answer.reason or "")[:500]
+        self.words = scrub(str(words or answer.reason or ""))[:500]
 
 
 def passing(error: Exception) -> bool:

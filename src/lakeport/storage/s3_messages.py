@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import DestinationError, LakeportError, ObjectExists, PermissionRefused
+from lakeport.scrub import scrub
 
 if TYPE_CHECKING:
     from lakeport.storage.s3_settings import AwsSettings
@@ -53,9 +54,7 @@ NO_CREDENTIALS = (
 
 def words_of(error: Any, settings: AwsSettings) -> str:
     """The store's own sentence without anything secret."""
-    text = str(error.response.get("Error", {}).get("Message", ""))[:500]
-    for secret in settings.secrets:
-        text = text.replace(secret, "***")
+    text = scrub(str(error.response.get("Error", {}).get("Message", "")), settings.secrets)[:500]
     return re.sub(r"(?i)(token|signature|secret)([=: ]+)[A-Za-z0-9+/=%_-]{16,}", r"\1\2***", text)
 
 
