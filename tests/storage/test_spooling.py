@@ -61,7 +61,7 @@ def test_a_spool_in_a_store(cloud: Any, request: pytest.FixtureRequest, tmp_path
         mover.begin(split)
         (flush,) = mover.flushes([Flush((Batch("s", 0, splits=(split,)),))])
         (moved,) = flush.batches[0].splits
-        assert list(place.folder.iterdir()) == []
+        assert [p.name for p in place.folder.iterdir()] == [".owner"]
         with open_split(moved) as file:
             file.seek(9)
             assert file.read() == b'{"a": 2}\n'

@@ -3,6 +3,8 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import os
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from lakeport.errors import BadRecord, InputError, ObjectExists
 from lakeport.model import Storage
 from lakeport.quarantine import Quarantine, check_limit, encode_record, quarantine_key
+from lakeport.storage.local import LocalStorage
 
 
 class Memory:
@@ -146,3 +149,16 @@ def test_over_the_limit(bad: int, total: int, limit: float, shown: str) -> None:
         check_limit(bad, total, limit)
     assert shown in caught.value.message
     assert f"{bad} of {total}" in caught.value.message
+
+
+def test_on_a_disk_only_the_owner_reads_them(tmp_path: Path) -> None:
+    umask = os.umask(0o022)
+    try:
+        for attempt in (A, B):  # an earlier attempt's file is replaced
+            Quarantine(LocalStorage(str(tmp_path)), "run 1").write([attempt], 0)
+    finally:
+        os.umask(umask)
+    file = tmp_path / quarantine_key("run 1", "orders", 0)
+    assert json.loads(file.read_bytes())["line"] == B.line
+    modes = [path.stat().st_mode & 0o777 for path in (file, file.parent, file.parent.parent)]
+    assert modes == [0o600, 0o700, 0o755]

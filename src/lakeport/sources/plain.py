@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import hashlib
 import shutil
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 from lakeport.errors import SourceError
 from lakeport.model import Split
+from lakeport.scratch import scratch
 from lakeport.sources.inputs import compression_of, open_input
 
 if TYPE_CHECKING:
@@ -153,8 +153,8 @@ def _stored(file: SourceFile, place: Place) -> Iterator[Path]:
         yield Path(file.uri)
         return
     folder = place.folder if place.storage is None else None
-    with tempfile.TemporaryDirectory(prefix="stored-", dir=folder) as scratch:
-        path = Path(scratch, PurePosixPath(file.name).name)
+    with scratch("stored", folder) as copies:
+        path = copies / PurePosixPath(file.name).name
         with file.open() as source, path.open("xb") as target:
             shutil.copyfileobj(source, target, _CHUNK)
         yield path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from lakeport.errors import ConfigError, LakeportError
 from lakeport.model import Flush, Split
+from lakeport.scratch import scratch
 from lakeport.sources.place import Place
 
 if TYPE_CHECKING:
@@ -40,13 +40,9 @@ def spooling(config: DestinationConfig, runtime: Runtime) -> Iterator[Place]:
     """
     mount, storage = (None, None) if runtime.is_local else _shared(config)
     folder = config.spool_dir if mount is None else str(mount)
-    with tempfile.TemporaryDirectory(
-        prefix="lakeport-",
-        dir=None if folder is None else Path(folder).absolute(),
-        ignore_cleanup_errors=True,
-    ) as name:
+    with scratch(parent=folder) as path:
         try:
-            yield Place(Path(name), storage, runtime.is_local, mount)
+            yield Place(path, storage, runtime.is_local, mount)
         finally:
             if storage is not None:
                 _remove(storage)

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import struct
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakeport.dumps import forbid_core_dumps
 from lakeport.errors import MissingDependency, SparkFailure
+from lakeport.scratch import Scratch
 from lakeport.spark.java import Java
 
 if TYPE_CHECKING:
@@ -100,12 +99,17 @@ class Gateway:
 
     Attributes:
         process: the JVM.
-        folder: private folder of this run, with the log, removed by `kill` and `stop`.
+        scratch: private folder of this run, with the log, removed by `kill` and `stop`.
     """
 
     process: subprocess.Popen[bytes]
-    folder: Path
+    scratch: Scratch
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def folder(self) -> Path:
+        """The private folder's path."""
+        return self.scratch.path
 
     @property
     def log(self) -> Path:
@@ -175,7 +179,7 @@ class Gateway:
             self.process.wait()
             if self.process.stdin is not None and not self.process.stdin.closed:
                 self.process.stdin.close()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self.scratch.remove()
 
 
 def start(
@@ -202,7 +206,8 @@ def start(
         python_path: where Python workers on this machine import from.
         local: bind to the loopback interface only.
     """
-    folder = Path(tempfile.mkdtemp(prefix="lakeport-spark-"))
+    scratch = Scratch("spark")
+    folder = scratch.path
     for name in ("local", "tmp", "failed"):
         (folder / name).mkdir()
     (folder / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
@@ -243,7 +248,7 @@ def start(
             start_new_session=True,
         )
     forbid_core_dumps(process.pid)
-    return Gateway(process, folder)
+    return Gateway(process, scratch)
 
 
 def _write_properties(folder: Path, properties: Mapping[str, str]) -> Path:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, ClassVar
 from weakref import finalize
 
 from lakeport.errors import ConfigError, LakeportError
+from lakeport.scratch import Scratch
 from lakeport.scrub import is_secret_name
 from lakeport.spark import adopt
 from lakeport.spark.failures import translate, translated
@@ -214,8 +215,9 @@ class Runtime:
             if self._folder is None and jvm is not None:
                 self._folder = jvm.folder / "failed"
             elif self._folder is None:
-                self._folder = Path(tempfile.mkdtemp(prefix="lakeport-jobs-"))
-                finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+                made = Scratch("jobs")
+                self._folder = made.path
+                finalize(self, made.remove)
         folder = tempfile.mkdtemp(dir=self._folder)
         try:
             yield folder

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 import uuid
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakeport.scratch import scratch
 from lakeport.spark.failures import translated
 from lakeport.spark.jobs import run_frame, run_tasks
 
@@ -29,8 +29,8 @@ def exercise(runtime: Runtime, needs: frozenset[str]) -> None:
     Raises:
         LakeportError: something of it failed.
     """
-    with tempfile.TemporaryDirectory(prefix="lakeport-training-") as name:
-        folder = Path(name, "table")
+    with scratch("training") as own:
+        folder = own / "table"
         folder.mkdir()
         files = run_tasks(runtime, partial(_write, str(folder)), [0, 1])
         spark = runtime.spark

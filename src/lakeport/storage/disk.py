@@ -102,8 +102,12 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def make_folder(folder: Path) -> None:
+def make_folder(folder: Path, *, private: bool = False) -> None:
     """Create a folder and its parents, durably.
+
+    Args:
+        folder: the folder.
+        private: nobody but this user may open it; its parents are as others are.
 
     Raises:
         NotADirectoryError: a file stands in the way.
@@ -112,7 +116,7 @@ def make_folder(folder: Path) -> None:
         return
     make_folder(folder.parent)
     try:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(0o700 if private else 0o777, exist_ok=True)
     except FileExistsError:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
     sync_folder(folder.parent)

@@ -32,10 +32,13 @@ from lakeport.storage.disk import (
     walk,
 )
 
-__all__ = ["STAGING", "LocalStorage"]
+__all__ = ["PRIVATE", "STAGING", "LocalStorage"]
 
 STAGING = "_lakeport/staging"
 """Folder of files that are not visible yet, and of what crashed runs left."""
+
+PRIVATE = "_lakeport/quarantine"
+"""Folder whose files hold records as they came: only their owner may read them."""
 
 _WEEK = 7 * 24 * 3600
 
@@ -136,13 +139,16 @@ class LocalStorage:
             DestinationError: the key leaves the root, or the disk refuses.
         """
         target, source = self._path(key), self._new_staging()
+        private = key.startswith(f"{PRIVATE}/")
         with translated("write", self.uri(key)):
             try:
                 with source.open("xb") as file:
+                    if private:
+                        os.fchmod(file.fileno(), 0o600)
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())
-                make_folder(target.parent)
+                make_folder(target.parent, private=private)
                 if create_only:
                     link_or_rename(source, target)
                 else:

@@ -1,0 +1,138 @@
+"""Private folders for what a run needs on this machine's disk, gone once it has ended.
+
+The process that makes a folder holds a lock in it for as long as it lives. What a killed process
+left is removed by the next one of the same user that makes a folder in the same place.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import re
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+__all__ = ["Scratch", "scratch", "sweep"]
+
+_NAME = re.compile(r"lakeport-(?:[a-z]+-)?[a-z0-9_]{8}")
+_OWNER = ".owner"
+_WEEK = 7 * 24 * 3600
+_UNLOCKED = re.compile(
+    r"[0-9]{6,8}-[0-9a-f]{4,8}[-.].+|remote-[0-9]+-.+|stored-.+"
+    r"|tmp.*|local|failed|warehouse|gateway|(?:jvm|crash)\.log|spark\.conf|log4j2\.properties|table"
+)
+"""Names in the folders of versions that knew no lock."""
+
+
+class Scratch:
+    """A folder that only this user can open.
+
+    Attributes:
+        path: of the folder.
+    """
+
+    def __init__(self, kind: str = "", parent: str | os.PathLike[str] | None = None) -> None:
+        """Make a folder, after what killed processes left beside it is gone.
+
+        Args:
+            kind: a word for its name.
+            parent: where; the system's folder for temporary files by default.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        above = Path(tempfile.gettempdir() if parent is None else parent).absolute()
+        sweep(above)
+        prefix = f"lakeport-{kind}-" if kind else "lakeport-"
+        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=above))
+        self._lock: int | None = os.open(
+            self.path / _OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600
+        )
+        with suppress(OSError):  # a disk without locks: age decides
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            os.write(self._lock, _here())
+
+    def remove(self) -> None:
+        """Remove the folder with all that is in it. Never raises, and may be repeated."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            _remove(self.path)
+            os.close(lock)
+
+
+@contextmanager
+def scratch(kind: str = "", parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
+    """A folder for as long as the body runs; see `Scratch`."""
+    made = Scratch(kind, parent)
+    try:
+        yield made.path
+    finally:
+        made.remove()
+
+
+def sweep(parent: Path) -> None:
+    """Remove what processes of this user that were killed left in a folder. Never raises.
+
+    A folder whose process lives keeps its lock. Locks tell nothing about another machine that
+    mounts the same disk, and versions before had none: such folders go after a week without a
+    change.
+    """
+    with suppress(OSError), os.scandir(parent) as entries:
+        for entry in entries:
+            if _NAME.fullmatch(entry.name):
+                with suppress(OSError):
+                    _remove_left(Path(entry.path))
+
+
+def _remove_left(path: Path) -> None:
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        return
+    lock = None
+    with suppress(FileNotFoundError):
+        lock = os.open(path / _OWNER, os.O_RDWR | os.O_NOFOLLOW)
+    try:
+        if _is_left(path, lock):
+            _remove(path)
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _is_left(path: Path, lock: int | None) -> bool:
+    inside = list(path.iterdir())
+    if lock is None and not all(_UNLOCKED.fullmatch(item.name) for item in inside):
+        return False
+    if lock is not None:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        if os.read(lock, 1024) == _here():
+            return True
+    newest = max(item.lstat().st_mtime for item in (path, *inside))
+    return newest < time.time() - _WEEK
+
+
+def _here() -> bytes:
+    """This machine, as far as locks hold."""
+    return platform.node().encode()
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder, its lock last: one that is half gone is still known for what it is."""
+    with suppress(OSError):
+        for item in path.iterdir():
+            if item.name == _OWNER:
+                continue
+            if item.is_dir() and not item.is_symlink():
+                shutil.rmtree(item, ignore_errors=True)
+            else:
+                item.unlink(missing_ok=True)
+    shutil.rmtree(path, ignore_errors=True)
