@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeport.errors import ConfigError, MissingDependency
+from lakeport.errors import ConfigError, MissingDependency, PermissionRefused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakeport.config.common import DestinationConfig
-    from lakeport.model import Storage
+    from lakeport.model import Storage, StoredObject
     from lakeport.spark.session import Runtime
     from lakeport.writers.table import TableWriter
 
 __all__ = [
     "DESTINATIONS",
     "Destination",
+    "check_place",
     "check_reach",
     "destination",
     "open_storage",
@@ -92,6 +94,23 @@ def check_layout(config: DestinationConfig) -> tuple[str, ...]:
     if config.file_type == "delta":
         return ("`date_partition_format` names folders of files: a Delta table has none.",)
     return ()
+
+
+def check_place(config: DestinationConfig, storage: Storage) -> None:
+    """Refuse a lake in the folder of a Delta table, before the source is read.
+
+    Raises:
+        ConfigError: it is in one, as far as can be seen.
+    """
+    from lakeport.sources.remote import storage_of
+    from lakeport.storage.local import LocalStorage
+    from lakeport.writers.enclosing import around, enclosed
+
+    place = storage.uri()
+    for folder in around(place):
+        log = f"{folder}/_delta_log"  # a listing of a storage's root is a single request
+        if _holds_files(storage_of(config, log) or LocalStorage(log), ""):
+            raise enclosed(place, folder)
 
 
 def check_reach(config: DestinationConfig, runtime: Runtime) -> tuple[str, ...]:
@@ -192,6 +211,8 @@ def open_table(
     table = table_name(table_pattern(config), stream)
     if config.destination == "delta_lake_azure" and table.endswith("."):
         table = f"{table[:-1]}%2E"  # Azure has no folders that end with a dot
+    folder = table_folder("", table)
+    _check_table_place(storage, folder, config.file_type)
     target_bytes = int(config.target_file_size_mb * 2**20)
     if config.file_type == "delta":
         from lakeport.shape.columns import header_name
@@ -199,11 +220,10 @@ def open_table(
         from lakeport.writers.delta_merge import DeltaMerger
         from lakeport.writers.delta_table import Changes, DeltaTableWriter
 
-        folder = table_folder("", table)
         session = spark_session(config, storage, runtime, writes=writes)
         if destination(config.destination).extra:
             # Wrong credentials show now, in our own client's words, while Spark starts.
-            _is_delta(storage, folder)
+            _first(storage, f"{folder}/_delta_log")
         writer = DeltaWriter(
             session,
             storage,
@@ -230,8 +250,6 @@ def open_table(
             DeltaMerger(writer, runtime, created, updated),
             Changes(config.merge_keys, config.hard_delete, config.delete_column),
         )
-    if config.destination == "local":
-        _refuse_delta(storage, table_folder("", table), config.file_type)
     from lakeport.journal import Journal
     from lakeport.writers.encode import encoder_for
     from lakeport.writers.files import FilesWriter
@@ -248,20 +266,32 @@ def open_table(
     )
 
 
-def _refuse_delta(storage: Storage, folder: str, file_type: str) -> None:
-    """Keep files out of a Delta table, whose readers don't see them and whose vacuum removes them.
+def _check_table_place(storage: Storage, folder: str, file_type: str) -> None:
+    """Keep a table out of the folders of Delta tables in the lake, and files out of its own."""
+    from lakeport.writers.enclosing import enclosed
 
-    Only where looking needs no permission: writing to a bucket must not take that of listing.
-    """
-    if _is_delta(storage, folder):
+    segments = folder.split("/")
+    for count in range(1, len(segments)):
+        above = "/".join(segments[:count])
+        if _holds_files(storage, f"{above}/_delta_log"):
+            raise enclosed(storage.uri(folder), storage.uri(above))
+    if file_type != "delta" and _holds_files(storage, f"{folder}/_delta_log"):
         raise ConfigError(
-            f"{storage.uri(folder)} is a Delta table, and `file_type` is {file_type!r}",
+            f"{storage.uri(folder)} is a Delta table, and `file_type` is {file_type!r}: its "
+            "readers would not see the files, and its VACUUM would delete them",
             "leave `file_type` out, or land in another table.",
         )
 
 
-def _is_delta(storage: Storage, folder: str) -> bool:
-    return next(iter(storage.list(f"{folder}/_delta_log")), None) is not None
+def _holds_files(storage: Storage, folder: str) -> bool:
+    """Whether files are seen in a folder: a load must not need permission to list for that."""
+    with suppress(PermissionRefused):
+        return _first(storage, folder) is not None
+    return False
+
+
+def _first(storage: Storage, folder: str) -> StoredObject | None:
+    return next(iter(storage.list(folder)), None)
 
 
 def spark_session(

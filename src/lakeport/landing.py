@@ -117,7 +117,7 @@ class _Run:
         self._lock = threading.Lock()
 
     def land(self, source: Any, reading: Reading) -> LandingReport:
-        from lakeport.destinations import check_layout, meet_workers
+        from lakeport.destinations import check_layout, check_place, meet_workers
         from lakeport.spark.session import Runtime
 
         for text in (*self.config.warnings, *check_layout(self.config)):
@@ -128,6 +128,7 @@ class _Run:
             self.runtime.warm()
         error: BaseException | None = None
         try:
+            check_place(self.config, self.storage)
             with spooling(self.config, self.runtime) as spool, self._spoken():
                 opened = open_source(
                     source, reading, self.config, spool, self.runtime, self._progress

@@ -48,6 +48,7 @@ def plan(
     """
     from lakeport.destinations import (
         check_layout,
+        check_place,
         destination,
         open_storage,
         worker_packages,
@@ -61,6 +62,7 @@ def plan(
     storage = open_storage(config)
     needs = destination(config.destination).jars if config.file_type == "delta" else frozenset()
     runtime = Runtime.start(needs, config.spark, small=True)
+    check_place(config, storage)
     seen: dict[str, _Seen] = {}
     with spooling(config, runtime) as spool:
         opened = open_source(source, reading, config, spool, runtime, lambda *_: None)

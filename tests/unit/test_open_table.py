@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from lakeport.config.load import load_target
-from lakeport.destinations import open_storage, open_table
+from lakeport.destinations import check_place, open_storage, open_table
 from lakeport.errors import ConfigError
+from tests.s3_stub import BrokenS3, Fault
 
 
 @pytest.mark.parametrize("file_type", ["parquet", "csv"])
@@ -24,3 +25,56 @@ def test_files_stay_out_of_a_delta_table(tmp_path: Path, file_type: str) -> None
     with pytest.raises(ConfigError, match=f"is a Delta table, and `file_type` is '{file_type}'"):
         open_table(config, storage, no_spark, "sales")
     assert open_table(config, storage, no_spark, "sale").uri == str(tmp_path / "sale")
+
+
+def log(folder: Path) -> None:
+    (folder / "_delta_log").mkdir(parents=True)
+    (folder / "_delta_log" / "00000000000000000000.json").write_text("{}")
+
+
+@pytest.mark.parametrize("file_type", ["parquet", "delta"])
+@pytest.mark.parametrize("below", ["", "x", "day=1/hour=2", "_delta_log", "_delta_log/x"])
+def test_a_lake_stays_out_of_a_delta_table(tmp_path: Path, file_type: str, below: str) -> None:
+    """Its vacuum deletes what its log does not name."""
+    log(tmp_path / "lake" / "outer")
+    (tmp_path / "link").symlink_to(tmp_path / "lake" / "outer")
+    for outer in (tmp_path / "lake" / "outer", tmp_path / "link"):
+        with pytest.raises(ConfigError, match="would lie in the folder of the Delta") as refused:
+            config = load_target(outer / below, {"file_type": file_type})
+            check_place(config, open_storage(config))
+        assert f"land in {outer.parent} with `table: {outer.name}`" in refused.value.hint
+    assert [path.name for path in (tmp_path / "lake" / "outer").iterdir()] == ["_delta_log"]
+
+
+@pytest.mark.parametrize("file_type", ["parquet", "delta"])
+def test_a_table_stays_out_of_a_delta_table(tmp_path: Path, file_type: str) -> None:
+    log(tmp_path / "outer")
+    config = load_target(tmp_path, {"file_type": file_type, "table": "outer/x"})
+    no_spark: Any = None
+    with pytest.raises(ConfigError, match=f"would lie in .* table {tmp_path}/outer, whose"):
+        open_table(config, open_storage(config), no_spark, "sales")
+
+
+def test_in_a_bucket_what_can_be_seen_is_looked_at() -> None:
+    with BrokenS3(honours_conditions=True) as stub:
+        stub.create_bucket("lake")
+        stub.client().put_object(Bucket="lake", Key="outer/_delta_log/0.json", Body=b"{}")
+        told = {
+            "aws_access_key_id": stub.access_key,
+            "aws_secret_access_key": stub.secret_key,
+            "aws_endpoint": stub.endpoint,
+            "aws_region": stub.region,
+        }
+
+        def check(uri: str) -> int:
+            before = stub.count("ListObjects")
+            config = load_target(uri, told)
+            check_place(config, open_storage(config))
+            return stub.count("ListObjects") - before
+
+        for inside in ("outer", "outer/x", "outer/day=1/hour=2"):
+            with pytest.raises(ConfigError, match="of the Delta table s3://lake/outer, whose"):
+                check(f"s3://lake/{inside}")
+        assert check("s3://lake/beside/it/below") == 2
+        stub.inject(Fault("status", on="ListObjects", status=403, times=2))
+        assert check("s3://lake/outer/x") == 2

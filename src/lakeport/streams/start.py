@@ -85,7 +85,7 @@ def land_stream(
         >>> stream.wait()  # doctest: +SKIP
         True
     """
-    from lakeport.destinations import check_layout, meet_workers, open_storage
+    from lakeport.destinations import check_layout, check_place, meet_workers, open_storage
 
     if names_sink(to):
         config, buffer = load_sink(to, keys)  # type: ignore[arg-type]  # no config by then
@@ -96,7 +96,9 @@ def land_stream(
     _check(config, checkpoint)
     warnings = (*config.warnings, *check_layout(config))
     runtime, streaming = _frame(frame, config, connector(checkpoint or ""))
-    storage, found = meet_workers(config, open_storage(config), runtime, None)
+    opened = open_storage(config)
+    check_place(config, opened)
+    storage, found = meet_workers(config, opened, runtime, None)
     start = _Start(config, storage, runtime, streaming, observer, (*warnings, *found))
     return start.run(checkpoint or "", timing)
 
