@@ -20,7 +20,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakeport.config.load import load_target
-from lakeport.errors import BadRecord, ConfigError, LakeportError
+from lakeport.errors import BadRecord, ConfigError, LakeportError, Unreachable
 from lakeport.model import Mode
 from lakeport.report import Failure, LandingReport, Observer, ReportBuilder, keep
 from lakeport.sources.open import Reading, open_source
@@ -231,7 +231,9 @@ class _Run:
     def _land_stream(self, stream: str, batches: Sequence[Batch], state: bytes | None) -> None:
         lander = self._lander(stream)
         begin = time.monotonic()
-        for landed in lander.land(batches, state):
+        with _placed(lander.writer.uri):
+            all_landed = lander.land(batches, state)
+        for landed in all_landed:
             seconds, begin = time.monotonic() - begin, time.monotonic()
             with self._lock:
                 self.report.landed(landed, seconds)
@@ -316,3 +318,23 @@ class _Run:
         if self.observer is not None:
             self.observer.on_finished(report)
         return report
+
+
+@contextmanager
+def _placed(table: str) -> Iterator[None]:
+    """Have an error of Spark's way to a store say which table it was on its way to, and how long.
+
+    Raises:
+        Unreachable: the store was given up.
+    """
+    from lakeport.spark.failures import of_spark
+
+    begin = time.monotonic()
+    try:
+        yield
+    except Unreachable as error:
+        if not of_spark(error):
+            raise
+        seconds = time.monotonic() - begin
+        message = f"{table}: {error.message}; Spark gave it up after {seconds:.0f} s"
+        raise Unreachable(message, error.hint) from error.__cause__

@@ -347,6 +347,13 @@ class Storage(Protocol):
         """Remove an object; fine if there is none."""
         ...
 
+    def hurry(self) -> None:
+        """Give what is asked next a few seconds together, as there is no time for more.
+
+        For when another way to the store was given up, or the process has to end.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Landed:

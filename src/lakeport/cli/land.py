@@ -119,6 +119,14 @@ def land(
         str | None,
         typer.Option(metavar="evolve|strict", help="Default: evolve.", rich_help_panel=_POLICY),
     ] = None,
+    give_up_after: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="How long to ask a store that fails; default: 2m.",
+            rich_help_panel=_POLICY,
+        ),
+    ] = None,
 ) -> None:
     """Land files, or Singer streams from stdin, in a data lake."""
     only_plan = plan_only or ctx.info_name == "plan"
@@ -135,6 +143,7 @@ def land(
                 "max_bad_records": max_bad_records,
                 "unknown_fields": unknown_fields,
                 "schema_evolution": schema_evolution,
+                "give_up_after": give_up_after,
             },
             set_keys,
             spark,

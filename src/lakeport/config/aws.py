@@ -14,6 +14,7 @@ from lakeport.errors import ConfigError
 from lakeport.scrub import MASK
 from lakeport.storage.keys import clean_prefix
 from lakeport.storage.s3_settings import ID_KEY, AwsSettings
+from lakeport.storage.transfer import Patience
 
 __all__ = [
     "AwsConfig",
@@ -212,6 +213,7 @@ class AwsConfig(DestinationConfig):
             sse_kms_key_id=self.sse_kms_key_id or "",
             tags=tuple(self.object_tags.items()),
             metadata=tuple(self.object_metadata.items()),
+            patience=Patience(self.give_up_after),
         )
 
 

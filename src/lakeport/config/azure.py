@@ -14,6 +14,7 @@ from lakeport.config.aws import OptionalEndpoint, OptionalSecret, OptionalText, 
 from lakeport.config.common import DestinationConfig
 from lakeport.config.secrets import Secret
 from lakeport.storage.azure_settings import AzureSettings
+from lakeport.storage.transfer import Patience
 
 __all__ = ["AzureConfig"]
 
@@ -122,6 +123,7 @@ class AzureConfig(DestinationConfig):
             managed_identity=self.managed_identity,
             cloud=cloud,
             endpoint=self.azure_endpoint or "",
+            patience=Patience(self.give_up_after),
         )
 
 

@@ -25,9 +25,18 @@ from lakeport.config.catalog import catalog_warnings, parse_catalog
 from lakeport.config.explain import explain, same_key
 from lakeport.config.overrides import fold_streams
 from lakeport.config.secrets import Secret
-from lakeport.config.values import limit, mode_named, names, printable, public, texts_by_name
+from lakeport.config.values import (
+    limit,
+    mode_named,
+    names,
+    printable,
+    public,
+    seconds,
+    texts_by_name,
+)
 from lakeport.model import Mode, UnknownPolicy
 from lakeport.scrub import MASK, is_secret_name
+from lakeport.storage.transfer import GIVE_UP_SECONDS
 
 if TYPE_CHECKING:
     from lakeport.model import Storage
@@ -163,6 +172,13 @@ class DestinationConfig(BaseModel):
     max_record_mb: Size = Field(default=100.0, description="A record's largest size.")
     run_id: Annotated[Text, Field(max_length=200), AfterValidator(printable)] | None = Field(
         default=None, description="Name of the run: the same run repeated adds nothing twice."
+    )
+    give_up_after: Annotated[float, BeforeValidator(seconds), Field(ge=1, allow_inf_nan=False)] = (
+        Field(
+            default=GIVE_UP_SECONDS,
+            description="How long to ask a store that fails or is silent, in seconds or as a text "
+            "such as `2m`; a load that gets nowhere for so long ends.",
+        )
     )
     spool_dir: Text | None = Field(
         default=None, description="Local folder for the spool; default: the system's for temps."

@@ -23,6 +23,7 @@ from lakeport.config.common import DestinationConfig
 from lakeport.config.secrets import Secret
 from lakeport.errors import ConfigError
 from lakeport.storage.gcs_settings import GcpSettings
+from lakeport.storage.transfer import Patience
 
 __all__ = ["GcpConfig"]
 
@@ -146,4 +147,5 @@ class GcpConfig(DestinationConfig):
             endpoint=self.google_endpoint or emulator.rstrip("/"),
             project=self.google_project or "",
             kms_key_name=self.kms_key_name or "",
+            patience=Patience(self.give_up_after),
         )

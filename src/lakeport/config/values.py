@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from lakeport.config.secrets import Secret
 from lakeport.scrub import is_secret_name
 
-__all__ = ["limit", "mode_named", "names", "printable", "public", "texts_by_name"]
+__all__ = ["limit", "mode_named", "names", "printable", "public", "seconds", "texts_by_name"]
 
 _MODES = {"append-only": "append", "upsert": "merge"}
+_DURATION = re.compile(r"(?i)\s*(\d+(?:\.\d+)?)\s*(s|sec|seconds?|m|min|minutes?|h|hours?)?\s*")
+_UNITS = {"s": 1, "m": 60, "h": 3600}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -82,6 +84,20 @@ def limit(value: object) -> object:
     if not (value >= 0 if isinstance(value, int) else 0 <= value <= 1):
         raise wrong
     return value
+
+
+def seconds(value: object) -> object:
+    """Seconds from a number or a text such as `90`, `90s`, `2 min` or `1h`.
+
+    >>> seconds("2 min"), seconds(90)
+    (120.0, 90)
+    """
+    if not isinstance(value, str):
+        return value
+    match = _DURATION.fullmatch(value)
+    if match is None:
+        raise ValueError("has to be a number of seconds, or a time such as 90s, 2m or 1h")
+    return float(match[1]) * _UNITS[(match[2] or "s")[0].lower()]
 
 
 def printable(value: str) -> str:

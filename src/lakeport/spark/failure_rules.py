@@ -22,13 +22,19 @@ __all__ = ["DEBUG_HINT", "MEMORY_HINT", "RULES", "TRANSIENT_HINT", "Rule"]
 
 MEMORY_HINT: Final = "give Spark more memory (`spark.driver.memory`), or use smaller batches."
 DEBUG_HINT: Final = "`--debug` shows Spark's own words."
-TRANSIENT_HINT: Final = "check the endpoint, the network and the proxy; a repeated run is safe."
+TRANSIENT_HINT: Final = (
+    "check the endpoint, the network and the proxy; a repeated run is safe. `give_up_after` says "
+    "for how long a store is asked."
+)
 _ACCESS_HINT: Final = "check the credentials and what they permit on this bucket or container."
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Chain links that match (by `class name: message`) become `error` with `prefix` and `hint`."""
+    """Chain links that match (by `class name: message`) become `error` with `prefix` and `hint`.
+
+    `prefix` is a template of regular expressions: `\\1` is what the pattern's first group matched.
+    """
 
     pattern: re.Pattern[str]
     error: type[LakeportError]
@@ -42,6 +48,36 @@ def _rule(
 ) -> Rule:
     return Rule(re.compile(pattern), error, prefix, hint, quote)
 
+
+_OF_STORMS: Final = tuple(
+    _rule(pattern, Unreachable, prefix, TRANSIENT_HINT, quote=False)
+    for pattern, prefix in (
+        (
+            r"(?:Status Code: |Operation failed: [^\n]*?, )(408|429|500|502|503|504)\b",
+            r"the store kept answering \1",
+        ),
+        (r"UnknownHostException|UnresolvedAddress", "the store's host name is unknown"),
+        (
+            r"SSLException|SSLHandshake|SSLPeerUnverified",
+            "there is no trusted TLS connection to the store",
+        ),
+        (
+            r"ApiCall\w*TimeoutException|SocketTimeoutException|ConnectTimeoutException"
+            r"|[Rr]ead timed out",
+            "the store stayed silent",
+        ),
+        (
+            r"ConnectException|NoRouteToHost|HttpHostConnect",
+            "the store does not take connections",
+        ),
+        (
+            r"NoHttpResponse|Connection reset|AWSClientIOException|InvalidAbfsRestOperation"
+            r"|Unable to execute HTTP request",
+            "the connection to the store was cut",
+        ),
+        (r"the outcome of the commit is unknown", "the store did not tell what became of a commit"),
+    )
+)
 
 RULES: Final[tuple[Rule, ...]] = (
     _rule(
@@ -136,6 +172,14 @@ RULES: Final[tuple[Rule, ...]] = (
         "create it, or correct its name.",
     ),
     _rule(
+        r"ExpiredToken|TokenRefreshRequired|[Tt]oken (is|has) expired|Lifetime validation failed"
+        r"|not valid in the specified time frame",
+        PermissionRefused,
+        "the session of the credentials has expired",
+        "fetch new ones (a session's keys and token, or a SAS), and repeat the run.",
+        quote=False,
+    ),
+    _rule(
         r"by AssumedRole\b|StsException",
         PermissionRefused,
         "the role can't be assumed",
@@ -152,15 +196,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "the store refused access",
         _ACCESS_HINT,
     ),
-    _rule(
-        r"UnknownHostException|ConnectException|SocketTimeoutException|NoRouteToHost"
-        r"|ConnectTimeoutException|HttpHostConnect|SSLException|SSLHandshake|SSLPeerUnverified"
-        r"|UnresolvedAddress|ApiCall\w*TimeoutException|NoHttpResponse|Connection reset"
-        r"|AWSClientIOException|Unable to execute HTTP request",
-        Unreachable,
-        "the store did not answer",
-        TRANSIENT_HINT,
-    ),
+    *_OF_STORMS,
     _rule(
         r"\[(DELTA_(TABLE_NOT_FOUND|MISSING_DELTA_TABLE\w*|PATH_DOES_NOT_EXIST"
         r"|TABLE_ONLY_OPERATION|NOT_A_DELTA_TABLE)|PATH_NOT_FOUND)",

@@ -23,7 +23,7 @@ from lakeport.errors import (
 from lakeport.scrub import scrub
 from lakeport.spark.failure_rules import DEBUG_HINT, MEMORY_HINT, RULES, TRANSIENT_HINT
 
-__all__ = ["from_java", "scrub", "translate", "translated"]
+__all__ = ["from_java", "of_spark", "scrub", "translate", "translated"]
 
 _LONGEST: Final = 400
 _DEEPEST: Final = 12
@@ -76,6 +76,12 @@ def from_java(error: BaseException) -> bool:
     return False
 
 
+def of_spark(error: BaseException) -> bool:
+    """Whether an error goes back to one that was raised by the bridge to the JVM."""
+    cause = error.__cause__
+    return cause is not None and (from_java(cause) or of_spark(cause))
+
+
 def _judge(links: list[str], error: BaseException) -> LakeportError:
     if not links:
         return _of_python(error)
@@ -83,9 +89,10 @@ def _judge(links: list[str], error: BaseException) -> LakeportError:
         return _of_function(*raised.groups())
     for rule in RULES:
         for link in links:
-            if rule.pattern.search(link):
+            found = rule.pattern.search(link)
+            if found is not None:
                 told = f": {_sentence(link)}" if rule.quote and _sentence(link) else ""
-                return rule.error(rule.prefix + told, rule.hint)
+                return rule.error(found.expand(rule.prefix) + told, rule.hint)
     told = next(filter(None, map(_sentence, reversed(links))), "it gave no reason")
     return SparkFailure(f"Spark failed: {told}", DEBUG_HINT)
 

@@ -159,6 +159,10 @@ class AzureStorage:
         except Absent:
             return
 
+    def hurry(self) -> None:
+        """Give what is asked next a few seconds together."""
+        connect(self.settings).contact.lose()
+
     def _call(
         self,
         action: str,

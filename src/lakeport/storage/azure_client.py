@@ -11,7 +11,7 @@ from lakeport.errors import LakeportError, MissingDependency
 from lakeport.storage import azure_errors
 from lakeport.storage.azure_settings import AzureSettings
 from lakeport.storage.per_process import PerProcess
-from lakeport.storage.transfer import Patience, retry
+from lakeport.storage.transfer import Contact, Patience
 
 __all__ = ["Connection", "connect", "portable"]
 
@@ -25,7 +25,7 @@ class Connection:
 
     def __init__(self, settings: AzureSettings) -> None:
         self.settings = settings
-        self._reached = False
+        self.contact = Contact()
         self._client, self._credential = _client(settings)
 
     def blob(self, container: str, key: str) -> Any:
@@ -62,19 +62,17 @@ class Connection:
             try:
                 answer = send()
             except Exception as error:
-                self._reached |= azure_errors.answered(error)
+                self.contact.reached |= azure_errors.answered(error)
                 if doubts is not None and azure_errors.may_be_done(error):
                     doubts.append(error)
                 raise
-            self._reached = True
+            self.contact.reached = True
             return answer
 
-        def allowed() -> Patience:
-            chosen = patience or self.settings.patience
-            return chosen if self._reached else chosen.at_first()
-
         try:
-            return retry(attempt, azure_errors.passing, allowed)
+            return self.contact.ask(
+                attempt, azure_errors.passing, lambda _: patience or self.settings.patience
+            )
         except Exception as error:
             raise azure_errors.translate(error, action, name, self.settings) from None
 
@@ -165,7 +163,7 @@ def _client(settings: AzureSettings) -> tuple[Any, Any]:
             credential=credential,
             retry_total=0,
             connection_timeout=settings.connect_seconds,
-            read_timeout=settings.read_seconds,
+            read_timeout=settings.silence,
             max_single_put_size=256 << 20,
             user_agent="lakeport",
         )

@@ -12,6 +12,7 @@ from lakeport.errors import (
     PermissionRefused,
     Unreachable,
 )
+from lakeport.storage.transfer import SLOW_STORE, GivenUp
 
 if TYPE_CHECKING:
     from lakeport.storage.azure_settings import AzureSettings
@@ -73,9 +74,29 @@ def translate(error: Exception, action: str, name: str, settings: AzureSettings)
     """
     if isinstance(error, LakeportError):
         return error
+    if passing(error):
+        error = GivenUp(error, 0.0)
+    if isinstance(error, GivenUp):
+        return _given_up(error, name, settings)
     if answered(error):
         return _from_answer(error, action, name, settings)
     return _from_client(error, name, settings)
+
+
+def _given_up(given_up: GivenUp, name: str, settings: AzureSettings) -> Unreachable:
+    """What the last answer was, and for how long there was no better one."""
+    error, seconds = given_up.cause, given_up.seconds
+    if answered(error):
+        return Unreachable(
+            f"{name}: {settings.blob_url} kept answering {_status(error)} {_code(error)} for "
+            f"{seconds:.1f} s",
+            SLOW_STORE,
+        )
+    return Unreachable(
+        f"{settings.blob_url} can't be reached ({_kind(error)}); it was tried for {seconds:.1f} s",
+        "check `account_name`, `azure_endpoint`, DNS, the proxy (HTTPS_PROXY) and the firewall; "
+        "`give_up_after` says for how long to try.",
+    )
 
 
 def _from_answer(
@@ -92,12 +113,6 @@ def _from_answer(
         return Absent(f"{name} does not exist")
     if status in (401, 403):
         return _refused(action, name, code, settings)
-    if passing(error):
-        return Unreachable(
-            f"{name}: the store kept answering {status} {code} for "
-            f"{settings.patience.deadline:g} s",
-            "try again later; a smaller `target_file_size_mb` or fewer tasks ask less of it.",
-        )
     return DestinationError(
         f"{name}: the request to {action} it failed, {status} {code}", _ODD_ANSWER
     )

@@ -10,6 +10,7 @@ from lakeport.storage.azure_settings import AzureSettings
 
 __all__ = ["hadoop_settings"]
 
+_FIRST_DELAY = 0.5  # seconds
 _OAUTH = "org.apache.hadoop.fs.azurebfs.oauth2"
 _LOGIN = "https://login.microsoftonline.com"
 _TOKEN_FILE = "AZURE_FEDERATED_TOKEN_FILE"  # noqa: S105  # the variable's name
@@ -34,8 +35,31 @@ def hadoop_settings(
     'SharedKey'
     """
     found = _credentials(settings, os.environ if environ is None else environ)
+    found |= _patience(settings.patience.deadline)
     result = {f"fs.azure.{name}.{settings.host}": value for name, value in found.items()}
     return result | _emulator(settings)
+
+
+def _patience(deadline: float) -> dict[str, str]:
+    """How long the connector goes on: by counts, as it knows no deadline.
+
+    The delays grow from half a second to an eighth of the whole; a silent store is asked anew
+    after a twelfth.
+
+    >>> _patience(120)["io.retry.max.retries"], _patience(120)["http.read.timeout"]
+    ('11', '10000')
+    """
+    longest, waited, retries = deadline / 8, 0.0, 0
+    while waited < deadline * 0.8:
+        waited += min(longest, _FIRST_DELAY * 2.0**retries)
+        retries += 1
+    return {
+        "io.retry.max.retries": str(retries),
+        "io.retry.min.backoff.interval": "0",
+        "io.retry.backoff.interval": f"{_FIRST_DELAY * 1000:.0f}",
+        "io.retry.max.backoff.interval": f"{longest * 1000:.0f}",
+        "http.read.timeout": f"{max(0.5, deadline / 12) * 1000:.0f}",
+    }
 
 
 def _credentials(settings: AzureSettings, environ: Mapping[str, str]) -> dict[str, str]:

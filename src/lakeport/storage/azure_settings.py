@@ -53,6 +53,11 @@ class AzureSettings:
     read_seconds: float = 60
 
     @property
+    def silence(self) -> float:
+        """Seconds after which an endpoint that stays silent is asked anew."""
+        return min(self.read_seconds, self.patience.deadline)
+
+    @property
     def host(self) -> str:
         """The account as Hadoop's connector names it.
 

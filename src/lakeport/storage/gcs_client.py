@@ -14,7 +14,7 @@ from lakeport.errors import LakeportError, MissingDependency, Unreachable
 from lakeport.storage import gcs_errors
 from lakeport.storage.gcs_settings import GcpSettings
 from lakeport.storage.per_process import PerProcess
-from lakeport.storage.transfer import Patience, retry
+from lakeport.storage.transfer import Contact, Patience
 
 __all__ = ["Connection", "connect", "portable"]
 
@@ -32,7 +32,7 @@ class Connection:
             raise _missing() from error
         self.settings = settings
         self._lock = threading.Lock()
-        self._reached = False
+        self.contact = Contact()
         self._pays = False
         self._sessions = threading.local()
         self._new_session = requests.Session
@@ -84,12 +84,10 @@ class Connection:
                 raise
             return answer
 
-        def allowed() -> Patience:
-            chosen = patience or self.settings.patience
-            return chosen if self._reached else chosen.at_first()
-
         try:
-            return retry(send, gcs_errors.passing, allowed)
+            return self.contact.ask(
+                send, gcs_errors.passing, lambda _: patience or self.settings.patience
+            )
         except Exception as error:
             raise gcs_errors.translate(error, action, name, self.settings) from None
 
@@ -143,12 +141,12 @@ class Connection:
                 method,
                 url,
                 headers=headers,
-                timeout=(self.settings.connect_seconds, self.settings.read_seconds),
+                timeout=(self.settings.connect_seconds, self.settings.silence),
                 allow_redirects=False,
                 auth=_keep,
                 **arguments,
             )
-            self._reached = True
+            self.contact.reached = True
             if not self._worth_another(answer):
                 break
         return answer

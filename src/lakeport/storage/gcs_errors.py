@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import (
@@ -12,12 +13,14 @@ from lakeport.errors import (
     Unreachable,
 )
 from lakeport.scrub import scrub
+from lakeport.storage.transfer import SLOW_STORE, GivenUp
 
 if TYPE_CHECKING:
     from lakeport.storage.gcs_settings import GcpSettings
 
 __all__ = ["Absent", "Answered", "may_be_done", "passing", "translate"]
 
+_OF_TOKENS = {"RefreshError", "TransportError"}
 _PASSING = {408, 429, 500, 502, 503, 504}
 _ROLES = {
     "storage.objects.create": "roles/storage.objectCreator",
@@ -70,6 +73,11 @@ def translate(error: Exception, action: str, name: str, settings: GcpSettings) -
     """The most specific error of lakeport's for a failure of a request."""
     if isinstance(error, LakeportError):
         return error
+    if passing(error):
+        error = GivenUp(error, 0.0)
+    if isinstance(error, GivenUp) and not _names(error.cause) & _OF_TOKENS:
+        return _given_up(error, name, settings)
+    error = error.cause if isinstance(error, GivenUp) else error
     if isinstance(error, Answered):
         return _from_answer(error, action, name, settings)
     names = _names(error)
@@ -80,23 +88,39 @@ def translate(error: Exception, action: str, name: str, settings: GcpSettings) -
         )
     if "DefaultCredentialsError" in names:
         return PermissionRefused("no usable Google credentials were found", _SEARCHED)
+    if "TransportError" in names:
+        return Unreachable(
+            f"{_token_server(settings)} can't be reached, so that there is no token for {name}",
+            "check `token_uri` in the key, DNS, the proxy and the firewall.",
+        )
     if "RefreshError" in names:
         return PermissionRefused(
-            f"Google did not accept the credentials ({_oauth_code(error)})",
+            f"{_token_server(settings)} did not accept the credentials ({_oauth_code(error)})",
             "create a new key of the service account, check that the account and the key are "
-            "enabled, and that this machine's clock is right.",
+            "enabled, that `token_uri` is Google's, and that this machine's clock is right.",
         )
     if "SSLError" in names:
         return Unreachable(
             f"no trusted TLS connection to {settings.base}",
             "REQUESTS_CA_BUNDLE names a private authority's certificate; check `google_endpoint`.",
         )
-    if passing(error):
-        return Unreachable(
-            f"{settings.base} can't be reached ({type(error).__name__})",
-            "check `google_endpoint`, STORAGE_EMULATOR_HOST, DNS, the proxy and the firewall.",
-        )
     return DestinationError(f"{name}: the request failed with {type(error).__name__}", _ODD_ANSWER)
+
+
+def _given_up(given_up: GivenUp, name: str, settings: GcpSettings) -> Unreachable:
+    """What the last answer was, and for how long there was no better one."""
+    error, seconds = given_up.cause, given_up.seconds
+    if isinstance(error, Answered):
+        return Unreachable(
+            f"{name}: {settings.base} kept answering {error.status} for {seconds:.1f} s",
+            SLOW_STORE,
+        )
+    return Unreachable(
+        f"{settings.base} can't be reached ({type(error).__name__}); it was tried for "
+        f"{seconds:.1f} s",
+        "check `google_endpoint`, STORAGE_EMULATOR_HOST, DNS, the proxy and the firewall; "
+        "`give_up_after` says for how long to try.",
+    )
 
 
 def _from_answer(error: Answered, action: str, name: str, settings: GcpSettings) -> LakeportError:
@@ -121,12 +145,16 @@ def _from_answer(error: Answered, action: str, name: str, settings: GcpSettings)
             f"{name} does not exist: {words}",
             "check `bucket` and `object_key_path`; lakeport never creates a bucket.",
         )
-    if status in _PASSING:
-        return Unreachable(
-            f"{name}: the store kept answering {status} for {settings.patience.deadline:g} s",
-            "try again later; a smaller `target_file_size_mb` or fewer tasks ask less of it.",
-        )
     return DestinationError(f"{name}: {action} failed, {status}: {words}", _ODD_ANSWER)
+
+
+def _token_server(settings: GcpSettings) -> str:
+    """Who gives out the tokens: the server that the key names, or the machine's own."""
+    try:
+        server = json.loads(settings.credentials)["token_uri"]
+    except (ValueError, LookupError, TypeError):
+        return "the token server of Google's credentials"
+    return f"the token server {server}"
 
 
 def _names(error: Exception) -> set[str]:

@@ -42,6 +42,11 @@ class GcpSettings:
     token_end: datetime | None = None
 
     @property
+    def silence(self) -> float:
+        """Seconds after which an endpoint that stays silent is asked anew."""
+        return min(self.read_seconds, self.patience.deadline)
+
+    @property
     def is_google(self) -> bool:
         """Whether requests go to Google itself.
 

@@ -200,6 +200,9 @@ class LocalStorage:
         with translated("delete", self.uri(key)):
             self._path(key).unlink(missing_ok=True)
 
+    def hurry(self) -> None:
+        """Nothing: a disk answers, or fails for good."""
+
     def sweep(self, older_than_seconds: float = _WEEK) -> int:
         """Remove what crashed runs left in the staging folder; return the number of files.
 

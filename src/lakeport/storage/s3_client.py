@@ -10,7 +10,7 @@ from lakeport.errors import LakeportError, MissingDependency
 from lakeport.storage import s3_errors
 from lakeport.storage.per_process import PerProcess
 from lakeport.storage.s3_settings import AwsSettings
-from lakeport.storage.transfer import Patience, retry
+from lakeport.storage.transfer import Contact, Patience
 
 __all__ = ["Connection", "connect", "for_spark", "portable"]
 
@@ -25,7 +25,7 @@ class Connection:
     def __init__(self, settings: AwsSettings) -> None:
         self.settings = settings
         self._lock = threading.Lock()
-        self._reached = False
+        self.contact = Contact()
         self._client, self.credentials = _client(settings)
 
     def call(
@@ -54,25 +54,20 @@ class Connection:
         parameters["Bucket"] = bucket
         if key and operation not in _WITHOUT_KEY:
             parameters["Key"] = key
-        last: list[Exception] = []
 
         def send() -> Any:
             try:
                 return self._send(operation, parameters)
             except Exception as error:
-                last[:] = [error]
                 if doubts is not None and s3_errors.passing(error):
                     doubts.append(error)
                 raise
 
-        def allowed() -> Patience:
-            if s3_errors.contended(last[0]):
-                return _CONTENDED
-            chosen = patience or self.settings.patience
-            return chosen if self._reached else chosen.at_first()
+        def allowed(error: Exception) -> Patience:
+            return _CONTENDED if s3_errors.contended(error) else patience or self.settings.patience
 
         try:
-            return retry(send, s3_errors.passing, allowed)
+            return self.contact.ask(send, s3_errors.passing, allowed)
         except Exception as error:
             raise s3_errors.translate(error, operation, bucket, key, self.settings) from None
 
@@ -108,11 +103,11 @@ class Connection:
         try:
             answer = getattr(self._client, operation)(**parameters)
         except Exception as error:
-            self._reached |= s3_errors.answered(error)
+            self.contact.reached |= s3_errors.answered(error)
             if not self._renew(error):
                 raise
             answer = getattr(self._client, operation)(**parameters)
-        self._reached = True
+        self.contact.reached = True
         if operation == "get_object":
             answer["Body"] = answer["Body"].read()
         return answer
@@ -220,7 +215,7 @@ def _client(settings: AwsSettings) -> tuple[Any, Any]:
             session._credentials = _assumed(session, settings)
         config = Config(
             connect_timeout=settings.connect_seconds,
-            read_timeout=settings.read_seconds,
+            read_timeout=settings.silence,
             tcp_keepalive=True,
             retries={"total_max_attempts": 1, "mode": "standard"},
             request_checksum_calculation="when_required",
@@ -248,7 +243,7 @@ def _assumed(session: Any, settings: AwsSettings) -> Any:
         endpoint_url=(settings.endpoint or None) if not settings.is_aws else None,
         config=Config(
             connect_timeout=settings.connect_seconds,
-            read_timeout=min(20, settings.read_seconds),
+            read_timeout=min(20, settings.silence),
             retries={"total_max_attempts": 3, "mode": "standard"},
         ),
     )

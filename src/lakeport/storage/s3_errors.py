@@ -22,6 +22,7 @@ from lakeport.storage.s3_messages import (
     words_of,
     wrong_region,
 )
+from lakeport.storage.transfer import SLOW_STORE, GivenUp
 
 if TYPE_CHECKING:
     from lakeport.storage.s3_settings import AwsSettings
@@ -109,9 +110,34 @@ def translate(
     """The most specific error of lakeport's for a failure of a request."""
     if isinstance(error, LakeportError):
         return error
+    if passing(error):
+        error = GivenUp(error, 0.0)
+    if isinstance(error, GivenUp) and not contended(error.cause):
+        return _given_up(error, f"s3://{bucket}/{key}" if key else f"s3://{bucket}", settings)
+    error = error.cause if isinstance(error, GivenUp) else error
     if answered(error):
         return _from_answer(error, operation, bucket, key, settings)
     return _from_client(error, settings)
+
+
+def _given_up(given_up: GivenUp, name: str, settings: AwsSettings) -> Unreachable:
+    """What the last answer was, and for how long there was no better one."""
+    error, seconds = given_up.cause, given_up.seconds
+    if answered(error):
+        status, code = code_of(error)
+        return Unreachable(
+            f"{name}: {_where(settings)} kept answering {status} {code} for {seconds:.1f} s",
+            SLOW_STORE,
+        )
+    return Unreachable(
+        f"{_where(settings)} can't be reached ({_kind(error)}); it was tried for {seconds:.1f} s",
+        "check `aws_endpoint`, `aws_region`, DNS, the proxy (HTTPS_PROXY) and the firewall; "
+        "`give_up_after` says for how long to try.",
+    )
+
+
+def _where(settings: AwsSettings) -> str:
+    return settings.endpoint or f"S3 in region {settings.region!r}"
 
 
 def _kind(error: Exception) -> str:
@@ -152,12 +178,6 @@ def _from_answer(
         return NoSuchKey(f"{name} does not exist")
     if status in (401, 403):
         return refused(operation, bucket, key, code, words_of(error, settings))
-    if passing(error):
-        return Unreachable(
-            f"{name}: the store kept answering {status} {code} until the deadline of "
-            f"{settings.patience.deadline:g} s",
-            "try again later; a smaller `target_file_size_mb` or fewer tasks ask less of it.",
-        )
     return DestinationError(
         f"{name}: {operation} failed, {status} {code}: {words_of(error, settings)}",
         "" if not code.isdigit() else "check `aws_endpoint`: it does not answer as S3 does.",
@@ -166,7 +186,7 @@ def _from_answer(
 
 def _from_client(error: Exception, settings: AwsSettings) -> LakeportError:
     kind = _kind(error)
-    where = settings.endpoint or f"S3 in region {settings.region!r}"
+    where = _where(settings)
     if kind == "ProfileNotFound":
         return ConfigError(
             f"there is no profile {settings.profile!r}",
@@ -181,11 +201,6 @@ def _from_client(error: Exception, settings: AwsSettings) -> LakeportError:
             f"no trusted TLS connection to {where}",
             "AWS_CA_BUNDLE names a private authority's certificate; `http://` in `aws_endpoint` "
             "where the store has no TLS.",
-        )
-    if kind in _NETWORK:
-        return Unreachable(
-            f"{where} can't be reached ({kind})",
-            "check `aws_endpoint`, `aws_region`, DNS, the proxy (HTTPS_PROXY) and the firewall.",
         )
     if kind == "ParamValidationError" and "Bucket" in str(error):
         return DestinationError("`bucket` is not a bucket's name", "it takes the bare name.")

@@ -62,6 +62,11 @@ class AwsSettings:
     read_seconds: float = 60
 
     @property
+    def silence(self) -> float:
+        """Seconds after which an endpoint that stays silent is asked anew."""
+        return min(self.read_seconds, self.patience.deadline)
+
+    @property
     def is_aws(self) -> bool:
         """Whether requests go to AWS itself.
 

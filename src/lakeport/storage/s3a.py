@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -15,6 +16,7 @@ _SESSION = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
 _CHAIN = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 _PROFILE = f"{_AUTH}.ProfileAWSCredentialsProvider"
 _ROLE = "io.lakeport.aws.AssumedRole"
+_SHORTEST_CALL = 15  # seconds; what is less is taken for it
 _ENCRYPTION = {"AES256": "SSE-S3", "aws:kms": "SSE-KMS"}
 
 
@@ -29,6 +31,7 @@ def hadoop_settings(bucket: str, settings: AwsSettings) -> dict[str, str]:
     'eu-west-1'
     """
     found = {"endpoint.region": settings.region, **_endpoint(settings), **_proxy(settings)}
+    found |= _patience(settings.patience.deadline)
     provider, keys = _credentials(settings)
     found |= keys
     if settings.role_arn:
@@ -48,6 +51,32 @@ def _endpoint(settings: AwsSettings) -> dict[str, str]:
         return style
     tls = "true" if urlsplit(settings.endpoint).scheme == "https" else "false"
     return {**style, "endpoint": settings.endpoint, "connection.ssl.enabled": tls}
+
+
+def _patience(deadline: float) -> dict[str, str]:
+    """How long the connector goes on, in three layers: S3A's retries of the SDK's of a request.
+
+    A commit's put that fails is looked for, which may fail as long: each has half of the time. A
+    call of the SDK ends when its time is over, however it fails; S3A takes 15 s for the least, and
+    counts a part's upload to it, so that parts have to be small.
+
+    >>> _patience(120)["connection.request.timeout"], _patience(120)["retry.limit"]
+    ('30000ms', '1')
+    """
+    again = 1 if deadline >= 4 * _SHORTEST_CALL else 0
+    call = max(_SHORTEST_CALL, deadline / 2 / (again + 1))
+    # The SDK's delays double from about 0.1 s, and end at 20 s.
+    repeats = max(3, math.floor(math.log2(deadline / 2 / (again + 1) / 0.1)))
+    return {
+        "attempts.maximum": str(repeats),
+        "connection.establish.timeout": f"{_SHORTEST_CALL}s",
+        "connection.timeout": f"{_SHORTEST_CALL}s",
+        "connection.request.timeout": f"{call * 1000:.0f}ms",
+        "connection.part.upload.timeout": f"{max(call, deadline / 2) * 1000:.0f}ms",
+        "multipart.size": "8M",
+        "retry.limit": str(again),
+        "retry.throttle.limit": str(again),
+    }
 
 
 def _proxy(settings: AwsSettings) -> dict[str, str]:

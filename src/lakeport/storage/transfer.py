@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+import math
 import random
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-__all__ = ["Patience", "Pipeline", "retry"]
+__all__ = [
+    "GIVE_UP_SECONDS",
+    "SLOW_STORE",
+    "Contact",
+    "GivenUp",
+    "NoAnswer",
+    "Patience",
+    "Pipeline",
+]
+
+GIVE_UP_SECONDS = 120.0
+"""How long to go on asking a store that fails, unless the user says otherwise."""
+SLOW_STORE = (
+    "try again later, or set `give_up_after` for longer; a smaller `target_file_size_mb` or fewer "
+    "tasks ask less of the store."
+)
+"""The hint where a store is overloaded."""
 
 T = TypeVar("T")
-_FIRST_CONTACT = 15  # seconds
+_FIRST_CONTACT = 15.0  # seconds
+_GRACE = 5.0  # seconds that all requests have together once one was given up,
+_AFTERMATH = 30.0  # if they come within these
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +50,7 @@ class Patience:
         longest: ceiling of any delay in seconds.
     """
 
-    deadline: float = 120.0
+    deadline: float = GIVE_UP_SECONDS
     first: float = 0.2
     longest: float = 10.0
 
@@ -47,38 +68,111 @@ class Patience:
         A wrong endpoint shall not take two minutes to show.
 
         >>> Patience().at_first().deadline, Patience(deadline=3).at_first().deadline
-        (15, 3)
+        (15.0, 3)
         """
         return self if self.deadline < _FIRST_CONTACT else Patience(_FIRST_CONTACT)
 
 
-def retry(
-    call: Callable[[], T], passing: Callable[[Exception], bool], patience: Callable[[], Patience]
-) -> T:
-    """Call until it succeeds, fails for good, or the deadline comes.
+class GivenUp(Exception):
+    """A failure that may pass, and was waited for as long as it should be.
 
     Args:
-        call: what to do.
-        passing: whether a failure may pass by itself.
-        patience: asked after each failure, as a first contact deserves less of it.
+        cause: the last failure.
+        seconds: how long the store was asked.
+    """
+
+    def __init__(self, cause: Exception, seconds: float) -> None:
+        super().__init__(cause, seconds)
+        self.cause = cause
+        self.seconds = seconds
+
+
+class NoAnswer(Exception):
+    """A request was not answered in the time that was left, or none was left to send it."""
+
+
+class Contact:
+    """What the requests of one process have met at a store; they share one deadline.
+
+    When a request has been given up, those that come next find out what became of it, and tidy
+    up. They must not wait as long again, one after the other: until one passes, they have a few
+    seconds together.
+
+    Attributes:
+        reached: whether the store has answered at all.
+    """
+
+    def __init__(self) -> None:
+        self.reached = False
+        self._lost_at = -math.inf
+
+    def lose(self) -> None:
+        """Have the requests that come next share a few seconds, as there is no time for more."""
+        self._lost_at = time.monotonic()
+
+    def ask(
+        self,
+        call: Callable[[], T],
+        passing: Callable[[Exception], bool],
+        patience: Callable[[Exception], Patience],
+    ) -> T:
+        """Call until it succeeds, fails for good, or the deadline comes.
+
+        Args:
+            call: what to do.
+            passing: whether a failure may pass by itself.
+            patience: for a failure; a store that was never reached gets less of it.
+
+        Raises:
+            GivenUp: the failures did not pass.
+            Exception: what `call` raised, and will not pass.
+        """
+        began = time.monotonic()
+        hurried = began - self._lost_at < _AFTERMATH
+        end = self._lost_at + _GRACE
+        attempt = 0
+        while True:
+            try:
+                answer = _in_time(call, end) if hurried else call()
+            except Exception as error:
+                if not passing(error) and not isinstance(error, NoAnswer):
+                    raise
+                allowed = patience(error)
+                allowed = allowed if self.reached else allowed.at_first()
+                delay = random.uniform(0, allowed.ceiling(attempt))
+                now = time.monotonic()
+                if now + delay > (end if hurried else began + allowed.deadline):
+                    if not hurried:
+                        self.lose()
+                    raise GivenUp(error, now - began) from error
+            else:
+                self._lost_at = -math.inf
+                return answer
+            attempt += 1
+            time.sleep(delay)
+
+
+def _in_time(call: Callable[[], T], end: float) -> T:
+    """The call's answer, if it comes before `end`; a call that hangs is left behind.
 
     Raises:
-        Exception: the last failure, as `call` raised it.
+        NoAnswer: it did not come.
     """
-    began = time.monotonic()
-    attempt = 0
-    while True:
+    outcome: Future[T] = Future()
+
+    def run() -> None:
         try:
-            return call()
+            outcome.set_result(call())
         except Exception as error:
-            if not passing(error):
-                raise
-            allowed = patience()
-            delay = random.uniform(0, allowed.ceiling(attempt))
-            if time.monotonic() - began + delay > allowed.deadline:
-                raise
-        attempt += 1
-        time.sleep(delay)
+            outcome.set_exception(error)
+
+    if end <= time.monotonic():
+        raise NoAnswer
+    threading.Thread(target=run, name="lakeport-hurried", daemon=True).start()
+    try:
+        return outcome.result(end - time.monotonic())
+    except FutureTimeout:
+        raise NoAnswer from None
 
 
 class Pipeline:
