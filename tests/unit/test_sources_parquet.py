@@ -103,6 +103,21 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
         list(source)
 
 
+def test_a_column_whose_name_is_not_unicode(tmp_path: Path) -> None:
+    path = Path(load(tmp_path, pa.table({"name": [1]})).splits[0].uri)
+    path.write_bytes(path.read_bytes().replace(b"name", b"n\xc3me"))
+    with pytest.raises(SourceError, match=r"0.parquet' can't be read as Parquet"):
+        list(FileSource(discover([str(path)]), stream="t", spool_dir=tmp_path))
+
+
+def test_decimals_beyond_their_type(tmp_path: Path) -> None:
+    wide = pa.array([10**12], pa.decimal128(38, 0)).view(pa.decimal128(10, 0))
+    batch = load(tmp_path, pa.table({"a": wide}))
+    with pytest.raises(SourceError, match="column 'a' holds decimals of more digits") as caught:
+        read(batch)
+    assert "0.parquet" in caught.value.message
+
+
 def test_rows_that_are_told_and_are_not_there(tmp_path: Path) -> None:
     batch = load(tmp_path, pa.table({"a": [1, 2, 3, 4, 5]}))
     path = Path(batch.splits[0].uri)

@@ -170,6 +170,15 @@ class DestinationConfig(BaseModel):
         description="Size below which a batch is not split; default 32, at most the target's.",
     )
     max_record_mb: Size = Field(default=100.0, description="A record's largest size.")
+    max_unpack_ratio: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=500.0,
+        description="Bytes that one compressed byte of a source may become, where the whole is "
+        "larger than 1 GiB; 0: any number.",
+    )
+    max_unpacked_mb: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=1048576.0,
+        description="What one compressed file of a source may unpack to; 0: any size.",
+    )
     run_id: Annotated[Text, Field(max_length=200), AfterValidator(printable)] | None = Field(
         default=None, description="Name of the run: the same run repeated adds nothing twice."
     )

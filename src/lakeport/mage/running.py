@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from lakeport import landing
 from lakeport.sources.inputs import STDIN, open_input
+from lakeport.sources.unpacking import unpack_limits
 from lakeport.state import StateOutput
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def land(
     with ExitStack() as opened:
         lines: BinaryIO | str = source or STDIN
         if flags.input_file_path:
-            lines = opened.enter_context(open_input(flags.input_file_path))
+            lines = opened.enter_context(open_input(flags.input_file_path, unpack_limits(config)))
             observer.reading(flags.input_file_path)
         return landing.land(
             lines,

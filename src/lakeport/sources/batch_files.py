@@ -18,6 +18,7 @@ from lakeport.scrub import scrub
 from lakeport.sources.inputs import compression_of, open_stream
 from lakeport.sources.lines import count_lines, read_blocks
 from lakeport.sources.messages import BatchFiles
+from lakeport.sources.unpacking import UnpackLimits
 
 __all__ = ["Piece", "default_roots", "read_batch_files", "resolve"]
 
@@ -145,15 +146,15 @@ def _refusal(uri: str, reason: str, hint: str) -> SourceError:
 
 
 def read_batch_files(
-    message: BatchFiles, roots: Sequence[Path], max_record_mb: int
+    message: BatchFiles, roots: Sequence[Path], max_record_mb: int, limits: UnpackLimits
 ) -> Iterator[Piece]:
     """Read the record lines of a BATCH's files, in order and without blank ones.
 
     All files are resolved before the first is read.
 
     Raises:
-        SourceError: a file may not be read, is absent, corrupt, cut off, or compressed otherwise
-            than the message says.
+        SourceError: a file may not be read, is absent, corrupt, cut off, compressed otherwise
+            than the message says, or unpacks to more than the limits allow.
     """
     for uri, path in [(uri, resolve(uri, roots)) for uri in message.manifest]:
         with _open(uri, path) as file:
@@ -165,7 +166,7 @@ def read_batch_files(
                     "correct `encoding.compression`, or get the file again",
                 )
             file.seek(0)
-            yield from _lines(open_stream(file, str(path)), max_record_mb)
+            yield from _lines(open_stream(file, str(path), limits), max_record_mb)
 
 
 def _lines(opened: BinaryIO, max_record_mb: int) -> Iterator[Piece]:

@@ -15,6 +15,7 @@ from lakeport.sources.csv_text import CsvOptions
 from lakeport.sources.declared import declared_fields, is_json_schema
 from lakeport.sources.place import Place
 from lakeport.sources.plain import SourceFile, digest_of, is_packed, is_utf8, spool_plain
+from lakeport.sources.unpacking import DEFAULT, UnpackLimits
 
 __all__ = ["FileSource", "Run", "run_here"]
 
@@ -74,6 +75,7 @@ class FileSource:
         key_properties: columns that identify a record.
         partition_keys: columns to partition by.
         max_record_mb: longest JSON record, in MB (2**20 bytes).
+        limits: what a compressed file may become.
         digest: whether to compute `Batch.digest`.
         run: runs preparation (decompression, type inference) in parallel.
 
@@ -95,6 +97,7 @@ class FileSource:
         key_properties: Sequence[str] = (),
         partition_keys: Sequence[str] = (),
         max_record_mb: int = 100,
+        limits: UnpackLimits = DEFAULT,
         digest: bool = False,
         run: Run = run_here,
     ) -> None:
@@ -105,6 +108,7 @@ class FileSource:
         self.unknown = unknown
         self.split_bytes = split_bytes
         self.max_record_mb = max_record_mb
+        self.limits = limits
         self.run = run
         self.look: Run = run_here if self.place.local else run  # for what is quick on a disk
         self.keys = tuple(key_properties)
@@ -155,7 +159,10 @@ class FileSource:
         from lakeport.schema.types import check_names
         from lakeport.sources.parquet import ParquetReader, read_footer, split_groups, union
 
-        footers = sorted(self.run(read_footer, self.plain_files()), key=lambda f: f.file.uri)
+        footers = sorted(
+            self.run(partial(read_footer, limits=self.limits), self.plain_files()),
+            key=lambda f: f.file.uri,
+        )
         schema = union(footers)
         check_names(self.stream, schema.names)
         return Planned(
@@ -172,7 +179,7 @@ class FileSource:
         Tasks spool what they can reach; what only this machine has is spooled from here.
         """
         recode = not is_utf8(encoding)
-        spool = partial(_spooled, self.files, self.place, encoding)
+        spool = partial(_spooled, self.files, self.place, encoding, self.limits)
         with ThreadPoolExecutor(_THREADS, "lakeport-spool") as lanes:
             fits = list(lanes.map(self._fits, self.files))
             waiting = [n for n, fit in enumerate(fits) if recode or not fit]
@@ -190,6 +197,6 @@ class FileSource:
 
 
 def _spooled(
-    files: Sequence[SourceFile], place: Place, encoding: str, number: int
+    files: Sequence[SourceFile], place: Place, encoding: str, limits: UnpackLimits, number: int
 ) -> list[tuple[int, SourceFile]]:
-    return [(number, spool_plain(files[number], place, number, encoding))]
+    return [(number, spool_plain(files[number], place, number, encoding, limits))]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 from lakeport.errors import MissingDependency, SourceError
 from lakeport.sources.lines import filler
+from lakeport.sources.unpacking import DEFAULT, Swelling, UnpackLimits
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -91,23 +92,25 @@ def _kind_of(head: bytes) -> _Kind | None:
     return next((kind for kind in _KINDS if head.startswith(kind.magic)), None)
 
 
-def open_input(source: str | Path) -> BinaryIO:
+def open_input(source: str | Path, limits: UnpackLimits = DEFAULT) -> BinaryIO:
     """Open one file, or stdin for `-`, as a stream of decompressed bytes.
 
     Nothing is read before the first `read`, so that a slow pipe does not hold up the start.
 
     Args:
         source: a path, or `-`.
+        limits: what a compressed one may become.
 
     Raises:
         SourceError: no such file, no access, a folder. Reading raises it for a compression that
-            is corrupt or cut off, and for a file whose name promises another compression.
+            is corrupt or cut off, for a file whose name promises another compression, and for
+            one that goes beyond the limits.
         MissingDependency: on reading, zstd without its package.
     """
-    return open_inputs([source])
+    return open_inputs([source], limits)
 
 
-def open_inputs(sources: Sequence[str | Path]) -> BinaryIO:
+def open_inputs(sources: Sequence[str | Path], limits: UnpackLimits = DEFAULT) -> BinaryIO:
     """Open several files one after another as one stream of lines; see `open_input`.
 
     A file whose last line lacks its newline gets one when another file follows. Files are opened
@@ -116,20 +119,25 @@ def open_inputs(sources: Sequence[str | Path]) -> BinaryIO:
     for source in sources:
         if str(source) != STDIN:
             _open_raw(str(source)).close()
-    chain = _Chain([str(source) for source in sources])
+    chain = _Chain([str(source) for source in sources], limits)
     return cast(BinaryIO, io.BufferedReader(chain, buffer_size=1 << 16))
 
 
-def open_stream(stream: io.IOBase | BinaryIO, name: str = "the stream") -> BinaryIO:
+def open_stream(
+    stream: io.IOBase | BinaryIO,
+    name: str = "the stream",
+    limits: UnpackLimits = DEFAULT,
+) -> BinaryIO:
     """Decompress a binary stream of the caller's, which stays open.
 
     Args:
         stream: binary; it is read from where it stands.
         name: how errors call it; a suffix promises a compression, as a file's does.
+        limits: what a compressed one may become.
 
     Raises:
         SourceError: it is a stream of text. Reading raises it for a compression that is corrupt
-            or cut off.
+            or cut off, or goes beyond the limits.
         MissingDependency: on reading, zstd without its package.
     """
     if isinstance(stream, io.TextIOBase):
@@ -137,7 +145,7 @@ def open_stream(stream: io.IOBase | BinaryIO, name: str = "the stream") -> Binar
             "the source is a stream of text, and only bytes are landed as they came",
             'open the file with mode "rb"; of standard input, give `sys.stdin.buffer`.',
         )
-    chain = _Chain([_Lent(cast(BinaryIO, stream), name)])
+    chain = _Chain([_Lent(cast(BinaryIO, stream), name)], limits)
     return cast(BinaryIO, io.BufferedReader(chain, buffer_size=1 << 16))
 
 
@@ -177,7 +185,8 @@ def _widen_pipe(descriptor: int) -> None:
 class _Chain(io.RawIOBase):
     """The decompressed bytes of several inputs, with a newline between where one is missing."""
 
-    def __init__(self, sources: Sequence[str | _Lent]) -> None:
+    def __init__(self, sources: Sequence[str | _Lent], limits: UnpackLimits) -> None:
+        self._limits = limits
         self._waiting = [*reversed(sources)]
         self._current: _Input | None = None
         self._last = b"\n"
@@ -191,7 +200,7 @@ class _Chain(io.RawIOBase):
             if self._current is None:
                 if not self._waiting:
                     return 0
-                self._current = _Input(self._waiting.pop())
+                self._current = _Input(self._waiting.pop(), self._limits)
             if got := self._current.readinto(view):
                 self._last = bytes(view[got - 1 : got])
                 return got
@@ -211,9 +220,10 @@ class _Chain(io.RawIOBase):
 class _Input:
     """One file, pipe or stream, decompressed."""
 
-    def __init__(self, source: str | _Lent) -> None:
+    def __init__(self, source: str | _Lent, limits: UnpackLimits) -> None:
         self._raw = source if isinstance(source, _Lent) else _open_raw(source)
         self._name = "stdin" if source == STDIN else getattr(source, "name", str(source))
+        self._swelling = Swelling(self._name, limits)
         self._left = memoryview(b"")
         self._blocks: Iterator[bytes] | None = None
         self._started = False
@@ -251,25 +261,30 @@ class _Input:
 
     def _decompress(self, kind: _Kind, data: bytes) -> Iterator[bytes]:
         decoder = kind.decoder()
+        self._swelling.packed += len(data)
         while True:
             try:
                 plain = decoder.decompress(data, *kind.limit)
             except Exception as error:  # each library has its own class
                 raise self._corrupt(kind.name, str(error)) from None
             if plain:
+                self._swelling.add(len(plain))
                 yield plain
             data = b""
             if decoder.eof:
-                data = decoder.unused_data.lstrip(b"\0") or self._raw.read(kind.step) or b""
+                data = decoder.unused_data.lstrip(b"\0") or self._packed(kind)
                 while data and not (data := data.lstrip(b"\0")):
-                    data = self._raw.read(kind.step) or b""
+                    data = self._packed(kind)
                 if not data:
                     return
                 decoder = kind.decoder()
-            elif getattr(decoder, "needs_input", True) and not (
-                data := self._raw.read(kind.step) or b""
-            ):
+            elif getattr(decoder, "needs_input", True) and not (data := self._packed(kind)):
                 raise self._corrupt(kind.name, "it ends early")
+
+    def _packed(self, kind: _Kind) -> bytes:
+        data = self._raw.read(kind.step) or b""
+        self._swelling.packed += len(data)
+        return data
 
     def _corrupt(self, kind: str, reason: str) -> SourceError:
         return SourceError(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from lakeport.errors import ConfigError, InputError
 from lakeport.model import Flush, Mode
+from lakeport.sources.unpacking import unpack_limits
 
 if TYPE_CHECKING:
     from lakeport.config.common import DestinationConfig
@@ -94,7 +95,8 @@ def open_source(
         _check_spool(config, runtime)
         from lakeport.sources.inputs import open_stream
 
-        return _singer(open_stream(source), reading, config, spool, on_progress)
+        lines = open_stream(source, limits=unpack_limits(config))
+        return _singer(lines, reading, config, spool, on_progress)
     names = _names(source)
     if names is None:
         _refuse_metadata(config)
@@ -103,20 +105,21 @@ def open_source(
     from lakeport.sources.discovery import discover
     from lakeport.sources.inputs import open_inputs
 
+    limits = unpack_limits(config)
     if names == ["-"]:
         if reading.format not in ("", "singer"):
             raise ConfigError(
                 f"standard input can't be read as {reading.format!r}",
                 "pipe Singer messages in, or name files.",
             )
-        return _singer(open_inputs(names), reading, config, spool, on_progress)
+        return _singer(open_inputs(names, limits), reading, config, spool, on_progress)
     told = reading.format or ("singer" if _speak_singer(names) else "")
     files = discover(names, format=told, storage_for=partial(_storage_of, config))
     if files[0].format == "singer":
         here = [_here(file, spool.folder, number) for number, file in enumerate(files)]
         timed = config.add_record_metadata  # when a record was read stands in a sidecar
         origin = _plain(here) if spool.local and not timed else None
-        return _singer(open_inputs(here), reading, config, spool, on_progress, origin)
+        return _singer(open_inputs(here, limits), reading, config, spool, on_progress, origin)
     _refuse_metadata(config)
     return _files(files, names, reading, config, spool, runtime)
 
@@ -219,6 +222,7 @@ def _singer(
         max_record_mb=max(1, int(config.max_record_mb)),
         digest=config.run_id is not None,
         batch_roots=tuple(Path(root) for root in config.batch_roots),
+        limits=unpack_limits(config),
         catalog=_catalog(config),
         single_flush=config.mode is Mode.OVERWRITE,
         add_record_metadata=config.add_record_metadata,
@@ -265,6 +269,7 @@ def _files(
             unknown=config.unknown_fields,
             split_bytes=_FILE_SPLIT,
             max_record_mb=max(1, int(config.max_record_mb)),
+            limits=unpack_limits(config),
             digest=config.run_id is not None,
             run=partial(run_tasks, runtime),
         )

@@ -16,11 +16,12 @@ from lakeport.schema.types import cast_batch, normalise, repeated
 from lakeport.sources.parquet_values import (
     as_text,
     check_int96,
-    check_text,
+    check_values,
     has_int96,
     stored_schema,
 )
 from lakeport.sources.plain import SourceFile
+from lakeport.sources.unpacking import DEFAULT, Swelling, UnpackLimits
 
 __all__ = ["Footer", "ParquetReader", "aligned", "read_footer", "split_groups", "union"]
 
@@ -61,7 +62,7 @@ def _opened(split: Split, int96: str = "us") -> Iterator[Any]:
             page_checksum_verification=True,
         ) as file:
             yield file
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError, OSError) as error:
         raise SourceError(
             f"file {uri!r} can't be read as Parquet: {str(error).splitlines()[0]}",
             "check that the file is there, whole, and Parquet indeed.",
@@ -77,12 +78,16 @@ def _naming(uri: str) -> Iterator[None]:
         raise SourceError(f"file {uri!r}: {error.message}", error.hint) from error
 
 
-def read_footer(file: SourceFile) -> list[Footer]:
+def read_footer(file: SourceFile, limits: UnpackLimits = DEFAULT) -> list[Footer]:
     """Read one file's footer. Run inside tasks.
 
+    Args:
+        file: the file.
+        limits: what its pages may become.
+
     Raises:
-        SourceError: it is no whole Parquet file, a column's type can't be stored, or two columns
-            have one name.
+        SourceError: it is no whole Parquet file, a column's type can't be stored, two columns
+            have one name, or its pages unpack to more than the limits allow.
     """
     with _opened(file.split(0, -1, 0)) as parquet:
         names = parquet.schema_arrow.names
@@ -94,6 +99,7 @@ def read_footer(file: SourceFile) -> list[Footer]:
         meta = parquet.metadata
         groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
         sizes = tuple((group.num_rows, group.total_byte_size) for group in groups)
+        Swelling(file.uri, limits, packed=file.bytes).add(sum(size for _, size in sizes))
         with _naming(file.uri):
             schema = normalise(stored_schema(parquet))
         return [Footer(file, schema, sizes)]
@@ -154,9 +160,9 @@ def aligned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """A batch's columns in the schema's order and types; those that it lacks are null.
 
     Raises:
-        SourceError: a value would be changed by it, or a text is not UTF-8.
+        SourceError: a value would be changed by it, or is none of its type.
     """
-    check_text(batch)
+    check_values(batch)
     arrays: list[pa.Array] = []
     fields: list[pa.Field] = []
     for column in schema:

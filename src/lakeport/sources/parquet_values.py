@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from lakeport.errors import SourceError
 
-__all__ = ["as_text", "check_int96", "check_text", "has_int96", "stored_schema"]
+__all__ = ["as_text", "check_int96", "check_values", "has_int96", "stored_schema"]
 
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # of the years 1 to 9999
 _TEXTS = (pa.string(), pa.large_string(), pa.string_view())
@@ -51,23 +51,31 @@ def as_text(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def check_text(batch: pa.RecordBatch) -> None:
-    """Check that all texts of a batch are UTF-8, which no reader of the table could do without.
+def check_values(batch: pa.RecordBatch) -> None:
+    """Check that texts are UTF-8 and decimals have no more digits than their type.
+
+    No reader of the table could do without, and Arrow takes both from the file as they are.
 
     Raises:
         SourceError: one is not; the message names the column.
     """
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
         for path, leaf in _leaves(array, name):
-            if leaf.type not in _TEXTS:
+            is_text = leaf.type in _TEXTS
+            if not is_text and not pa.types.is_decimal(leaf.type):
                 continue
             try:
                 leaf.validate(full=True)
             except pa.ArrowInvalid:
-                raise SourceError(
-                    f"column {path!r} holds text that is not UTF-8",
-                    "write it as UTF-8, or as a column of bytes.",
-                ) from None
+                raise _refused(path, is_text) from None
+
+
+def _refused(path: str, is_text: bool) -> SourceError:
+    if is_text:
+        what, hint = "text that is not UTF-8", "write it as UTF-8, or as a column of bytes."
+    else:
+        what, hint = "decimals of more digits than its type has", "write it with a wider type."
+    return SourceError(f"column {path!r} holds {what}", hint)
 
 
 def has_int96(parquet: Any) -> list[str]:

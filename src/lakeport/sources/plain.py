@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import io
 import shutil
 import zipfile
 import zlib
@@ -11,14 +12,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 from lakeport.errors import SourceError
 from lakeport.model import Split
 from lakeport.scratch import scratch
 from lakeport.sources.inputs import compression_of, open_input
+from lakeport.sources.unpacking import Swelling, UnpackLimits
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from lakeport.model import Storage
     from lakeport.sources.place import Place
 
@@ -93,8 +97,26 @@ def _packed(head: bytes) -> str:
     return "zip" if head.startswith(b"PK\x03\x04") else compression_of(head)
 
 
+class _Member(io.RawIOBase):
+    """The content of an archive's member, as far as the limits let it go."""
+
+    def __init__(self, plain: IO[bytes], swelling: Swelling) -> None:
+        self._plain = plain
+        self._swelling = swelling
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        data = self._plain.read(len(memoryview(buffer)))
+        self._swelling.add(len(data))
+        memoryview(buffer)[: len(data)] = data
+        return len(data)
+
+
 @contextmanager
-def _only_member(path: Path, name: str) -> Iterator[BinaryIO]:
+def _only_member(path: Path, limits: UnpackLimits) -> Iterator[BinaryIO]:
+    name = path.name
     try:
         with zipfile.ZipFile(path) as archive:
             members = [m for m in archive.infolist() if not m.is_dir()]
@@ -104,7 +126,8 @@ def _only_member(path: Path, name: str) -> Iterator[BinaryIO]:
                     "unpack it into a folder and give that folder as the source.",
                 )
             with archive.open(members[0]) as plain:
-                yield cast("BinaryIO", plain)
+                swelling = Swelling(str(path), limits, packed=path.stat().st_size)
+                yield cast("BinaryIO", io.BufferedReader(_Member(plain, swelling), _CHUNK))
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise SourceError(
             f"archive {name!r} is damaged or cut off: {error}", "get the file again."
@@ -120,14 +143,18 @@ def is_utf8(encoding: str) -> bool:
     return codecs.lookup(encoding).name in _UTF8
 
 
-def spool_plain(file: SourceFile, place: Place, number: int, encoding: str = "utf-8") -> SourceFile:
+def spool_plain(
+    file: SourceFile, place: Place, number: int, encoding: str, limits: UnpackLimits
+) -> SourceFile:
     """Write a file's content, decompressed and as UTF-8, to the spool by streaming.
 
     Args:
         number: makes the name in the spool unique.
+        encoding: of the content.
+        limits: what a compressed file may become.
 
     Raises:
-        SourceError: the file can't be read, or is not text in `encoding`.
+        SourceError: the file can't be read, is not text in `encoding`, or goes beyond the limits.
         DestinationError: the spool's store refuses.
     """
     suffix = PurePosixPath(file.name).suffix.lower() in COMPRESSIONS
@@ -136,8 +163,8 @@ def spool_plain(file: SourceFile, place: Place, number: int, encoding: str = "ut
     with _stored(file, place) as stored:
         with stored.open("rb") as head:
             packed = _packed(head.read(8))
-        opened = _only_member(stored, file.name) if packed == "zip" else open_input(stored)
-        with opened as plain, place.create(at) as target:
+        opener = _only_member if packed == "zip" else open_input
+        with opener(stored, limits) as plain, place.create(at) as target:
             for chunk in _recoded(plain, encoding, file.name):
                 size += len(chunk)
                 target.write(chunk)

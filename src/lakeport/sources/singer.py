@@ -36,6 +36,7 @@ from lakeport.sources.messages import (
 )
 from lakeport.sources.routes import Router, stream_of
 from lakeport.sources.spool import Origin, Spool
+from lakeport.sources.unpacking import DEFAULT, UnpackLimits
 from lakeport.state import PendingStates
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class SingerSource:
             are cut to it.
         batch_roots: folders in which the files of BATCH messages may lie; the system's temporary
             folder and the current one if empty.
+        limits: what a compressed file of a BATCH may become.
         add_record_metadata: whether batches have the columns `_sdc_*` (see `schema.metadata`).
         on_progress: called at times with a stream, its records and its bytes so far.
         on_file: is told of each spool file that is complete.
@@ -98,6 +100,7 @@ class SingerSource:
         single_flush: bool = False,
         origin: Path | None = None,
         batch_roots: Sequence[Path] = (),
+        limits: UnpackLimits = DEFAULT,
         add_record_metadata: bool = False,
         catalog: Mapping[str, Schema] | None = None,
         on_progress: Callable[[str, int, int], None] | None = None,
@@ -114,13 +117,14 @@ class SingerSource:
             spool_dir, split_bytes, digest=digest, times=add_record_metadata, on_file=on_file
         )
         started = time.time_ns() // 1000 if add_record_metadata else 0
-        limits = Limits() if single_flush else Limits(flush_bytes, flush_rows)
-        self._collector = Collector(self._spool, limits, unknown, max_record_mb, started)
+        cuts = Limits() if single_flush else Limits(flush_bytes, flush_rows)
+        self._collector = Collector(self._spool, cuts, unknown, max_record_mb, started)
         self._single = single_flush
         self._quarantine = on_bad_record == "quarantine"
         self._skip_stray = stray_lines == "skip"
         self._max_mb = max_record_mb
         self._roots = tuple(batch_roots) or default_roots()
+        self._unpacking = limits
         self._catalog = catalog or {}
         self._on_progress = on_progress
         self._router = Router()
@@ -274,7 +278,7 @@ class SingerSource:
                 f"line {self.lines}: BATCH of stream {message.stream!r} before its SCHEMA",
                 "have the tap send the SCHEMA first",
             )
-        for piece in read_batch_files(message, self._roots, self._max_mb):
+        for piece in read_batch_files(message, self._roots, self._max_mb, self._unpacking):
             if piece.too_long is not None:
                 reason = f"in a BATCH file: line {piece.line} is longer than {self._max_mb} MB"
                 self._bad_line(reason, piece.too_long, message.stream)

@@ -69,6 +69,7 @@ def _compare(case: Case, found: dict[str, list[Any]], states: list[bytes], bad: 
     wanted: dict[str, list[Any]] = {}
     unsure = False
     last: Any = None
+    declared: set[str] = set()
     for line in case.data.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
         try:
             message = parsed(line.strip())
@@ -87,12 +88,15 @@ def _compare(case: Case, found: dict[str, list[Any]], states: list[bytes], bad: 
             last = message["value"]
         elif isinstance(kind, str) and kind.upper() == "RECORD" and type(stream) is str and stream:
             record = message.get("record")
+            if stream not in declared:
+                continue  # a record before its stream's SCHEMA is bad
             if isinstance(record, dict) and set(record) <= {"id", "v"}:
                 wanted.setdefault(stream, []).append((line, record))
             else:
                 unsure = unsure or isinstance(record, dict)
         elif isinstance(kind, str) and kind.upper() in ("SCHEMA", "BATCH", "STATE"):
             unsure = unsure or kind.upper() != "SCHEMA" or message.get("schema") != _SCHEMA
+            declared.add(str(stream))
     if unsure:
         return
     for stream, records in wanted.items():
