@@ -66,6 +66,7 @@ class Split:
         times: sidecar file that tells when records were read (see `sources.spool`), or empty.
         storage: the store that the file lies in; None for this machine's disk.
         key: its key in `storage`; `lines` and `times` are keys then, too.
+        folders: columns that the file's folders give, with their values as text.
     """
 
     uri: str
@@ -76,6 +77,7 @@ class Split:
     times: str = ""
     storage: Storage | None = None
     key: str = ""
+    folders: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,14 @@ def land(
         bool,
         typer.Option("--no-infer", help="CSV: all columns are text.", rich_help_panel=_SOURCE),
     ] = False,
+    partition_columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|off",
+            help="Whether folders name=value are columns; default: auto.",
+            rich_help_panel=_SOURCE,
+        ),
+    ] = None,
     on_bad_record: Annotated[
         str | None,
         typer.Option(metavar="fail|quarantine", help="Default: fail.", rich_help_panel=_POLICY),
@@ -141,6 +149,7 @@ def land(
                 "run_id": run_id,
                 "on_bad_record": on_bad_record,
                 "max_bad_records": max_bad_records,
+                "partition_columns": partition_columns,
                 "unknown_fields": unknown_fields,
                 "schema_evolution": schema_evolution,
                 "give_up_after": give_up_after,

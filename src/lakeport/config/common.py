@@ -62,6 +62,10 @@ def _smallest(values: dict[str, Any]) -> float:
     return min(32.0, float(values.get("target_file_size_mb", 32.0)))
 
 
+def _switched(value: object) -> object:
+    return "off" if value is False else value  # as YAML reads a bare `off`
+
+
 Size = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1)]
 Settings = Annotated[Mapping[str, str], BeforeValidator(texts_by_name)]
@@ -95,6 +99,10 @@ class DestinationConfig(BaseModel):
     )
     partition_keys: Annotated[tuple[str, ...], BeforeValidator(names)] = Field(
         default=(), description="Columns to partition by, a list or names with commas."
+    )
+    partition_columns: Annotated[Literal["auto", "off"], BeforeValidator(_switched)] = Field(
+        default="auto",
+        description="Whether folders `name=value` of a source's files are columns.",
     )
     constant_columns: Settings = Field(
         default_factory=dict,

@@ -11,8 +11,10 @@ from typing import Any
 
 from lakeport.errors import ConfigError
 from lakeport.model import Batch, Flush, Reader, Split, UnknownPolicy
+from lakeport.schema.types import Field
 from lakeport.sources.csv_text import CsvOptions
 from lakeport.sources.declared import declared_fields, is_json_schema
+from lakeport.sources.folders import FolderReader, folder_fields, with_folders
 from lakeport.sources.place import Place
 from lakeport.sources.plain import SourceFile, digest_of, is_packed, is_utf8, spool_plain
 from lakeport.sources.unpacking import DEFAULT, UnpackLimits
@@ -74,6 +76,7 @@ class FileSource:
         split_bytes: about how much one task reads.
         key_properties: columns that identify a record.
         partition_keys: columns to partition by.
+        folders: whether folders `name=value` of the files' paths are columns.
         max_record_mb: longest JSON record, in MB (2**20 bytes).
         limits: what a compressed file may become.
         digest: whether to compute `Batch.digest`.
@@ -96,12 +99,13 @@ class FileSource:
         split_bytes: int = 64 << 20,
         key_properties: Sequence[str] = (),
         partition_keys: Sequence[str] = (),
+        folders: bool = True,
         max_record_mb: int = 100,
         limits: UnpackLimits = DEFAULT,
         digest: bool = False,
         run: Run = run_here,
     ) -> None:
-        self.files = tuple(files)
+        self.files = with_folders(files) if folders else tuple(files)
         self.stream = stream
         self.place = spool_dir if isinstance(spool_dir, Place) else Place(Path(spool_dir))
         self.csv = csv or CsvOptions()
@@ -112,8 +116,17 @@ class FileSource:
         self.run = run
         self.look: Run = run_here if self.place.local else run  # for what is quick on a disk
         self.keys = tuple(key_properties)
-        self.fields = declared_fields(stream, declared, self.keys)
+        fields = declared_fields(stream, declared, self.keys)
         self.declares_all = bool(declared) and is_json_schema(declared or {})
+        self._folders = folder_fields(
+            stream,
+            self.files,
+            fields,
+            infer=self.csv.infer_types,
+            unknown=unknown if self.declares_all else None,
+        )
+        self.given = {field.name for field in self._folders}
+        self.fields = self._expected(fields)
         self._partitions = tuple(partition_keys)
         self._digest = digest
 
@@ -121,10 +134,14 @@ class FileSource:
         """Prepare the files and hand them out."""
         digest = digest_of(self.files) if self._digest else ""
         planned = self._plan()
+        reader = planned.reader
+        if self._folders:
+            reader = FolderReader(reader, self._folders)
+            reader.check(self.stream, planned.splits)
         batch = Batch(
             self.stream,
             0,
-            reader=planned.reader,
+            reader=reader,
             splits=planned.splits,
             records=planned.records,
             bytes=planned.bytes,
@@ -135,6 +152,14 @@ class FileSource:
             warnings=planned.warnings,
         )
         yield Flush((batch,), last=True)
+
+    def _expected(self, fields: tuple[Field, ...]) -> tuple[Field, ...]:
+        """The declared columns as files have to have them: not those that their folders give."""
+        expected = [replace(f, required=f.required and f.name not in self.given) for f in fields]
+        if self.declares_all:
+            known = {field.name for field in fields}
+            expected += [field for field in self._folders if field.name not in known]
+        return tuple(expected)
 
     def _plan(self) -> Planned:
         kind = self.files[0].format

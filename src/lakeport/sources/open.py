@@ -267,6 +267,7 @@ def _files(
             csv=reading.csv,
             declared=reading.schema,
             unknown=config.unknown_fields,
+            folders=config.partition_columns == "auto",
             split_bytes=_FILE_SPLIT,
             max_record_mb=max(1, int(config.max_record_mb)),
             limits=unpack_limits(config),

@@ -10,7 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
@@ -53,6 +53,7 @@ class SourceFile:
         bytes: size as stored.
         storage: where the object is; None for local files.
         key: its key in `storage`.
+        folders: columns that its folders give, with their values (see `sources.folders`).
     """
 
     uri: str
@@ -61,6 +62,7 @@ class SourceFile:
     bytes: int
     storage: Storage | None = None
     key: str = ""
+    folders: tuple[tuple[str, str | None], ...] = ()
 
     def open(self) -> BinaryIO:
         """Open the file as stored.
@@ -80,7 +82,15 @@ class SourceFile:
 
     def split(self, start: int, end: int, first_line: int) -> Split:
         """A range of the file as a task's input; see `Split`."""
-        return Split(self.uri, start, end, first_line, storage=self.storage, key=self.key)
+        return Split(
+            self.uri,
+            start,
+            end,
+            first_line,
+            storage=self.storage,
+            key=self.key,
+            folders=self.folders,
+        )
 
 
 def is_packed(file: SourceFile) -> bool:
@@ -170,7 +180,7 @@ def spool_plain(
                 target.write(chunk)
     storage = place.storage
     uri, key = (at, "") if storage is None else (storage.uri(at), at)
-    return SourceFile(uri, file.name, file.format, size, storage, key)
+    return replace(file, uri=uri, bytes=size, storage=storage, key=key)
 
 
 @contextmanager
@@ -211,7 +221,7 @@ def _recoded(source: BinaryIO, encoding: str, name: str) -> Iterator[bytes]:
 
 
 def digest_of(files: Sequence[SourceFile]) -> str:
-    """SHA-256, in hex, over the stored content of all files, in order.
+    """SHA-256, in hex, over the stored content of all files and their folders' columns, in order.
 
     Raises:
         SourceError: a file can't be read.
@@ -224,4 +234,5 @@ def digest_of(files: Sequence[SourceFile]) -> str:
                 total.update(chunk)
                 size += len(chunk)
         total.update(f"\0{size}\0".encode())
+        total.update("".join(f"{name}={value}\0" for name, value in file.folders).encode())
     return total.hexdigest()

@@ -70,7 +70,7 @@ def _declared(source: FileSource) -> dict[str, pa.DataType]:
 def _heads(
     source: FileSource, files: list[SourceFile], declared: list[str]
 ) -> list[tuple[SourceFile, Head]]:
-    names = declared if not source.csv.header else ()
+    names = [n for n in declared if n not in source.given] if not source.csv.header else ()
     heads = source.look(partial(_head, source.csv, names), files)
     filled = [(file, head) for file, head in heads if head.layout]
     if not filled:
@@ -96,7 +96,7 @@ def _columns(
 ) -> list[str]:
     """The columns to land, in order: the files' by name, or those of the JSON schema first."""
     present = list(dict.fromkeys(name for layout in layouts for name in layout if name))
-    absent = [name for name in declared if name not in present]
+    absent = [name for name in declared if name not in {*present, *source.given}]
     if absent and not source.declares_all:
         raise SourceError(
             f"column {absent[0]!r} is declared, but no file has it",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial, reduce
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -62,7 +63,8 @@ def _as_lines(place: Place, item: tuple[int, SourceFile]) -> list[tuple[int, Sou
             raise
         return [item]  # JSON lines, some of which are bad records
     uri, key = (at, "") if place.storage is None else (place.storage.uri(at), at)
-    return [(number, SourceFile(uri, file.name, "jsonl", size, place.storage, key))]
+    plain = replace(file, uri=uri, format="jsonl", bytes=size, storage=place.storage, key=key)
+    return [(number, plain)]
 
 
 def _cut(split_bytes: int, file: SourceFile) -> list[Split]:
@@ -76,7 +78,7 @@ def _fields(source: FileSource, splits: list[Split]) -> tuple[Field, ...]:
     parts = sorted(source.run(_infer, list(enumerate(splits))), key=itemgetter(0))
     found: tuple[Field, ...] = reduce(merge_fields, (fields for _, fields in parts), ())
     present = {field.name for field in found}
-    absent = [name for name in declared if name not in present]
+    absent = [name for name in declared if name not in present | source.given]
     if absent:
         raise SourceError(
             f"field {absent[0]!r} is declared, but no record has it",
