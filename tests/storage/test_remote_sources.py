@@ -34,8 +34,8 @@ def parquet() -> bytes:
 
 FILES = {
     "in/a.csv": b"id\n1\n2\n",
-    "gz/a.csv.gz": gzip.compress(b"id\n1\n2\n"),
-    "jsonl/deep/a.jsonl": b'{"id": 1}\n{"id": 2}\n',
+    "gz/day=7/a.csv.gz": gzip.compress(b"id\n1\n2\n"),
+    "jsonl/day=7/a.jsonl": b'{"id": 1}\n{"id": 2}\n',
     "parquet/a.parquet": parquet(),
     "singer/deep/t.singer": SINGER,
 }
@@ -66,7 +66,10 @@ def test_sources_in_the_target_s_own_store(minio: Minio, source: str) -> None:
     assert report.rows == 2
     (entry,) = client.list_objects_v2(Bucket=bucket, Prefix="out/t/")["Contents"]
     body = client.get_object(Bucket=bucket, Key=entry["Key"])["Body"].read()
-    assert pq.read_table(pa.BufferReader(body)).column("id").to_pylist() == [1, 2]
+    rows = pq.read_table(pa.BufferReader(body)).to_pylist()
+    assert [row["id"] for row in rows] == [1, 2]
+    foldered = source.startswith(("gz", "jsonl"))
+    assert [row.get("day") for row in rows] == [7 if foldered else None] * 2
 
 
 def test_credentials_of_the_environment_and_a_local_lake(minio: Minio, tmp_path: Path) -> None:
