@@ -118,6 +118,7 @@ class _Run:
 
     def land(self, source: Any, reading: Reading) -> LandingReport:
         from lakeport.destinations import check_layout, check_place, meet_workers
+        from lakeport.spark.failures import mask_causes
         from lakeport.spark.session import Runtime
 
         for text in (*self.config.warnings, *check_layout(self.config)):
@@ -141,6 +142,7 @@ class _Run:
                     self._tidy()
         except BaseException as caught:
             error = caught
+            mask_causes(caught, (*self.config.secrets(), *self.runtime.secrets))
             raise
         finally:
             report = self._finish(error)
@@ -156,7 +158,8 @@ class _Run:
         except Exception as error:
             if not from_java(error):
                 raise
-            raise translate(error, self.runtime.secrets) from error
+            told = translate(error, self.runtime.secrets)
+            raise told from told.__cause__
 
     def _drain(self, source: Source) -> None:
         """Land each flush on a thread of its own while the source spools the next one."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
+import traceback
+from urllib.parse import quote
 
 import pytest
 
 from lakeport import errors
 from lakeport.errors import InputError, LakeportError, SparkFailure
 from lakeport.scrub import MASK
-from lakeport.spark.failures import translate, translated
+from lakeport.spark.failures import MaskedCause, mask_causes, translate, translated
 
 
 class JavaClass:
@@ -45,6 +47,7 @@ class FromJavaError(Exception):
         self.java_exception = java
 
 
+CANARY = "canary/" + "5f" + "3a"
 SPARK = "org.apache.spark.SparkException"
 S3 = "software.amazon.awssdk.services.s3.model.S3Exception"
 
@@ -172,3 +175,37 @@ def test_context_manager() -> None:
     assert isinstance(caught.value.__cause__, ValueError)
     with pytest.raises(KeyboardInterrupt), translated():
         raise KeyboardInterrupt
+
+
+def shown(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
+
+
+def test_a_cause_that_holds_a_secret_is_masked() -> None:
+    plain = FromJavaError((SPARK, "Job aborted"), (S3, "no such bucket"))
+    assert translate(plain, [CANARY]).__cause__ is plain
+    for words in (CANARY, quote(CANARY, safe=""), f"Authorization: Bearer {CANARY}"):
+        with pytest.raises(LakeportError) as caught, translated([CANARY]):
+            raise FromJavaError((SPARK, "Job aborted"), (S3, f"GET /a {words}"))
+        assert isinstance(caught.value.__cause__, MaskedCause)
+        assert "5f3a" not in shown(caught.value) and MASK in shown(caught.value)
+        assert "Job aborted" in str(caught.value.__cause__)
+
+
+def test_causes_are_masked_however_deep_and_however_raised() -> None:
+    def fail() -> None:
+        try:
+            try:
+                raise ValueError(CANARY)
+            except ValueError:
+                raise SparkFailure("implicit")  # noqa: B904
+        except SparkFailure as error:
+            raise InputError("explicit") from error
+
+    with pytest.raises(InputError) as caught:
+        fail()
+    assert "5f3a" in shown(caught.value)
+    mask_causes(caught.value, [CANARY])
+    assert "5f3a" not in shown(caught.value) and "implicit" in shown(caught.value)
+    mask_causes(caught.value, [CANARY])  # a second time there is nothing left to mask
+    mask_causes(ValueError("none"), [CANARY])

@@ -1,7 +1,7 @@
 """What Spark, Delta, Hadoop and Python say when they fail -> lakeport's own errors.
 
 Messages have one sentence of the cause, without stack traces and with secrets masked; the original
-is the error's `__cause__`.
+is the error's `__cause__`, or what it said, masked, where that holds a secret.
 """
 
 from __future__ import annotations
@@ -23,7 +23,15 @@ from lakeport.errors import (
 from lakeport.scrub import scrub
 from lakeport.spark.failure_rules import DEBUG_HINT, MEMORY_HINT, RULES, TRANSIENT_HINT
 
-__all__ = ["from_java", "of_spark", "scrub", "translate", "translated"]
+__all__ = [
+    "MaskedCause",
+    "from_java",
+    "mask_causes",
+    "of_spark",
+    "scrub",
+    "translate",
+    "translated",
+]
 
 _LONGEST: Final = 400
 _DEEPEST: Final = 12
@@ -32,8 +40,12 @@ _RAISED: Final = re.compile(
 )
 
 
+class MaskedCause(Exception):
+    """Stands for a cause whose words held a secret: the same words, masked."""
+
+
 def translate(error: BaseException, secrets: Iterable[str] = ()) -> LakeportError:
-    """The error of lakeport's that says what happened; `error` is its `__cause__`.
+    """The error of lakeport's that says what happened; `error` is its `__cause__`, if it may be.
 
     Args:
         error: anything that a call into Spark, or a task, raised.
@@ -46,7 +58,33 @@ def translate(error: BaseException, secrets: Iterable[str] = ()) -> LakeportErro
     result = _judge(links, error)
     result = type(result)(scrub(result.message, hidden), result.hint)
     result.__cause__ = error
+    mask_causes(result, hidden)
     return result
+
+
+def mask_causes(error: BaseException, secrets: Iterable[str]) -> None:
+    """Put masked words in the place of the first cause that holds a secret, and of those below.
+
+    Whoever prints a traceback prints the causes too, and a store's words may quote a request.
+
+    Args:
+        error: what is raised.
+        secrets: values that must not be shown.
+    """
+    hidden = tuple(secrets)
+    while True:
+        cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if cause is None:
+            return
+        said = list(_chain(cause))
+        if not said and not from_java(cause):  # whose words went with the JVM
+            said = [str(cause)]
+        masked = [scrub(words, hidden) for words in said]
+        if masked != said:
+            stand_in = MaskedCause("\n".join(masked))
+            error.__cause__ = stand_in.with_traceback(cause.__traceback__)
+            return
+        error = cause
 
 
 @contextmanager
@@ -61,7 +99,8 @@ def translated(secrets: Iterable[str] = ()) -> Iterator[None]:
     except LakeportError:
         raise
     except Exception as error:
-        raise translate(error, secrets) from error
+        told = translate(error, secrets)
+        raise told from told.__cause__
 
 
 def from_java(error: BaseException) -> bool:

@@ -257,7 +257,8 @@ def in_group(runtime: Runtime, job: Callable[[], list[R]]) -> list[R]:
             done.wait(_LEAVE_SECONDS)
         raise
     if failed:
-        raise translate(failed[0], runtime.secrets) from failed[0]
+        told = translate(failed[0], runtime.secrets)
+        raise told from told.__cause__
     return found[0]
 
 

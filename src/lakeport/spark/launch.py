@@ -171,7 +171,8 @@ class Launch:
             context = SparkContext(conf=conf, gateway=client)
         except Exception as error:
             adopt.forget(None, jvm.folder)
-            raise translate(error) from error
+            told = translate(error)
+            raise told from told.__cause__
         python = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
         adopt.hush(context)
         context.pythonExec = sys.executable if local else python or "python3"
