@@ -136,21 +136,40 @@ def test_nested_values(target: Target, land: Land) -> None:
                 "geo": {"type": "object", "properties": {"lat": {"type": "number"}}},
             },
         },
+        "any": {"type": "array"},
+        "free": {"properties": {'a"b': {"type": "object"}, "x": {}}},
     }
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"id": 1, "tags": ["a", "b"], "place": {"city": "Rome", "geo": {"lat": 41.5}}},
         {"id": 2, "tags": [], "place": {"city": None, "geo": None}},
         {"id": 3, "tags": None, "place": None},
-        {"id": 4},
+        {"id": 4, "any": [1, "x", None, {}], "free": {'a"b': {"a": "1"}, "x": "{}"}},
     ]
     land(singer(schema("t", properties), *records("t", rows)))
     found = sorted(target.rows("t"), key=lambda row: int(row["id"]))
     for row, wanted in zip(found, rows, strict=True):
-        for name in ("tags", "place"):
+        for name in ("tags", "place", "any", "free"):
             value = row[name]
             if target.format == "csv":
                 value = None if value is None else json.loads(value)
+            elif value is not None and name == "any":
+                value = [None if item is None else json.loads(item) for item in value]
+            elif value is not None and name == "free":
+                value = {member: json.loads(text) for member, text in value.items()}
             assert value == wanted.get(name)
+
+
+def test_an_object_in_a_string_is_that_object(target: Target, land: Land) -> None:
+    properties = {
+        "id": INTEGER,
+        "free": {"type": ["null", "object"]},
+        "place": {"properties": {"city": {"type": "string"}}},
+    }
+    as_text = {"free": json.dumps({"a": [1]}), "place": json.dumps({"city": "Rome"})}
+    rows = [{"id": 1, "free": {"a": [1]}, "place": {"city": "Rome"}}, {"id": 2, **as_text}]
+    land(singer(schema("t", properties), *records("t", rows)))
+    one, other = sorted(target.rows("t"), key=lambda row: int(row["id"]))
+    assert (one["free"], one["place"]) == (other["free"], other["place"])
 
 
 def test_values_of_unknown_type_are_json_text(target: Target, land: Land) -> None:

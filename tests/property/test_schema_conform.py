@@ -170,7 +170,12 @@ PROPERTIES: dict[str, Any] = {
     "l": {"type": "array", "items": {"type": "integer"}},
     "o": {"type": "object", "properties": {"x": {"type": "number"}, "y": {"type": "string"}}},
 }
-JSON_PROPERTIES = {"j": {}, "lj": {"type": "array"}, "oj": {"properties": {"x": {}, "y": {}}}}
+JSON_PROPERTIES = {
+    "j": {},
+    "lj": {"type": "array"},
+    "oj": {"properties": {"x": {}, "y": {}}},
+    "free": {"type": "object"},
+}
 
 LITERALS = """
 0 -0 -0.0 1.0 1e3 1E400 1e-400 3.7 9007199254740993 9223372036854775808 -9223372036854775808
@@ -179,7 +184,8 @@ LITERALS = """
 "2024-01-01T00:00:60Z" "2024-01-01T00:00:00.1234567Z" "2024-01-01T00:00:00.120000000Z"
 "9999-12-31T23:59:59-01:00" "0001-01-01T00:00:00+01:00" "2024-01-01T00+01" "aGk=" "aGk" "1.23"
 "1.234" "1e3" "+1." "NaN" {} [] {"x":1} {"x":1,"x":2} {"y":"\\u003a:"} [1,2] [1,"a"] [null]
-{"z":1} {"x":null,"y":null} 12345678901.25 0.10 {"j":{"a":1,"a":2}} [[[]]] /**/
+{"z":1} {"x":null,"y":null} "{}" "{\\"x\\":1}" "[1]" "{\\"x\\":1,\\"x\\":2}"
+12345678901.25 0.10 {"j":{"a":1,"a":2}} [[[]]] /**/
 """
 literals = st.sampled_from(LITERALS.split())
 keys = st.sampled_from([*PROPERTIES, *JSON_PROPERTIES, "new", "", "\\u0069", "x:y"])

@@ -15,6 +15,8 @@ import pyarrow.csv as pa_csv
 import pytest
 
 from lakeport.errors import InputError
+from lakeport.schema.columns import columns_of, schema_of
+from lakeport.schema.jsonschema import parse_schema
 from lakeport.writers.csv_encode import header, json_text, lines, plain_text
 from lakeport.writers.encode import CsvEncoder
 from tests.unit.memory import Memory
@@ -93,6 +95,27 @@ def test_nested_values_are_json() -> None:
         '{"a":[{"t":"2024-03-04T15:30:45.123456+00:00","m":12345678901234567.89},null],'
         '"k\\"":{"x\\n":1.0,"nan":null},"b":"/w==","d":null}',
         "null",
+    ]
+
+
+def test_json_within_lists_and_objects_is_not_quoted_again() -> None:
+    schema = {
+        "free": {"type": "array"},
+        "o": {"properties": {"x": {}, "y": {"type": "object"}, "z": {"type": "string"}}},
+        "deep": {"items": {"items": {"properties": {"l": {"type": "array"}}}}},
+    }
+    fields = parse_schema("s", {"properties": schema})
+    values: list[Any] = [
+        {"free": ["1", '"x"', None, '{"a": [1.50]}'], "o": {"x": '"t"', "y": "{}", "z": "1"}},
+        {"free": [], "o": {"x": None, "y": None, "z": '"'}, "deep": [[{"l": ["true"]}], None]},
+        {"free": None},
+    ]
+    batch = pa.RecordBatch.from_pylist(values, schema_of(columns_of("s", fields, (), ())))
+    texts = [plain_text(column).to_pylist() for column in batch.columns]
+    assert texts == [
+        ['[1,"x",null,{"a": [1.50]}]', "[]", None],
+        ['{"x":"t","y":{},"z":"1"}', '{"x":null,"y":null,"z":"\\""}', None],
+        [None, '[[{"l":[true]}],null]', None],
     ]
 
 

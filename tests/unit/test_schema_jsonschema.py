@@ -131,6 +131,23 @@ def test_what_becomes_json_text(schema: Any) -> None:
     assert column(schema).kind is Kind.JSON
 
 
+@pytest.mark.parametrize(
+    ("schema", "opening"),
+    [
+        ({"type": ["object", "null"]}, "{"),
+        ({"type": ["object", "array"]}, "[{"),
+        ({"anyOf": [{"type": "object"}, {"properties": {"x": {}}}]}, "{"),
+        ({"anyOf": [{"type": "array", "items": {}}, {"properties": {"x": {}}}]}, "[{"),
+        ({"type": ["object", "string"]}, ""),
+        ({"type": ["object", "array", "integer"]}, ""),
+        ({}, ""),
+    ],
+)
+def test_which_json_may_stand_in_a_string(schema: Any, opening: str) -> None:
+    (field,) = parse_schema("s", {"properties": {"c": schema}})
+    assert (field.type.kind, field.type.opening) == (Kind.JSON, frozenset(opening))
+
+
 def test_arrays_of_anything_hold_json_text() -> None:
     assert column({"type": "array"}).item.kind is Kind.JSON
     assert column({"type": "array", "items": {}}).item.kind is Kind.JSON

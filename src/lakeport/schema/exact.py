@@ -2,8 +2,8 @@
 
 What is taken besides the declared JSON type, because nothing is lost by it: `3.0` and `1e3` for an
 integer, an integer for a number if a double holds it, a number or a text for a decimal, a date for
-a date-time (its midnight in UTC), a midnight date-time for a date, a list as its JSON text for a
-list. Text is never made of numbers.
+a date-time (its midnight in UTC), a midnight date-time for a date, a list or an object as its JSON
+text for a list or an object. Text is never made of numbers.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ Undeclared = Callable[[str, Any], None]
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _LONG = range(-(2**63), 2**63)
 _LONG_DIGITS = 20
+_OPENED = {"{": "object", "[": "array"}
 _NAMES: dict[type, str] = {str: "string", bool: "boolean", list: "array", Literal: "number"}
 
 
@@ -137,15 +138,15 @@ def _decimal(path: str, precision: int, scale: int, value: Any) -> Decimal:
 
 
 def _list(path: str, item: Converter, value: Any) -> list[Any]:
-    found = _parsed(value) if type(value) is str else value
+    found = _parsed(value, "[") if type(value) is str else value
     if type(found) is not list:
         raise _wrong(path, "array", value)
     return [None if v is None else item(v) for v in found]
 
 
-def _parsed(text: str) -> Any:
-    """The list that a text holds as JSON, which is how Mage's sources may send one."""
-    if not text.lstrip().startswith("["):
+def _parsed(text: str, *opening: str) -> Any:
+    """The list or object that a text holds as JSON, which is how some taps send them."""
+    if not text.lstrip().startswith(opening):
         return text
     try:
         return Decoder().decode(text.encode())
@@ -156,10 +157,11 @@ def _parsed(text: str) -> Any:
 def _struct(
     path: str, members: dict[str, Converter], undeclared: Undeclared, value: Any
 ) -> dict[str, Any]:
-    if not isinstance(value, dict):
+    given = _parsed(value, "{") if type(value) is str else value
+    if not isinstance(given, dict):
         raise _wrong(path, "object", value)
     found: dict[str, Any] = {}
-    for name, part in value.items():
+    for name, part in given.items():
         convert = members.get(name)
         if convert is None:
             undeclared(f"{path}.{name}", part)
@@ -179,7 +181,7 @@ def raw_converter(t: FieldType, path: str, undeclared: Undeclared) -> Converter:
         undeclared: as for `converter`.
     """
     if t.kind is Kind.JSON:
-        return bytes.decode
+        return partial(_json, path, t.opening) if t.opening else bytes.decode
     if not holds(t, Kind.JSON):
         return partial(_decoded, Decoder(), converter(t, path, undeclared))
     if t.item is not None:
@@ -200,6 +202,23 @@ def mixed(raw: bytes) -> str:
     return msgspec.json.decode(raw, type=str) if raw.startswith(b'"') else raw.decode()
 
 
+def _json(path: str, opening: frozenset[str], raw: bytes) -> str:
+    """JSON text of a column that is declared as objects, or as objects and lists, not as text."""
+    text = _inside(raw, *opening)
+    if text.startswith(b'"'):
+        names = sorted(_OPENED[bracket] for bracket in opening)
+        raise _wrong(path, " or ".join(names), Decoder().decode(raw))
+    return text.decode()
+
+
+def _inside(raw: bytes, *opening: str) -> bytes:
+    """The list or object that a JSON string holds, else the JSON text as it is."""
+    if not raw.startswith(b'"'):
+        return raw
+    text = msgspec.json.decode(raw, type=str)
+    return raw if type(_parsed(text, *opening)) is str else text.strip().encode()
+
+
 def _decoded(decoder: Decoder, convert: Converter, raw: bytes) -> Any:
     return convert(decoder.decode(raw))
 
@@ -207,9 +226,7 @@ def _decoded(decoder: Decoder, convert: Converter, raw: bytes) -> Any:
 def _raw_list(
     path: str, decoder: msgspec.json.Decoder[list[msgspec.Raw]], item: Converter, raw: bytes
 ) -> list[Any]:
-    if raw.startswith(b'"'):
-        text = msgspec.json.decode(raw, type=str)
-        raw = text.strip().encode() if type(_parsed(text)) is list else raw
+    raw = _inside(raw, "[")
     if not raw.startswith(b"["):
         raise _wrong(path, "array", Decoder().decode(raw))
     parts = map(bytes, decoder.decode(raw))
@@ -223,6 +240,7 @@ def _raw_struct(
     undeclared: Undeclared,
     raw: bytes,
 ) -> dict[str, Any]:
+    raw = _inside(raw, "{")
     if not raw.startswith(b"{"):
         raise _wrong(path, "object", Decoder().decode(raw))
     found: dict[str, Any] = {}

@@ -21,6 +21,7 @@ from lakeport.schema.types import Field, FieldType, Kind, check_names
 __all__ = ["parse_schema"]
 
 _JSON = FieldType(Kind.JSON)
+_OBJECT = FieldType(Kind.JSON, opening=frozenset("{"))
 _MAX_DEPTH = 100
 _MAX_NODES = 200_000
 _FORMATS = {"date-time": Kind.TIMESTAMP, "date": Kind.DATE}
@@ -204,14 +205,14 @@ class _Parser:
                 raise self.error(path, "has a property whose name is no Unicode text")
         folded = {name.lower() for name in properties}
         if path and ("" in folded or len(folded) < len(properties)):
-            return _JSON
+            return _OBJECT
         required = schema.get("required")
         needed = required if isinstance(required, list) else ()
         fields = []
         for name, sub in properties.items():
             found, nullable = self.type_of(sub, (*path, name), seen)
             fields.append(Field(name, found, name in needed and not nullable))
-        return FieldType(Kind.STRUCT, fields=tuple(fields)) if fields else _JSON
+        return FieldType(Kind.STRUCT, fields=tuple(fields)) if fields else _OBJECT
 
     def items(self, schema: Schema, path: tuple[str, ...], seen: tuple[str, ...]) -> FieldType:
         items = schema.get("items")

@@ -9,6 +9,7 @@ __all__ = ["merge_fields", "merge_types"]
 _JSON = FieldType(Kind.JSON)
 _TEXTS = (Kind.STRING, Kind.TIMESTAMP, Kind.DATE, Kind.BINARY)
 _LONG_DIGITS = 19
+_OPENING = {Kind.STRUCT: frozenset("{"), Kind.LIST: frozenset("[")}
 
 
 def merge_types(a: FieldType, b: FieldType) -> FieldType:
@@ -40,7 +41,8 @@ def merge_types(a: FieldType, b: FieldType) -> FieldType:
         return FieldType(Kind.TIMESTAMP)
     if all(t.kind in _TEXTS or t.text for t in (a, b)):
         return FieldType(Kind.STRING)
-    return _JSON
+    mine, theirs = _opening(a), _opening(b)
+    return FieldType(Kind.JSON, opening=mine | theirs) if mine and theirs else _JSON
 
 
 def merge_fields(a: tuple[Field, ...], b: tuple[Field, ...]) -> tuple[Field, ...]:
@@ -70,8 +72,12 @@ def _merged(mine: Field, other: Field | None) -> Field:
 def _struct(a: FieldType, b: FieldType) -> FieldType:
     fields = merge_fields(a.fields, b.fields)
     if len({f.name.lower() for f in fields}) < len(fields):
-        return _JSON
+        return FieldType(Kind.JSON, opening=_OPENING[Kind.STRUCT])
     return FieldType(Kind.STRUCT, fields=fields)
+
+
+def _opening(t: FieldType) -> frozenset[str]:
+    return _OPENING.get(t.kind, t.opening)
 
 
 def _decimal(a: FieldType, b: FieldType) -> FieldType:

@@ -20,6 +20,7 @@ from lakeport.schema.casting import TIMESTAMP, cast_batch, normalise
 from lakeport.schema.sparktypes import from_spark_json, spark_json
 
 __all__ = [
+    "JSON_TEXT",
     "MAX_PRECISION",
     "TIMESTAMP",
     "Field",
@@ -33,6 +34,9 @@ __all__ = [
     "repeated",
     "spark_json",
 ]
+
+JSON_TEXT = {b"lakeport": b"json"}
+"""Arrow metadata of parts of lists and structs whose texts are JSON."""
 
 MAX_PRECISION = 38
 """Most decimal digits that a column can hold."""
@@ -68,6 +72,8 @@ class FieldType:
         item: type of a list's items.
         fields: members of a struct; one without members is stored as JSON text.
         text: whether the values of a decimal come as JSON strings.
+        opening: of JSON text, with which brackets the JSON in a string may begin that stands for
+            itself, since the column is declared as objects or lists; empty where strings are.
     """
 
     kind: Kind
@@ -76,6 +82,7 @@ class FieldType:
     item: FieldType | None = None
     fields: tuple[Field, ...] = ()
     text: bool = False
+    opening: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +121,18 @@ def arrow_type(t: FieldType) -> pa.DataType:
         ListType(list<item: decimal128(9, 2)>)
     """
     if t.kind is Kind.LIST:
-        return pa.list_(pa.string() if t.item is None else arrow_type(t.item))
+        return pa.list_(_part("item", t.item or FieldType(Kind.JSON)))
     if t.kind is Kind.STRUCT:
-        members = [(f.name, arrow_type(f.type)) for f in t.fields]
+        members = [_part(f.name, f.type) for f in t.fields]
         return pa.struct(members) if members else pa.string()
     if t.kind is Kind.DECIMAL:
         return pa.decimal128(t.precision, t.scale)
     return _PLAIN[t.kind]
+
+
+def _part(name: str, t: FieldType) -> pa.Field:
+    """The items of a list, or a member of a struct; told apart if it is JSON text."""
+    return pa.field(name, arrow_type(t), metadata=JSON_TEXT if t.kind is Kind.JSON else None)
 
 
 def repeated(names: Iterable[str]) -> str | None:

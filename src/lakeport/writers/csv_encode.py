@@ -11,7 +11,7 @@
 | date | `2024-03-04` |
 | timestamp | `2024-03-04T15:30:45.123456+00:00` |
 | binary | base64 |
-| list, struct, map | compact JSON; nested values as above, NaN and infinities null |
+| list, struct, map | compact JSON; nested values as above, NaN and infinities null, JSON as it is |
 
 A null in a file of one column is an empty line: read it with blank lines kept. Everything is done
 on whole columns, so that no Python code runs per value (binary and rare decimals excepted).
@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import InputError
+from lakeport.schema.types import JSON_TEXT
 
 __all__ = ["header", "json_text", "lines", "plain_text"]
 
@@ -133,7 +134,8 @@ def json_text(array: pa.Array, column: str = "") -> pa.Array:
         values = json_text(_within(array, array.items), column)
         text = _joined(array, pc.binary_join_element_wise(names, values, ":"), "{", "}")
     elif pa.types.is_list(kind):
-        text = _joined(array, json_text(_within(array, array.values), column), "[", "]")
+        items = _part_json(kind.value_field, _within(array, array.values), column)
+        text = _joined(array, items, "[", "]")
     elif pa.types.is_floating(kind):
         finite = pc.if_else(pc.is_finite(array), array, pa.scalar(None, kind))
         text = _float_text(finite)
@@ -148,11 +150,19 @@ def _struct_json(array: pa.Array, column: str) -> pa.Array:
     parts = []
     for field, child in zip(array.type, array.flatten(), strict=True):
         name = _json_string(pa.array([field.name], pa.string()))[0].as_py()
-        parts.append(pc.binary_join_element_wise(f"{name}:", json_text(child, column), ""))
+        text = _part_json(field, child, column)
+        parts.append(pc.binary_join_element_wise(f"{name}:", text, ""))
     if not parts:
         return pa.repeat(pa.scalar("{}"), len(array))
     body = pc.binary_join_element_wise(*parts, ",")
     return pc.binary_join_element_wise("{", body, "}", "")
+
+
+def _part_json(part: pa.Field, values: pa.Array, column: str) -> pa.Array:
+    """The items of a list or the members of a struct as JSON, which some are already."""
+    if part.metadata == JSON_TEXT:
+        return pc.fill_null(values, "null")
+    return json_text(values, column)
 
 
 def _within(array: pa.Array, children: pa.Array) -> pa.Array:
