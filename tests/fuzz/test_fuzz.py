@@ -17,7 +17,7 @@ from tests.fuzz.verdict import Finding, judge
 SHARE = counts_of(2000, list(KINDS))
 
 
-@pytest.mark.parametrize("kind", ["lines", "configs", "parquet", "names", "partitions"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_share_of_all_inputs(kind: str) -> None:
     def found(number: int) -> tuple[int, Finding | None]:
         return number, judge(kind, made(kind, 11, number))

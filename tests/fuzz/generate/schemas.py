@@ -149,7 +149,7 @@ def _bend(rng: random.Random, root: dict[str, Any]) -> None:
     root[key] = rng.choice(_ANY)
     if rng.random() < 0.3:
         deep: Any = {"type": "string"}
-        for _ in range(rng.choice([50, 101, 400])):
+        for _ in range(rng.choice([50, 101, 150])):
             deep = rng.choice(
                 [{"type": "array", "items": deep}, {"type": "object", "properties": {"d": deep}}]
             )

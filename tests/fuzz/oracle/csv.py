@@ -22,7 +22,7 @@ from lakeport.sources.plain import SourceFile
 from lakeport.writers.csv_encode import header, lines
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.kernels import Held, rows_of
-from tests.fuzz.oracle.model import EPOCH, Bad, exact
+from tests.fuzz.oracle.model import EPOCH, Bad, Either, double, exact
 
 _TYPES = {
     "string": pa.string(),
@@ -246,11 +246,11 @@ def _integer(text: str) -> Any:
 
 
 def _double(text: str) -> Any:
-    digits, _ = exact(text)
-    value = float(text)
-    if value in (float("inf"), float("-inf")) or (digits and abs(value) < 2.3e-308):
-        return ...  # the smallest are refused, or not, by both ways alike
-    return value
+    try:
+        value = double(text)
+    except Either:
+        return ...
+    return ... if value and abs(value) < 2.3e-308 else value  # both ways refuse the smallest
 
 
 def _decimal(text: str, type_: Any) -> Any:

@@ -126,7 +126,7 @@ def landed(t: FieldType, value: Any, *, drop: bool) -> Any:
         case Kind.INTEGER:
             return _integer(_typed(value, Num))
         case Kind.NUMBER:
-            return _double(_typed(value, Num))
+            return double(_typed(value, Num))
         case Kind.DECIMAL:
             return _decimal(value, t.precision, t.scale)
         case Kind.TIMESTAMP:
@@ -201,7 +201,13 @@ def _integer(text: str) -> int:
     return digits * 10**exponent
 
 
-def _double(text: str) -> float:
+def double(text: str) -> float:
+    """The double that a number is.
+
+    Raises:
+        Bad: none is, but for the rounding of fractions.
+        Either: the documentation does not tell.
+    """
     value = float(text)
     digits, exponent = exact(text)
     if math.isinf(value) or (digits and not value):
