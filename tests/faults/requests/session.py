@@ -1,0 +1,33 @@
+"""All that cases need, running: the stores, the proxies before them, and one warm Spark session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lakeport.spark.session import Runtime
+from tests.emulators import Azurite, FakeGcs, Minio
+from tests.faults.requests.sites import Site, sites
+
+__all__ = ["running"]
+
+
+@contextmanager
+def running(data: Path) -> Iterator[dict[str, Site]]:
+    """Start everything; the destinations by their names.
+
+    Args:
+        data: a folder for the stores' data.
+    """
+    runtime = Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
+    try:
+        with (
+            Minio(data / "minio") as minio,
+            Azurite(data / "azurite") as azurite,
+            FakeGcs(data / "gcs") as gcs,
+            sites(minio, azurite, gcs, data) as found,
+        ):
+            yield found
+    finally:
+        runtime.stop()

@@ -1,0 +1,53 @@
+"""The named steps of a load: functions of the driver between which a process may be killed."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+__all__ = ["STEPS", "around_steps", "is_step"]
+
+STEPS = {
+    "step spool": "lakeport.landing:_Run._flush",
+    "step stage": "lakeport.lander:Lander._stage",
+    "step publish": "lakeport.writers.delta_publication:Publication.publish",
+    "step commit": "lakeport.writers.delta_commit:Transaction.commit",
+    "step intend": "lakeport.journal:Journal.intend",
+    "step finish": "lakeport.journal:Journal.finish",
+    "step state": "lakeport.landing:_Run._emit",
+    "step report": "lakeport.landing:_Run._finish",
+}
+"""Where each step is."""
+
+
+def is_step(name: str) -> bool:
+    """Whether a point's name is that of a step, and not of a request."""
+    return name in STEPS
+
+
+@contextmanager
+def around_steps(call: Callable[[str, Callable[[], Any]], Any]) -> Iterator[None]:
+    """Have each step of loads in this process go through a function, within the block.
+
+    Args:
+        call: takes the step's name and the step; returns what that returns.
+    """
+    with ExitStack() as stack:
+        for name, place in STEPS.items():
+            module, _, path = place.partition(":")
+            owner, _, function = path.partition(".")
+            kind = getattr(importlib.import_module(module), owner)
+            stack.enter_context(
+                patch.object(kind, function, _through(call, name, getattr(kind, function)))
+            )
+        yield
+
+
+def _through(call: Callable[[str, Callable[[], Any]], Any], name: str, step: Any) -> Any:
+    def through(*arguments: Any, **keys: Any) -> Any:
+        return call(name, lambda: step(*arguments, **keys))
+
+    return through
