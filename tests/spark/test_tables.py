@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -124,6 +125,31 @@ def test_a_log_that_holds_something_else_is_named(tmp_path: Path) -> None:
         for call in ("describe", "history", "preview", "state", "compact_report"):
             with pytest.raises(DestinationError, match=r"0\.json is no commit .* line 2 is"):
                 getattr(Table(tmp_path / "t"), call)()
+
+
+def test_what_is_wrong_with_a_table_of_others_is_told(tmp_path: Path) -> None:
+    def made(name: str) -> Table:
+        land(writer(tmp_path, name), pa.table({"id": [1]}))
+        for checksum in Path(tmp_path, name, "_delta_log").glob("*.crc"):
+            checksum.unlink()
+        return Table(tmp_path / name, runtime=runtime())
+
+    def query_fails(table: Table) -> str:
+        with pytest.raises(DestinationError) as failed:
+            table.query("SELECT * FROM t")
+        return failed.value.message
+
+    newer = made("newer")
+    log = Path(newer.uri, "_delta_log", f"{0:020}.json")
+    log.write_text(re.sub(r'"minReaderVersion":\d', '"minReaderVersion":5', log.read_text()))
+    assert "versions in the table's protocol" in query_fails(newer)
+    with pytest.raises(DestinationError, match="versions in the table's protocol"):
+        newer.preview()
+    damaged = made("damaged")
+    (file,) = Path(damaged.uri).glob("*.parquet")
+    (file.parent / f".{file.name}.crc").write_bytes(b"crc\0\0\0\2\0\xff\xff\xff\xff")
+    assert "does not match the checksum that lies beside it" in query_fails(damaged)
+    assert damaged.preview().num_rows == 1
 
 
 def test_optimize_restore_and_vacuum(table: Table, tmp_path: Path) -> None:

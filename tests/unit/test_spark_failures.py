@@ -105,6 +105,30 @@ def test_java(links: list[tuple[str, str | None]], expected: str) -> None:
     assert "canary" not in str(found)
 
 
+@pytest.mark.parametrize(
+    ("kind", "words", "told"),
+    [
+        ("java.lang.IllegalArgumentException", "requirement failed: Mismatched minReaderVersion "
+         "and readerFeatures.", "versions in the table's protocol"),
+        ("org.apache.hadoop.fs.ChecksumException", "Checksum error: file:/t/p.parquet at 512 exp: "
+         "-1 got: 1", "does not match the checksum that lies beside it"),
+        ("java.lang.IllegalStateException", "Checkpoint file to load version: 4 is missing.",
+         "files of the table's log are gone"),
+        ("java.io.FileNotFoundException", "File file:/t/_delta_log/_sidecars/4.parquet does not "
+         "exist", "files of the table's log are gone"),
+        ("java.io.FileNotFoundException", "File file:/t/p.parquet does not exist",
+         "a data file of the table is gone"),
+        ("java.lang.RuntimeException", "file:/t/p.parquet is not a Parquet file. Expected magic",
+         "damaged, or no Parquet file"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_table_is_told(kind: str, words: str, told: str) -> None:
+    found = translate(FromJavaError((SPARK, "Job aborted."), (kind, words)))
+    assert type(found) is errors.DestinationError
+    assert told in found.message
+    assert found.message.endswith(words.split(". ")[0].rstrip("."))
+
+
 def test_a_python_function_of_the_frame() -> None:
     """Kind and place; its words may quote a record, and say nothing of the store."""
     told = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: \

@@ -151,6 +151,38 @@ RULES: Final[tuple[Rule, ...]] = (
         quote=False,
     ),
     _rule(
+        r"ChecksumException: ",
+        DestinationError,
+        "a file does not match the checksum that lies beside it, in the file `.NAME.crc`",
+        "one of the two is damaged, or was replaced alone: bring the file back from a copy, or, "
+        "if it is known to be right, delete its checksum.",
+    ),
+    _rule(
+        r"Checkpoint file to load version: \d+ is missing|/_delta_log/\S+ does not exist"
+        r"|\[DELTA_(TRUNCATED_TRANSACTION_LOG|VERSIONS_NOT_CONTIGUOUS|LOG_FILE_NOT_FOUND\w*"
+        r"|STATE_RECOVER_ERROR|MISSING_PART_FILES)",
+        DestinationError,
+        "files of the table's log are gone",
+        "bring `_delta_log` back from a copy; the table can't be read without them.",
+    ),
+    _rule(
+        r"FAILED_READ_FILE\.FILE_NOT_EXIST|FileNotFoundException: \S.*\.parquet\b",
+        DestinationError,
+        "a data file of the table is gone",
+        "restore the file, or the table to a version without it.",
+    ),
+    _rule(
+        r"is not a Parquet file|corrupted file: the footer",
+        DestinationError,
+        "a file of the table is damaged, or no Parquet file",
+        "bring it back from a copy, or restore the table to a version without it.",
+    ),
+    _rule(
+        r"\[(INVALID_JSON_DATA_TYPE|UNSUPPORTED_DATA_?TYPE)\b",
+        DestinationError,
+        "the table has a column of a type that Spark does not know",
+    ),
+    _rule(
         r"SQLSTATE: 22|\[(CAST_|NUMERIC_VALUE_OUT|ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO)",
         InputError,
         "a value of the frame can't be computed as its plan says",
@@ -208,6 +240,12 @@ RULES: Final[tuple[Rule, ...]] = (
         r"Exception\b",
         DestinationError,
         "the table uses features of Delta that this version can't handle",
+    ),
+    _rule(
+        r"requirement failed: Mismatched min(Reader|Writer)Version",
+        DestinationError,
+        "the versions in the table's protocol are none that this version of Delta knows",
+        "the table was made for a newer Delta, or its log is damaged: ask whoever writes it.",
     ),
     _rule(
         r"\bJob(Group)? \S+ cancelled|cancelled as part of",

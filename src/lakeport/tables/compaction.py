@@ -190,6 +190,6 @@ def _equals(name: str, value: str | None, type_: pa.DataType) -> str:
 def _columns(contents: Contents) -> dict[str, tuple[str, pa.DataType]]:
     """Partition column's name in the log -> its own name and type."""
     state = contents.state
-    schema = state.schema
+    schema = state.partition_schema
     names = physical_names(state.schema_json, state.partition_columns)
     return {names[name]: (name, schema.field(name).type) for name in state.partition_columns}

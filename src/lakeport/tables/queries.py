@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["contents_by_spark", "fetch", "first_line", "read_table", "run_query"]
 
-_LOST = ("FAILED_READ_FILE", "FileNotFoundException", "PathNotFound", "DELTA_FILE_NOT_FOUND")
+_LOST = (
+    "FAILED_READ_FILE.FILE_NOT_EXIST",
+    "FileNotFoundException",
+    "PathNotFound",
+    "DELTA_FILE_NOT_FOUND",
+)
 
 
 def read_table(spark: SparkSession, uri: str, found: FilesView | int) -> DataFrame:
@@ -31,12 +36,16 @@ def read_table(spark: SparkSession, uri: str, found: FilesView | int) -> DataFra
         spark: the session.
         uri: the table, as Spark names it.
         found: the Delta table's version, or the plain files that it consists of.
+
+    Raises:
+        LakeportError: Spark can't read the table.
     """
-    if isinstance(found, int):
-        return spark.read.format("delta").option("versionAsOf", found).load(uri)
-    if found.kind == "csv":
-        return spark.read.options(header=True, escape='"', multiLine=True).csv(uri)
-    return spark.read.option("mergeSchema", "true").parquet(uri)
+    with translated():
+        if isinstance(found, int):
+            return spark.read.format("delta").option("versionAsOf", found).load(uri)
+        if found.kind == "csv":
+            return spark.read.options(header=True, escape='"', multiLine=True).csv(uri)
+        return spark.read.option("mergeSchema", "true").parquet(uri)
 
 
 def run_query(
@@ -114,7 +123,9 @@ def fetch(frame: DataFrame, uri: str, found: FilesView | int) -> pa.Table:
         try:
             return frame.toArrow()
         except Exception as error:
-            if isinstance(found, int) and any(word in str(error) for word in _LOST):
+            said = str(error)
+            lost = any(word in said for word in _LOST) and "/_delta_log/" not in said
+            if isinstance(found, int) and lost:
                 raise gone(uri, found) from error
             raise
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeport.errors import DestinationError, SourceError
+from lakeport.errors import DestinationError, SchemaConflict, SourceError
 from lakeport.model import Storage, StoredObject
+from lakeport.schema.types import from_spark_json
 from lakeport.tables.compaction import MANY_SMALL_FILES, SMALL_FILE_BYTES, groups
 from lakeport.writers.delta_features import lacking_readers
 from lakeport.writers.delta_history import Commit
@@ -42,7 +43,7 @@ class DeltaView:
         return {
             "format": "delta",
             "version": state.version,
-            "columns": _columns(state.schema),
+            "columns": _declared(state.schema_json),
             "partition_columns": list(state.partition_columns),
             "partitions": len(groups(self.contents)) if state.partition_columns else 0,
             "cluster_columns": list(self.contents.cluster_columns),
@@ -69,7 +70,10 @@ class DeltaView:
             if wanted <= 0:
                 break
             key = f"{self.folder}/{parse_path(file['path'])}".lstrip("/")
-            batches.append(self._rows_of(key, _values(file), wanted))
+            try:
+                batches.append(self._rows_of(key, _values(file), wanted))
+            except pa.ArrowInvalid:
+                return None
         return pa.concat_tables([state.schema.empty_table(), *batches])
 
     def _rows_of(self, key: str, values: Mapping[str, str | None], limit: int) -> pa.Table:
@@ -196,6 +200,33 @@ def _values(file: Mapping[str, Any]) -> Mapping[str, str | None]:
 
 def _columns(schema: pa.Schema) -> list[dict[str, str]]:
     return [{"name": item.name, "type": str(item.type)} for item in schema]
+
+
+def _declared(schema: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The columns of a table, those of types that lakeport can't write by Spark's word for them."""
+    columns = []
+    for item in schema["fields"]:
+        try:
+            told = str(from_spark_json(json.dumps({"type": "struct", "fields": [item]})).types[0])
+        except SchemaConflict:
+            told = _spark_word(item["type"])
+        columns.append({"name": item["name"], "type": told})
+    return columns
+
+
+def _spark_word(type_: Any) -> str:
+    """A type in Delta's JSON, as Spark SQL writes it.
+
+    >>> _spark_word({"type": "array", "elementType": "variant"})
+    'array<variant>'
+    """
+    if not isinstance(type_, Mapping):
+        return str(type_)
+    if type_["type"] == "struct":
+        inside = (f"{item['name']}: {_spark_word(item['type'])}" for item in type_["fields"])
+        return f"struct<{', '.join(inside)}>"
+    parts = ("elementType",) if type_["type"] == "array" else ("keyType", "valueType")
+    return f"{type_['type']}<{', '.join(_spark_word(type_[part]) for part in parts)}>"
 
 
 def _rows(files: Sequence[Mapping[str, Any]]) -> int | None:

@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from lakeport.model import Storage, StoredObject
 from lakeport.writers.delta_log import CLUSTERING_DOMAIN, parse_actions
 from lakeport.writers.delta_schema import logical_paths
@@ -107,7 +109,8 @@ def replay(storage: Storage, log: LogFiles, version: int) -> Contents | None:
     """Read a table's contents at a version.
 
     Returns:
-        None when the files that are there do not tell, such as with checkpoints of newer kinds.
+        None when the files that are there do not tell, such as with checkpoints that are damaged
+        or of newer kinds.
 
     Raises:
         DestinationError: the store refused.
@@ -118,7 +121,10 @@ def replay(storage: Storage, log: LogFiles, version: int) -> Contents | None:
         return None
     found = _Replay()
     for item in log.checkpoints.get(start, ()):
-        found.apply(_checkpoint(storage, item.key))
+        try:
+            found.apply(_checkpoint(storage, item.key))
+        except pa.ArrowInvalid:
+            return None
     with ThreadPoolExecutor(_READERS) as pool:
         keys = [log.commits[number].key for number in wanted]
         for key, data in zip(keys, pool.map(storage.get, keys), strict=True):

@@ -66,6 +66,12 @@ class TableState:
         return from_spark_json(self.metadata["schemaString"])
 
     @property
+    def partition_schema(self) -> pa.Schema:
+        """The partition columns, whatever types the others have."""
+        fields = [f for f in self.schema_json["fields"] if f["name"] in self.partition_columns]
+        return from_spark_json(json.dumps({"type": "struct", "fields": fields}))
+
+    @property
     def partition_columns(self) -> tuple[str, ...]:
         """The partition columns."""
         return tuple(self.metadata["partitionColumns"])
@@ -73,7 +79,7 @@ class TableState:
     @property
     def properties(self) -> Mapping[str, str]:
         """The table's properties."""
-        return dict(self.metadata["configuration"])
+        return dict(self.metadata.get("configuration") or {})
 
     @property
     def features(self) -> frozenset[str]:
