@@ -190,10 +190,11 @@ class _Run:
                 self.report.rejected(stream, count)
             else:
                 self.report.stray(count)
+        self._check_tables([*source.streams(), *(batch.stream for batch in flush.batches)])
         by_stream: dict[str, list[Batch]] = {}
         for batch in flush.batches:
-            by_stream.setdefault(batch.stream, []).append(batch)
-        self._check_tables([*source.streams(), *by_stream])
+            if not batch.schema_only or self._makes_table(batch):
+                by_stream.setdefault(batch.stream, []).append(batch)
         if len(by_stream) == 1:
             self._land_stream(*by_stream.popitem(), flush.state)
         elif by_stream:
@@ -208,6 +209,20 @@ class _Run:
         source.landed(flush)
         for state in flush.states:
             self._emit(state)
+
+    def _makes_table(self, batch: Batch) -> bool:
+        """Whether a stream that brought no record leaves an empty table: where an append has none.
+
+        Files leave nothing, as there is nothing to put in one.
+        """
+        from lakeport.lander import columns_of
+
+        if self.config.mode is Mode.OVERWRITE:
+            self._warn(f"stream {batch.stream!r} brought no record: its table stays as it is.")
+        if self.config.mode is not Mode.APPEND or self.config.file_type != "delta":
+            return False
+        declares = len(columns_of(batch)) > 0
+        return declares and self._lander(batch.stream).writer.current() is None
 
     def _raise_first(self, landings: Mapping[str, Future[None]]) -> None:
         """Raise the first stream's error; those of the others become warnings, so none hides."""

@@ -154,6 +154,8 @@ class Batch:
         output_ratio: guess of Parquet bytes per input byte, for the number of files.
         optional: without a row it leaves nothing, not even an empty table.
         warnings: sentences for the report, about what the source decided by itself.
+        schema_only: the stream brought a schema and no record; `sequence` is -1 then, as it counts
+            among no run's batches.
     """
 
     stream: str
@@ -169,6 +171,7 @@ class Batch:
     output_ratio: float = 0.2
     optional: bool = False
     warnings: tuple[str, ...] = ()
+    schema_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ def plan(
         if runtime.adopted or not runtime.is_local:
             workers.check(runtime, worker_packages(config, source))
         for flush in opened:
-            for batch in flush.batches:
+            for batch in (batch for batch in flush.batches if not batch.schema_only):
                 seen.setdefault(batch.stream, _Seen()).add(batch, _records(runtime, batch))
             opened.landed(flush)
     streams = [_stream(config, storage, runtime, stream, each) for stream, each in seen.items()]

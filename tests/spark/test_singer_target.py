@@ -80,3 +80,27 @@ def test_an_absent_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "missing.singer" in captured.err
+
+
+def test_a_stream_without_records_makes_an_empty_table(call: Call, tmp_path: Path) -> None:
+    for _ in range(2):  # a repeat finds it
+        config = {"run_id": "monday", "on_bad_record": "quarantine"}
+        assert call(USERS, state(users=0), **config) == (0, [{"bookmarks": {"users": 0}}])
+        table = DeltaTable(str(tmp_path / "lake" / "users"))
+        assert (table.version(), table.to_pyarrow_table().num_rows) == (0, 0)
+        assert table.schema().to_arrow().names[0] == "id"
+    assert call(USERS, record("users", id=1), run_id="monday") == (0, [])
+    assert [row["id"] for row in rows(tmp_path / "lake" / "users")] == [1]
+    for other in ({"file_type": "parquet"}, {"load_method": "upsert"}):
+        assert call(schema("others", {"id": INTEGER}, "id"), **other) == (0, [])
+        assert not (tmp_path / "lake" / "others").exists()
+
+
+def test_an_overwrite_without_records_leaves_the_table_and_says_so(
+    call: Call, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    call(USERS, record("users", id=1))
+    code, said = call(USERS, state(users=0), load_method="overwrite")
+    assert (code, said) == (0, [{"bookmarks": {"users": 0}}])
+    assert "stream 'users' brought no record" in capfd.readouterr().err + caplog.text
+    assert [row["id"] for row in rows(tmp_path / "lake" / "users")] == [1]

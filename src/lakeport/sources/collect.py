@@ -157,10 +157,16 @@ class Collector:
         self._bytes += end - start
         self._rows += count
 
-    def cut(self) -> tuple[Batch, ...]:
-        """Hand out the flush's batches and begin the next flush."""
+    def cut(self, *, last: bool = False) -> tuple[Batch, ...]:
+        """Hand out the flush's batches and begin the next flush.
+
+        Args:
+            last: the input has ended; the streams that brought no record are told, too.
+        """
         for stream in self.streams.values():
             self._close(stream)
+            if last and stream.count.records == 0:
+                self._closed.append(self._schema_only(stream))
         batches = tuple(self._closed)
         self._closed, self._bytes, self._rows = [], 0, 0
         return batches
@@ -190,6 +196,19 @@ class Collector:
         )
         self._closed.append(batch)
         stream.sequence += 1
+
+    def _schema_only(self, stream: Stream) -> Batch:
+        stream.begun = time.time_ns() // 1000
+        return Batch(
+            stream=stream.message.stream,
+            sequence=-1,
+            reader=self._reader(stream),
+            records=0,
+            bytes=0,
+            key_properties=stream.message.key_properties,
+            partition_keys=stream.message.partition_keys,
+            schema_only=True,
+        )
 
     def _reader(self, stream: Stream) -> Reader:
         from lakeport.schema.conform import JsonReader

@@ -289,7 +289,9 @@ class SingerSource:
 
     def _cut(self, *, last: bool = False) -> Flush:
         active = {**self._early, **self._active} if last else self._active
-        flush = Flush(self._collector.cut(), self._states.take(), tuple(self._bad), last, active)
+        flush = Flush(
+            self._collector.cut(last=last), self._states.take(), tuple(self._bad), last, active
+        )
         self._bad, self._bad_bytes, self._active = [], 0, {}
         return flush
 
