@@ -72,10 +72,14 @@ def check_values(batch: pa.RecordBatch) -> None:
 
 def _refused(path: str, is_text: bool) -> SourceError:
     if is_text:
-        what, hint = "text that is not UTF-8", "write it as UTF-8, or as a column of bytes."
-    else:
-        what, hint = "decimals of more digits than its type has", "write it with a wider type."
-    return SourceError(f"column {path!r} holds {what}", hint)
+        return SourceError(
+            f"column {path!r} holds text that is not UTF-8",
+            "write it as UTF-8, or as a column of bytes.",
+        )
+    return SourceError(
+        f"column {path!r} holds decimals of more digits than its type has",
+        "write it with a wider type.",
+    )
 
 
 def has_int96(parquet: Any) -> list[str]:
