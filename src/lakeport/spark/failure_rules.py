@@ -110,7 +110,7 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     _rule(
         r"\bdelta[.\w]*\.(Concurrent\w+|MetadataChanged|ProtocolChanged"
-        r"|DeltaConcurrentModification)Exception\b",
+        r"|DeltaConcurrentModification)Exception\b|\[DELTA_MAX_COMMIT_RETRIES_EXCEEDED\]",
         CommitConflict,
         "another writer changed the table at the same time",
         "nothing of this batch was committed; run it again.",

@@ -33,8 +33,10 @@ DELTA_SETTINGS: Final = {
 COMMIT_SETTINGS: Final = {
     # Delta takes a version that exists for another writer's unless it looks whose it is.
     "spark.databricks.delta.commit.idempotencyCheck.enabled": "true",
+    # Delta would go on for ever where a listing does not show the version that is in its way.
+    "spark.databricks.delta.maxCommitAttempts": "30",
 }
-"""What a session needs to know its own commit again when the answer to it was lost."""
+"""What a session needs to know its own commit again when the answer to it was lost, and to end."""
 
 LOG_STORE: Final = "io.lakeport.delta.ConditionalS3LogStore"
 LOG_STORE_SETTINGS: Final = {
