@@ -9,7 +9,7 @@ import pytest
 
 from lakeport.errors import InputError
 from lakeport.schema.jsonschema import parse_schema
-from lakeport.schema.types import Kind, arrow_type
+from lakeport.schema.types import FieldType, Kind, arrow_type
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 DEFINITIONS: dict[str, Any] = {
@@ -151,6 +151,20 @@ def test_which_json_may_stand_in_a_string(schema: Any, opening: str) -> None:
 def test_arrays_of_anything_hold_json_text() -> None:
     assert column({"type": "array"}).item.kind is Kind.JSON
     assert column({"type": "array", "items": {}}).item.kind is Kind.JSON
+
+
+@pytest.mark.parametrize(
+    ("keywords", "scale"),
+    [
+        ({"multipleOf": "1e999999999"}, 0),
+        ({"multipleOf": "1e-999999999"}, 18),
+        ({"multipleOf": "1e-20", "minimum": "-1e9999999", "maximum": 10**5000}, 18),
+        ({"multipleOf": 0.05, "minimum": 10**5000}, 2),
+    ],
+)
+def test_steps_and_bounds_of_any_size(keywords: dict[str, Any], scale: int) -> None:
+    schema = {"properties": {"c": {"type": "number", **keywords}}}
+    assert parse_schema("s", schema)[0].type == FieldType(Kind.DECIMAL, 38, scale)
 
 
 def test_a_decimal_that_comes_as_text() -> None:

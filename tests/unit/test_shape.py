@@ -113,3 +113,14 @@ def test_a_value_that_the_table_can_t_hold_exactly_is_refused() -> None:
     shape = plan_shape(source, internal_prefix=None).aligned(pa.schema([("n", pa.float64())]))
     with pytest.raises(InputError, match="'n'"):
         next(shape(iter([rows])))
+
+
+def test_rows_without_any_column_are_refused_and_not_lost() -> None:
+    rows = pa.RecordBatch.from_struct_array(pa.array([{}, {}], pa.struct([])))
+    bare = plan_shape(pa.schema([]), clock=CLOCK, internal_prefix=None)
+    with pytest.raises(InputError, match="rows would be lost") as caught:
+        list(bare(iter([rows])))
+    assert "internal_columns" in caught.value.hint
+    assert [batch.num_rows for batch in plan_shape(pa.schema([]))(iter([rows]))] == [2]
+    table = pa.schema([("id", pa.int64())])
+    assert [batch.num_rows for batch in bare.aligned(table)(iter([rows]))] == [2]

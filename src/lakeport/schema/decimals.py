@@ -7,6 +7,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Protocol
 
 from lakeport.errors import InputError
+from lakeport.schema.numbers import significand
 from lakeport.schema.types import MAX_PRECISION, FieldType, Kind
 
 __all__ = ["decimal_type"]
@@ -72,15 +73,15 @@ def _step_scale(schema: Mapping[str, Any], reporter: _Reporter, path: tuple[str,
         raise reporter.error(path, "has a `multipleOf` that is not a number above zero")
     scale = _fraction_digits(step)
     bounds = [_decimal(schema[b]) for b in _BOUNDS if schema.get(b) is not None]
-    whole = max((abs(b).adjusted() + 1 for b in bounds if b is not None), default=MAX_PRECISION)
+    whole = max((b.adjusted() + 1 for b in bounds if b is not None), default=MAX_PRECISION)
     if scale > _DEFAULT_SCALE and (len(bounds) < 2 or whole + scale > MAX_PRECISION):
         return _DEFAULT_SCALE
     return scale
 
 
 def _fraction_digits(step: Decimal) -> int:
-    exponent = step.normalize().as_tuple().exponent
-    return max(0, -exponent) if isinstance(exponent, int) else 0
+    _, power = significand(str(step))
+    return max(0, -power)
 
 
 def _decimal(value: Any) -> Decimal | None:
@@ -89,6 +90,6 @@ def _decimal(value: Any) -> Decimal | None:
         return None
     try:
         number = Decimal(str(value))
-    except InvalidOperation:
+    except (InvalidOperation, ValueError):  # an integer too long to be written
         return None
     return number if number.is_finite() else None

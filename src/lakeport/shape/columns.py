@@ -69,8 +69,18 @@ class Shape:
     constants: tuple[tuple[str, str], ...] = ()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Shape record batches, lazily."""
+        """Shape record batches, lazily.
+
+        Raises:
+            InputError: there are rows, but the table has no column that could hold them.
+        """
         for batch in batches:
+            if batch.num_rows and not self.schema.names:
+                raise InputError(
+                    "the records have no fields and the table no columns, so that their rows "
+                    "would be lost",
+                    "set `internal_columns: true`, or declare the columns of the records.",
+                )
             yield self._shape(batch)
 
     def aligned(self, table: pa.Schema) -> Shape:
