@@ -194,7 +194,7 @@ def test_names_that_clash(tmp_path: Path) -> None:
         rows(tmp_path / "d")
 
 
-def test_files_without_header_and_with_lost_columns(tmp_path: Path) -> None:
+def test_a_file_without_header(tmp_path: Path) -> None:
     write(tmp_path, {"k=1/x.csv": [{"1": 2}]})
     plain = CsvOptions(header=False)
     declared = {"n": "integer", "k": "string"}

@@ -42,6 +42,8 @@ def _with_text(t: Any, leaves: Iterator[Any]) -> Any:
 
 def as_text(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """A batch with the columns of `stored_schema`; the bytes stay as they are."""
+    if batch.schema.types == schema.types:
+        return batch
     arrays = [
         pc.cast(array, options=pc.CastOptions(field.type, allow_invalid_utf8=True))
         if array.type != field.type
