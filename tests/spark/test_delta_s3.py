@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +18,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import lakeport
+from lakeport.config.delta_lake_s3 import DeltaLakeS3Config
+from lakeport.config.load import load_target
 from lakeport.errors import ConfigError, DestinationError, PermissionRefused
+from lakeport.spark.failures import translated
+from lakeport.spark.filesystems import hand_over
+from tests.echo_store import EchoStore
 from tests.emulators import Minio
 from tests.s3_stub import BrokenS3, Fault
 from tests.spark import canary
@@ -448,6 +454,29 @@ def test_beside_delta_rs_nothing_is_lost(minio: Minio, writers: Writers) -> None
     assert told["errors"] == []
     assert ids(minio, table) == sorted([5000, *told["done"], *range(100, 120)])
     assert commits(minio, table) == list(range(31))
+
+
+def test_what_a_store_quotes_of_a_request_is_in_no_traceback(runtime: Any) -> None:
+    token = "canary/of-the-" + "session+token=="
+    with EchoStore() as store:
+        config = {
+            "destination": "delta_lake_s3",
+            "bucket": "echo",
+            "aws_endpoint": store.endpoint,
+            "aws_access_key_id": "AKIA" + "CANARY0123456789",
+            "aws_secret_access_key": "secret",
+            "aws_session_token": token,
+        }
+        target = load_target(config)
+        assert isinstance(target, DeltaLakeS3Config)
+        hand_over(runtime, "s3a://echo", target.hadoop_settings())
+        hadoop = runtime.context._jvm.org.apache.hadoop.fs
+        folder = hadoop.Path("s3a://echo/a")
+        with pytest.raises(PermissionRefused) as caught, translated(runtime.secrets):
+            folder.getFileSystem(runtime.context._jsc.hadoopConfiguration()).listStatus(folder)
+    told = "".join(traceback.format_exception(caught.value))
+    assert "X-Amz-Security-Token" in told
+    assert canary.leaks(told, [token, config["aws_access_key_id"]]) == []
 
 
 def test_secrets_stay_out_of_every_view_of_spark(minio: Minio, tmp_path: Path) -> None:
