@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import sys
+from typing import NoReturn
 
-from lakeport.cli.app import main
+from lakeport.cli import app
+from lakeport.cli.endings import leave
+
+
+def main() -> NoReturn:
+    """Run the program `lakeport`, and end the process."""
+    leave(app.main())
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeport.errors import BadRecord, BadRecords, ObjectExists, UnknownFields
+from lakeport.halt import Halt
 from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, UnknownPolicy
 from lakeport.schema.evolution import plan_evolution
 from lakeport.schema.inference import merge_kinds, type_of_kind
@@ -86,16 +87,18 @@ class Lander:
         policies: of the run.
         on_bad: takes a batch, its bad records and the number of all its records; raises when the
             run has too many bad ones.
+        halt: asks for an end before the next commit.
     """
 
     writer: TableWriter
     runtime: Runtime
     policies: Policies
     on_bad: Callable[[Batch, Sequence[BadRecord], int], None]
+    halt: Halt = field(default_factory=Halt)
     _dropped: dict[str, int] = field(default_factory=dict)
     _extra: dict[str, pa.DataType] = field(default_factory=dict)
 
-    def land(self, batches: Sequence[Batch], state: bytes | None) -> list[Landed]:
+    def land(self, batches: Sequence[Batch], state: bytes | None) -> Iterator[Landed]:
         """Land a flush's batches of this stream; an overwrite takes them all in one commit.
 
         Optional batches that turn out to be empty are left out of the result. The STATE rides
@@ -104,9 +107,10 @@ class Lander:
         groups = [[batch] for batch in batches]
         if self.policies.mode is Mode.OVERWRITE:
             groups = [list(batches)] if batches else []
-        landed = [self._land(group, None) for group in groups[:-1]]
-        landed += [self._land(group, state) for group in groups[-1:]]
-        return [one for one in landed if one is not None]
+        for number, group in enumerate(groups, 1):
+            landed = self._land(group, state if number == len(groups) else None)
+            if landed is not None:
+                yield landed
 
     def take_dropped(self) -> dict[str, int]:
         """Undeclared field -> records that held it and landed without it, since the last call."""
@@ -213,7 +217,8 @@ class Lander:
             if whole.optional and not staged:
                 return None
             try:
-                landed = self.writer.commit(plan, staged, whole, state)
+                with self.halt.committing(self.writer.uri):
+                    landed = self.writer.commit(plan, staged, whole, state)
                 warnings = (*whole.warnings, *landed.warnings, *self._uneven(staged))
                 return replace(landed, warnings=warnings)
             except ObjectExists:

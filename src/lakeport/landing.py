@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lakeport.config.load import load_target
 from lakeport.errors import BadRecord, ConfigError, LakeportError, Unreachable
+from lakeport.halt import Halt
 from lakeport.model import Mode
 from lakeport.report import Failure, LandingReport, Observer, ReportBuilder, keep
 from lakeport.sources.open import Reading, open_source
@@ -29,7 +30,7 @@ from lakeport.sources.spooling import spooling
 if TYPE_CHECKING:
     from lakeport.config.common import DestinationConfig
     from lakeport.lander import Lander
-    from lakeport.model import Batch, Flush, Storage
+    from lakeport.model import Batch, Flush, Landed, Storage
     from lakeport.sources.csv_text import CsvOptions
     from lakeport.sources.declared import Declared
     from lakeport.sources.open import Source
@@ -110,6 +111,7 @@ class _Run:
         self.report = ReportBuilder(self.name, self.storage.uri(), secrets=config.secrets())
         self.observer = observer
         self.on_state = on_state
+        self.halt = Halt()
         self._landing: Future[None] | None = None
         self._landers: dict[str, Lander] = {}
         self._versions: dict[str, list[int]] = {}
@@ -137,12 +139,18 @@ class _Run:
                 self.storage, found = meet_workers(self.config, self.storage, self.runtime, source)
                 for text in found:
                     self._warn(text)
-                self._drain(opened)
-                if self.config.auto_optimize:
-                    self._tidy()
+                try:
+                    self._drain(opened)
+                    if self.config.auto_optimize:
+                        self._tidy()
+                except KeyboardInterrupt:
+                    self.halt.end(self._landing, self.runtime, self.storage)
+                    raise
         except BaseException as caught:
             error = caught
             mask_causes(caught, (*self.config.secrets(), *self.runtime.secrets))
+            if self.halt.unknown() and isinstance(caught, KeyboardInterrupt):
+                caught.add_note(self.halt.unknown())
             raise
         finally:
             report = self._finish(error)
@@ -163,7 +171,7 @@ class _Run:
 
     def _drain(self, source: Source) -> None:
         """Land each flush on a thread of its own while the source spools the next one."""
-        with ThreadPoolExecutor(1, "lakeport-flush") as lane:
+        with _lane() as lane:
             landing: Future[None] | None = None
             for flush in source:
                 if landing is not None:
@@ -250,23 +258,27 @@ class _Run:
         lander = self._lander(stream)
         begin = time.monotonic()
         with _placed(lander.writer.uri):
-            all_landed = lander.land(batches, state)
-        for landed in all_landed:
-            seconds, begin = time.monotonic() - begin, time.monotonic()
-            with self._lock:
-                self.report.landed(landed, seconds)
-                if landed.version >= 0 and not landed.skipped:
-                    self._versions.setdefault(stream, []).append(landed.version)
-                if self.observer is not None:
-                    self.observer.on_landed(landed)
+            for landed in lander.land(batches, state):
+                seconds, begin = time.monotonic() - begin, time.monotonic()
+                self._landed(landed, seconds)
         with self._lock:
             self.report.dropped(stream, lander.take_dropped())
+
+    def _landed(self, landed: Landed, seconds: float) -> None:
+        with self._lock:
+            self.report.landed(landed, seconds)
+            if landed.version >= 0 and not landed.skipped:
+                self._versions.setdefault(landed.stream, []).append(landed.version)
+            if self.observer is not None:
+                self.observer.on_landed(landed)
 
     def _retire(self, stream: str, version: int) -> None:
         """Take the rows of a stream's earlier versions out of use."""
         if self.config.mode is Mode.OVERWRITE or not self.config.process_activate_version_messages:
             return
-        retired = self._lander(stream).writer.retire(version)
+        writer = self._lander(stream).writer
+        with self.halt.committing(writer.uri):
+            retired = writer.retire(version)
         if retired is None:
             self._warn(
                 f"stream {stream!r}: rows of earlier versions stay, as nothing tells them apart: "
@@ -283,7 +295,9 @@ class _Run:
             if stream not in self._landers:
                 writer = open_table(self.config, self.storage, self.runtime, stream, self.name)
                 policies = Policies.of(self.config)
-                self._landers[stream] = Lander(writer, self.runtime, policies, self._on_bad)
+                self._landers[stream] = Lander(
+                    writer, self.runtime, policies, self._on_bad, self.halt
+                )
             return self._landers[stream]
 
     def _on_bad(self, batch: Batch, bad: Sequence[BadRecord], records: int) -> None:
@@ -329,13 +343,28 @@ class _Run:
     def _finish(self, error: BaseException | None) -> LandingReport:
         """Close the books of a load, and tell."""
         report = self.report.finish(error)
-        if self.config.manifest:
-            keep(report, self.storage)
-        with suppress(LakeportError):
-            self.storage.sweep()
+        if not self.halt.at_once:
+            if self.config.manifest:
+                keep(report, self.storage)
+            with suppress(LakeportError):
+                self.storage.sweep()
         if self.observer is not None:
             self.observer.on_finished(report)
         return report
+
+
+@contextmanager
+def _lane() -> Iterator[ThreadPoolExecutor]:
+    """The thread that flushes are landed on; it is waited for, unless the load was interrupted."""
+    lane = ThreadPoolExecutor(1, "lakeport-flush")
+    patient = True
+    try:
+        yield lane
+    except KeyboardInterrupt:
+        patient = False
+        raise
+    finally:
+        lane.shutdown(wait=patient)
 
 
 @contextmanager

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import signal
+import threading
+import time
 from pathlib import Path
 
+import pytest
+
 from tests.faults.kit import Lake, Process, await_end, land, started, users
+from tests.s3_stub import BrokenS3, Fault
 
 BATCH = 10
 ROWS = 4000  # more than lands before a signal that comes late
@@ -76,3 +81,65 @@ def test_interrupted_twice(parquet_lake: Lake) -> None:
     claimed = [value["bookmarks"]["users"] for value in process.states()]
     assert not claimed or claimed[-1] <= len(ids)
     # What was staged may stay, invisible, when even the clean-up is interrupted: it is swept later.
+
+
+SECRETS = {"AWS_ACCESS_KEY_ID": "stub", "AWS_SECRET_ACCESS_KEY": "stub"}
+
+
+def ended_during(
+    store: BrokenS3, fault: Fault, kind: str, *more: str
+) -> tuple[int, float, Process]:
+    """Load until a request meets the fault, then ask for an end: exit code, and seconds to it."""
+    met, hold = threading.Event(), fault.meanwhile
+
+    def meet() -> None:
+        met.set()
+        if hold is not None:
+            hold()
+
+    fault.meanwhile = meet
+    store.create_bucket("lake")
+    store.inject(fault)
+    config = {"destination": kind, "bucket": "lake", "aws_endpoint": store.endpoint}
+    keys = [part for name, value in config.items() for part in ("--set", f"{name}={value}")]
+    with started("land", "-", "--to", "s3://lake", *keys, *more, env=SECRETS) as process:
+        process.feed(users(BATCH, BATCH))
+        assert process.wait_for(met.is_set), process.words
+        began = time.monotonic()
+        process.send(signal.SIGTERM)
+        return process.end(), time.monotonic() - began, process
+
+
+def hold(released: threading.Event) -> None:
+    """Keep a request waiting."""
+    released.wait(120)
+
+
+@pytest.mark.parametrize(
+    ("kind", "operation", "key"),
+    [
+        ("delta_lake_s3", "PutObject", "_delta_log/"),
+        ("amazon_s3", "CompleteMultipartUpload", ".parquet"),
+    ],
+)
+def test_terminated_while_a_commit_hangs(kind: str, operation: str, key: str) -> None:
+    released = threading.Event()
+    fault = Fault(times=1000, on=operation, key=key, meanwhile=lambda: hold(released))
+    with BrokenS3(honours_conditions=True) as store:
+        code, seconds, process = ended_during(store, fault, kind)
+        released.set()
+        assert code == 143, process.words
+        assert seconds < 40, process.words  # ten, on a machine that has nothing else to do
+        assert "whether the batch in progress has landed in s3://lake/users" in process.words
+        assert "nothing is visible" not in process.words
+        assert process.out == []
+        assert store.count("DeleteObject") == 0
+
+
+def test_terminated_while_a_commit_is_slow() -> None:
+    fault = Fault(on="PutObject", key="_delta_log/", meanwhile=lambda: time.sleep(1.5))
+    with BrokenS3(honours_conditions=True) as store:
+        code, _, process = ended_during(store, fault, "delta_lake_s3")
+        assert code == 143, process.words
+        assert "1 batch is durable" in process.words
+        assert [state["bookmarks"]["users"] for state in process.states()] == [BATCH]

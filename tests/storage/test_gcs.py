@@ -98,6 +98,17 @@ def test_a_broken_key_is_refused() -> None:
     assert "canary" not in str(caught.value)
 
 
+def test_a_token_server_that_is_gone_is_not_taken_for_the_store(stub: GcsStub) -> None:
+    with TokenServer() as tokens:
+        key = tokens.key()
+    settings = GcpSettings(json.dumps(key), stub.endpoint, patience=Patience(deadline=0.2))
+    with pytest.raises(Unreachable, match="the token server http://127") as caught:
+        GcsStorage("lake", "", settings).put("a", b"1")
+    assert "gs://lake/a" in caught.value.message
+    assert "token_uri" in caught.value.hint
+    assert stub.endpoint not in str(caught.value)
+
+
 def test_no_credentials_lists_the_places_searched() -> None:
     with pytest.raises(PermissionRefused, match="no usable Google credentials") as caught:
         storage_of("").put("a", b"1")

@@ -14,6 +14,7 @@ from lakeport.destinations import DESTINATIONS, table_pattern
 from lakeport.errors import ConfigError
 from lakeport.storage.azure_hadoop import hadoop_settings
 from lakeport.storage.azure_settings import AzureSettings
+from lakeport.storage.transfer import Patience
 
 URI = "abfss://lake@acme.dfs.core.windows.net/silver/users"
 KEY = "Y2FuYXJ5LWtleQ=="
@@ -227,3 +228,17 @@ def test_names_of_containers(name: str, good: bool) -> None:
         return
     with pytest.raises(ConfigError, match="container's name"):
         DeltaLakeAzureConfig(table_uri=uri)
+
+
+@pytest.mark.parametrize("deadline", [1, 5, 30, 120, 600])
+def test_sparks_connector_asks_about_as_long_as_it_is_told_to(deadline: float) -> None:
+    found = hadoop_settings(AzureSettings("lake", "a2V5", patience=Patience(deadline)), {})
+
+    def value(name: str) -> float:
+        return float(found[f"fs.azure.{name}.lake.dfs.core.windows.net"])
+
+    retries, longest = int(value("io.retry.max.retries")), value("io.retry.max.backoff.interval")
+    first = value("io.retry.backoff.interval")
+    waited = sum(min(longest, first * 2**number) for number in range(retries)) / 1000
+    assert deadline * 0.75 <= waited <= deadline * 1.1
+    assert value("http.read.timeout") / 1000 * (retries + 1) <= max(6, deadline * 1.2)

@@ -6,6 +6,7 @@ import pytest
 
 from lakeport.storage.s3_settings import AwsSettings
 from lakeport.storage.s3a import hadoop_settings
+from lakeport.storage.transfer import Patience
 
 PROXY = "http://ada:p%40ss@proxy.test:3128"
 
@@ -42,3 +43,14 @@ def test_a_proxy_may_speak_tls_and_lack_a_port(monkeypatch: pytest.MonkeyPatch) 
     assert proxy() == {"host": "proxy.test", "port": "443", "ssl.enabled": "true"}
     monkeypatch.setenv("HTTPS_PROXY", "proxy.test")
     assert proxy() == {"host": "proxy.test", "port": "80"}
+
+
+@pytest.mark.parametrize("deadline", [1, 30, 60, 120, 600])
+def test_a_commit_and_the_look_for_it_share_the_deadline(deadline: float) -> None:
+    start = "fs.s3a.bucket.lake."
+    settings = AwsSettings(region="eu-west-1", patience=Patience(deadline))
+    found = hadoop_settings("lake", settings)
+    call = float(found[f"{start}connection.request.timeout"].removesuffix("ms")) / 1000
+    calls = 1 + int(found[f"{start}retry.limit"])
+    assert found[f"{start}retry.throttle.limit"] == found[f"{start}retry.limit"]
+    assert calls * call <= max(deadline / 2, 15)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NoReturn
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
     from types import FrameType
 
-__all__ = ["Terminated", "endable"]
+__all__ = ["INTERRUPTED", "TERMINATED", "Terminated", "endable", "leave"]
+
+INTERRUPTED: Final = 130
+TERMINATED: Final = 143
+"""Exit codes."""
 
 _AGAIN_SECONDS = 0.05
 _IMPORT_SYSTEM = "<frozen importlib"
@@ -21,6 +27,17 @@ _IMPORT_SYSTEM = "<frozen importlib"
 
 class Terminated(KeyboardInterrupt):
     """The process was asked to end (SIGTERM)."""
+
+
+def leave(code: int) -> NoReturn:
+    """End the process; at once where it was asked to end, as a request to a store may hang.
+
+    The interpreter would wait for the threads that such requests are sent by.
+    """
+    if code in (INTERRUPTED, TERMINATED):
+        atexit._run_exitfuncs()
+        os._exit(code)
+    sys.exit(code)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import typer
 
-from lakeport.cli.endings import Terminated
+from lakeport.cli.endings import INTERRUPTED, TERMINATED, Terminated
 from lakeport.errors import LakeportError
 from lakeport.report import Failure
 from lakeport.scrub import scrub
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from lakeport.config.common import DestinationConfig
 
 __all__ = ["Guard", "Voice", "mute_stdout"]
-
-_INTERRUPTED = 130
-_TERMINATED = 143
 
 
 class Voice(Protocol):
@@ -110,16 +107,24 @@ class Guard:
         if isinstance(error, KeyboardInterrupt):
             ended = isinstance(error, Terminated)
             word = "terminated" if ended else "interrupted"
-            failure = Failure(word.title(), f"{word}; {self._durable()}", _AGAIN)
-            return failure, _TERMINATED if ended else _INTERRUPTED
+            unknown = "; ".join(_notes(error))
+            failure = Failure(word.title(), f"{word}; {self._durable(unknown)}", _AGAIN)
+            return failure, TERMINATED if ended else INTERRUPTED
         return replace(Failure.of(error), hint="" if self._debug else _DEBUG), 1
 
-    def _durable(self) -> str:
+    def _durable(self, unknown: str) -> str:
         landed = self._output.landed
         if not landed:
-            return "nothing was landed"
+            return unknown or "nothing was landed"
         what = "1 batch is" if landed == 1 else f"{landed:,} batches are"
-        return f"{what} durable, and nothing is visible of the one in progress"
+        return f"{what} durable, and {unknown or 'nothing is visible of the one in progress'}"
+
+
+def _notes(error: BaseException | None) -> Iterator[str]:
+    """What the load could not find out, also where a second signal came before it was told."""
+    while error is not None:
+        yield from getattr(error, "__notes__", ())
+        error = error.__context__
 
 
 _AGAIN = "the same command with the same `--run-id` adds nothing twice."

@@ -6,12 +6,13 @@ import json
 import sys
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, metadata
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from lakeport.cli.app import run
 from lakeport.cli.console import Console
+from lakeport.cli.endings import leave
 from lakeport.cli.guard import Guard
 from lakeport.cli.options import Debug, RunId
 from lakeport.config.singer import PREFIX, load_settings, settings_schema
@@ -35,9 +36,9 @@ app = typer.Typer(
 )
 
 
-def main() -> int:
-    """Run the program; returns the exit code (see `lakeport.errors`)."""
-    return run(app, NAME)
+def main() -> NoReturn:
+    """Run the program, and end the process with its exit code (see `lakeport.errors`)."""
+    leave(run(app, NAME))
 
 
 @app.command()

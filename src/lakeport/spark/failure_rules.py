@@ -75,7 +75,6 @@ _OF_STORMS: Final = tuple(
             r"|Unable to execute HTTP request",
             "the connection to the store was cut",
         ),
-        (r"the outcome of the commit is unknown", "the store did not tell what became of a commit"),
     )
 )
 

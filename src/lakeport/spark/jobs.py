@@ -35,7 +35,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _COLUMN: Final = "outcome"
-_LEAVE_SECONDS: Final = 10.0
+_LEAVE_SECONDS: Final = 3.0
 _SETTLE_SECONDS: Final = 20.0
 
 

@@ -42,15 +42,20 @@ def settle(
         LakeportError: `failure`: the commit was not made.
     """
     told = f"whether the commit to {log.uri} was made is unknown: {failure.message}"
+    hint = _HINT
+    if failure.hint and not isinstance(failure, OutcomeUnknown):
+        hint = f"{_HINT} Before that: {failure.hint}"
+    if _unanswered(failure):
+        log.hurry()  # the store has had the time that it gets
     try:
         found = next(filter(ours, log.since(read)), None)
     except LakeportError as unread:
         text = f"{told}; and the table's log can't be read: {unread.message}"
-        raise OutcomeUnknown(text, _HINT) from failure
+        raise OutcomeUnknown(text, hint) from failure
     if found is not None:
         return found
     if _unanswered(failure):
-        raise OutcomeUnknown(f"{told}; the table's log does not name it so far", _HINT) from failure
+        raise OutcomeUnknown(f"{told}; the table's log does not name it so far", hint) from failure
     raise failure
 
 

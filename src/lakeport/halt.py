@@ -1,0 +1,101 @@
+"""A load that is asked to end: no commit begins any more, and what became of the last one is told.
+
+```
+signal ─▶ no commit begins ─▶ wait for the batch in progress ─┬─ it ends ───────▶ what it came to
+                                                              └─ time is over ─▶ end Spark, look
+```
+A commit that was begun may be made by a request that is under way, also after this process has
+gone. So it counts as unknown until somebody has seen what became of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from lakeport.errors import CommitConflict, DestinationError, LakeportError, SparkFailure
+
+if TYPE_CHECKING:
+    from lakeport.model import Storage
+    from lakeport.spark.session import Runtime
+
+__all__ = ["Halt", "Halted"]
+
+_END_SECONDS = 4.0  # for the batch in progress to end by itself,
+_LOOK_SECONDS = 4.0  # and to find out what became of it, once it was cut off
+
+
+class Halted(Exception):
+    """A commit was not begun, as the load was asked to end."""
+
+
+class Halt:
+    """Whether a load was asked to end, and which of its commits nobody knows the outcome of.
+
+    Attributes:
+        at_once: it was asked a second time, so that there is no time to tidy up.
+    """
+
+    def __init__(self) -> None:
+        self.at_once = False
+        self._asked = False
+        self._open: dict[str, None] = {}
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def committing(self, table: str) -> Iterator[None]:
+        """A commit to a table.
+
+        Raises:
+            Halted: the load was asked to end before.
+        """
+        with self._lock:
+            if self._asked:
+                raise Halted
+            self._open[table] = None
+        try:
+            yield
+        except (DestinationError, SparkFailure) as error:
+            if isinstance(error, CommitConflict):
+                self._close(table)
+            raise
+        except LakeportError:
+            self._close(table)
+            raise
+        else:
+            self._close(table)
+
+    def unknown(self) -> str:
+        """What is not known, as a clause; empty if there is nothing."""
+        tables = ", ".join(self._open)
+        return f"whether the batch in progress has landed in {tables} is unknown" if tables else ""
+
+    def end(self, landing: Future[None] | None, runtime: Runtime, storage: Storage) -> None:
+        """Begin no further commit, and wait for the batch in progress, about eight seconds at most.
+
+        Args:
+            landing: the batch in progress.
+            runtime: Spark; a session of our own is ended where it might go on with a commit,
+                unless streams run on it.
+            storage: of the tables.
+        """
+        with self._lock:
+            self._asked = True
+        running = [landing] if landing is not None else []
+        try:
+            left = wait(running, _END_SECONDS).not_done
+            with suppress(LakeportError):
+                storage.hurry()
+            if left:
+                if not runtime.streams:
+                    runtime.stop()
+                wait(left, _LOOK_SECONDS)
+        except KeyboardInterrupt:
+            self.at_once = True
+
+    def _close(self, table: str) -> None:
+        with self._lock:
+            self._open.pop(table, None)
