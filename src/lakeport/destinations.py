@@ -109,7 +109,8 @@ def check_place(config: DestinationConfig, storage: Storage) -> None:
     place = storage.uri()
     for folder in around(place):
         log = f"{folder}/_delta_log"  # a listing of a storage's root is a single request
-        if _holds_files(storage_of(config, log) or LocalStorage(log), ""):
+        there = storage_of(config, log) or LocalStorage(log)
+        if there.uri() == log and _holds_files(there, ""):  # a URI can't name a `#` in a key
             raise enclosed(place, folder)
 
 

@@ -76,5 +76,7 @@ def test_in_a_bucket_what_can_be_seen_is_looked_at() -> None:
             with pytest.raises(ConfigError, match="of the Delta table s3://lake/outer, whose"):
                 check(f"s3://lake/{inside}")
         assert check("s3://lake/beside/it/below") == 2
+        odd = {**told, "destination": "amazon_s3", "bucket": "lake", "object_key_path": "outer#1"}
+        check_place(load_target(odd), open_storage(load_target(odd)))
         stub.inject(Fault("status", on="ListObjects", status=403, times=2))
         assert check("s3://lake/outer/x") == 2
