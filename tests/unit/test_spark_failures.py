@@ -236,3 +236,15 @@ def test_causes_are_masked_however_deep_and_however_raised() -> None:
     assert "5f3a" not in shown(caught.value) and "implicit" in shown(caught.value)
     mask_causes(caught.value, [CANARY])  # a second time there is nothing left to mask
     mask_causes(ValueError("none"), [CANARY])
+
+
+@pytest.mark.timeout(20)
+def test_causes_that_form_a_ring_are_masked_to_its_end() -> None:
+    """As when a cause is raised again while the error that it led to is handled."""
+    outer, inner = InputError("outer"), ValueError("inner")
+    outer.__cause__, inner.__context__ = inner, outer
+    mask_causes(outer, [CANARY])
+    assert outer.__cause__ is inner
+    inner.args = (f"it said {CANARY}",)
+    mask_causes(outer, [CANARY])
+    assert CANARY not in str(outer.__cause__)

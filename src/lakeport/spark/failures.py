@@ -72,10 +72,12 @@ def mask_causes(error: BaseException, secrets: Iterable[str]) -> None:
         secrets: values that must not be shown.
     """
     hidden = tuple(secrets)
+    seen = {id(error)}  # an error that is raised again while its cause is handled closes a ring
     while True:
         cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-        if cause is None:
+        if cause is None or id(cause) in seen:
             return
+        seen.add(id(cause))
         said = list(_chain(cause))
         if not said and not from_java(cause):  # whose words went with the JVM
             said = [str(cause)]
