@@ -120,8 +120,8 @@ def told(
     words = str(said.error).replace("\n", " ")[:300]
     if not isinstance(said.error, LakeportError):
         wrong.append(f"no error of ours: {type(said.error).__name__}: {words}")
-    elif operation.rows >= 0:
-        known = max(0, said.rows) * last // operation.rows + started
+    elif operation.rows >= 0 and said.rows >= 0:  # who was killed has told nothing
+        known = said.rows * last // operation.rows + started
         denied = "nothing of this batch was committed" in words
         open_ = said.unknown or (repeatable and not denied)
         if step not in ({known, known + 1} if open_ else {known}):
