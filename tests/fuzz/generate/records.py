@@ -24,7 +24,7 @@ _LEAVES: dict[str, dict[str, Any]] = {
     "a": {"type": "array"},
     "e": {"type": "object"},
 }
-_NAMES = [
+NAMES = [
     "x",
     "y",
     "z",
@@ -45,7 +45,7 @@ _NAMES = [
 def case(rng: random.Random) -> Case:
     properties = {
         name: schema_of(rng, 2)
-        for name in rng.sample([*_LEAVES, *_NAMES[:4], 'q"', "é"], rng.randint(1, 5))
+        for name in rng.sample([*_LEAVES, *NAMES[:4], 'q"', "é"], rng.randint(1, 5))
     }
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if rng.random() < 0.2:
@@ -65,7 +65,7 @@ def schema_of(rng: random.Random, depth: int) -> dict[str, Any]:
     if depth and pick < 0.15:
         return {"type": ["null", "array"], "items": schema_of(rng, depth - 1)}
     if depth and pick < 0.3:
-        names = rng.sample(_NAMES, rng.randint(1, 3))
+        names = rng.sample(NAMES, rng.randint(1, 3))
         return {"type": "object", "properties": {n: schema_of(rng, depth - 1) for n in names}}
     return dict(rng.choice(list(_LEAVES.values())))
 
@@ -167,7 +167,7 @@ def _object(rng: random.Random, properties: dict[str, Any], bent: float) -> str:
         if rng.random() < 0.8
     ]
     if rng.random() < bent:
-        members.append((_string(rng, rng.choice(_NAMES)), junk(rng, 2)))
+        members.append((_string(rng, rng.choice(NAMES)), junk(rng, 2)))
     if rng.random() < bent and members:
         members.append((rng.choice(members)[0], junk(rng, 1)))
     if rng.random() < 0.2:
@@ -209,7 +209,7 @@ def junk(rng: random.Random, depth: int) -> str:
     if pick < 0.88:
         return "[" + ", ".join(junk(rng, depth - 1) for _ in range(rng.randint(0, 3))) + "]"
     members = [
-        f"{_string(rng, rng.choice(_NAMES))}: {junk(rng, depth - 1)}"
+        f"{_string(rng, rng.choice(NAMES))}: {junk(rng, depth - 1)}"
         for _ in range(rng.randint(0, 3))
     ]
     return "{" + ", ".join(members) + "}"

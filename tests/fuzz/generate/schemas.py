@@ -72,7 +72,7 @@ def case(rng: random.Random) -> Case:
 
 
 def _name(rng: random.Random) -> str:
-    return rng.choice(["x", "y", "id", "Id", text(rng), rng.choice(records._NAMES)])
+    return rng.choice(["x", "y", "id", "Id", text(rng), rng.choice(records.NAMES)])
 
 
 def _schema(rng: random.Random, depth: int) -> Any:
@@ -131,16 +131,19 @@ def _typed(rng: random.Random, name: str) -> Any:
     return rng.choice([name, ["null", name], [name, "string"], [name]])
 
 
-def _plain(schema: Any) -> dict[str, Any]:
-    """A schema that records can be made for, near to one that may be anything."""
-    if not isinstance(schema, dict):
+def _plain(schema: Any, depth: int = 5) -> dict[str, Any]:
+    """A schema that records can be made for, near to one that may be anything; never deep."""
+    if not isinstance(schema, dict) or not depth:
         return {}
     kind, members, items = schema.get("type"), schema.get("properties"), schema.get("items")
     kind = kind if isinstance(kind, str) else None
     if isinstance(members, dict) and members:
-        return {"type": "object", "properties": {n: _plain(s) for n, s in members.items()}}
+        return {
+            "type": "object",
+            "properties": {n: _plain(s, depth - 1) for n, s in members.items()},
+        }
     if items is not None:
-        return {"type": ["null", "array"], "items": _plain(items)}
+        return {"type": ["null", "array"], "items": _plain(items, depth - 1)}
     return {**schema, "type": kind} if kind else {}
 
 

@@ -116,7 +116,7 @@ def landed(t: FieldType, value: Any, *, drop: bool) -> Any:
     """One value that is not null, as a table holds it; JSON text as `("json", value)`."""
     match t.kind:
         case Kind.JSON:
-            return ("json", value)
+            return ("json", _opened(value, sorted(t.opening)))
         case Kind.STRUCT if not t.fields:
             return ("json", value)
         case Kind.STRING | Kind.NULL:
@@ -155,6 +155,16 @@ def _struct(t: FieldType, value: Any, *, drop: bool) -> Any:
         elif not drop:
             raise Bad("an undeclared member")
     return row
+
+
+def _opened(value: Any, brackets: list[str]) -> Any:
+    """A value of a column of any objects (or lists); of a column of any values with no brackets."""
+    if type(value) is not str or not brackets:
+        return value
+    held = [inner for b in brackets if type(inner := _held(value, b)) is not str]
+    if not held:
+        raise Bad("a text, and neither object nor list")
+    return held[0]
 
 
 def _held(value: Any, start: str) -> Any:
@@ -283,8 +293,4 @@ def _same_json(text: str, sent: Any) -> bool:
     if sent is None or text is None:
         return sent is None and text in (None, "null")
     found = parsed(text.encode())
-    if repr(found) == repr(sent):
-        return True
-    held = _held(sent, "{") if type(sent) is str else sent
-    held = _held(held, "[") if type(held) is str else held
-    return held is not sent and repr(found) == repr(held)
+    return repr(found) == repr(sent)
