@@ -20,7 +20,13 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakeport.config.load import load_target
-from lakeport.errors import BadRecord, ConfigError, LakeportError, Unreachable
+from lakeport.errors import (
+    BadRecord,
+    ConfigError,
+    LakeportError,
+    PermissionRefused,
+    Unreachable,
+)
 from lakeport.halt import Halt
 from lakeport.model import Mode
 from lakeport.report import Failure, LandingReport, Observer, ReportBuilder, keep
@@ -372,6 +378,7 @@ def _placed(table: str) -> Iterator[None]:
     """Have an error of Spark's way to a store say which table it was on its way to, and how long.
 
     Raises:
+        PermissionRefused: the store refused.
         Unreachable: the store was given up.
     """
     from lakeport.spark.failures import of_spark
@@ -379,9 +386,10 @@ def _placed(table: str) -> Iterator[None]:
     begin = time.monotonic()
     try:
         yield
-    except Unreachable as error:
+    except (PermissionRefused, Unreachable) as error:
         if not of_spark(error):
             raise
-        seconds = time.monotonic() - begin
-        message = f"{table}: {error.message}; Spark gave it up after {seconds:.0f} s"
-        raise Unreachable(message, error.hint) from error.__cause__
+        message = f"{table}: {error.message}"
+        if isinstance(error, Unreachable):
+            message += f"; Spark gave it up after {time.monotonic() - begin:.0f} s"
+        raise type(error)(message, error.hint) from error.__cause__
