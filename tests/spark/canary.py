@@ -1,6 +1,7 @@
-"""A load in a process of its own that prints every view of Spark; no secret may be in any of them.
+"""Loads in a process of its own that print every view of Spark; no secret may be in any of them.
 
-The config comes on standard input as JSON, the folder for the event log as an argument.
+The config comes on standard input as JSON, the folder for the event log as an argument. No secret
+may lie in a temporary file either while Spark runs: in spools, logs, and files of Spark's own.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import traceback
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,25 +20,33 @@ from urllib.request import urlopen
 import pyarrow as pa
 
 import lakeport
+from lakeport.cli.app import main as program
+from lakeport.config.load import load_target
 from lakeport.spark.session import Runtime
 
 
 def shown(config: Mapping[str, Any], folder: Path) -> str:
     """Whatever a load with this config shows, the event log included."""
-    events = folder / "events"
+    events, scratch = folder / "events", folder / "scratch"
     events.mkdir()
+    scratch.mkdir()
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.canary", str(events)],
         input=json.dumps(config),
         cwd=Path(__file__).parents[2],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            "TMPDIR": str(scratch),
+        },
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=400,
     )
     assert done.returncode == 0, done.stderr
     logged = [path.read_text(errors="replace") for path in events.rglob("*") if path.is_file()]
     assert "cmdline" in done.stdout
+    assert "Traceback" in done.stdout
     assert any("SparkListenerApplicationStart" in text for text in logged)
     return "\n".join([done.stdout, done.stderr, *logged])
 
@@ -75,7 +86,35 @@ def main(events: str, config: dict[str, Any]) -> None:
     for page in (f"api/v1/applications/{app}/environment", "environment/", "jobs/", "SQL/"):
         print(urlopen(f"{web}/{page}").read().decode())
     print(jvm.log.read_text())
+    use_the_program(config, settings)
+    search_the_disk({*runtime.secrets, *load_target(config).secrets()})
     runtime.stop(fast=False)
+
+
+def use_the_program(config: dict[str, Any], settings: dict[str, str]) -> None:
+    """Loads of the command line, whose secrets come from the environment; a failure's traceback."""
+    hidden = type(load_target(config)).secret_keys() & config.keys()
+    os.environ.update({f"LAKEPORT_{key.upper()}": config[key] for key in hidden})
+    folder = Path(tempfile.mkdtemp())
+    target, source = folder / "target.json", folder / "source.jsonl"
+    target.write_text(json.dumps({k: v for k, v in config.items() if k not in hidden}))
+    source.write_text('{"id": 3}\n{"id": \n')
+    spark = [text for key, value in settings.items() for text in ("--spark", f"{key}={value}")]
+    land = ["land", str(source), "--to", str(target), "--debug", *spark]
+    assert program([*land, "--json"]) == 3
+    assert program([*land, "--on-bad-record", "quarantine", "--run-id", "canary"]) == 0
+    try:
+        lakeport.land(pa.table({"id": ["text"]}), config, spark=settings)
+    except lakeport.LakeportError as error:
+        print(*traceback.format_exception(error))
+
+
+def search_the_disk(secrets: set[str]) -> None:
+    """Look for secrets in the files that a kill would leave."""
+    files = [path for path in Path(tempfile.gettempdir()).rglob("*") if path.is_file()]
+    assert any(path.name == "jvm.log" for path in files)
+    for path in files:
+        assert not leaks(path.read_bytes().decode("latin-1"), secrets), path
 
 
 def leaks(text: str, secrets: Iterable[str]) -> list[int]:
