@@ -12,6 +12,7 @@ Text columns hold strings as they are, and anything else as its JSON text.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -28,7 +29,7 @@ __all__ = [
     "infer_fields",
     "kind_of",
     "kind_of_value",
-    "merge_fields",
+    "merge_inferred",
     "merge_kinds",
     "type_of_kind",
 ]
@@ -124,14 +125,32 @@ def infer_fields(blocks: Iterable[bytes]) -> tuple[Field, ...]:
 
     Returns:
         The columns in the order in which they first came; results of several parts of a source
-        go together with `merge_fields`.
+        go together with `merge_inferred`.
 
     Example:
         >>> fields = infer_fields([b'{"n": 1, "s": "2024-01-01"}', b'{"n": 2.5, "b": true}'])
         >>> [(f.name, f.type.kind.value) for f in fields]
         [('n', 'number'), ('s', 'string'), ('b', 'boolean')]
     """
-    return reduce(merge_fields, map(_infer_block, blocks), ())
+    return merge_inferred(map(_infer_block, blocks))
+
+
+def merge_inferred(parts: Iterable[tuple[Field, ...]]) -> tuple[Field, ...]:
+    """The columns of several parts of a source; a string in them is no object, as none declares it.
+
+    Example:
+        >>> a, b = (infer_fields([line]) for line in (b'{"n": [1]}', b'{"n": {"m": 1}}'))
+        >>> [(f.type.kind.value, f.type.opening) for f in merge_inferred([a, b])]
+        [('json', frozenset())]
+    """
+    fields: tuple[Field, ...] = reduce(merge_fields, parts, ())
+    return tuple(replace(field, type=_undeclared(field.type)) for field in fields)
+
+
+def _undeclared(type_: FieldType) -> FieldType:
+    members = tuple(replace(member, type=_undeclared(member.type)) for member in type_.fields)
+    item = None if type_.item is None else _undeclared(type_.item)
+    return replace(type_, item=item, fields=members, opening=frozenset())
 
 
 def kind_of_value(value: Any) -> str:

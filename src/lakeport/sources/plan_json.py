@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial, reduce
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from lakeport.errors import SourceError
 from lakeport.model import Split
 from lakeport.schema.blocks import Block, read_blocks
 from lakeport.schema.conform import JsonReader
-from lakeport.schema.inference import infer_fields, merge_fields
+from lakeport.schema.inference import infer_fields, merge_inferred
 from lakeport.schema.types import Field, check_names
 from lakeport.sources.files import Planned
 from lakeport.sources.jsonfiles import begins_as_lines, document_to_lines, is_lines, split_lines
@@ -76,7 +76,7 @@ def _fields(source: FileSource, splits: list[Split]) -> tuple[Field, ...]:
         return source.fields
     declared = {field.name: field for field in source.fields}
     parts = sorted(source.run(_infer, list(enumerate(splits))), key=itemgetter(0))
-    found: tuple[Field, ...] = reduce(merge_fields, (fields for _, fields in parts), ())
+    found = merge_inferred(fields for _, fields in parts)
     present = {field.name for field in found}
     absent = [name for name in declared if name not in present | source.given]
     if absent:
