@@ -149,8 +149,10 @@ def test_flushes_say_what_a_plain_reading_says(
     handed = itertools.accumulate(sum(b.records for b in flush.batches) for flush in flushes)
     assert list(zip(handed, (flush.state for flush in flushes), strict=True)) == cut
     for stream in STREAMS:
-        of_stream = [b for flush in flushes for b in flush.batches if b.stream == stream]
+        batches = [b for flush in flushes for b in flush.batches if b.stream == stream]
+        of_stream = [b for b in batches if b.records]
         assert [b.sequence for b in of_stream] == list(range(len(of_stream)))
+        assert all(b.sequence == -1 for b in batches if not b.records)  # of a SCHEMA alone
         numbers = [line["record"]["id"] for b in of_stream for line in map(json.loads, _texts(b))]
         assert numbers == [n for n, move in enumerate(moves) if move == ("record", stream)]
 

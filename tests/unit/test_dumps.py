@@ -21,14 +21,16 @@ def limit(pid: int | str) -> list[str]:
     return line.split()[4:6]
 
 
-@pytest.mark.parametrize("program", ["lakeport.cli.app", "lakeport.cli.singer"])
-def test_a_program_and_its_children_leave_none(program: str) -> None:
+@pytest.mark.parametrize(
+    ("module", "argument"), [("lakeport.cli.app", "version"), ("lakeport.cli.singer", "--version")]
+)
+def test_a_program_and_its_children_leave_none(module: str, argument: str) -> None:
     script = f"""
 import contextlib, io, subprocess, sys
-from {program} import main
-sys.argv[1:] = ["--version"] if "singer" in main.__module__ else ["version"]
+from {module} import app
+from lakeport.cli.app import run
 with contextlib.redirect_stdout(io.StringIO()):
-    main()
+    run(app, "program", ["{argument}"])
 child = "import resource; print(resource.getrlimit(resource.RLIMIT_CORE))"
 subprocess.run([sys.executable, "-c", child], check=True)
 """
