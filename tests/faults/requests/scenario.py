@@ -71,7 +71,7 @@ class Scenario:
             with self.site.proxy.script(place) as script, around_steps(note):
                 said = self._perform(place, 0)
             step, wrong = self._judged(place, said)
-            wrong = wrong or self._repeated(place, said.error is not None, step)
+            wrong = wrong or self._repeated(place, said, step)
             wrong = wrong or self._refused(place)
             if said.error is not None or wrong:
                 raise AssertionError(f"a run without faults: {wrong}") from said.error
@@ -130,7 +130,7 @@ class Scenario:
             if seconds > _SLOW:
                 wrong.append(f"it took {seconds:.0f} s")
             if not wrong:
-                wrong = self._repeated(place, said.error is not None, step)
+                wrong = self._repeated(place, said, step)
             words = f"{type(said.error).__name__}: {said.error}" if said.error else ""
             return Result(met, said.error is None, tuple(wrong), words, seconds)
 
@@ -146,21 +146,25 @@ class Scenario:
     def _run(self) -> str:
         return "night/1" if self.run_id else ""
 
-    def _repeated(self, place: Place, failed: bool, step: int) -> list[str]:
+    def _repeated(self, place: Place, before: Said, step: int) -> list[str]:
         """Repeat it, now that the store is well; return what is wrong then."""
-        if not failed and not self.run_id and self.operation.run_ids:
+        if before.error is None and not self.run_id and self.operation.run_ids:
             return []  # it is done, and nothing would tell a repeat so
         again = self._perform(place, step)
-        last, wrong = self._judged(place, again, step)
+        last, wrong = self._judged(place, again, step, before)
         if again.error is not None:
             wrong.append(f"the repeat fails: {type(again.error).__name__}: {again.error}")
         elif last != len(self.operation.contents) - 1:
             wrong.append(f"the repeat leaves content {last}")
         return [f"after the repeat: {text}" for text in wrong]
 
-    def _judged(self, place: Place, said: Said, started: int = 0) -> tuple[int, list[str]]:
+    def _judged(
+        self, place: Place, said: Said, started: int = 0, before: Said | None = None
+    ) -> tuple[int, list[str]]:
         step, wrong = judge(place, self.operation, self._began)
-        return step, wrong or told(self.operation, said, step, started, repeatable=self.run_id)
+        return step, wrong or told(
+            self.operation, said, step, started, before, repeatable=self.run_id
+        )
 
     def _perform(self, place: Place, step: int) -> Said:
         resumes = self.operation.resumes and not self.run_id
