@@ -136,6 +136,8 @@ def _wrapped(folder: str, name: str, call: Callable[..., Any]) -> Callable[..., 
             raise OSError(error, os.strerror(error), path)
         result = call(*arguments, **keys)
         if error:
+            if name == "open":
+                result.close()
             raise OSError(error, os.strerror(error), path)
         return result
 
