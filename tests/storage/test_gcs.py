@@ -238,6 +238,15 @@ def test_a_wrong_checksum_is_an_error(stub: GcsStub) -> None:
         storage.publish(changed, "b.csv")
 
 
+def test_a_session_that_ended_without_the_last_bytes_is_no_success(stub: GcsStub) -> None:
+    storage = storage_of(stub.endpoint)
+    staged = stage(storage, "a.csv", b"1")
+    stub.corrupts = True
+    stub.inject(Fault("reset-after", on="finalise"))
+    with pytest.raises(DestinationError, match="CRC32C"):
+        storage.publish(staged, "a.csv")
+
+
 def test_a_store_that_ignores_the_condition_is_found_out(stub: GcsStub) -> None:
     stub.lies = True
     assert storage_of(stub.endpoint).needs_unique_names()

@@ -182,10 +182,16 @@ def finalise(bucket: str, key: str, staged: Staged, settings: GcpSettings) -> No
         if not _finalised(connection, bucket, key, staged, bool(doubts)):
             raise
         return
-    stored = answer.json().get("crc32c", token["crc32c"]) if answer.content else token["crc32c"]
-    if stored != token["crc32c"]:
+    _check(answer, staged, name)
+
+
+def _check(answer: Any, staged: Staged, name: str) -> None:
+    """Compare the checksum of what was stored, where the store tells it, with what was sent."""
+    sent = staged.token["crc32c"]
+    stored = answer.json().get("crc32c", sent) if answer.content else sent
+    if stored != sent:
         raise DestinationError(
-            f"{name} was stored with CRC32C {stored}, but {token['crc32c']} was sent",
+            f"{name} was stored with CRC32C {stored}, but {sent} was sent",
             "remove the object and run again; look for a proxy that changes requests.",
         )
 
@@ -200,7 +206,7 @@ def _finalised(connection: Connection, bucket: str, key: str, staged: Staged, lo
     """Whether an earlier request completed the upload, with its answer `lost` or not."""
     name = f"gs://{bucket}/{key}"
     try:
-        connection.request(
+        answer = connection.request(
             "PUT",
             staged.token["session"],
             _CREATE,
@@ -211,6 +217,7 @@ def _finalised(connection: Connection, bucket: str, key: str, staged: Staged, lo
     except LakeportError:
         pass
     else:
+        _check(answer, staged, name)
         return True
     try:
         return is_ours(bucket, key, str(staged.token["id"]), connection.settings)
