@@ -243,6 +243,7 @@ def test_a_session_that_ended_without_the_last_bytes_is_no_success(stub: GcsStub
     staged = stage(storage, "a.csv", b"1")
     stub.corrupts = True
     stub.inject(Fault("reset-after", on="finalise"))
+    stub.inject(Fault("status", status=412, on="finalise"))
     with pytest.raises(DestinationError, match="CRC32C"):
         storage.publish(staged, "a.csv")
 
