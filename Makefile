@@ -24,6 +24,7 @@ test: install emulators ## Run every test; GROUPS="faults spark" for some
 	@$(PY) scripts/run_tests.py $(GROUPS)
 
 soak: install emulators ## Play histories of many writers, fail every request of loads, fuzz what reads input: for hours
+	@$(PY) -m pytest tests/histories
 	@$(PY) -m tests.histories --store s3 $(HISTORIES)
 	@$(PY) -m tests.histories --store azure $(HISTORIES)
 	@$(PY) -m tests.faults.requests --table docs/faults.md $(FAULTS)

@@ -30,7 +30,6 @@ GROUPS = {
         ),
     ],
     "spark": ["tests/spark", "--ignore=tests/spark/test_session.py"],
-    "histories": ["tests/histories"],
     "streaming": ["tests/streaming"],
     "cluster": ["tests/cluster"],
     "requests": [*REQUESTS],
