@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 import pyarrow as pa
@@ -101,8 +102,14 @@ class LogFiles:
         return max((*self.commits, *self.checkpoints), default=-1)
 
     def at(self, moment: float) -> int:
-        """The newest version that was committed by then, in seconds since 1970; -1 for none."""
-        return max((v for v, item in self.commits.items() if item.modified <= moment), default=-1)
+        """The newest version that was committed by then, in seconds since 1970; -1 for none.
+
+        A version counts as later than those before it, whatever its writer's clock said, as for
+        Delta (`DeltaHistoryManager`).
+        """
+        versions = sorted(self.commits)
+        by_then = takewhile(lambda version: self.commits[version].modified <= moment, versions)
+        return max(by_then, default=-1)
 
 
 def replay(storage: Storage, log: LogFiles, version: int) -> Contents | None:
