@@ -14,6 +14,7 @@ from lakeport.model import Batch, Flush, Split
 from lakeport.schema.splits import open_split, read_sidecar
 from lakeport.sources.plain import SourceFile, is_packed, spool_plain
 from lakeport.sources.spooling import Mover, spooling
+from lakeport.sources.unpacking import DEFAULT
 from tests.emulators import Azurite, FakeGcs, Minio
 
 CLUSTER: Any = SimpleNamespace(is_local=False)
@@ -72,11 +73,11 @@ def test_a_spool_in_a_store(cloud: Any, request: pytest.FixtureRequest, tmp_path
         # What tasks write themselves: a file as it is stored, and unpacked from a store.
         (tmp_path / "x.csv").write_bytes(b"a\n1\n")
         file = SourceFile(str(tmp_path / "x.csv"), "x.csv", "csv", 4)
-        there = spool_plain(file, place, 0)
+        there = spool_plain(file, place, 0, "utf-8", DEFAULT)
         assert (there.bytes, there.storage, is_packed(there)) == (4, storage, False)
         assert place.reaches(there.uri, there.storage)
         assert not place.reaches(file.uri, None)
-        again = spool_plain(there, place, 1)
+        again = spool_plain(there, place, 1, "utf-8", DEFAULT)
         with again.open() as text:
             assert text.read() == b"a\n1\n"
         with pytest.raises(ZeroDivisionError), place.create("half") as half:
