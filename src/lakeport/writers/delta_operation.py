@@ -92,7 +92,7 @@ def annotated(spark: SparkSession, operation: Operation | Restoration) -> Iterat
     settings = dict(COMMIT_SETTINGS)
     if isinstance(operation, Operation) and operation.name != "WRITE":
         settings[USER_METADATA] = operation.user_metadata
-    if all(spark.conf.get(name, "") == value for name, value in settings.items()):
+    if all(spark.conf.get(name, None) == value for name, value in settings.items()):
         yield
         return
     jvm: Any = spark._jvm
