@@ -119,7 +119,7 @@ def check_rows(template: Any, expected: list[dict[str, Any]]) -> None:
             simple = _TYPES.get(str(declared.get("type")))
             assert simple in (None, table.schema.field(name).type)
         texts = [
-            n for n, p in properties.items() if p["type"] == "object" and "properties" not in p
+            n for n, p in properties.items() if p.get("type") == "object" and "properties" not in p
         ]
         rows = [
             {n: json.loads(v) if n in texts else v for n, v in row.items() if v is not None}
