@@ -24,6 +24,7 @@ A message says what failed and the value seen; `hint` says what to do, or what e
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -48,6 +49,19 @@ __all__ = [
     "UnknownFields",
     "Unreachable",
 ]
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, what it was raised from, and so on, each once.
+
+    Errors that are raised again while their causes are handled may close a ring.
+    """
+    seen = set[int]()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
+        yield link
+        link = link.__cause__
 
 
 class LakeportError(Exception):

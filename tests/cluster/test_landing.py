@@ -142,7 +142,7 @@ def test_what_workers_lack_is_said_first(
 
 def test_no_credential_shows_anywhere(bucket: Bucket, cluster: Standalone, events: Path) -> None:
     bucket.land(io.BytesIO(singer(2_000)), "delta_lake_s3")
-    bucket.land(io.BytesIO(singer(2_000)))
+    bucket.land(io.BytesIO(singer(2_000)), table="files")
     secret = bucket.minio.secret_key.encode()
     context: Any = runtime().context
     application, ui = context.applicationId, context.uiWebUrl

@@ -224,6 +224,20 @@ def test_a_failure_half_way_names_what_is_visible(tmp_path: Path) -> None:
     assert keys(store, STAGING) == []
 
 
+def test_a_failure_before_anything_is_visible_is_raised_as_it_came(
+    store: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = DestinationError("no more", "free space.")
+
+    def refuse(*_: Any) -> None:
+        raise refusal
+
+    monkeypatch.setattr(LocalStorage, "publish", refuse)
+    with pytest.raises(DestinationError) as caught:
+        land(FilesWriter(store, ParquetEncoder(), "users"), [range(5)])
+    assert (caught.value, refusal.__cause__, refusal.hint) == (refusal, None, "free space.")
+
+
 def test_manifest(store: LocalStorage) -> None:
     writer = FilesWriter(store, ParquetEncoder(), "users", "raw")
     landed = land(writer, [range(5), range(5, 9)], state=b'{"a": 1.0}')

@@ -9,9 +9,9 @@ from urllib.parse import quote
 import pytest
 
 from lakeport import errors
-from lakeport.errors import InputError, LakeportError, SparkFailure
+from lakeport.errors import InputError, LakeportError, SparkFailure, causes
 from lakeport.scrub import MASK
-from lakeport.spark.failures import MaskedCause, mask_causes, translate, translated
+from lakeport.spark.failures import MaskedCause, mask_causes, of_spark, translate, translated
 
 
 class JavaClass:
@@ -248,3 +248,11 @@ def test_causes_that_form_a_ring_are_masked_to_its_end() -> None:
     inner.args = (f"it said {CANARY}",)
     mask_causes(outer, [CANARY])
     assert CANARY not in str(outer.__cause__)
+
+
+@pytest.mark.timeout(20)
+def test_causes_are_told_once_each_also_of_a_ring() -> None:
+    outer, inner = InputError("outer"), ValueError("inner")
+    outer.__cause__, inner.__cause__ = inner, outer
+    assert list(causes(outer)) == [outer, inner]
+    assert not of_spark(outer)

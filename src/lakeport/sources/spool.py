@@ -222,8 +222,9 @@ class Segment:
             self._write(lines)
 
     def _note_time(self) -> None:
-        now = time.time_ns() // 1000
-        if now - self._last_time >= _TICK:
+        """Note when records were read, rounded up: never before they were made."""
+        now = -(-time.time_ns() // 1000 // _TICK) * _TICK
+        if now != self._last_time:
             self._times += _PAIR.pack(self._file_records, now)
             self._last_time = now
 

@@ -19,6 +19,7 @@ from lakeport.errors import (
     PermissionRefused,
     SparkFailure,
     Unreachable,
+    causes,
 )
 from lakeport.scrub import scrub
 from lakeport.spark.failure_rules import DEBUG_HINT, MEMORY_HINT, RULES, TRANSIENT_HINT
@@ -119,8 +120,7 @@ def from_java(error: BaseException) -> bool:
 
 def of_spark(error: BaseException) -> bool:
     """Whether an error goes back to one that was raised by the bridge to the JVM."""
-    cause = error.__cause__
-    return cause is not None and (from_java(cause) or of_spark(cause))
+    return any(from_java(cause) for cause in causes(error) if cause is not error)
 
 
 def _judge(links: list[str], error: BaseException) -> LakeportError:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lakeport.errors import LakeportError, OutcomeUnknown, Unreachable
+from lakeport.errors import LakeportError, OutcomeUnknown, Unreachable, causes
 from lakeport.writers.delta_history import Commit, CommitLog
 
 __all__ = ["settle"]
@@ -59,12 +59,9 @@ def settle(
     raise failure
 
 
-def _unanswered(error: BaseException | None) -> bool:
+def _unanswered(error: BaseException) -> bool:
     """Whether the JVM or the store did not answer, so that the commit may be under way yet."""
     from py4j.protocol import Py4JNetworkError
 
-    while error is not None:
-        if isinstance(error, (OutcomeUnknown, Py4JNetworkError, Unreachable)):
-            return True
-        error = error.__cause__
-    return False
+    silent = (OutcomeUnknown, Py4JNetworkError, Unreachable)
+    return any(isinstance(cause, silent) for cause in causes(error))

@@ -180,7 +180,10 @@ class FilesWriter:
             self._remember(plan, staged, publication)
             raise Clash(clash.message, clash.hint) from clash
         except DestinationError as error:
-            raise self._interrupted(error, publication) from error
+            advice = self._advice(publication)
+            if not advice:
+                raise
+            raise type(error)(error.message, f"{error.hint} {advice}".strip()) from error
         self._attempt = _Attempt(-1)
         for planned in publication.objects:
             self._drop_staging(planned.staged)
@@ -242,16 +245,15 @@ class FilesWriter:
         attempt.published = publication.published
         attempt.held = [planned.staged for planned in publication.published]
 
-    def _interrupted(self, error: DestinationError, publication: Publication) -> DestinationError:
+    def _advice(self, publication: Publication) -> str:
+        """What to know about a publication that was cut off; empty if nothing is left of it."""
         if self.journal is not None and self._attempt.held:
-            advice = "repeat the run with the same `run_id`: it goes on where this one stopped."
-        elif publication.published:
-            keys = ", ".join(self.storage.uri(one.key) for one in publication.published)
-            count = f"{len(publication.published)} of {len(publication.objects)} objects"
-            advice = f"{count} of this batch are visible already: {keys}."
-        else:
-            return error
-        return type(error)(error.message, f"{error.hint} {advice}".strip())
+            return "repeat the run with the same `run_id`: it goes on where this one stopped."
+        if not publication.published:
+            return ""
+        keys = ", ".join(self.storage.uri(one.key) for one in publication.published)
+        count = f"{len(publication.published)} of {len(publication.objects)} objects"
+        return f"{count} of this batch are visible already: {keys}."
 
     def _write_manifest(
         self, plan: TablePlan, batch: Batch, objects: Sequence[Planned], state: bytes | None
