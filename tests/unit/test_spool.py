@@ -110,7 +110,7 @@ def test_a_full_disk_is_told_and_short_writes_go_on(
 
 
 def test_times_are_kept_when_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = iter([5_000_000, 5_500_000, 9_000_000, 9_100_000])
+    now = iter([5_000_001, 5_500_000, 9_000_000, 9_100_000])
     clock = SimpleNamespace(time_ns=lambda: next(now))
     monkeypatch.setattr("lakeport.sources.spool.time", clock)
     spool = Spool(tmp_path, 12, times=True)
@@ -119,5 +119,5 @@ def test_times_are_kept_when_asked_for(tmp_path: Path, monkeypatch: pytest.Monke
         segment.append(b"abc\n", 0, 4, 1, number)
     splits = spool.finish(segment)
     pairs = [list(struct.iter_unpack("<QQ", Path(split.times).read_bytes())) for split in splits]
-    assert pairs == [[(0, 5000), (2, 9000)], [(0, 9100)]]
+    assert pairs == [[(0, 6000), (2, 9000)], [(0, 10000)]]  # rounded up to milliseconds
     assert Spool(tmp_path, 12).segment().held == 0
