@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-REQUESTS = ("tests/faults/test_planted.py",)
+REQUESTS = ("tests/faults/test_planted.py", "tests/faults/test_requests.py")
 
 # The longest first, so that they don't run alone at the end.
 GROUPS = {
