@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakeport.spark.active import active
 from lakeport.spark.settings import COMMIT_SETTINGS
 
 if TYPE_CHECKING:
@@ -82,8 +83,9 @@ def described(spark: SparkSession, operation: Operation | Restoration) -> Any:
     return _merge(jvm, condition)
 
 
-@contextmanager
-def annotated(spark: SparkSession, operation: Operation | Restoration) -> Iterator[None]:
+def annotated(
+    spark: SparkSession, operation: Operation | Restoration
+) -> AbstractContextManager[None]:
     """Run this thread's commit in a session whose settings suit it.
 
     They have it know its own work again, and give it user metadata where its description has no
@@ -93,19 +95,8 @@ def annotated(spark: SparkSession, operation: Operation | Restoration) -> Iterat
     if isinstance(operation, Operation) and operation.name != "WRITE":
         settings[USER_METADATA] = operation.user_metadata
     if all(spark.conf.get(name, None) == value for name, value in settings.items()):
-        yield
-        return
-    jvm: Any = spark._jvm
-    sessions = jvm.org.apache.spark.sql.SparkSession
-    before = sessions.getActiveSession()
-    sessions.setActiveSession(committing_session(spark, settings)._jsparkSession)
-    try:
-        yield
-    finally:
-        if before.isDefined():
-            sessions.setActiveSession(before.get())
-        else:
-            sessions.clearActiveSession()
+        return nullcontext()
+    return active(committing_session(spark, settings))
 
 
 def committing_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
