@@ -20,6 +20,7 @@ REQUESTS = ("tests/faults/test_planted.py", "tests/faults/test_requests.py")
 
 # The longest first, so that they don't run alone at the end.
 GROUPS = {
+    "spark": ["tests/spark", "--ignore=tests/spark/test_session.py"],
     "faults": ["tests/faults", *(f"--ignore={path}" for path in REQUESTS)],
     "contract": ["tests/contract"],
     "rest": [
@@ -29,10 +30,9 @@ GROUPS = {
             for name in ("faults", "contract", "spark", "cluster", "streaming", "histories")
         ),
     ],
-    "spark": ["tests/spark", "--ignore=tests/spark/test_session.py"],
+    "requests": [*REQUESTS],
     "streaming": ["tests/streaming"],
     "cluster": ["tests/cluster"],
-    "requests": [*REQUESTS],
     "session": ["tests/spark/test_session.py"],
 }
 WIDEST = 160  # of a failed test's line, in characters: enough to tell where to look

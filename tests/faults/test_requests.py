@@ -13,9 +13,9 @@ SEED = 11
 SHARE = {
     "local_delta:append:run-id": 14,
     "local:create:run-id": 12,
-    "s3:create:no-run-id": 8,
-    "s3:create:run-id": 8,
-    "delta_s3:append:run-id": 8,
+    "s3:create:no-run-id": 3,
+    "s3:create:run-id": 3,
+    "delta_s3:append:run-id": 4,
 }
 """How many cases of which scenarios are tried; the others are for the soak."""
 SLOW = {*KILLS, "hanging"}
