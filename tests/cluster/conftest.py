@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -120,11 +121,19 @@ class Bucket:
     def uploads(self) -> list[Path]:
         """All uploads that are under way, as MinIO keeps them; it lists them by whole keys."""
         place = self.minio.data / "objects" / ".minio.sys" / "multipart"
-        return [one for key in place.glob("*") for one in key.iterdir()]
+        found: list[Path] = []
+        for key in place.glob("*"):
+            with suppress(FileNotFoundError):  # its last upload has just ended
+                found += key.iterdir()
+        return found
 
     def marked(self) -> list[Path]:
         """The uploads among them that tell which run they are of, by a part with a high number."""
-        return [one for one in self.uploads() if any(one.rglob("part.9???*"))]
+        found = []
+        for one in self.uploads():
+            with suppress(FileNotFoundError):  # it has just ended
+                found += [one] if any(one.rglob("part.9???*")) else []
+        return found
 
 
 @pytest.fixture
