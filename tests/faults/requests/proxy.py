@@ -186,6 +186,12 @@ class _Handler(BaseHTTPRequestHandler):
         except (_HangUp, OSError, http.client.HTTPException):
             self.close_connection = True
 
+    def handle_expect_100(self) -> bool:
+        """Ask for the body at once: clients wait for seconds before they send it unasked."""
+        super().handle_expect_100()
+        self.wfile.flush()
+        return True
+
     def finish(self) -> None:
         if self._store is not None:
             self._store.close()
