@@ -146,9 +146,14 @@ def _check_texts(
 def _check_duckdb(
     text: str, layout: tuple[str, ...], options: CsvOptions, good: list[list[str]]
 ) -> None:
-    """What DuckDB reads; it leaves blank lines out, and reads one kind of line break a file."""
+    """What DuckDB reads; it leaves blank lines out, and reads one kind of line break a file.
+
+    It drops a byte order mark where Python, which is handed what is behind the header, keeps it.
+    """
     breaks = set(re.findall(r"\r\n|\r|\n", text))
     if not good or [] in good or len(breaks) > 1 or "\r" in breaks or not options.quote:
+        return
+    if "\ufeff" in text:
         return
     columns = dict.fromkeys(layout, "VARCHAR")
     try:

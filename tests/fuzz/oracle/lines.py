@@ -86,7 +86,8 @@ def _expected(data: bytes) -> tuple[dict[str, list[Any]], Any] | None:
             records.setdefault(stream, [])
         elif told in ("SCHEMA", "BATCH", "STATE"):
             return None
-        elif told == "RECORD" and stream in records:  # before its stream's SCHEMA it is bad
+        elif told == "RECORD" and type(stream) is str and stream in records:
+            # Before its stream's SCHEMA it is bad.
             record = message.get("record")
             if isinstance(record, dict) and not record.keys() <= {"id", "v"}:
                 return None

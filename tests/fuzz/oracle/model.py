@@ -223,8 +223,9 @@ def double(text: str) -> float:
     if math.isinf(value) or (digits and not value):
         raise Bad("no double holds it")
     if exponent >= 0 and digits * 10**exponent != int(value):
-        if exact(repr(value)) == (digits, exponent):
-            raise Either  # the shortest text of that double, as programs write it
+        again = f"{value:.{len(str(abs(digits))) - 1}e}"
+        if (digits, exponent) in (exact(repr(value)), exact(again)):
+            raise Either  # a text of that double, as programs write it
         raise Bad("an integer that no double holds")
     return value
 
