@@ -419,3 +419,29 @@ def test_secret_keys_are_refused_on_the_command_line() -> None:
 def test_output_does_not_need_a_real_stdout(road: Road, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     assert run("land a --to lake") == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("optimize t", "whether the table has a new version of this command is unknown"),
+        ("restore t --version 0", "`lakeport table history` tells"),
+        ("undo t r1", "whether the table has a new version"),
+        ("vacuum t", "some of the files may be deleted already"),
+        ("history t", "nothing was changed"),
+    ],
+)
+def test_a_command_for_a_table_that_is_asked_to_end(
+    command: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: Cap
+) -> None:
+    class Ended:
+        """Stands for a table of which nothing is known yet."""
+
+        def __init__(self, *_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("lakeport.tables.Table", Ended)
+    assert run(f"table {command}") == 130
+    err = capsys.readouterr().err
+    assert f"interrupted; {words}" in err or words in err
+    assert "landed" not in err and "--run-id" not in err

@@ -44,6 +44,7 @@ class Guard:
         output: what the command speaks through.
         debug: whether errors come with their traceback.
         exit_code: makes the process's exit code from the error's; default: the same.
+        cut_off: what a command that is asked to end says, and its hint; default: what a load says.
     """
 
     def __init__(
@@ -51,10 +52,12 @@ class Guard:
         output: Voice,
         debug: bool = False,
         exit_code: Callable[[int], int] = lambda code: code,
+        cut_off: tuple[str, str] | None = None,
     ) -> None:
         self._output = output
         self._debug = debug
         self._exit_code = exit_code
+        self._cut_off = cut_off
         self._secrets: tuple[str, ...] = ()
         self._listening = ExitStack()
 
@@ -107,8 +110,8 @@ class Guard:
         if isinstance(error, KeyboardInterrupt):
             ended = isinstance(error, Terminated)
             word = "terminated" if ended else "interrupted"
-            unknown = "; ".join(_notes(error))
-            failure = Failure(word.title(), f"{word}; {self._durable(unknown)}", _AGAIN)
+            said, hint = self._cut_off or (self._durable("; ".join(_notes(error))), _AGAIN)
+            failure = Failure(word.title(), f"{word}; {said}", hint)
             return failure, TERMINATED if ended else INTERRUPTED
         return replace(Failure.of(error), hint="" if self._debug else _DEBUG), 1
 

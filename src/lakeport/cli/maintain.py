@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lakeport.cli.opened import TableName, ToTarget, opened
+from lakeport.cli.opened import COMMITS, DELETES, TableName, ToTarget, opened
 from lakeport.cli.options import Debug, JsonOut, SetKeys
 from lakeport.cli.table import table
 from lakeport.cli.words import size
@@ -35,7 +35,7 @@ def optimize(
     debug: Debug = False,
 ) -> None:
     """Merge a table's small files, and sort its rows if asked to."""
-    with opened(name, to, set_keys, json_out, debug) as (output, it):
+    with opened(name, to, set_keys, json_out, debug, COMMITS) as (output, it):
         columns = [column.strip() for column in (zorder or "").split(",") if column.strip()]
         output.facts(name, _sized(it.optimize(zorder=columns, where=where), json_out))
 
@@ -67,7 +67,7 @@ def vacuum(
     debug: Debug = False,
 ) -> None:
     """Delete files that no recent version of a table uses."""
-    with opened(name, to, set_keys, json_out, debug) as (output, it):
+    with opened(name, to, set_keys, json_out, debug, DELETES) as (output, it):
         from lakeport.tables.maintenance import hours
 
         kept = None if retain is None else hours(retain)
@@ -91,7 +91,7 @@ def restore(
     debug: Debug = False,
 ) -> None:
     """Make a new version of a table with the contents of an older one."""
-    with opened(name, to, set_keys, json_out, debug) as (output, it):
+    with opened(name, to, set_keys, json_out, debug, COMMITS) as (output, it):
         output.facts(name, {"version": it.restore(version), "restored": version})
 
 
@@ -107,7 +107,7 @@ def undo(
     debug: Debug = False,
 ) -> None:
     """Put a table back to what it was before a run, if nothing else has changed it since."""
-    with opened(name, to, set_keys, json_out, debug) as (output, it):
+    with opened(name, to, set_keys, json_out, debug, COMMITS) as (output, it):
         output.facts(name, it.undo(run_id))
 
 

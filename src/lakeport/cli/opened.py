@@ -15,7 +15,19 @@ from lakeport.cli.options import keys, refuse_secrets
 if TYPE_CHECKING:
     from lakeport.tables import Table
 
-__all__ = ["TableName", "ToTarget", "opened"]
+__all__ = ["COMMITS", "DELETES", "TableName", "ToTarget", "opened"]
+
+_READS = ("nothing was changed", "")
+COMMITS = (
+    "whether the table has a new version of this command is unknown",
+    "`lakeport table history` tells. Readers see the version before or the new one, whole; the "
+    "same command can be run again.",
+)
+DELETES = (
+    "some of the files may be deleted already",
+    "no version that is kept needs them; the same command deletes the rest.",
+)
+"""What commands that commit, and those that delete files, say when they are asked to end."""
 
 TableName = Annotated[
     str,
@@ -36,11 +48,16 @@ ToTarget = Annotated[
 
 @contextmanager
 def opened(
-    name: str, to: str | None, set_keys: Iterable[str] | None, json_out: bool, debug: bool
+    name: str,
+    to: str | None,
+    set_keys: Iterable[str] | None,
+    json_out: bool,
+    debug: bool,
+    cut_off: tuple[str, str] = _READS,
 ) -> Iterator[tuple[Output, Table]]:
     """The command's output and the table; errors take the way that every command's take."""
     output: Output = Json() if json_out else Console()
-    with Guard(output, debug) as guard:
+    with Guard(output, debug, cut_off=cut_off) as guard:
         from lakeport.tables import Table
 
         given = keys({}, set_keys, None)
