@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import lakeport
-from lakeport.errors import LakeportError, PermissionRefused
+from lakeport.errors import LakeportError, OutcomeUnknown, PermissionRefused, Unreachable
+from tests.emulators import Azurite
+from tests.faults.requests.faults import Fault as RequestFault
+from tests.faults.requests.naming import namer
+from tests.faults.requests.proxy import FaultProxy, Point
 from tests.s3_stub import BrokenS3, Fault
 
 FOR_EVER = 1_000_000
@@ -74,3 +81,91 @@ def test_a_session_that_ends_during_a_commit(store: BrokenS3) -> None:
     store.inject(Fault("status", FOR_EVER, status=400, code="ExpiredToken", **COMMIT))
     with pytest.raises(PermissionRefused, match="s3://lake/t: the session of the cred"):
         land(store)
+
+
+@pytest.fixture(scope="module")
+def azure(azurite: Azurite) -> Iterator[FaultProxy]:
+    """In front of a store with a table `t`."""
+    azurite.create_container("storms")
+    with FaultProxy(azurite.endpoint, "azure") as proxy:
+        azure_land(azurite, proxy, give_up_after=60)
+        yield proxy
+
+
+def storm(**how: Any) -> RequestFault:
+    """A way to fail that does not end."""
+    return RequestFault("storm", times=FOR_EVER, **how)
+
+
+AZURE_COMMIT = Point("COPY _delta_log/N.json", 1)
+AZURE_FIRST = Point("LIST _delta_log", 1)
+
+
+def azure_land(azurite: Azurite, proxy: FaultProxy, **more: Any) -> None:
+    config = {
+        "destination": "delta_lake_azure",
+        "table_uri": f"abfss://storms@{azurite.account}.dfs.core.windows.net/t",
+        "access_key": azurite.account_key,
+        "azure_endpoint": proxy.endpoint,
+        "give_up_after": 1,
+        **more,
+    }
+    lakeport.land(pa.table({"id": [1, 2]}), config)
+
+
+@contextmanager
+def storming(proxy: FaultProxy, at: Point, fault: RequestFault) -> Iterator[None]:
+    """Have a request of the table `t` fail."""
+    place: Any = SimpleNamespace(namer=namer("azure", "storms", "t"))
+    with proxy.script(place, at, fault) as script:
+        yield
+    assert script.hit, script.seen
+
+
+@pytest.mark.parametrize(
+    ("at", "fault", "kind", "words"),
+    [
+        (AZURE_COMMIT, storm(status=503), OutcomeUnknown, "kept answering 503"),
+        (AZURE_COMMIT, storm(hangs=True), OutcomeUnknown, "stayed silent"),
+        (AZURE_FIRST, storm(status=503, everywhere=True), Unreachable, "kept answering 503"),
+    ],
+)
+def test_azure_that_never_passes(
+    azurite: Azurite, azure: FaultProxy, at: Point, fault: RequestFault, kind: type, words: str
+) -> None:
+    began = time.monotonic()
+    with storming(azure, at, fault), pytest.raises(kind, match=words) as caught:
+        azure_land(azurite, azure)
+    assert time.monotonic() - began < 30
+    assert caught.value.exit_code == 5
+    assert "devstoreaccount1" in caught.value.message
+    assert "azurebfs" not in str(caught.value)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_azure_credentials_that_end_during_a_commit(
+    azurite: Azurite, azure: FaultProxy, shared: bool
+) -> None:
+    keys = {"access_key": None, "sas_token": sas(azurite)} if shared else {}
+    fault = storm(status=401, everywhere=True)
+    with storming(azure, AZURE_COMMIT, fault), pytest.raises(OutcomeUnknown) as caught:
+        azure_land(azurite, azure, **keys)
+    told = caught.value.message
+    assert "/t was made is unknown: the store does not accept the credentials" in told
+    assert ("`sas_token`" if shared else "`access_key`") in told
+    assert "a SAS or a token may have expired" in caught.value.hint
+    assert "sig=" not in str(caught.value) and "http" not in caught.value.hint
+
+
+def sas(azurite: Azurite) -> str:
+    from azure.storage.blob import ContainerSasPermissions, generate_container_sas
+
+    return generate_container_sas(
+        azurite.account,
+        "storms",
+        azurite.account_key,
+        permission=ContainerSasPermissions(
+            read=True, add=True, create=True, write=True, delete=True, list=True
+        ),
+        expiry=datetime.now(UTC) + timedelta(hours=1),
+    )

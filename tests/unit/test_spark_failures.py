@@ -81,6 +81,13 @@ S3 = "software.amazon.awssdk.services.s3.model.S3Exception"
          "PermissionRefused"),
         ([("org.apache.hadoop.fs.s3a.UnknownStoreException", "s3a://b/: bucket is unknown")],
          "DestinationError"),
+        ([("org.apache.hadoop.fs.azurebfs.contracts.exceptions.AbfsRestOperationException",
+           'Operation failed: "Conflict", 409, HEAD, http://x?upn=false&timeout=90s, rId')],
+         "DestinationError"),
+        ([(SPARK, "Job aborted."), ("org.apache.http.ConnectionClosedException",
+           "Premature end of Content-Length delimited message body (expected: 9; received: 4)")],
+         "Unreachable"),
+        ([("java.io.IOException", "Premature EOF")], "Unreachable"),
         ([("java.net.UnknownHostException", "nowhere.example")], "Unreachable"),
         ([("org.apache.hadoop.fs.s3a.AWSClientIOException", "Unable to execute HTTP request")],
          "Unreachable"),
@@ -106,6 +113,17 @@ def test_java(links: list[tuple[str, str | None]], expected: str) -> None:
     assert found.__cause__ is error
     assert "\tat " not in str(found)
     assert "canary" not in str(found)
+
+
+def test_credentials_that_azure_does_not_accept_any_more() -> None:
+    words = (
+        'Operation failed: "Forbidden", 403, GET, http://h/a/lake?sig=canary, rId: , '
+        'AuthenticationFailed, "Server failed to authenticate the request."'
+    )
+    error = translate(FromJavaError(("x.AbfsRestOperationException", words)))
+    assert type(error) is errors.PermissionRefused
+    assert error.message == "the store does not accept the credentials, or not any more"
+    assert "SAS" in error.hint
 
 
 @pytest.mark.parametrize(

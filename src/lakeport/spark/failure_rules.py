@@ -72,7 +72,7 @@ _OF_STORMS: Final = tuple(
         ),
         (
             r"NoHttpResponse|Connection reset|AWSClientIOException|InvalidAbfsRestOperation"
-            r"|Unable to execute HTTP request",
+            r"|Unable to execute HTTP request|Premature (?:end of \S+|EOF)|Unexpected end of file",
             "the connection to the store was cut",
         ),
     )
@@ -218,6 +218,15 @@ RULES: Final[tuple[Rule, ...]] = (
         quote=False,
     ),
     _rule(
+        r"Operation failed: [^\n]*?, 40[13], [^\n]*"
+        r"\b(AuthenticationFailed|InvalidAuthenticationInfo)\b",
+        PermissionRefused,
+        "the store does not accept the credentials, or not any more",
+        "an account's key may have been rotated, a SAS or a token may have expired: get new ones, "
+        "and repeat the run.",
+        quote=False,
+    ),
+    _rule(
         r"AccessDenied|AccessControlException|NoAuthWithAWSException|CredentialInitialization"
         r"|NoAwsCredentials|InvalidAccessKeyId|SignatureDoesNotMatch|AuthorizationFailure"
         r"|AuthenticationFailed|AuthorizationPermissionMismatch|InvalidAuthenticationInfo"
@@ -228,6 +237,13 @@ RULES: Final[tuple[Rule, ...]] = (
         _ACCESS_HINT,
     ),
     *_OF_STORMS,
+    _rule(
+        r"Operation failed: [^\n]*?, (409|412), [A-Z]+, |Status Code: (409|412)\b",
+        DestinationError,
+        r"the store refused a request because of a conflict (\1\2)",
+        "repeat the run, with its `run_id` if it had one: what has landed is not landed again.",
+        quote=False,
+    ),
     _rule(
         r"\[(DELTA_(TABLE_NOT_FOUND|MISSING_DELTA_TABLE\w*|PATH_DOES_NOT_EXIST"
         r"|TABLE_ONLY_OPERATION|NOT_A_DELTA_TABLE)|PATH_NOT_FOUND)",
