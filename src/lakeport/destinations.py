@@ -164,9 +164,14 @@ def _compression(config: DestinationConfig) -> str:
 def open_storage(config: DestinationConfig) -> Storage:
     """The storage whose root is the lake: everything of this destination lies below it.
 
+    A piece of work begins with it: how long stores are asked counts from here.
+
     Raises:
         MissingDependency: the destination's SDK is not installed.
     """
+    from lakeport.storage.transfer import Contact
+
+    Contact.begin()
     try:
         return config.storage()
     except ModuleNotFoundError as error:

@@ -100,6 +100,29 @@ def test_a_later_load_begins_anew(clock: Clock) -> None:
     assert clock.now - began > 50
 
 
+def test_what_was_given_up_by_another_load_is_asked_for_as_long_as_ever(clock: Clock) -> None:
+    store = Store(busy)
+    with pytest.raises(GivenUp):
+        store.ask()
+    Contact.begin()
+    began = clock.now
+    with pytest.raises(GivenUp):
+        store.ask()
+    assert clock.now - began > 50
+
+
+def test_the_last_answer_is_told_when_the_time_is_over(clock: Clock) -> None:
+    def slow() -> str:
+        clock.now += 3
+        raise OSError("busy")
+
+    store = Store(slow)
+    store.contact.lose()
+    with pytest.raises(GivenUp) as caught:
+        store.ask()
+    assert str(caught.value.cause) == "busy"
+
+
 def test_what_fails_for_good_is_raised_as_it_is(clock: Clock) -> None:
     def refused() -> str:
         raise LookupError("no such bucket")

@@ -16,11 +16,11 @@ from lakeport.storage.azure_settings import AzureSettings
 from lakeport.storage.azure_upload import ID_KEY, AzureStageWriter, commit, is_ours
 from lakeport.storage.keys import join_key, under
 from lakeport.storage.ranged import RangedReader, replaced
+from lakeport.storage.transfer import Condition
 
 __all__ = ["AzureStorage"]
 
 T = TypeVar("T")
-Failures = list[Exception]
 _FOLDER = "hdi_isfolder"
 
 
@@ -88,11 +88,10 @@ class AzureStorage:
     def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
         """Write one small blob.
 
-        A lost answer is made up for where reading is allowed; where it is not, the blob counts as
-        somebody else's.
+        A lost or untrue answer is made up for where reading is allowed; where it is not, the blob
+        counts as somebody else's.
         """
         mark = uuid.uuid4().hex
-        doubts: list[Exception] = []
 
         def send(blob: Any) -> None:
             blob.upload_blob(
@@ -104,9 +103,9 @@ class AzureStorage:
             )
 
         try:
-            self._call("write", key, send, doubts)
+            self._call("write", key, send, "absent" if create_only else "none")
         except ObjectExists:
-            if not doubts or not self._readably_marked(key, mark):
+            if not self._readably_marked(key, mark):
                 raise
 
     def get(self, key: str) -> bytes | None:
@@ -128,8 +127,8 @@ class AzureStorage:
                 return bytes(blob.download_blob(start, end - start, **same).readall())
 
             try:
-                return self._call("read", key, send)
-            except (ObjectExists, Absent):
+                return self._call("read", key, send, "same")
+            except Absent:
                 raise replaced(self.uri(key)) from None
 
         reader = RangedReader(fetch, int(about.size), self.uri(key))
@@ -168,12 +167,12 @@ class AzureStorage:
         action: str,
         key: str,
         send: Callable[[Any], T],
-        doubts: Failures | None = None,
+        condition: Condition = "none",
     ) -> T:
         full = join_key(self.prefix, key)
         connection = connect(self.settings)
         blob = connection.blob(self.container, full)
-        return connection.call(action, self.uri(key), lambda: send(blob), doubts=doubts)
+        return connection.call(action, self.uri(key), lambda: send(blob), condition=condition)
 
     def _page(
         self, key: str, start: str, token: str | None, size: int

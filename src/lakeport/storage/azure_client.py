@@ -11,7 +11,7 @@ from lakeport.errors import LakeportError, MissingDependency
 from lakeport.storage import azure_errors
 from lakeport.storage.azure_settings import AzureSettings
 from lakeport.storage.per_process import PerProcess
-from lakeport.storage.transfer import Contact, Patience
+from lakeport.storage.transfer import Condition, Contact
 
 __all__ = ["Connection", "connect", "portable"]
 
@@ -42,8 +42,7 @@ class Connection:
         name: str,
         send: Callable[[], T],
         *,
-        doubts: list[Exception] | None = None,
-        patience: Patience | None = None,
+        condition: Condition = "none",
     ) -> T:
         """Send one request, again while the failure may pass, and name the failure that does not.
 
@@ -51,8 +50,7 @@ class Connection:
             action: `read`, `write`, `list` or `delete`.
             name: the blob's or container's URI, for messages.
             send: the request.
-            doubts: gets the failures after which the store may have done what was asked.
-            patience: instead of the settings' own.
+            condition: of the request.
 
         Raises:
             DestinationError: as `azure_errors.translate` names it.
@@ -63,18 +61,14 @@ class Connection:
                 answer = send()
             except Exception as error:
                 self.contact.reached |= azure_errors.answered(error)
-                if doubts is not None and azure_errors.may_be_done(error):
-                    doubts.append(error)
                 raise
             self.contact.reached = True
             return answer
 
         try:
-            return self.contact.ask(
-                attempt, azure_errors.passing, lambda _: patience or self.settings.patience
-            )
+            return self.contact.ask(attempt, azure_errors.passing, lambda _: self.settings.patience)
         except Exception as error:
-            raise azure_errors.translate(error, action, name, self.settings) from None
+            raise azure_errors.translate(error, action, name, self.settings, condition) from None
 
     def authenticate(self) -> None:
         """Fetch a token now, where there is one to fetch.

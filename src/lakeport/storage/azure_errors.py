@@ -12,15 +12,15 @@ from lakeport.errors import (
     PermissionRefused,
     Unreachable,
 )
-from lakeport.storage.transfer import SLOW_STORE, GivenUp
+from lakeport.storage.ranged import replaced
+from lakeport.storage.transfer import SLOW_STORE, Condition, GivenUp
 
 if TYPE_CHECKING:
     from lakeport.storage.azure_settings import AzureSettings
 
-__all__ = ["Absent", "BlocksGone", "answered", "may_be_done", "passing", "translate"]
+__all__ = ["Absent", "BlocksGone", "answered", "passing", "translate"]
 
 _PASSING_STATUS = {408, 429, 500, 502, 503, 504}
-_NEVER_SENT = {"ServiceRequestError", "ServiceRequestTimeoutError"}
 _NETWORK = {
     "IncompleteReadError",
     "ServiceRequestError",
@@ -58,12 +58,13 @@ def passing(error: Exception) -> bool:
     return _kind(error) in _NETWORK and not _unknown_host(error) and "SSL" not in str(error)
 
 
-def may_be_done(error: Exception) -> bool:
-    """Whether the store may have done what was asked although the answer was a failure."""
-    return passing(error) and _kind(error) not in _NEVER_SENT
-
-
-def translate(error: Exception, action: str, name: str, settings: AzureSettings) -> LakeportError:
+def translate(
+    error: Exception,
+    action: str,
+    name: str,
+    settings: AzureSettings,
+    condition: Condition = "none",
+) -> LakeportError:
     """The most specific error of lakeport's for a failure of a request.
 
     Args:
@@ -71,6 +72,7 @@ def translate(error: Exception, action: str, name: str, settings: AzureSettings)
         action: what was asked for: `read`, `write`, `list` or `delete`.
         name: the blob's or container's URI.
         settings: how the account is reached.
+        condition: of the request.
     """
     if isinstance(error, LakeportError):
         return error
@@ -78,6 +80,10 @@ def translate(error: Exception, action: str, name: str, settings: AzureSettings)
         error = GivenUp(error, 0.0)
     if isinstance(error, GivenUp):
         return _given_up(error, name, settings)
+    if condition == "absent" and (_status(error) == 412 or _code(error) == "BlobAlreadyExists"):
+        return ObjectExists(f"{name} exists already", "the next free name is tried.")
+    if condition == "same" and _status(error) == 412:
+        return replaced(name)
     if answered(error):
         return _from_answer(error, action, name, settings)
     return _from_client(error, name, settings)
@@ -107,8 +113,6 @@ def _from_answer(
         return _BY_CODE[code](name, settings)
     if code in {"AuthenticationFailed", "InvalidAuthenticationInfo"}:
         return _not_authentic(error, settings)
-    if status == 412 or code == "BlobAlreadyExists":
-        return ObjectExists(f"{name} exists already", "the next free name is tried.")
     if status == 404:
         return Absent(f"{name} does not exist")
     if status in (401, 403):

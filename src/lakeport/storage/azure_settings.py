@@ -55,7 +55,7 @@ class AzureSettings:
     @property
     def silence(self) -> float:
         """Seconds after which an endpoint that stays silent is asked anew."""
-        return min(self.read_seconds, self.patience.deadline)
+        return self.patience.silence(self.read_seconds)
 
     @property
     def host(self) -> str:

@@ -109,7 +109,7 @@ class AzureStageWriter:
 def commit(container: str, key: str, name: str, staged: Staged, settings: AzureSettings) -> None:
     """Make a staged blob visible, only if nothing has its name.
 
-    An answer that got lost is made up for: when the request meets a blob of that name, the blob's
+    A lost or untrue answer is made up for: when the request meets a blob of that name, the blob's
     own mark tells whether it is ours.
 
     Raises:
@@ -122,7 +122,6 @@ def commit(container: str, key: str, name: str, staged: Staged, settings: AzureS
     token = staged.token
     connection = connect(settings)
     blob = connection.blob(container, key)
-    doubts: list[Exception] = []
 
     def send() -> None:
         blob.commit_block_list(
@@ -133,7 +132,7 @@ def commit(container: str, key: str, name: str, staged: Staged, settings: AzureS
         )
 
     try:
-        connection.call("write", name, send, doubts=doubts)
+        connection.call("write", name, send, condition="absent")
     except (ObjectExists, BlocksGone) as error:
         found = _mark(container, key, name, settings)
         if found == token["id"]:

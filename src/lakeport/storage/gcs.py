@@ -103,8 +103,8 @@ class GcsStorage:
     def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
         """Write one small object.
 
-        A lost answer is made up for where storage.objects.get is allowed; where it is not, the
-        object counts as somebody else's.
+        A lost or untrue answer is made up for where storage.objects.get is allowed; where it is
+        not, the object counts as somebody else's.
         """
         full, mark = join_key(self.prefix, key), uuid.uuid4().hex
         kind = "application/octet-stream"
@@ -112,7 +112,6 @@ class GcsStorage:
         about["crc32c"] = crc32c_text(data)
         if create_only:
             query["ifGenerationMatch"] = "0"
-        doubts: list[Exception] = []
         try:
             connect(self.settings).request(
                 "POST",
@@ -120,13 +119,13 @@ class GcsStorage:
                 "storage.objects.create",
                 self.uri(key),
                 accept=(200, 201),
-                doubts=doubts,
+                condition="absent" if create_only else "none",
                 params={"uploadType": "multipart", **query},
                 headers={"Content-Type": f"multipart/related; boundary={mark}"},
                 data=_two_parts(mark, json.dumps(about).encode(), kind, data),
             )
         except ObjectExists:
-            if not doubts or not self._marked(full, mark):
+            if not self._marked(full, mark):
                 raise
 
     def get(self, key: str) -> bytes | None:

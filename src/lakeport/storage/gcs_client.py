@@ -14,7 +14,7 @@ from lakeport.errors import LakeportError, MissingDependency, Unreachable
 from lakeport.storage import gcs_errors
 from lakeport.storage.gcs_settings import GcpSettings
 from lakeport.storage.per_process import PerProcess
-from lakeport.storage.transfer import Contact, Patience
+from lakeport.storage.transfer import Condition, Contact, Patience
 
 __all__ = ["Connection", "connect", "portable"]
 
@@ -51,6 +51,7 @@ class Connection:
         name: str,
         *,
         accept: Collection[int] = (200,),
+        condition: Condition = "none",
         doubts: list[Exception] | None = None,
         patience: Patience | None = None,
         headers: dict[str, str] | None = None,
@@ -64,6 +65,7 @@ class Connection:
             action: the permission that it takes, such as `storage.objects.create`.
             name: the object's or bucket's URI, for messages.
             accept: the statuses that are no failure.
+            condition: of the request.
             doubts: gets the failures after which the store may have done what was asked.
             patience: instead of the settings' own.
             headers: of the request.
@@ -89,7 +91,7 @@ class Connection:
                 send, gcs_errors.passing, lambda _: patience or self.settings.patience
             )
         except Exception as error:
-            raise gcs_errors.translate(error, action, name, self.settings) from None
+            raise gcs_errors.translate(error, action, name, self.settings, condition) from None
 
     def authenticate(self) -> None:
         """Fetch a token now.

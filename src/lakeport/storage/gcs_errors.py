@@ -13,7 +13,7 @@ from lakeport.errors import (
     Unreachable,
 )
 from lakeport.scrub import scrub
-from lakeport.storage.transfer import SLOW_STORE, GivenUp
+from lakeport.storage.transfer import SLOW_STORE, Condition, GivenUp
 
 if TYPE_CHECKING:
     from lakeport.storage.gcs_settings import GcpSettings
@@ -27,6 +27,17 @@ _ROLES = {
     "storage.objects.delete": "roles/storage.objectUser",
     "storage.objects.get": "roles/storage.objectViewer",
     "storage.objects.list": "roles/storage.objectViewer",
+}
+_WITHDRAWN = (
+    "their token has expired or was withdrawn, and no other could be had: a user's are renewed by "
+    "`gcloud auth application-default login`; on a machine of Google's, check that its service "
+    "account is enabled; otherwise fetch them anew from where they came."
+)
+_RENEWALS = {
+    "service_account": "check `google_application_credentials`: its key may be disabled or "
+    "deleted.",
+    "authorized_user": "the login has ended or was withdrawn: `gcloud auth application-default "
+    "login` makes a new one.",
 }
 _ODD_ANSWER = "check `bucket` and `google_endpoint`; `--debug` shows more."
 _SEARCHED = (
@@ -69,7 +80,9 @@ def may_be_done(error: Exception) -> bool:
     return passing(error) and not _names(error) & {"ConnectTimeout", "TransportError"}
 
 
-def translate(error: Exception, action: str, name: str, settings: GcpSettings) -> LakeportError:
+def translate(
+    error: Exception, action: str, name: str, settings: GcpSettings, condition: Condition = "none"
+) -> LakeportError:
     """The most specific error of lakeport's for a failure of a request."""
     if isinstance(error, LakeportError):
         return error
@@ -79,6 +92,8 @@ def translate(error: Exception, action: str, name: str, settings: GcpSettings) -
         return _given_up(error, name, settings)
     error = error.cause if isinstance(error, GivenUp) else error
     if isinstance(error, Answered):
+        if error.status == 412 and condition == "absent":
+            return ObjectExists(f"{name} exists already", "the next free name is tried.")
         return _from_answer(error, action, name, settings)
     names = _names(error)
     if "MalformedError" in names or type(error) is ValueError:
@@ -125,12 +140,9 @@ def _given_up(given_up: GivenUp, name: str, settings: GcpSettings) -> Unreachabl
 
 def _from_answer(error: Answered, action: str, name: str, settings: GcpSettings) -> LakeportError:
     status, words = error.status, error.words
-    if status == 412:
-        return ObjectExists(f"{name} exists already", "the next free name is tried.")
     if status == 401:
         return PermissionRefused(
-            f"{name}: Google does not accept the credentials: {words}",
-            "check `google_application_credentials`; its key may be disabled or deleted.",
+            f"{name}: Google does not accept the credentials: {words}", _renewal(settings)
         )
     if status == 403:
         role = _ROLES.get(action, "")
@@ -146,6 +158,17 @@ def _from_answer(error: Answered, action: str, name: str, settings: GcpSettings)
             "check `bucket` and `object_key_path`; lakeport never creates a bucket.",
         )
     return DestinationError(f"{name}: {action} failed, {status}: {words}", _ODD_ANSWER)
+
+
+def _renewal(settings: GcpSettings) -> str:
+    """What to do about credentials that are not accepted, by their kind."""
+    if settings.anonymous:
+        return "none are sent to `google_endpoint`: set `google_application_credentials`."
+    try:
+        kind = str(json.loads(settings.credentials)["type"])
+    except (ValueError, LookupError, TypeError):
+        kind = ""
+    return _RENEWALS.get(kind, _WITHDRAWN)
 
 
 def _token_server(settings: GcpSettings) -> str:

@@ -44,7 +44,7 @@ class GcpSettings:
     @property
     def silence(self) -> float:
         """Seconds after which an endpoint that stays silent is asked anew."""
-        return min(self.read_seconds, self.patience.deadline)
+        return self.patience.silence(self.read_seconds)
 
     @property
     def is_google(self) -> bool:

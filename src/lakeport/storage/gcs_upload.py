@@ -107,6 +107,7 @@ class GcsStageWriter:
                 _CREATE,
                 self._name,
                 accept=(200, 201),
+                condition="absent",
                 params={"uploadType": "resumable", "ifGenerationMatch": "0", **query},
                 headers={
                     "Content-Type": "application/json; charset=UTF-8",
@@ -145,6 +146,7 @@ class GcsStageWriter:
             _CREATE,
             self._name,
             accept=(_INCOMPLETE,),
+            condition="absent",
             headers={"Content-Range": f"bytes {self._sent}-{end - 1}/*"},
             data=data,
         )
@@ -174,6 +176,7 @@ def finalise(bucket: str, key: str, staged: Staged, settings: GcpSettings) -> No
             _CREATE,
             name,
             accept=(200, 201),
+            condition="absent",
             doubts=doubts,
             headers={**_range(staged, len(tail)), "X-Goog-Hash": f"crc32c={token['crc32c']}"},
             data=tail,

@@ -12,9 +12,8 @@ from lakeport.errors import LakeportError, ObjectExists, PermissionRefused
 from lakeport.model import Staged, StoredObject
 from lakeport.storage.keys import join_key, under
 from lakeport.storage.probe import honours_create_only
-from lakeport.storage.ranged import RangedReader, replaced
+from lakeport.storage.ranged import RangedReader
 from lakeport.storage.s3_client import connect, portable
-from lakeport.storage.s3_errors import may_be_done
 from lakeport.storage.s3_messages import NoSuchKey
 from lakeport.storage.s3_settings import ID_KEY, AwsSettings
 from lakeport.storage.s3_upload import (
@@ -119,8 +118,8 @@ class S3Storage:
     def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
         """Write one small object.
 
-        A lost answer is made up for where s3:GetObject is allowed; where it is not, the object
-        counts as somebody else's.
+        A lost or untrue answer is made up for where s3:GetObject is allowed; where it is not, the
+        object counts as somebody else's.
         """
         full, mark = join_key(self.prefix, key), uuid.uuid4().hex
         parameters: dict[str, Any] = {
@@ -131,11 +130,10 @@ class S3Storage:
         }
         if create_only and self._sends():
             parameters["IfNoneMatch"] = "*"
-        doubts: list[Exception] = []
         try:
-            self._call("put_object", full, doubts=doubts, **parameters)
+            self._call("put_object", full, **parameters)
         except ObjectExists:
-            if not any(map(may_be_done, doubts)) or not self._marked(full, mark):
+            if not self._marked(full, mark):
                 raise
 
     def get(self, key: str) -> bytes | None:
@@ -152,11 +150,8 @@ class S3Storage:
         etag = str(head["ETag"])
 
         def fetch(start: int, end: int) -> bytes:
-            try:
-                part = f"bytes={start}-{end - 1}"
-                return bytes(self._call("get_object", full, Range=part, IfMatch=etag)["Body"])
-            except ObjectExists:
-                raise replaced(self.uri(key)) from None
+            part = f"bytes={start}-{end - 1}"
+            return bytes(self._call("get_object", full, Range=part, IfMatch=etag)["Body"])
 
         reader = RangedReader(fetch, int(head["ContentLength"]), self.uri(key))
         return cast(BinaryIO, io.BufferedReader(reader, 64 << 10))

@@ -10,7 +10,7 @@ from lakeport.errors import LakeportError, MissingDependency
 from lakeport.storage import s3_errors
 from lakeport.storage.per_process import PerProcess
 from lakeport.storage.s3_settings import AwsSettings
-from lakeport.storage.transfer import Contact, Patience
+from lakeport.storage.transfer import Condition, Contact, Patience
 
 __all__ = ["Connection", "connect", "for_spark", "portable"]
 
@@ -69,7 +69,9 @@ class Connection:
         try:
             return self.contact.ask(send, s3_errors.passing, allowed)
         except Exception as error:
-            raise s3_errors.translate(error, operation, bucket, key, self.settings) from None
+            raise s3_errors.translate(
+                error, operation, bucket, key, self.settings, _condition(parameters)
+            ) from None
 
     def authenticate(self) -> None:
         """Fetch the credentials now: a role is assumed, an SSO session is used.
@@ -121,6 +123,12 @@ class Connection:
         with self._lock:
             self._client, self.credentials = _client(source)
         return True
+
+
+def _condition(parameters: dict[str, Any]) -> Condition:
+    if "IfNoneMatch" in parameters:
+        return "absent"
+    return "same" if "IfMatch" in parameters else "none"
 
 
 _connections = PerProcess[AwsSettings, Connection](Connection)

@@ -13,6 +13,7 @@ from lakeport.errors import (
     Unreachable,
 )
 from lakeport.storage.probe import ConditionUnknown
+from lakeport.storage.ranged import replaced
 from lakeport.storage.s3_messages import (
     BY_CODE,
     NO_CREDENTIALS,
@@ -22,7 +23,7 @@ from lakeport.storage.s3_messages import (
     words_of,
     wrong_region,
 )
-from lakeport.storage.transfer import SLOW_STORE, GivenUp
+from lakeport.storage.transfer import SLOW_STORE, Condition, GivenUp
 
 if TYPE_CHECKING:
     from lakeport.storage.s3_settings import AwsSettings
@@ -64,6 +65,7 @@ _NETWORK = {
     "ResponseStreamingError",
     "SSLError",
 }
+_NEXT_NAME = "the next free name is tried."
 _NEVER_SENT = {"EndpointConnectionError", "ConnectTimeoutError", "ProxyConnectionError", "SSLError"}
 
 
@@ -105,16 +107,27 @@ def may_be_done(error: Exception) -> bool:
 
 
 def translate(
-    error: Exception, operation: str, bucket: str, key: str, settings: AwsSettings
+    error: Exception,
+    operation: str,
+    bucket: str,
+    key: str,
+    settings: AwsSettings,
+    condition: Condition = "none",
 ) -> LakeportError:
     """The most specific error of lakeport's for a failure of a request."""
     if isinstance(error, LakeportError):
         return error
+    name = f"s3://{bucket}/{key}" if key else f"s3://{bucket}"
     if passing(error):
         error = GivenUp(error, 0.0)
-    if isinstance(error, GivenUp) and not contended(error.cause):
-        return _given_up(error, f"s3://{bucket}/{key}" if key else f"s3://{bucket}", settings)
-    error = error.cause if isinstance(error, GivenUp) else error
+    if isinstance(error, GivenUp):
+        if condition == "absent" and contended(error.cause):
+            return ObjectExists(f"{name} is being written by somebody else", _NEXT_NAME)
+        return _given_up(error, name, settings)
+    if code_of(error)[0] == 412 and condition == "absent":
+        return ObjectExists(f"{name} exists already", _NEXT_NAME)
+    if code_of(error)[0] == 412 and condition == "same":
+        return replaced(name)
     if answered(error):
         return _from_answer(error, operation, bucket, key, settings)
     return _from_client(error, settings)
@@ -172,8 +185,6 @@ def _from_answer(
             f"{name}: the store does not know a part of the request: {words}",
             "leave out what it lacks (`sse`, `object_tags`), or ask its maker.",
         )
-    if status == 412:
-        return ObjectExists(f"{name} exists already", "the next free name is tried.")
     if status == 404:
         return NoSuchKey(f"{name} does not exist")
     if status in (401, 403):

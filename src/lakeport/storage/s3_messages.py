@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from lakeport.errors import DestinationError, LakeportError, ObjectExists, PermissionRefused
+from lakeport.errors import DestinationError, LakeportError, PermissionRefused
 from lakeport.scrub import scrub
 
 if TYPE_CHECKING:
@@ -158,12 +158,6 @@ BY_CODE = {
         "a lifecycle rule or another program aborts multipart uploads: give them a day at least.",
     ),
     "NoSuchKey": _simple(NoSuchKey, "{name} does not exist", ""),
-    "ConditionalRequestConflict": _simple(
-        ObjectExists, "{name} is being written by somebody else", "the next free name is tried."
-    ),
-    "OperationAborted": _simple(
-        ObjectExists, "{name} is being written by somebody else", "the next free name is tried."
-    ),
     "BadDigest": _simple(
         DestinationError,
         "{name}: the bytes that arrived are not those that were sent",

@@ -64,7 +64,7 @@ class AwsSettings:
     @property
     def silence(self) -> float:
         """Seconds after which an endpoint that stays silent is asked anew."""
-        return min(self.read_seconds, self.patience.deadline)
+        return self.patience.silence(self.read_seconds)
 
     @property
     def is_aws(self) -> bool:

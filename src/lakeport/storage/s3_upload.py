@@ -165,7 +165,7 @@ def complete(
 ) -> None:
     """Make a staged object visible, only if nothing has its name (where `conditional` says so).
 
-    An answer that got lost is made up for: when the request meets an object of that name or no
+    A lost or untrue answer is made up for: when the request meets an object of that name or no
     upload any more, the object's own mark, or the upload's absence, tells whether it is ours.
 
     Raises:
@@ -188,25 +188,28 @@ def complete(
             **parameters,
         )
     except (ObjectExists, NoSuchUpload) as error:
-        if _completed(bucket, key, staged, settings, any(map(may_be_done, doubts))):
+        fought = any(map(contended, doubts))
+        untold = isinstance(error, ObjectExists) and not fought
+        if _completed(bucket, key, staged, settings, untold or any(map(may_be_done, doubts))):
             return
-        if isinstance(error, NoSuchUpload) and any(map(contended, doubts)):
+        if isinstance(error, NoSuchUpload) and fought:
             # After a conflict S3 wants the upload begun anew, which is what a clash leads to.
             name = f"s3://{bucket}/{key}"
             raise ObjectExists(f"{name} was written by somebody else", error.hint) from None
         raise
 
 
-def _completed(bucket: str, key: str, staged: Staged, settings: AwsSettings, lost: bool) -> bool:
-    """Whether an earlier request completed the upload, with its answer `lost` or not.
+def _completed(bucket: str, key: str, staged: Staged, settings: AwsSettings, doubt: bool) -> bool:
+    """Whether a request completed the upload, although none of them was told so.
 
-    Without permission to read, after a lost answer, one more part is offered to the upload: it
-    refuses that once it has been completed, and only this process could complete it.
+    Without permission to read, one more part is offered to the upload, where there is `doubt`: it
+    refuses that once it has been completed, and only this process could complete it. An upload
+    that S3 ended for a conflict, or a lifecycle rule for its age, refuses it, too: no doubt then.
     """
     try:
         return is_ours(bucket, key, str(staged.token["id"]), settings)
     except PermissionRefused:
-        if not lost:
+        if not doubt:
             return False
     try:
         connect(settings).call(

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 __all__ = [
     "GIVE_UP_SECONDS",
     "SLOW_STORE",
+    "Condition",
     "Contact",
     "GivenUp",
     "NoAnswer",
@@ -31,10 +32,15 @@ SLOW_STORE = (
 )
 """The hint where a store is overloaded."""
 
+Condition = Literal["none", "absent", "same"]
+"""What a request asks for: nothing; that nothing has the name yet; that one version is read."""
+
 T = TypeVar("T")
 _FIRST_CONTACT = 15.0  # seconds
 _GRACE = 5.0  # seconds that all requests have together once one was given up,
 _AFTERMATH = 30.0  # if they come within these
+_SHARE = 3  # requests that stay without an answer use a deadline up,
+_LEAST_SILENCE = 5.0  # unless that left them less than these seconds each
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,19 @@ class Patience:
         """
         return self if self.deadline < _FIRST_CONTACT else Patience(_FIRST_CONTACT)
 
+    def silence(self, most: float) -> float:
+        """Seconds after which an endpoint that stays silent is asked anew.
+
+        One request that is never answered must not use the whole deadline up.
+
+        Args:
+            most: where the deadline is long.
+
+        >>> [Patience(deadline).silence(60) for deadline in (600, 30, 6, 2)]
+        [60, 10.0, 5.0, 2]
+        """
+        return min(most, max(_LEAST_SILENCE, self.deadline / _SHARE), self.deadline)
+
 
 class GivenUp(Exception):
     """A failure that may pass, and was waited for as long as it should be.
@@ -102,13 +121,21 @@ class Contact:
         reached: whether the store has answered at all.
     """
 
+    _works: ClassVar[int] = 0
+
     def __init__(self) -> None:
         self.reached = False
         self._lost_at = -math.inf
+        self._lost_in = 0
+
+    @classmethod
+    def begin(cls) -> None:
+        """Have every store asked for as long as ever: what was given up was another load's."""
+        cls._works += 1
 
     def lose(self) -> None:
         """Have the requests that come next share a few seconds, as there is no time for more."""
-        self._lost_at = time.monotonic()
+        self._lost_at, self._lost_in = time.monotonic(), self._works
 
     def ask(
         self,
@@ -128,15 +155,18 @@ class Contact:
             Exception: what `call` raised, and will not pass.
         """
         began = time.monotonic()
-        hurried = began - self._lost_at < _AFTERMATH
+        hurried = began - self._lost_at < _AFTERMATH and self._lost_in == self._works
         end = self._lost_at + _GRACE
         attempt = 0
+        failure: Exception | None = None
         while True:
             try:
                 answer = _in_time(call, end) if hurried else call()
             except Exception as error:
                 if not passing(error) and not isinstance(error, NoAnswer):
                     raise
+                if failure is None or not isinstance(error, NoAnswer):
+                    failure = error  # an answer tells more than none
                 allowed = patience(error)
                 allowed = allowed if self.reached else allowed.at_first()
                 delay = random.uniform(0, allowed.ceiling(attempt))
@@ -144,7 +174,7 @@ class Contact:
                 if now + delay > (end if hurried else began + allowed.deadline):
                     if not hurried:
                         self.lose()
-                    raise GivenUp(error, now - began) from error
+                    raise GivenUp(failure, now - began) from error
             else:
                 self._lost_at = -math.inf
                 return answer
