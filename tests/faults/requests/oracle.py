@@ -114,12 +114,13 @@ def told(
         repeatable: it has a run id, so that a failure need not tell what has landed.
     """
     last = len(operation.contents) - 1
+    per_step = operation.rows // max(1, last)
     wrong = []
     if said.states and max(said.states) > step * BATCH:
         wrong.append(f"STATE claims {max(said.states)} rows at content {step}")
     if said.error is None:
-        there = operation.rows * (step - started) // max(1, last)
-        untold = 0 if before is None else operation.rows * started // last - max(0, before.rows)
+        there = per_step * (step - started)
+        untold = 0 if before is None else per_step * started - max(0, before.rows)
         if step < last:
             wrong.append(f"it said that all is well, and content {step} of {last} is there")
         elif operation.rows >= 0 and not there <= said.rows <= there + untold:
@@ -129,7 +130,7 @@ def told(
     if not isinstance(said.error, LakeportError):
         wrong.append(f"no error of ours: {type(said.error).__name__}: {words}")
     elif operation.rows >= 0 and said.rows >= 0:  # who was killed has told nothing
-        known = said.rows * last // operation.rows + started
+        known = said.rows // per_step + started
         denied = "nothing of this batch was committed" in words
         open_ = said.unknown or (repeatable and not denied)
         if step not in ({known, known + 1} if open_ else {known}):
