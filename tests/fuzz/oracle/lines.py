@@ -71,7 +71,7 @@ def _expected(data: bytes) -> tuple[dict[str, list[Any]], Any] | None:
     last: Any = None
     for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
         try:
-            message = parsed(line.strip())
+            message = parsed(line.strip(b" \t\r"))  # JSON's white space, no other
         except Bad:
             if any(word in line.lower() for word in (b"tate", b"chema", b"atch")):
                 return None
