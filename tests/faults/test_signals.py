@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from tests.emulators import Azurite
 from tests.faults.kit import Lake, Process, await_end, land, started, users
+from tests.faults.requests.faults import Fault as RequestFault
+from tests.faults.requests.naming import namer
+from tests.faults.requests.proxy import FaultProxy, Point
 from tests.s3_stub import BrokenS3, Fault
 
 BATCH = 10
@@ -134,6 +141,37 @@ def test_terminated_while_a_commit_hangs(kind: str, operation: str, key: str) ->
         assert "nothing is visible" not in process.words
         assert process.out == []
         assert store.count("DeleteObject") == 0
+
+
+def test_terminated_while_a_commit_on_azure_hangs(azurite: Azurite, tmp_path: Path) -> None:
+    met = threading.Event()
+    hangs = RequestFault("hanging", hangs=True, times=1000).striking(lambda _: met.set())
+    place: Any = SimpleNamespace(namer=namer("azure", "signals", "t"))
+    azurite.create_container("signals")
+    config = tmp_path / "azure.json"
+    with FaultProxy(azurite.endpoint, "azure") as proxy:
+        keys = {
+            "destination": "delta_lake_azure",
+            "table_uri": f"abfss://signals@{azurite.account}.dfs.core.windows.net/t",
+            "access_key": azurite.account_key,
+            "azure_endpoint": proxy.endpoint,
+        }
+        config.write_text(json.dumps(keys))
+        config.chmod(0o600)
+        with (
+            proxy.script(place, Point("COPY _delta_log/N.json", 1), hangs) as script,
+            started("land", "-", "--to", config) as process,
+        ):
+            process.feed(users(BATCH, BATCH))
+            assert process.wait_for(met.is_set), process.words
+            began = time.monotonic()
+            process.send(signal.SIGTERM)
+            assert process.end() == 143, process.words
+            assert time.monotonic() - began < 40, process.words
+    assert "whether the batch in progress has landed in abfs://signals@" in process.words
+    assert "nothing is visible" not in process.words
+    assert process.out == []
+    assert not [point for point in script.seen if point.name.startswith("DELETE part-")]
 
 
 def test_terminated_while_a_commit_is_slow() -> None:
