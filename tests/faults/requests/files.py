@@ -4,17 +4,22 @@ What an HTTP proxy is for a store, this is for the local disk. Calls of `os` and
 wrapped in this process, and in Spark's Python workers by the storage that tasks are handed (it is
 pickled by value: workers can't import tests). Of the JVM's own calls, which only commit, the
 commit as a whole stands for all.
+
+A call at which a load dies is one that fails, after the process that the file `victim` tells of
+has been killed.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import io
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +39,7 @@ from tests.faults.requests.proxy import Point
 if TYPE_CHECKING:
     from tests.faults.requests.sites import Place
 
-__all__ = ["FileCalls"]
+__all__ = ["FileCalls", "dying"]
 
 _CALLS = ("link", "unlink", "replace", "rename", "mkdir", "scandir", "fsync")
 
@@ -67,7 +72,7 @@ class FileCalls:
     endpoint = ""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
 
     @contextmanager
     def script(
@@ -83,18 +88,27 @@ class FileCalls:
         entry: dict[str, Any] = {"root": place.target.uri}
         if at is not None and fault is not None:
             entry |= {"at": [at.name, at.ordinal], "forwarded": fault.forwarded}
-            entry |= {"errno": fault.status, "everywhere": fault.everywhere}
+            entry |= {"errno": fault.status or errno.EIO, "everywhere": fault.everywhere}
         script = FileScript(at)
-        plan, log = self._folder / "plan", self._folder / "calls"
+        plan, log = self.folder / "plan", self.folder / "calls"
         log.write_text("")
         plan.write_text(json.dumps(entry))
         try:
-            with _watched(str(self._folder)):
+            with _watched(str(self.folder)):
                 yield script
         finally:
             plan.unlink()
+            (self.folder / "victim").unlink(missing_ok=True)
             names = log.read_text().splitlines()
             script.seen += [Point(n, names[: i + 1].count(n)) for i, n in enumerate(names)]
+
+
+@contextmanager
+def dying(folder: Path) -> Iterator[None]:
+    """Have this process die at the call that another one's script names, within the block."""
+    (folder / "victim").write_text(str(os.getpid()))
+    with _watched(str(folder)):
+        yield
 
 
 def _decide(folder: str, call: str, path: str) -> tuple[int, bool]:
@@ -133,15 +147,22 @@ def _wrapped(folder: str, name: str, call: Callable[..., Any]) -> Callable[..., 
         what = f"{name} {arguments[1]}" if name == "open" and len(arguments) > 1 else name
         error, after = _decide(folder, what, path)
         if error and not after:
-            raise OSError(error, os.strerror(error), path)
+            raise _failure(folder, error, path)
         result = call(*arguments, **keys)
         if error:
             if name == "open":
                 result.close()
-            raise OSError(error, os.strerror(error), path)
+            raise _failure(folder, error, path)
         return result
 
     return wrapped
+
+
+def _failure(folder: str, error: int, path: str) -> OSError:
+    """What a call fails with; whoever is to die of it is dead by then."""
+    with suppress(FileNotFoundError), open(f"{folder}/victim") as victim:  # noqa: PTH123
+        os.kill(int(victim.read()), signal.SIGKILL)
+    return OSError(error, os.strerror(error), path)
 
 
 def _patches(folder: str) -> list[Any]:
@@ -174,10 +195,10 @@ def _watched(folder: str) -> Iterator[None]:
         root = json.loads(Path(folder, "plan").read_text())["root"]
         error, after = _decide(folder, "commit", root)
         if error and not after:
-            raise SparkFailure(f"the disk refused: {os.strerror(error)}")
+            raise SparkFailure(f"the disk refused: {_failure(folder, error, root)}")
         version = commit(self, *arguments)
         if error:
-            raise SparkFailure(f"the disk refused: {os.strerror(error)}")
+            raise SparkFailure(f"the disk refused: {_failure(folder, error, root)}")
         return version
 
     def storage(self: LocalConfig) -> LocalStorage:

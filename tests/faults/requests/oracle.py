@@ -123,7 +123,8 @@ def told(
         untold = 0 if before is None else per_step * started - max(0, before.rows)
         if step < last:
             wrong.append(f"it said that all is well, and content {step} of {last} is there")
-        elif operation.rows >= 0 and not there <= said.rows <= there + untold:
+        # A stream that finds nothing new tells of no rows.
+        elif operation.rows >= 0 and not there <= max(0, said.rows) <= there + untold:
             wrong.append(f"it said {said.rows} rows, and it landed {there}")
         return wrong
     words = str(said.error).replace("\n", " ")[:300]

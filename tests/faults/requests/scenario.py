@@ -101,7 +101,7 @@ class Scenario:
         if is_step(point.name):
             return [*KILLS]
         if self.site.dialect == "local":
-            return [*FILE_FAULTS]
+            return [*FILE_FAULTS, *KILLS]
         fitting = [
             fault.name
             for fault in FAULTS.values()

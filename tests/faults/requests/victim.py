@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 from lakeport.errors import OutcomeUnknown
 from tests.faults.kit import Process, await_end, environment
 from tests.faults.requests.faults import Fault
+from tests.faults.requests.files import FileCalls, dying
 from tests.faults.requests.operations import OPERATIONS, TABLE, Operation, Said
 from tests.faults.requests.proxy import Point
 from tests.faults.requests.sites import Place
@@ -48,14 +50,18 @@ class Victim:
         """Do it to its end; return what it said before that.
 
         Args:
-            point: a step at which it kills itself; it does so at no request.
+            point: a step or call of the file system at which it kills itself; it does so at no
+                request.
             fault: how.
         """
+        proxy = self.place.site.proxy
+        calls = str(proxy.folder) if isinstance(proxy, FileCalls) else ""
         task = {
             "operation": self.operation.name,
             "config": self.place.config(table=TABLE),
             "folder": str(self.place.folder),
             "run_id": self.run_id,
+            "calls": "" if is_step(point.name) else calls,
             "step": point.name if is_step(point.name) else "",
             "ordinal": point.ordinal,
             "after": fault.forwarded,
@@ -128,7 +134,12 @@ def main() -> None:
     task = json.load(sys.stdin)
     place: Any = _Place(task["config"], Path(task["folder"]))
     operation = OPERATIONS[task["operation"]]
-    with around_steps(_dying(task["step"], task["ordinal"], after=task["after"])):
+    with ExitStack() as stack:
+        stack.enter_context(
+            around_steps(_dying(task["step"], task["ordinal"], after=task["after"]))
+        )
+        if task["calls"]:
+            stack.enter_context(dying(Path(task["calls"])))
         operation.run(place, _Telling(), 0, task["run_id"])
 
 
