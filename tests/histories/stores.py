@@ -17,6 +17,8 @@ from tests.histories.reader import Reader
 from tests.s3_stub import BrokenS3
 
 CONTAINER = "histories"
+PUBLICATION = r"(POST \S*\.parquet\?\S*uploadId=|PUT \S*\.parquet\?\S*comp=blocklist)"
+"""Method and target of the request that makes a data file visible."""
 COLUMNS = pa.schema([("key", pa.int64()), ("value", pa.string()), ("part", pa.string())])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from pathlib import Path
@@ -165,6 +166,12 @@ def test_optimize_restore_and_vacuum(table: Table, tmp_path: Path) -> None:
     assert table.vacuum(dry_run=True)["files"] == []
     time.sleep(0.01)
     files = len(list(Path(table.uri).rglob("*.parquet")))
+    coming, left = (Path(table.uri, f"part-{name}.parquet") for name in ("coming", "left"))
+    for unnamed, days in ((coming, 6), (left, 8)):
+        unnamed.touch()
+        os.utime(unnamed, (time.time() - days * 86400,) * 2)
     table.vacuum(retain_hours=0, force=True)
+    assert coming.exists(), "a writer at work may be about to commit it"
+    assert not left.exists()
     assert len(list(Path(table.uri).rglob("part-*.parquet"))) < files
     assert DeltaTable(table.uri).to_pyarrow_table().num_rows == 2

@@ -7,6 +7,7 @@ for tables of thousands of folders.
 from __future__ import annotations
 
 import re
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from lakeport.spark.failures import translated
 from lakeport.spark.quoting import quoted
 from lakeport.spark.settings import COMMIT_SETTINGS
 from lakeport.tables.compaction import target_bytes
+from lakeport.tables.inventory import inventory
 from lakeport.tables.judge import check_expression
 from lakeport.tables.queries import first_line
 from lakeport.writers.delta_history import Commit, CommitLog, Mark
@@ -29,6 +31,7 @@ from lakeport.writers.delta_outcome import settle
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from lakeport.tables.place import Place
     from lakeport.writers.delta_replay import Contents
 
 __all__ = ["RETENTION_HOURS", "hours", "optimize", "sort_columns", "vacuum"]
@@ -39,6 +42,7 @@ RETENTION_HOURS = 168
 _DURATION = re.compile(r"(\d+)\s*([hdw])?", re.IGNORECASE)
 _HOURS = {"h": 1, "d": 24, "w": 168}
 _DELTA = "spark.databricks.delta"
+_INVENTORY = "inventory"
 
 
 def hours(text: str) -> int:
@@ -165,13 +169,15 @@ def _told(commit: Commit) -> dict[str, Any]:
 
 
 def vacuum(
-    spark: SparkSession, uri: str, retain: int | None, *, dry_run: bool, force: bool
+    spark: SparkSession, place: Place, retain: int | None, *, dry_run: bool, force: bool
 ) -> list[str]:
     """Delete files that no version of the retained time uses; with `dry_run` list them.
 
+    A file that no version has named may be of a writer at work, and stays for a week in any case.
+
     Args:
         spark: a session with Delta.
-        uri: the table, as Spark names it.
+        place: the table's.
         retain: whole hours; the table's own retention, at least a week, when absent.
         dry_run: delete nothing.
         force: allow less than a week, and less than the table's own retention.
@@ -188,7 +194,7 @@ def vacuum(
     if retain is not None:
         _check_retention(retain, RETENTION_HOURS, "readers and writers that take longer", force)
     with translated():
-        own = _own_retention(spark, uri)
+        own = _own_retention(spark, place.hadoop_uri)
         wanted = max(RETENTION_HOURS, own) if retain is None else retain
         if retain is not None:
             _check_retention(wanted, own, "the table keeps them longer: its users", force)
@@ -200,7 +206,13 @@ def vacuum(
                 f"{_DELTA}.vacuum.logging.enabled": "true",
             },
         )
-        command = f"VACUUM {_named(uri)} RETAIN {wanted:d} HOURS"
+        command = f"VACUUM {_named(place.hadoop_uri)}"
+        if wanted < RETENTION_HOURS:
+            before = time.time() - RETENTION_HOURS * 3600
+            files = session.createDataFrame(inventory(session, place, before))
+            files.createOrReplaceTempView(_INVENTORY)
+            command += f" USING INVENTORY (TABLE {_INVENTORY})"
+        command += f" RETAIN {wanted:d} HOURS"
         rows = session.sql(command + (" DRY RUN" if dry_run else "")).collect()
     return sorted(str(row[0]) for row in rows) if dry_run else []
 

@@ -199,7 +199,7 @@ class Table:
                 least 168 hours, when absent.
             dry_run: delete nothing.
             force: allow less than 168 hours, or less than the table's own retention, which breaks
-                readers and writers that take longer.
+                readers and writers that take longer; files that are yet to be committed stay.
 
         Returns:
             `deleted` (files and empty folders), `bytes`, `version`; with `dry_run`, `files`: what
@@ -213,8 +213,7 @@ class Table:
 
         contents = self._newest()
         spark = self._spark(contents, writes=True)
-        uri = self._place.hadoop_uri
-        files = vacuum(spark, uri, retain_hours, dry_run=dry_run, force=force)
+        files = vacuum(spark, self._place, retain_hours, dry_run=dry_run, force=force)
         versions = self._versions()
         version = versions.newest()
         if dry_run:

@@ -1,0 +1,99 @@
+"""The files that VACUUM may look at, where it keeps them for less than a week.
+
+A file that no version names is left over from a writer that ended, or belongs to one at work, which
+names it with its next commit: nothing tells which. VACUUM takes it for left over when it is older
+than the retention, so a short one would delete the files of writers at work, and what they commit
+could not be read. So such files are not shown to it until they are a week old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from lakeport.model import StoredObject
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakeport.tables.place import Place
+
+__all__ = ["inventory", "shown"]
+
+_SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),
+        ("length", pa.int64()),
+        ("isDir", pa.bool_()),
+        ("modificationTime", pa.int64()),
+    ]
+)
+"""What `VACUUM ... USING INVENTORY` reads (`VacuumCommand.INVENTORY_SCHEMA` of delta-spark)."""
+
+_CHANGES = "_change_data/"
+
+
+def inventory(spark: SparkSession, place: Place, before: float) -> pa.Table:
+    """The files of a table and the folders they are in, as VACUUM takes them. Runs a Spark job.
+
+    Args:
+        spark: a session with Delta.
+        place: the table's.
+        before: newer files that no version has named are left out; Unix seconds.
+
+    Raises:
+        DestinationError: the store refused.
+    """
+    jvm: Any = spark._jvm
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, place.hadoop_uri)
+    removed = _removed(spark, log)
+    path = log.dataPath()
+    root = path.getFileSystem(log.newDeltaHadoopConf()).makeQualified(path).toString()
+    start = len(f"{place.folder}/") if place.folder else 0
+    files = {item.key[start:]: item for item in place.storage.list(place.folder)}
+    kept = shown(files, removed, before)
+    folders = {str(folder) for name in kept for folder in PurePosixPath(name).parents} - {"."}
+    rows = [
+        *((f"{root}/{name}", f.bytes, False, int(f.modified * 1000)) for name, f in kept.items()),
+        *((f"{root}/{folder}", 0, True, 0) for folder in folders),
+    ]
+    named = [dict(zip(_SCHEMA.names, row, strict=True)) for row in rows]
+    return pa.Table.from_pylist(named, _SCHEMA)
+
+
+def shown(
+    files: Mapping[str, StoredObject], removed: Collection[str], before: float
+) -> dict[str, StoredObject]:
+    """The files that can't be those of a writer at work.
+
+    Change data counts as left over at once: no version's rows depend on it.
+
+    Args:
+        files: by their paths in the table.
+        removed: paths of files that a version has removed.
+        before: newer files that no version has named are left out; Unix seconds.
+
+    >>> files = {name: StoredObject(name, 1, modified=9.0) for name in ("removed", "unknown")}
+    >>> list(shown(files, {"removed"}, before=5.0))
+    ['removed']
+    """
+    return {
+        name: file
+        for name, file in files.items()
+        if file.modified < before or name in removed or name.startswith(_CHANGES)
+    }
+
+
+def _removed(spark: SparkSession, log: Any) -> set[str]:
+    """Paths of the files that versions of the table's own retention have removed."""
+    from pyspark.sql import DataFrame
+
+    jvm: Any = spark._jvm
+    none = jvm.scala.Option.apply(None)
+    state = DataFrame(log.update(False, none, none).stateDF(), spark)
+    rows = state.where("remove IS NOT NULL").select("remove.path").collect()
+    return {unquote(row[0]) for row in rows}
