@@ -75,6 +75,14 @@ def test_a_bomb_is_refused_before_it_takes_the_disk(tmp_path: Path, suffix: str)
     assert sum(path.stat().st_size for path in (tmp_path / "spool").iterdir()) <= FLOOR
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_archives_of_other_methods_are_refused(tmp_path: Path, method: int) -> None:
+    with zipfile.ZipFile(tmp_path / "t.csv.zip", "w", method) as archive:
+        archive.writestr("t.csv", b"a\n" * (1 << 20))
+    with pytest.raises(SourceError, match=f"compressed with method {method}, not with deflate"):
+        list(FileSource(discover([str(tmp_path)]), stream="t", spool_dir=tmp_path))
+
+
 @pytest.mark.parametrize("suffix", PACKERS)
 def test_below_the_floor_any_ratio_passes(tmp_path: Path, suffix: str) -> None:
     data = b"a,b,c\n" + ROW * 50_000

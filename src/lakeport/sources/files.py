@@ -191,7 +191,7 @@ class FileSource:
         schema = union(footers)
         check_names(self.stream, schema.names)
         return Planned(
-            reader=ParquetReader(self.stream, schema),
+            reader=ParquetReader(self.stream, schema, limits=self.limits),
             splits=split_groups(footers, self.split_bytes),
             bytes=sum(file.bytes for file in self.files),
             output_ratio=1.0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Scan, Split
 from lakeport.schema.splits import open_split
 from lakeport.schema.types import cast_batch, normalise, repeated
+from lakeport.sources.parquet_texts import in_pieces, packed_bytes, repeating_columns, written_out
 from lakeport.sources.parquet_values import (
     as_text,
     check_int96,
@@ -48,8 +49,14 @@ class Footer(NamedTuple):
 
 
 @contextmanager
-def _opened(split: Split, int96: str = "us") -> Iterator[Any]:
-    """A split's `ParquetFile`, which reads INT96 timestamps with the unit `int96`."""
+def _opened(split: Split, int96: str = "us", dictionaries: Sequence[str] = ()) -> Iterator[Any]:
+    """A split's `ParquetFile`.
+
+    Args:
+        split: of the file.
+        int96: the unit that INT96 timestamps are read with.
+        dictionaries: paths of columns that are read as such.
+    """
     import pyarrow.parquet as pq
 
     uri = split.uri
@@ -59,6 +66,7 @@ def _opened(split: Split, int96: str = "us") -> Iterator[Any]:
             source,
             pre_buffer=False,
             coerce_int96_timestamp_unit=int96,
+            read_dictionary=list(dictionaries),
             page_checksum_verification=True,
         ) as file:
             yield file
@@ -209,22 +217,32 @@ class ParquetReader:
         stream: the stream's name.
         schema: the columns to yield.
         skip_bad: without effect: Parquet has no bad records, only bad files.
+        limits: what the texts of a split that dictionaries repeat may become.
     """
 
     stream: str
     schema: pa.Schema
     skip_bad: bool = False
+    limits: UnpackLimits = DEFAULT
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
         with _opened(split) as parquet:
             if columns := has_int96(parquet):
                 _check_int96(split, columns)
-            stored = stored_schema(parquet)
-            for batch in _batches(parquet, split):
+            stored, plain = stored_schema(parquet), parquet.schema_arrow
+            for batch in self._pieces(parquet.metadata, split):
                 with _naming(split.uri):
-                    rows = aligned(as_text(batch, stored), self.schema)
+                    rows = aligned(as_text(written_out(batch, plain), stored), self.schema)
                 yield rows
+
+    def _pieces(self, metadata: Any, split: Split) -> Iterator[pa.RecordBatch]:
+        """The split's rows, with repeated texts as dictionaries, in pieces that fit the memory."""
+        groups = range(split.start, split.end)
+        swelling = Swelling(split.uri, self.limits, packed_bytes(metadata, groups))
+        with _opened(split, dictionaries=repeating_columns(metadata, groups)) as parquet:
+            for batch in _batches(parquet, split):
+                yield from in_pieces(batch, swelling)
 
     def scan(self, split: Split) -> Scan:
         """See `lakeport.model.Reader.scan`."""
@@ -239,4 +257,4 @@ class ParquetReader:
     def extended(self, unknown: Mapping[str, pa.DataType]) -> ParquetReader:
         """See `lakeport.model.Reader.extended`; a Parquet file declares all that it holds."""
         extra = [pa.field(name, type_) for name, type_ in unknown.items()]
-        return ParquetReader(self.stream, pa.schema([*self.schema, *extra]), self.skip_bad)
+        return replace(self, schema=pa.schema([*self.schema, *extra]))

@@ -135,6 +135,14 @@ def _only_member(path: Path, limits: UnpackLimits) -> Iterator[BinaryIO]:
                     f"archive {name!r} is encrypted, or holds {len(members)} files instead of one",
                     "unpack it into a folder and give that folder as the source.",
                 )
+            if members[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                # Python's zipfile unpacks the other methods without a bound: bzip2 makes gigabytes
+                # of the 4 KiB that it takes at a time.
+                raise SourceError(
+                    f"archive {name!r} is compressed with method {members[0].compress_type}, not "
+                    "with deflate",
+                    "unpack it and give the file, or compress that with gzip, zstd, bzip2 or xz.",
+                )
             with archive.open(members[0]) as plain:
                 swelling = Swelling(str(path), limits, packed=path.stat().st_size)
                 yield cast("BinaryIO", io.BufferedReader(_Member(plain, swelling), _CHUNK))
