@@ -258,6 +258,13 @@ def test_a_key_that_azure_does_not_accept_is_named() -> None:
     assert "canary" not in str(told)
 
 
+def test_half_an_answer_is_not_the_keys_fault() -> None:
+    error = ValueError("Required Content-Range response header is missing or malformed.")
+    told = azure_errors.translate(error, "read", "abfss://x", AzureSettings("acme", "a2V5"))
+    assert isinstance(told, Unreachable)
+    assert told.message == "abfss://x: the store's answer was cut, or is none of a store's"
+
+
 def test_a_skewed_clock_is_named() -> None:
     from azure.core.exceptions import ClientAuthenticationError
 

@@ -88,6 +88,8 @@ S3 = "software.amazon.awssdk.services.s3.model.S3Exception"
            "Premature end of Content-Length delimited message body (expected: 9; received: 4)")],
          "Unreachable"),
         ([("java.io.IOException", "Premature EOF")], "Unreachable"),
+        ([("org.xml.sax.SAXParseException",
+           "XML document structures must start and end within the same entity.")], "Unreachable"),
         ([("java.net.UnknownHostException", "nowhere.example")], "Unreachable"),
         ([("org.apache.hadoop.fs.s3a.AWSClientIOException", "Unable to execute HTTP request")],
          "Unreachable"),

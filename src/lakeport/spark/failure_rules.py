@@ -72,7 +72,8 @@ _OF_STORMS: Final = tuple(
         ),
         (
             r"NoHttpResponse|Connection reset|AWSClientIOException|InvalidAbfsRestOperation"
-            r"|Unable to execute HTTP request|Premature (?:end of \S+|EOF)|Unexpected end of file",
+            r"|Unable to execute HTTP request|Premature (?:end of \S+|EOF)|Unexpected end of file"
+            r"|XML document structures must start and end within the same entity",
             "the connection to the store was cut",
         ),
     )

@@ -182,9 +182,10 @@ def _from_client(error: Exception, name: str, settings: AzureSettings) -> Lakepo
             "check `account_name`, `azure_endpoint`, DNS, the proxy (HTTPS_PROXY) and the "
             "firewall.",
         )
-    if isinstance(error, ValueError) and settings.access_key:
-        return PermissionRefused(
-            "`access_key` is not a key", "it is Base64 text that ends with `==`: copy it whole."
+    if isinstance(error, ValueError):  # of a header, half of which came
+        return Unreachable(
+            f"{name}: the store's answer was cut, or is none of a store's",
+            "run it again; `--debug` shows the SDK's own words.",
         )
     return DestinationError(
         f"{name}: the Azure SDK failed with {type(error).__name__}", _ODD_ANSWER
