@@ -23,6 +23,7 @@ from lakeport.config.load import load_target
 from lakeport.errors import (
     BadRecord,
     ConfigError,
+    DestinationError,
     LakeportError,
     PermissionRefused,
     Unreachable,
@@ -373,21 +374,23 @@ def _lane() -> Iterator[ThreadPoolExecutor]:
         lane.shutdown(wait=patient)
 
 
+_PLACELESS = (DestinationError, PermissionRefused, Unreachable)
+
+
 @contextmanager
 def _placed(table: str) -> Iterator[None]:
     """Have an error of Spark's way to a store say which table it was on its way to, and how long.
 
     Raises:
-        PermissionRefused: the store refused.
-        Unreachable: the store was given up.
+        DestinationError: the store refused, or was given up.
     """
     from lakeport.spark.failures import of_spark
 
     begin = time.monotonic()
     try:
         yield
-    except (PermissionRefused, Unreachable) as error:
-        if not of_spark(error):
+    except DestinationError as error:
+        if type(error) not in _PLACELESS or not of_spark(error):
             raise
         message = f"{table}: {error.message}"
         if isinstance(error, Unreachable):

@@ -13,7 +13,13 @@ import pyarrow as pa
 import pytest
 
 import lakeport
-from lakeport.errors import LakeportError, OutcomeUnknown, PermissionRefused, Unreachable
+from lakeport.errors import (
+    DestinationError,
+    LakeportError,
+    OutcomeUnknown,
+    PermissionRefused,
+    Unreachable,
+)
 from tests.emulators import Azurite
 from tests.faults.requests.faults import Fault as RequestFault
 from tests.faults.requests.naming import namer
@@ -76,11 +82,25 @@ def test_a_storm_that_passes_in_time_is_no_error(store: BrokenS3) -> None:
     assert store.count("PutObject") > 3
 
 
-def test_a_session_that_ends_during_a_commit(store: BrokenS3) -> None:
+@pytest.mark.parametrize(
+    ("status", "code", "kind", "words"),
+    [
+        (400, "ExpiredToken", PermissionRefused, "the session of the credentials has expired"),
+        (403, "RequestTimeTooSkewed", DestinationError, "this machine's clock differs"),
+        (301, "PermanentRedirect", DestinationError, "the bucket is in another region"),
+        (404, "NoSuchBucket", DestinationError, "the bucket or container does not exist"),
+    ],
+)
+def test_what_no_retry_helps_is_said_in_our_words(
+    store: BrokenS3, status: int, code: str, kind: type, words: str
+) -> None:
     land(store)
-    store.inject(Fault("status", FOR_EVER, status=400, code="ExpiredToken", **COMMIT))
-    with pytest.raises(PermissionRefused, match="s3://lake/t: the session of the cred"):
+    store.inject(Fault("status", FOR_EVER, status=status, code=code, **COMMIT))
+    with pytest.raises(DestinationError) as caught:
         land(store)
+    assert type(caught.value) is kind
+    assert caught.value.message.startswith(f"s3://lake/t: {words}")
+    assert "software.amazon" not in str(caught.value)
 
 
 @pytest.fixture(scope="module")

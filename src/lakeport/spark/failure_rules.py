@@ -197,11 +197,27 @@ RULES: Final[tuple[Rule, ...]] = (
         quote=False,
     ),
     _rule(
+        r"RequestTimeTooSkewed|Request date header too old",
+        DestinationError,
+        "this machine's clock differs from the store's by more than 15 minutes",
+        "set the clock (`timedatectl set-ntp true`), then run again.",
+        quote=False,
+    ),
+    _rule(
+        r"AWSRedirectException|PermanentRedirect|AuthorizationHeaderMalformed"
+        r"|Status Code: 30[17]\b",
+        DestinationError,
+        "the bucket is in another region, or not at that endpoint (S3 answered with a redirect)",
+        "set `aws_region` to the bucket's region, and leave out `aws_endpoint` for AWS.",
+        quote=False,
+    ),
+    _rule(
         r"UnknownStoreException|NoSuchBucket|ContainerNotFound|FilesystemNotFound"
         r"|specified (bucket|container|filesystem) does not exist",
         DestinationError,
         "the bucket or container does not exist",
         "create it, or correct its name.",
+        quote=False,
     ),
     _rule(
         r"ExpiredToken|TokenRefreshRequired|[Tt]oken (is|has) expired|Lifetime validation failed"
