@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from lakeport.errors import ConfigError
+
 __all__ = ["Scratch", "scratch", "sweep"]
 
 _NAME = re.compile(r"lakeport-(?:[a-z]+-)?[a-z0-9_]{8}")
@@ -45,15 +47,22 @@ class Scratch:
             parent: where; the system's folder for temporary files by default.
 
         Raises:
-            OSError: the disk refuses.
+            ConfigError: there is no such place, no room in it, or it may not be written.
         """
         above = Path(tempfile.gettempdir() if parent is None else parent).absolute()
         sweep(above)
         prefix = f"lakeport-{kind}-" if kind else "lakeport-"
-        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=above))
-        self._lock: int | None = os.open(
-            self.path / _OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600
-        )
+        try:
+            self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=above))
+            self._lock: int | None = os.open(
+                self.path / _OWNER, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"no folder for temporary files can be made in {above}: {error.strerror}",
+                "free room there, in bytes and in inodes (`df -h`, `df -i`), or name another "
+                "place: `spool_dir` for what is read, TMPDIR for all.",
+            ) from error
         with suppress(OSError):  # a disk without locks: age decides
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             os.write(self._lock, _here())

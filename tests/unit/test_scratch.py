@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from lakeport import scratch as module
+from lakeport.errors import ConfigError
 from lakeport.scratch import Scratch, scratch, sweep
 
 OWNER = """
@@ -128,3 +130,17 @@ def test_locks_of_another_machine_tell_nothing(
     age(folder)
     sweep(tmp_path)
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("call", ["mkdir", "open"])
+def test_a_place_without_room_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(ConfigError) as caught:
+        patch.setattr(os, call, full)
+        Scratch("spark", tmp_path)
+    assert caught.value.message.endswith(f"{tmp_path}: No space left on device")
+    assert "`df -i`" in caught.value.hint
