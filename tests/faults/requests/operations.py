@@ -158,10 +158,9 @@ def _nothing(place: Place) -> None:
 
 
 def _base(**keys: Any) -> Callable[[Place], None]:
-    """Two versions, of which the next but one has a checkpoint."""
+    """A table of two versions."""
 
     def make(place: Place) -> None:
-        keys.setdefault("table_properties", {"delta.checkpointInterval": "3"})
         for number in (0, 1):
             part = BASE[number * BATCH : (number + 1) * BATCH]
             config = place.config(table=TABLE, run_id=f"base-{number}", **keys)
@@ -210,6 +209,7 @@ def _stream(place: Place, said: Said, start: int, run_id: str) -> None:
 
 
 _plain, _parted = _base(), _base(partition_keys=["day"])
+_due = _base(table_properties={"delta.checkpointInterval": "2"})
 _before = contents_of(BASE)
 _appended = tuple(contents_of((*BASE, *MORE[:n])) for n in (0, BATCH, 2 * BATCH))
 _fresh = tuple(contents_of(MORE[:n]) for n in (0, BATCH, 2 * BATCH))
@@ -246,6 +246,15 @@ OPERATIONS = {
             rows=len(MORE),
             other=_land(_changed(MORE)),
             rivals=True,
+        ),
+        Operation(
+            "checkpoint",
+            _land(MORE[:BATCH]),
+            _appended[:2],
+            _due,
+            resumes=True,
+            run_ids=True,
+            rows=BATCH,
         ),
         Operation(
             "overwrite",
