@@ -17,6 +17,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 REQUESTS = ("tests/faults/test_planted.py", "tests/faults/test_requests.py")
+HISTORIES = "tests/histories/test_share.py"  # the others play for minutes
 
 # The longest first, so that they don't run alone at the end.
 GROUPS = {
@@ -30,7 +31,7 @@ GROUPS = {
             for name in ("faults", "contract", "spark", "cluster", "streaming", "histories")
         ),
     ],
-    "requests": [*REQUESTS],
+    "requests": [*REQUESTS, HISTORIES],
     "streaming": ["tests/streaming"],
     "cluster": ["tests/cluster"],
     "session": ["tests/spark/test_session.py"],

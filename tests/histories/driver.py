@@ -10,7 +10,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -22,7 +23,7 @@ from tests.histories.chaos import ChaosProxy
 from tests.histories.checker import Content, anomalies
 from tests.histories.journal import Journal, outcomes
 from tests.histories.stores import Store
-from tests.histories.writer import Job
+from tests.histories.writer import Job, work
 
 __all__ = ["History", "Report"]
 
@@ -175,10 +176,42 @@ class History:
     seconds: float = 3600.0
 
     def play(self) -> Report:
-        """Play it, and check it."""
+        """Play it with processes, and check it."""
         self.store.create_table()
+        with self._proxies() as proxies:
+            players = [
+                Player(job, Random(f"{self.seed} kill {job.number}"), self.kills, self.steps_alive)
+                for job in self._jobs(proxies)
+            ]
+            try:
+                self._watch(players)
+            finally:
+                for player in players:
+                    player.end()
+            broken = [text for player in players for text in player.broken()]
+            kills = sum(player.kills for player in players)
+            return self._checked(broken, kills, sum(proxy.failed for proxy in proxies))
+
+    def play_here(self) -> Report:
+        """Play it with threads of this process, of which nobody is killed, and check it.
+
+        Ours share the process's Spark session, which reaches a store in one way at a time: there
+        must be one of them only.
+        """
+        self.store.create_table()
+        with self._proxies() as proxies, ThreadPoolExecutor(len(proxies)) as pool:
+            jobs = self._jobs(proxies)
+            ends = {pool.submit(work, job): job for job in jobs}
+            wait([end for end, job in ends.items() if not job.follows])
+            self._stop.touch()
+            broken = [repr(error) for end in ends if (error := end.exception()) is not None]
+            return self._checked(broken, 0, sum(proxy.failed for proxy in proxies))
+
+    @contextmanager
+    def _proxies(self) -> Iterator[list[ChaosProxy]]:
+        """One for each writer; what delta-rs takes for lost has to be lost."""
         with ExitStack() as stack:
-            proxies = [
+            yield [
                 stack.enter_context(
                     ChaosProxy(
                         self.store.endpoint,
@@ -190,31 +223,28 @@ class History:
                 )
                 for number, kind in enumerate(self.writers)
             ]
-            players = [self._player(n, proxy.endpoint) for n, proxy in enumerate(proxies)]
-            try:
-                self._watch(players)
-            finally:
-                for player in players:
-                    player.end()
-            return self._checked(players, sum(proxy.failed for proxy in proxies))
 
-    def _player(self, number: int, endpoint: str) -> Player:
-        store = self.store.through(endpoint)
+    def _jobs(self, proxies: Sequence[ChaosProxy]) -> list[Job]:
         leading = [n for n, kind in enumerate(self.writers) if kind == self.writers[0]]
-        follows = [] if number in leading else [self._journal(n) for n in leading]
-        job = Job(
-            self.seed,
-            number,
-            self.writers[number],
-            _NO_END if follows else self.steps,
-            self._journal(number),
-            follows,
-            str(self._stop),
-            store.config,
-            store.uri,
-            store.options,
-        )
-        return Player(job, Random(f"{self.seed} kill {number}"), self.kills, self.steps_alive)
+        jobs = []
+        for number, (kind, proxy) in enumerate(zip(self.writers, proxies, strict=True)):
+            store = self.store.through(proxy.endpoint)
+            follows = [] if number in leading else [self._journal(n) for n in leading]
+            steps, journal = _NO_END if follows else self.steps, self._journal(number)
+            job = Job(
+                self.seed,
+                number,
+                kind,
+                steps,
+                journal,
+                follows,
+                str(self._stop),
+                store.config,
+                store.uri,
+                store.options,
+            )
+            jobs.append(job)
+        return jobs
 
     def _journal(self, number: int) -> str:
         return str(self.folder / f"w{number}.jsonl")
@@ -233,10 +263,11 @@ class History:
                 self._stop.touch()
             time.sleep(_POLL)
 
-    def _checked(self, players: Sequence[Player], failed: int) -> Report:
-        told = outcomes(player.journal for player in players)
+    def _checked(self, broken: Sequence[str], kills: int, failed: int) -> Report:
+        journals = (Journal(Path(self._journal(number))) for number in range(len(self.writers)))
+        told = outcomes(journals)
         reader = self.store.reader
-        found = [text for player in players for text in player.broken()]
+        found = list(broken)
         contents: list[Content] = []
         try:
             commits = reader.commits()
@@ -246,10 +277,4 @@ class History:
         else:
             found += anomalies(commits, contents, told)
         said = Counter(f"{one.intent.kind} {one.said}" for one in told.values())
-        return Report(
-            tuple(found),
-            len(contents),
-            dict(sorted(said.items())),
-            sum(player.kills for player in players),
-            failed,
-        )
+        return Report(tuple(found), len(contents), dict(sorted(said.items())), kills, failed)

@@ -201,11 +201,11 @@ class Writer:
         return runs[-1] if runs else ""
 
 
-def main(job: Job) -> None:
-    """Work."""
+def work(job: Job) -> None:
+    """Do a job."""
     acts = {"lakeport": lakeport_writer, "delta-rs": delta_rs_writer}
     Writer(job, acts[job.kind](job)).work()
 
 
 if __name__ == "__main__":
-    main(Job.read(Path(sys.argv[1])))
+    work(Job.read(Path(sys.argv[1])))
