@@ -169,8 +169,14 @@ def _told(commit: Commit) -> dict[str, Any]:
 
 
 def vacuum(
-    spark: SparkSession, place: Place, retain: int | None, *, dry_run: bool, force: bool
-) -> list[str]:
+    spark: SparkSession,
+    place: Place,
+    newest: int,
+    retain: int | None,
+    *,
+    dry_run: bool,
+    force: bool,
+) -> dict[str, Any]:
     """Delete files that no version of the retained time uses; with `dry_run` list them.
 
     A file that no version has named may be of a writer at work, and stays for a week in any case.
@@ -178,32 +184,29 @@ def vacuum(
     Args:
         spark: a session with Delta.
         place: the table's.
+        newest: the table's version, or an earlier one.
         retain: whole hours; the table's own retention, at least a week, when absent.
         dry_run: delete nothing.
         force: allow less than a week, and less than the table's own retention.
 
     Returns:
-        The files (and empty folders) that would go; nothing without `dry_run`.
+        `deleted`, `bytes` and `version`; with `dry_run`, the `files` (and empty folders) that
+        would go.
 
     Raises:
         ConfigError: a retention that nobody forced, or that is none.
         LakeportError: Delta refused.
     """
-    if retain is not None and (not isinstance(retain, int) or retain < 0):
-        raise ConfigError(f"{retain!r} is no retention", "give whole hours, 0 or more.")
-    if retain is not None:
-        _check_retention(retain, RETENTION_HOURS, "readers and writers that take longer", force)
     with translated():
-        own = _own_retention(spark, place.hadoop_uri)
-        wanted = max(RETENTION_HOURS, own) if retain is None else retain
-        if retain is not None:
-            _check_retention(wanted, own, "the table keeps them longer: its users", force)
+        wanted = _retention(spark, place.hadoop_uri, retain, force)
+        mark = Mark("", "", -1, "", "", str(uuid.uuid4()))
         session = _session(
             spark,
             {
                 f"{_DELTA}.retentionDurationCheck.enabled": str(not force).lower(),
                 f"{_DELTA}.vacuum.parallelDelete.enabled": "true",
                 f"{_DELTA}.vacuum.logging.enabled": "true",
+                USER_METADATA: mark.text(),
             },
         )
         command = f"VACUUM {_named(place.hadoop_uri)}"
@@ -214,7 +217,32 @@ def vacuum(
             command += f" USING INVENTORY (TABLE {_INVENTORY})"
         command += f" RETAIN {wanted:d} HOURS"
         rows = session.sql(command + (" DRY RUN" if dry_run else "")).collect()
-    return sorted(str(row[0]) for row in rows) if dry_run else []
+    if dry_run:
+        return {"files": sorted(str(row[0]) for row in rows)}
+    return _vacuumed(CommitLog(place.storage, place.folder), mark, newest)
+
+
+def _retention(spark: SparkSession, uri: str, retain: int | None, force: bool) -> int:
+    """For how many hours files are kept."""
+    if retain is None:
+        return max(RETENTION_HOURS, _own_retention(spark, uri))
+    if not isinstance(retain, int) or retain < 0:
+        raise ConfigError(f"{retain!r} is no retention", "give whole hours, 0 or more.")
+    _check_retention(retain, RETENTION_HOURS, "readers and writers that take longer", force)
+    own = _own_retention(spark, uri)
+    _check_retention(retain, own, "the table keeps them longer: its users", force)
+    return retain
+
+
+def _vacuumed(log: CommitLog, mark: Mark, read: int) -> dict[str, Any]:
+    """What the two commits of a VACUUM say, whoever committed between or after them."""
+    ours = [commit for commit in log.since(read) if commit.mark == mark]
+    counted = {n: v for c in ours for n, v in (c.info.get("operationMetrics") or {}).items()}
+    return {
+        "deleted": int(counted.get("numDeletedFiles", 0)),
+        "bytes": int(counted.get("sizeOfDataToDelete", 0)),
+        "version": max((commit.version for commit in ours), default=read),
+    }
 
 
 def _named(uri: str) -> str:

@@ -213,16 +213,9 @@ class Table:
 
         contents = self._newest()
         spark = self._spark(contents, writes=True)
-        files = vacuum(spark, self._place, retain_hours, dry_run=dry_run, force=force)
-        versions = self._versions()
-        version = versions.newest()
-        if dry_run:
-            return {"dry_run": True, "version": version, "files": files}
-        return {
-            "deleted": int(versions.metrics(version).get("numDeletedFiles", 0)),
-            "bytes": int(versions.metrics(version - 1).get("sizeOfDataToDelete", 0)),
-            "version": version,
-        }
+        newest = contents.state.version
+        done = vacuum(spark, self._place, newest, retain_hours, dry_run=dry_run, force=force)
+        return {"dry_run": True, "version": newest, **done} if dry_run else done
 
     def restore(self, version: int) -> int:
         """Make a new version with the contents of an older one; return its number.

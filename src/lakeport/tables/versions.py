@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -131,11 +131,6 @@ class Versions:
         """The lines of the table's history from a version backwards."""
         commits = self._commits().back_from(version)
         return [entry(commit) for commit in islice(commits, limit)]
-
-    def metrics(self, version: int) -> Mapping[str, Any]:
-        """What the writer of a version counted; nothing when it left no word."""
-        commit = self._commits().read(version)
-        return {} if commit is None else commit.info.get("operationMetrics") or {}
 
     def state(self) -> dict[str, Any] | None:
         """The Singer STATE of the newest version's rows, with the commit that has it.
