@@ -165,6 +165,8 @@ def test_stream_overrides_become_keys_of_their_own() -> None:
     assert overrides["partition_keys"] == ["b", "a"]
     with pytest.raises(ConfigError, match="did you mean `columns`"):
         LocalConfig(path="/lake", _streams={"colums": {}})
+    with pytest.raises(ConfigError, match="`partition_keys` is 3, which is no list"):
+        LocalConfig(path="/lake", _streams={"partition_keys": 3})
 
 
 def test_a_config_can_not_be_changed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -85,3 +86,16 @@ def test_texts_that_hardly_repeat_are_left_to_arrow(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"a": texts, "b": ["red", "blue"] * 10_000}), path)
     assert repeating_columns(pq.ParquetFile(path).metadata, [0]) == []
+
+
+@pytest.mark.parametrize("columns", ["an integer", "a list of texts"])
+def test_a_footer_that_contradicts_itself_is_refused(tmp_path: Path, columns: str) -> None:
+    path = tmp_path / "t.parquet"
+    values = [1, None] if columns == "an integer" else [["x"], None]
+    pq.write_table(pa.table({"odd": pa.array(values)}), path)
+    # "optional" becomes "required" in Thrift's compact form, and the counts of levels differ.
+    data, changes = re.subn(b"(?<=[%5])\x02(?=\x18\x03odd)", b"\0", path.read_bytes())
+    assert changes == 1
+    path.write_bytes(data)
+    with pytest.raises(SourceError, match=r"t\.parquet' can't be read as Parquet: .*histogram"):
+        pieces(planned(path, UnpackLimits()))

@@ -57,4 +57,10 @@ def fold_streams(values: Mapping[str, Any]) -> dict[str, Any]:
 def _names(value: Any) -> list[Any]:
     if value is None:
         return []
-    return [name.strip() for name in value.split(",")] if isinstance(value, str) else list(value)
+    if isinstance(value, str):
+        return [name.strip() for name in value.split(",")]
+    if not isinstance(value, list | tuple):
+        raise ConfigError(
+            f"`partition_keys` is {value!r}, which is no list", "write it like `[day, country]`."
+        )
+    return list(value)

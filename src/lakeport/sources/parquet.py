@@ -13,7 +13,13 @@ from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Scan, Split
 from lakeport.schema.splits import open_split
 from lakeport.schema.types import cast_batch, normalise, repeated
-from lakeport.sources.parquet_texts import in_pieces, packed_bytes, repeating_columns, written_out
+from lakeport.sources.parquet_texts import (
+    in_pieces,
+    packed_bytes,
+    repeating_columns,
+    suspects,
+    written_out,
+)
 from lakeport.sources.parquet_values import (
     as_text,
     check_int96,
@@ -238,9 +244,17 @@ class ParquetReader:
 
     def _pieces(self, metadata: Any, split: Split) -> Iterator[pa.RecordBatch]:
         """The split's rows, with repeated texts as dictionaries, in pieces that fit the memory."""
-        groups = range(split.start, split.end)
-        swelling = Swelling(split.uri, self.limits, packed_bytes(metadata, groups))
-        with _opened(split, dictionaries=repeating_columns(metadata, groups)) as parquet:
+        groups, repeating, packed = range(split.start, split.end), list[str](), 0
+        if columns := suspects(metadata, groups):
+            with _opened(split, dictionaries=columns) as parquet:
+                for group in groups:
+                    next(parquet.iter_batches(1, [group]), None)
+            repeating, packed = (
+                repeating_columns(metadata, groups),
+                packed_bytes(metadata, groups),
+            )
+        swelling = Swelling(split.uri, self.limits, packed)
+        with _opened(split, dictionaries=repeating) as parquet:
             for batch in _batches(parquet, split):
                 yield from in_pieces(batch, swelling)
 
