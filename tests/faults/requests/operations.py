@@ -113,6 +113,7 @@ class Operation:
         resumes: a repeat without a run id takes up the input behind what has landed.
         delta: only Delta tables have it.
         run_ids: whether it can have a run id.
+        continues: it knows by itself what of it has landed, and a repeat goes on there.
         rows: how many rows it lands; -1 where it tells none.
         forgets: files of earlier versions go.
         other: the same with other content, which a repeat of a run must not land.
@@ -126,6 +127,7 @@ class Operation:
     resumes: bool = False
     delta: bool = True
     run_ids: bool = False
+    continues: bool = False
     rows: int = -1
     forgets: bool = False
     other: Run | None = None
@@ -286,7 +288,7 @@ OPERATIONS = {
         Operation("optimize", _optimize, (_before,), _plain),
         Operation("vacuum", _vacuum, (_before,), _rewritten, forgets=True),
         Operation("undo", _undo, (_before, contents_of(BASE[:BATCH])), _plain),
-        Operation("stream", _stream, _fresh, _nothing, delta=False, rows=len(MORE)),
+        Operation("stream", _stream, _fresh, _nothing, delta=False, continues=True, rows=len(MORE)),
     )
 }
 """Every operation by its name."""

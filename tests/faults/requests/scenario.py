@@ -162,8 +162,9 @@ class Scenario:
         self, place: Place, said: Said, started: int = 0, before: Said | None = None
     ) -> tuple[int, list[str]]:
         step, wrong = judge(place, self.operation, self._began)
+        repeatable = self.run_id or self.operation.continues
         return step, wrong or told(
-            self.operation, said, step, started, before, repeatable=self.run_id
+            self.operation, said, step, started, before, repeatable=repeatable
         )
 
     def _perform(self, place: Place, step: int) -> Said:
