@@ -117,6 +117,14 @@ def test_java(links: list[tuple[str, str | None]], expected: str) -> None:
     assert "canary" not in str(found)
 
 
+def test_a_call_that_ran_out_of_time_is_not_told_as_silence() -> None:
+    sdk = "software.amazon.awssdk.core.exception"
+    whole, one = f"{sdk}.ApiCallTimeoutException", f"{sdk}.ApiCallAttemptTimeoutException"
+    words = "Client execution did not complete before the specified timeout: 30000 millis"
+    assert "did not get it done in time" in str(translate(FromJavaError((whole, words))))
+    assert "stayed silent" in str(translate(FromJavaError((one, words))))
+
+
 def test_credentials_that_azure_does_not_accept_any_more() -> None:
     words = (
         'Operation failed: "Forbidden", 403, GET, http://h/a/lake?sig=canary, rId: , '

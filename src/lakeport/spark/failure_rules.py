@@ -61,8 +61,10 @@ _OF_STORMS: Final = tuple(
             r"SSLException|SSLHandshake|SSLPeerUnverified",
             "there is no trusted TLS connection to the store",
         ),
+        # What the tries before it met, silence or refusals, it does not tell.
+        (r"ApiCallTimeoutException", "the store did not get it done in time"),
         (
-            r"ApiCall\w*TimeoutException|SocketTimeoutException|ConnectTimeoutException"
+            r"ApiCallAttemptTimeoutException|SocketTimeoutException|ConnectTimeoutException"
             r"|[Rr]ead timed out",
             "the store stayed silent",
         ),
