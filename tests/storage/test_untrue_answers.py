@@ -117,7 +117,7 @@ def unreadable() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("fault", ["412-after", "500-after", "lost-after"])
+@pytest.mark.parametrize("fault", ["409-after", "412-after", "500-after", "lost-after"])
 def test_an_object_that_was_put_is_ours(store: Store, fault: str) -> None:
     with store.failing(PUT, FAULTS[fault]):
         store.storage.put("a", b"mine", create_only=True)

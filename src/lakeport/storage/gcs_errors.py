@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Absent", "Answered", "may_be_done", "passing", "translate"]
 
 _OF_TOKENS = {"RefreshError", "TransportError"}
-_PASSING = {408, 429, 500, 502, 503, 504}
+_PASSING = {408, 409, 429, 500, 502, 503, 504}  # 409: something else changes it at this moment
 _ROLES = {
     "storage.objects.create": "roles/storage.objectCreator",
     "storage.objects.delete": "roles/storage.objectUser",
