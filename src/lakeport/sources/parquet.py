@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -13,13 +13,7 @@ from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Scan, Split
 from lakeport.schema.splits import open_split
 from lakeport.schema.types import cast_batch, normalise, repeated
-from lakeport.sources.parquet_texts import (
-    in_pieces,
-    packed_bytes,
-    repeating_columns,
-    suspects,
-    written_out,
-)
+from lakeport.sources.parquet_texts import in_pieces, packed_bytes, repeating_columns, written_out
 from lakeport.sources.parquet_values import (
     as_text,
     check_int96,
@@ -55,13 +49,19 @@ class Footer(NamedTuple):
 
 
 @contextmanager
-def _opened(split: Split, int96: str = "us", dictionaries: Sequence[str] = ()) -> Iterator[Any]:
+def _opened(
+    split: Split,
+    int96: str = "us",
+    dictionaries: Sequence[str] = (),
+    checked: Sequence[int] = (),
+) -> Iterator[Any]:
     """A split's `ParquetFile`.
 
     Args:
         split: of the file.
         int96: the unit that INT96 timestamps are read with.
         dictionaries: paths of columns that are read as such.
+        checked: the row groups whose columns' metadata may be asked for.
     """
     import pyarrow.parquet as pq
 
@@ -75,12 +75,32 @@ def _opened(split: Split, int96: str = "us", dictionaries: Sequence[str] = ()) -
             read_dictionary=list(dictionaries),
             page_checksum_verification=True,
         ) as file:
+            if checked:
+                _check_columns(
+                    pq.ParquetFile(source, metadata=file.metadata, buffer_size=1), checked
+                )
             yield file
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError, OSError) as error:
         raise SourceError(
             f"file {uri!r} can't be read as Parquet: {str(error).splitlines()[0]}",
             "check that the file is there, whole, and Parquet indeed.",
         ) from error
+
+
+def _check_columns(parquet: Any, groups: Sequence[int]) -> None:
+    """Have Arrow refuse what a broken footer tells of columns; pyarrow ends the process over it.
+
+    Args:
+        parquet: a `ParquetFile` with a buffer, so that to begin with a row group reads no page.
+        groups: the row groups.
+
+    Raises:
+        OSError: a column's metadata contradict the schema.
+    """
+    columns = range(parquet.metadata.num_columns)
+    with parquet:
+        for group in groups:
+            next(parquet.reader.iter_batches(0, [group], columns), None)
 
 
 @contextmanager
@@ -233,29 +253,23 @@ class ParquetReader:
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
-        with _opened(split) as parquet:
+        with _opened(split, checked=range(split.start, split.end)) as parquet:
             if columns := has_int96(parquet):
                 _check_int96(split, columns)
             stored, plain = stored_schema(parquet), parquet.schema_arrow
-            for batch in self._pieces(parquet.metadata, split):
+            for batch in self._pieces(parquet, split):
                 with _naming(split.uri):
                     rows = aligned(as_text(written_out(batch, plain), stored), self.schema)
                 yield rows
 
-    def _pieces(self, metadata: Any, split: Split) -> Iterator[pa.RecordBatch]:
+    def _pieces(self, parquet: Any, split: Split) -> Iterator[pa.RecordBatch]:
         """The split's rows, with repeated texts as dictionaries, in pieces that fit the memory."""
-        groups, repeating, packed = range(split.start, split.end), list[str](), 0
-        if columns := suspects(metadata, groups):
-            with _opened(split, dictionaries=columns) as parquet:
-                for group in groups:
-                    next(parquet.iter_batches(1, [group]), None)
-            repeating, packed = (
-                repeating_columns(metadata, groups),
-                packed_bytes(metadata, groups),
-            )
-        swelling = Swelling(split.uri, self.limits, packed)
-        with _opened(split, dictionaries=repeating) as parquet:
-            for batch in _batches(parquet, split):
+        metadata, groups = parquet.metadata, range(split.start, split.end)
+        swelling = Swelling(split.uri, self.limits, packed_bytes(metadata, groups))
+        repeating = repeating_columns(metadata, groups)
+        again = _opened(split, dictionaries=repeating) if repeating else nullcontext(parquet)
+        with again as opened:
+            for batch in _batches(opened, split):
                 yield from in_pieces(batch, swelling)
 
     def scan(self, split: Split) -> Scan:

@@ -15,39 +15,18 @@ import pyarrow.compute as pc
 
 from lakeport.sources.unpacking import Swelling
 
-__all__ = ["in_pieces", "packed_bytes", "repeating_columns", "suspects", "written_out"]
+__all__ = ["in_pieces", "packed_bytes", "repeating_columns", "written_out"]
 
 _LARGE = 1 << 30  # bytes that a row group's column can't reach are no matter
 _PACKED = 4  # bytes for each value: what takes more hardly repeats, and Arrow is slow to look
 _PIECE = 64 << 20
 
 
-def suspects(metadata: Any, groups: Sequence[int]) -> list[str]:
-    """Paths of the columns that may repeat long texts, as far as the schema and the sizes tell.
-
-    What is told of each column is not looked at: there pyarrow ends the process over a broken
-    footer. Arrow refuses it when it reads.
-
-    Args:
-        metadata: of a Parquet file.
-        groups: the row groups that are read.
-    """
-    each = list(map(metadata.row_group, groups))
-    most = max((group.num_rows * group.total_byte_size for group in each), default=0)
-    columns = map(metadata.schema.column, range(metadata.num_columns))
-    return [
-        column.path
-        for column in columns
-        if column.physical_type == "BYTE_ARRAY"
-        and (most > _LARGE or column.max_repetition_level > 0)
-    ]
-
-
 def repeating_columns(metadata: Any, groups: Sequence[int]) -> list[str]:
     """Paths of the columns that may repeat long texts.
 
     Args:
-        metadata: of a Parquet file; Arrow must have begun to read these row groups of it.
+        metadata: of a Parquet file whose row groups have been checked.
         groups: the row groups that are read.
     """
     found = dict[str, None]()
