@@ -17,7 +17,7 @@ from pathlib import Path
 from bench import data
 from bench.measure import compare, show
 from bench.peer import SCRIPTS, peer
-from lakeport.spark.jars import LOG_STORE, ensure
+from lakeport.spark.jvm.jars import LOG_STORE, ensure
 from tests.emulators import Minio
 
 LOCAL, OURS, RUST, SPARK = "lakeport local", "lakeport s3", "delta-rs s3", "pyspark s3"

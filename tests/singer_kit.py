@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import pytest
 
 from lakeport.model import Batch, Flush, Split, UnknownPolicy
-from lakeport.sources.singer import SingerSource
+from lakeport.sources.singer.source import SingerSource
 
 STREAMS = Path(__file__).parent / "streams"
 
@@ -53,7 +53,7 @@ class NotedReader:
 
 def note_kernels(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Have sources make `NotedReader`s, and put temporary files into `folder`."""
-    module = types.ModuleType("lakeport.schema.conform")
+    module = types.ModuleType("lakeport.sources.json.reader")
     module.JsonReader = NotedReader  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(tempfile, "tempdir", str(folder))

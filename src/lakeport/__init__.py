@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from lakeport.errors import LakeportError
 
 if TYPE_CHECKING:
-    from lakeport.landing import land
-    from lakeport.report import LandingReport, StreamReport
-    from lakeport.sources.csv_text import CsvOptions
+    from lakeport.loading.report import LandingReport, StreamReport
+    from lakeport.loading.run import land
+    from lakeport.sources.csv.records import CsvOptions
     from lakeport.streams.handle import LandingStream
     from lakeport.streams.start import land_stream
     from lakeport.tables import Table
@@ -35,11 +35,11 @@ __all__ = [
 
 # Loaded when first used: the command line starts before Spark and pyarrow are there.
 _HOMES = {
-    "LandingReport": "lakeport.report",
-    "CsvOptions": "lakeport.sources.csv_text",
-    "StreamReport": "lakeport.report",
+    "LandingReport": "lakeport.loading.report",
+    "CsvOptions": "lakeport.sources.csv.records",
+    "StreamReport": "lakeport.loading.report",
     "Table": "lakeport.tables",
-    "land": "lakeport.landing",
+    "land": "lakeport.loading.run",
     "land_stream": "lakeport.streams.start",
     "LandingStream": "lakeport.streams.handle",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from lakeport.cli import app
-from lakeport.cli.endings import leave
+from lakeport.cli.signals import leave
 
 
 def main() -> NoReturn:

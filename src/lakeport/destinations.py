@@ -13,10 +13,10 @@ from lakeport.errors import ConfigError, MissingDependency, PermissionRefused
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakeport.config.common import DestinationConfig
+    from lakeport.config.base import DestinationConfig
     from lakeport.model import Storage, StoredObject
     from lakeport.spark.session import Runtime
-    from lakeport.writers.table import TableWriter
+    from lakeport.writers.base import TableWriter
 
 __all__ = [
     "DESTINATIONS",
@@ -37,7 +37,7 @@ class Destination:
     """One row.
 
     Attributes:
-        jars: what Spark needs for a Delta table there, as named in `spark.versions`.
+        jars: what Spark needs for a Delta table there, as named in `spark.jvm.versions`.
         extra: the pip extra that brings its SDK; empty for none.
     """
 
@@ -82,7 +82,7 @@ def check_layout(config: DestinationConfig) -> tuple[str, ...]:
     Raises:
         ConfigError: a name, a date pattern or a compression that can't be had.
     """
-    from lakeport.writers.encode import encoder_for
+    from lakeport.writers.files.encode import encoder_for
     from lakeport.writers.naming import check_date_format, table_name
 
     table_name(table_pattern(config), "stream")
@@ -103,7 +103,7 @@ def check_place(config: DestinationConfig, storage: Storage) -> None:
         ConfigError: it is in one, as far as can be seen.
     """
     from lakeport.sources.remote import storage_of
-    from lakeport.storage.local import LocalStorage
+    from lakeport.storage.local.store import LocalStorage
     from lakeport.writers.enclosing import around, enclosed
 
     place = storage.uri()
@@ -169,7 +169,7 @@ def open_storage(config: DestinationConfig) -> Storage:
     Raises:
         MissingDependency: the destination's SDK is not installed.
     """
-    from lakeport.storage.transfer import Contact
+    from lakeport.storage.retry import Contact
 
     Contact.begin()
     try:
@@ -222,9 +222,9 @@ def open_table(
     target_bytes = int(config.target_file_size_mb * 2**20)
     if config.file_type == "delta":
         from lakeport.shape.columns import header_name
-        from lakeport.writers.delta import DeltaWriter
-        from lakeport.writers.delta_merge import DeltaMerger
-        from lakeport.writers.delta_table import Changes, DeltaTableWriter
+        from lakeport.writers.delta.merge.merger import DeltaMerger
+        from lakeport.writers.delta.table import Changes, DeltaTableWriter
+        from lakeport.writers.delta.writer import DeltaWriter
 
         session = spark_session(config, storage, runtime, writes=writes)
         if destination(config.destination).extra:
@@ -256,9 +256,9 @@ def open_table(
             DeltaMerger(writer, runtime, created, updated),
             Changes(config.merge_keys, config.hard_delete, config.delete_column),
         )
-    from lakeport.journal import Journal
-    from lakeport.writers.encode import encoder_for
-    from lakeport.writers.files import FilesWriter
+    from lakeport.writers.files.encode import encoder_for
+    from lakeport.writers.files.journal import Journal
+    from lakeport.writers.files.writer import FilesWriter
 
     return FilesWriter(
         storage,
@@ -310,8 +310,8 @@ def spark_session(
     Raises:
         DestinationError: the store can't hold Delta tables.
     """
-    from lakeport.config.delta_lake_azure import DeltaLakeAzureConfig
-    from lakeport.config.delta_lake_s3 import DeltaLakeS3Config
+    from lakeport.config.destinations.delta_lake_azure import DeltaLakeAzureConfig
+    from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
 
     if not isinstance(config, (DeltaLakeAzureConfig, DeltaLakeS3Config)):
         return lambda: runtime.spark

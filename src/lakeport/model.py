@@ -62,8 +62,8 @@ class Split:
         start: first byte (row group for Parquet, record batch for Arrow files).
         end: one past the last; -1 is the end of the file.
         first_line: line number of the first record, from 1; 0 where lines mean nothing.
-        lines: sidecar file that maps records to line numbers (see `sources.spool`), or empty.
-        times: sidecar file that tells when records were read (see `sources.spool`), or empty.
+        lines: sidecar file that maps records to line numbers (`sources.spool.segment`), or empty.
+        times: sidecar file that tells when records were read (`sources.spool.segment`), or empty.
         storage: the store that the file lies in; None for this machine's disk.
         key: its key in `storage`; `lines` and `times` are keys then, too.
         folders: columns that the file's folders give, with their values as text.
@@ -88,7 +88,7 @@ class Scan:
         rows: good records.
         bad: the bad records, all of them, raw bytes included.
         unknown: undeclared field -> kind of its values in this split: one of
-            `null`, `boolean`, `integer`, `number`, `string`, `json` (see `schema.inference`).
+            `null`, `boolean`, `integer`, `number`, `string`, `json` (see `sources.json.inference`).
         unknown_values: undeclared field -> how many records hold it.
     """
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lakeport.spark.gateway import spark_home
+from lakeport.spark.jvm.gateway import spark_home
 from tests.cluster.conftest import Bucket
 from tests.cluster.standalone import Standalone, contents, zipped_package
 

@@ -19,12 +19,12 @@ from pydantic.fields import FieldInfo
 from lakeport import errors
 from lakeport.cli.app import app
 from lakeport.cli.singer import app as target_app
-from lakeport.config.amazon_s3 import AmazonS3Config
-from lakeport.config.common import DestinationConfig
-from lakeport.config.delta_lake_azure import DeltaLakeAzureConfig
-from lakeport.config.delta_lake_s3 import DeltaLakeS3Config
-from lakeport.config.google_cloud_storage import GoogleCloudStorageConfig
-from lakeport.config.local import LocalConfig
+from lakeport.config.base import DestinationConfig
+from lakeport.config.destinations.amazon_s3 import AmazonS3Config
+from lakeport.config.destinations.delta_lake_azure import DeltaLakeAzureConfig
+from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
+from lakeport.config.destinations.google_cloud_storage import GoogleCloudStorageConfig
+from lakeport.config.destinations.local import LocalConfig
 from lakeport.config.secrets import Secret
 from tests.docs.pages import pages
 

@@ -12,9 +12,9 @@ import pytest
 
 from lakeport.errors import BadRecord
 from lakeport.model import Flush, Split
-from lakeport.schema.conform import JsonReader
 from lakeport.schema.jsonschema import parse_schema
-from lakeport.sources.singer import SingerSource
+from lakeport.sources.json.reader import JsonReader
+from lakeport.sources.singer.source import SingerSource
 from tests.docs.pages import DOCS, ROOT, blocks
 
 _ROW = re.compile(r"^\| `(?P<reason>.+?)` \| `(?P<example>.+?)` \|$", re.M)

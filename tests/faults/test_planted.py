@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from lakeport.landing import _Run
-from lakeport.storage.s3_client import Connection
-from lakeport.writers import delta_commit
-from lakeport.writers.delta_batches import LandedBatches
-from lakeport.writers.delta_publication import Publication
+from lakeport.loading.run import _Run
+from lakeport.storage.s3.client import Connection
+from lakeport.writers.delta.batches import LandedBatches
+from lakeport.writers.delta.commit import transaction as delta_commit
+from lakeport.writers.delta.commit.staged_files import Publication
 from tests.faults.requests.case import Case
 from tests.faults.requests.proxy import Point
 from tests.faults.requests.scenario import Scenario

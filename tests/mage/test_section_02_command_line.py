@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 from lakeport.cli.app import main
 from tests.contract.targets import GcsFiles, LocalFiles, S3Files, read_csv
 from tests.emulators import Azurite, FakeGcs, Minio
-from tests.unit.test_mage_target import error_of, metrics, told
+from tests.unit.mage.test_target import error_of, metrics, told
 
 Cap = pytest.CaptureFixture[str]
 

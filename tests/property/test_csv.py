@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakeport.sources.csv_text import CsvOptions, blocks, record_end, records
-from lakeport.sources.files import FileSource
-from lakeport.sources.plain import SourceFile
+from lakeport.sources.csv.records import CsvOptions, blocks, record_end, records
+from lakeport.sources.files.source import FileSource
+from lakeport.sources.input.plain import SourceFile
 
 FIELDS = st.text(st.sampled_from(list("ab01\",;\n\r \\'é€")), max_size=8).filter(
     lambda text: text != "" and text != "NA"

@@ -14,7 +14,7 @@ import pyarrow.csv as pa_csv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakeport.writers.csv_encode import header, json_text, lines
+from lakeport.writers.files.csv import header, json_text, lines
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20) | st.text('",\r\n x', max_size=6)
 ROWS = st.lists(

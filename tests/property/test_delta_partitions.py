@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakeport.storage.local import LocalStorage
-from lakeport.writers.delta_log import (
+from lakeport.storage.local.store import LocalStorage
+from lakeport.writers.delta.log.actions import (
     add_action,
     metadata_action,
     parse_path,
@@ -23,8 +23,8 @@ from lakeport.writers.delta_log import (
     serialise_value,
     uri_path,
 )
-from lakeport.writers.delta_schema import file_schema, grow_schema
-from lakeport.writers.delta_sink import DeltaSink, split_by_partition
+from lakeport.writers.delta.schema import file_schema, grow_schema
+from lakeport.writers.delta.sink import DeltaSink, split_by_partition
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=300)
 HARD = st.sampled_from(

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeport.model import Split
-from lakeport.schema import walking
-from lakeport.schema.conform import JsonReader
-from lakeport.schema.inference import infer_fields
 from lakeport.schema.jsonschema import parse_schema
-from lakeport.schema.loose import Refused
 from lakeport.schema.numbers import double, significand
-from lakeport.sources.csv_values import convert, kinds_of, type_of_kinds
+from lakeport.sources.csv.values import convert, kinds_of, type_of_kinds
+from lakeport.sources.json import split_reader as walking
+from lakeport.sources.json.inference import infer_fields
+from lakeport.sources.json.reader import JsonReader
+from lakeport.sources.json.undeclared import Refused
 
 EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 WHOLE = ["0", "1", "7", "10", "9007199254740993", "90071992547409930", "1" * 21, "9" * 38]

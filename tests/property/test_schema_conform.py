@@ -19,13 +19,14 @@ from hypothesis import strategies as st
 
 from lakeport.errors import BadRecords, LakeportError
 from lakeport.model import Split, UnknownPolicy
-from lakeport.schema import walking
-from lakeport.schema.conform import JsonReader
-from lakeport.schema.decoding import Fault
-from lakeport.schema.fast import FastPath
-from lakeport.schema.inference import infer_fields, type_of_kind
 from lakeport.schema.jsonschema import parse_schema
-from lakeport.schema.judging import Judge
+from lakeport.schema.kinds import type_of_kind
+from lakeport.sources.json import split_reader as walking
+from lakeport.sources.json.decoding import Fault
+from lakeport.sources.json.fast import FastPath
+from lakeport.sources.json.inference import infer_fields
+from lakeport.sources.json.reader import JsonReader
+from lakeport.sources.json.record import Judge
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 longs = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([2**53 + 1, -(2**63), 2**63 - 1, 0])

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from lakeport.errors import LakeportError
 from lakeport.model import Flush
-from lakeport.sources.lines import read_blocks
-from lakeport.sources.messages import decode
+from lakeport.sources.input.lines import read_blocks
+from lakeport.sources.singer.messages import decode
 from tests.singer_kit import (
     ShortReads,
     described,

@@ -12,8 +12,8 @@ from lakeport.errors import ConfigError, DestinationError
 from lakeport.storage.checksums import Cutter
 from lakeport.storage.keys import clean_prefix, join_key, under
 from lakeport.storage.ranged import RangedReader
-from lakeport.storage.s3_upload import part_bytes
-from lakeport.storage.transfer import Patience
+from lakeport.storage.retry import Patience
+from lakeport.storage.s3.upload import part_bytes
 
 texts = st.text(st.sampled_from("ab./\\%2eé\n \ud800"), max_size=12)
 

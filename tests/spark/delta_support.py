@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from lakeport.model import Landed
 from lakeport.spark.session import Runtime
-from lakeport.storage.local import LocalStorage
-from lakeport.writers.delta import DeltaWriter
-from lakeport.writers.delta_plan import DeltaPlan
+from lakeport.storage.local.store import LocalStorage
+from lakeport.writers.delta.plan import DeltaPlan
+from lakeport.writers.delta.writer import DeltaWriter
 
 
 @cache

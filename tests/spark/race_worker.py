@@ -25,12 +25,12 @@ import pyarrow as pa
 from lakeport.errors import LakeportError
 from lakeport.spark.filesystems import session_for
 from lakeport.spark.session import Runtime
-from lakeport.storage.s3 import S3Storage
-from lakeport.storage.s3_settings import AwsSettings
-from lakeport.storage.s3a import hadoop_settings
+from lakeport.storage.s3.hadoop import hadoop_settings
+from lakeport.storage.s3.settings import AwsSettings
+from lakeport.storage.s3.store import S3Storage
 from lakeport.tables import Table
-from lakeport.writers.delta import DeltaWriter
-from lakeport.writers.delta_merge import DeltaMerger
+from lakeport.writers.delta.merge.merger import DeltaMerger
+from lakeport.writers.delta.writer import DeltaWriter
 from tests.spark.delta_support import aligned
 
 SELDOM = {"delta.checkpointInterval": "100"}  # each checkpoint is a Spark job

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 import lakeport
-from lakeport import lander
+from lakeport.loading import stream as lander
 
 DAY = timedelta(days=1)
 

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 import lakeport
 from lakeport.errors import CommitConflict, InputError, SchemaConflict
-from lakeport.writers.delta_commit import Transaction
+from lakeport.writers.delta.commit.transaction import Transaction
 
 MERGE = {"table": "t", "mode": "merge", "merge_keys": "id"}
 
@@ -99,7 +99,7 @@ def test_a_merge_that_meets_another_writer_looks_again(
         raise CommitConflict("another writer was faster")
 
     monkeypatch.setattr(Transaction, "commit", never)
-    monkeypatch.setattr("lakeport.writers.delta.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("lakeport.writers.delta.writer.time.sleep", lambda seconds: None)
     left = sorted(path.rglob("*.parquet"))
     with pytest.raises(CommitConflict):
         lakeport.land(people(_3="late"), tmp_path, **MERGE)

@@ -91,7 +91,7 @@ def test_filters_skip_no_row(tmp_path: Path) -> None:
 def test_wider_types_beside_overwritten_partitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coarse: int
 ) -> None:
-    monkeypatch.setattr("lakeport.writers.delta._COARSE", coarse)
+    monkeypatch.setattr("lakeport.writers.delta.writer._COARSE", coarse)
     into = writer(tmp_path, type_widening=True)
 
     def replace(parts: list[Any], part: pa.DataType, number: Any, type_: pa.DataType) -> None:

@@ -18,7 +18,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import lakeport
-from lakeport.config.delta_lake_s3 import DeltaLakeS3Config
+from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
 from lakeport.config.load import load_target
 from lakeport.errors import ConfigError, DestinationError, PermissionRefused
 from lakeport.spark.failures import translated

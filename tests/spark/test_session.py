@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from lakeport.errors import ConfigError, LakeportError, SchemaConflict
-from lakeport.spark import training
 from lakeport.spark.failures import translate, translated
 from lakeport.spark.jobs import run_tasks
+from lakeport.spark.jvm import training
 from lakeport.spark.session import Runtime
 
 CANARY = "canary/" + "s3cr3t+value"
@@ -151,7 +151,7 @@ def test_warming_up_leaves_nothing_behind(runtime: Runtime) -> None:
 def test_delta_works(runtime: Runtime, tmp_path: Path) -> None:
     from deltalake import DeltaTable
 
-    from lakeport.spark.training import exercise
+    from lakeport.spark.jvm.training import exercise
 
     exercise(runtime, frozenset({"delta"}))
     path = str(tmp_path / "table")
@@ -228,7 +228,7 @@ def test_adopting_growing_and_ending() -> None:
     import os
     from pathlib import Path
     from lakeport.errors import ConfigError, SourceError
-    from lakeport.sources.spark_frames import normalised
+    from lakeport.sources.frames.spark import normalised
     from lakeport.spark.jobs import run_tasks
     from lakeport.spark.session import Runtime
 
@@ -310,8 +310,10 @@ def test_a_damaged_class_archive_is_dropped(tmp_path: Path) -> None:
     run_script(f"""
     import os
     from pathlib import Path
-    from lakeport.spark import archive, gateway, jars
-    from lakeport.spark.java import find_java
+    from lakeport.spark.jvm import archive
+    from lakeport.spark.jvm import gateway
+    from lakeport.spark.jvm import jars
+    from lakeport.spark.jvm.java import find_java
     from lakeport.spark.session import Runtime
 
     os.environ["LAKEPORT_CDS"] = "on"

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakeport.errors import InputError, SourceError
-from lakeport.sources.frames import FrameSource, is_frame
+from lakeport.sources.frames.source import FrameSource, is_frame
 
 if TYPE_CHECKING:
     from lakeport.spark.session import Runtime

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeport.check import CheckReport, check
 from lakeport.errors import DestinationError, ObjectExists
+from lakeport.loading.check import CheckReport, check
 from lakeport.model import Staged, Storage
 
 WRITERS = 6

@@ -12,11 +12,11 @@ import pytest
 
 from lakeport.errors import DestinationError, ObjectExists, PermissionRefused, Unreachable
 from lakeport.model import Storage
-from lakeport.storage import azure_errors
-from lakeport.storage.azure import AzureStorage
-from lakeport.storage.azure_client import connect
-from lakeport.storage.azure_settings import AzureSettings
-from lakeport.storage.transfer import Patience
+from lakeport.storage.azure import errors as azure_errors
+from lakeport.storage.azure.client import connect
+from lakeport.storage.azure.settings import AzureSettings
+from lakeport.storage.azure.store import AzureStorage
+from lakeport.storage.retry import Patience
 from tests.emulators import Azurite
 from tests.storage.behaviours import BEHAVIOURS, hides_its_secrets, keys, published, stage
 

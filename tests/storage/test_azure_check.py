@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lakeport.check import CheckReport
-from lakeport.config.delta_lake_azure import DeltaLakeAzureConfig
+from lakeport.config.destinations.delta_lake_azure import DeltaLakeAzureConfig
+from lakeport.loading.check import CheckReport
 from tests.emulators import Azurite
 from tests.storage.behaviours import checked
 

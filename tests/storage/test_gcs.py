@@ -13,11 +13,11 @@ import pytest
 
 from lakeport.errors import DestinationError, ObjectExists, PermissionRefused, Unreachable
 from lakeport.model import Storage
-from lakeport.storage.gcs import GcsStorage
-from lakeport.storage.gcs_client import connect
-from lakeport.storage.gcs_settings import GcpSettings
+from lakeport.storage.gcs.client import connect
+from lakeport.storage.gcs.settings import GcpSettings
+from lakeport.storage.gcs.store import GcsStorage
 from lakeport.storage.probe import PROBE_KEY
-from lakeport.storage.transfer import Patience
+from lakeport.storage.retry import Patience
 from tests.emulators import FakeGcs, TokenServer
 from tests.gcs_stub import GcsStub
 from tests.s3_stub import Fault

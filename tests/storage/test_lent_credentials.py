@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from lakeport.errors import PermissionRefused
-from lakeport.storage import azure_client
-from lakeport.storage.azure import AzureStorage
-from lakeport.storage.azure_settings import AzureSettings
-from lakeport.storage.gcs import GcsStorage
-from lakeport.storage.gcs_client import connect
-from lakeport.storage.gcs_settings import GcpSettings
-from lakeport.storage.s3 import S3Storage
-from lakeport.storage.s3_settings import AwsSettings
-from lakeport.storage.transfer import Patience
+from lakeport.storage.azure import client as azure_client
+from lakeport.storage.azure.settings import AzureSettings
+from lakeport.storage.azure.store import AzureStorage
+from lakeport.storage.gcs.client import connect
+from lakeport.storage.gcs.settings import GcpSettings
+from lakeport.storage.gcs.store import GcsStorage
+from lakeport.storage.retry import Patience
+from lakeport.storage.s3.settings import AwsSettings
+from lakeport.storage.s3.store import S3Storage
 from tests.emulators import Minio, TokenServer
 from tests.storage.behaviours import stage
 

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from lakeport.check import CheckReport
-from lakeport.config.amazon_s3 import AmazonS3Config
-from lakeport.config.delta_lake_s3 import DeltaLakeS3Config
-from lakeport.config.google_cloud_storage import GoogleCloudStorageConfig
-from lakeport.config.local import LocalConfig
+from lakeport.config.destinations.amazon_s3 import AmazonS3Config
+from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
+from lakeport.config.destinations.google_cloud_storage import GoogleCloudStorageConfig
+from lakeport.config.destinations.local import LocalConfig
 from lakeport.config.secrets import Secret
 from lakeport.errors import LakeportError
-from lakeport.spark.trial import TrialLog
+from lakeport.loading.check import CheckReport
+from lakeport.spark.log_store_probe import TrialLog
 from lakeport.storage.checks import clock_item
-from lakeport.storage.s3_check import check_s3
-from lakeport.storage.s3_client import Connection
+from lakeport.storage.s3.check import check_s3
+from lakeport.storage.s3.client import Connection
 from tests.emulators import Keys, Minio, TokenServer
 from tests.gcs_stub import GcsStub
 from tests.s3_stub import BrokenS3
@@ -90,7 +90,7 @@ def test_spark_is_not_waited_for_when_there_is_no_time(
         over.wait()
         raise LakeportError("nobody waits for it any more")
 
-    monkeypatch.setattr("lakeport.check._begin_spark", lambda *_: starting)
+    monkeypatch.setattr("lakeport.loading.check._begin_spark", lambda *_: starting)
     config = DeltaLakeS3Config(
         bucket="lake",
         aws_endpoint=minio.endpoint,

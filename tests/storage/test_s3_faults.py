@@ -8,13 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from lakeport.errors import DestinationError, ObjectExists, PermissionRefused, Unreachable
-from lakeport.storage import s3_client, transfer
+from lakeport.storage import retry as transfer
 from lakeport.storage.probe import PROBE_KEY
-from lakeport.storage.s3 import S3Storage
-from lakeport.storage.s3_client import connect
-from lakeport.storage.s3_messages import NoSuchUpload
-from lakeport.storage.s3_settings import AwsSettings
-from lakeport.storage.transfer import Patience
+from lakeport.storage.retry import Patience
+from lakeport.storage.s3 import client as s3_client
+from lakeport.storage.s3.client import connect
+from lakeport.storage.s3.messages import NoSuchUpload
+from lakeport.storage.s3.settings import AwsSettings
+from lakeport.storage.s3.store import S3Storage
 from tests.s3_stub import BrokenS3, Fault
 from tests.storage.behaviours import published, stage
 

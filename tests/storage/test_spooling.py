@@ -11,10 +11,11 @@ import pytest
 from lakeport.config.load import load_target
 from lakeport.errors import ConfigError
 from lakeport.model import Batch, Flush, Split
-from lakeport.schema.splits import open_split, read_sidecar
-from lakeport.sources.plain import SourceFile, is_packed, spool_plain
-from lakeport.sources.spooling import Mover, spooling
-from lakeport.sources.unpacking import DEFAULT
+from lakeport.sources.input.plain import SourceFile, is_packed, spool_plain
+from lakeport.sources.input.unpacking import DEFAULT
+from lakeport.sources.splits import open_split
+from lakeport.sources.spool.sidecar import read_sidecar
+from lakeport.sources.spool.upload import Mover, spooling
 from tests.emulators import Azurite, FakeGcs, Minio
 
 CLUSTER: Any = SimpleNamespace(is_local=False)

@@ -13,14 +13,15 @@ import pytest
 
 from lakeport.errors import DestinationError, ObjectExists, PermissionRefused
 from lakeport.model import Storage
-from lakeport.storage import s3_client, s3_upload
-from lakeport.storage.azure import AzureStorage
-from lakeport.storage.azure_settings import AzureSettings
-from lakeport.storage.gcs import GcsStorage
-from lakeport.storage.gcs_settings import GcpSettings
-from lakeport.storage.s3 import S3Storage
-from lakeport.storage.s3_settings import AwsSettings
-from lakeport.storage.transfer import Contact, Patience
+from lakeport.storage.azure.settings import AzureSettings
+from lakeport.storage.azure.store import AzureStorage
+from lakeport.storage.gcs.settings import GcpSettings
+from lakeport.storage.gcs.store import GcsStorage
+from lakeport.storage.retry import Contact, Patience
+from lakeport.storage.s3 import client as s3_client
+from lakeport.storage.s3 import upload as s3_upload
+from lakeport.storage.s3.settings import AwsSettings
+from lakeport.storage.s3.store import S3Storage
 from tests.emulators import Azurite
 from tests.faults.requests.faults import FAULTS, Fault
 from tests.faults.requests.naming import namer

@@ -18,7 +18,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 import lakeport
 import lakeport.errors
-from lakeport.spark import jars
+from lakeport.spark.jvm import jars
 from lakeport.spark.settings import DELTA_SETTINGS
 from tests.streaming.kit import Inbox
 

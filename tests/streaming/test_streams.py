@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 
 import lakeport
 from lakeport.errors import ConfigError, LakeportError, SchemaConflict, SourceError
+from lakeport.loading.report import LandingReport
 from lakeport.model import Landed
-from lakeport.report import LandingReport
 from lakeport.spark.session import Runtime
 from lakeport.spark.settings import cores_of
 from tests.streaming.kit import COLUMNS, Inbox, until

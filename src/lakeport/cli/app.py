@@ -9,16 +9,16 @@ from typing import Any
 import typer
 
 from lakeport.cli.check import check
-from lakeport.cli.console import Console, Json, Output
-from lakeport.cli.endings import endable
-from lakeport.cli.guard import Guard, mute_stdout
 from lakeport.cli.jars import jars, version
 from lakeport.cli.land import land
 from lakeport.cli.maintain import state
+from lakeport.cli.output.console import Console, Json, Output
+from lakeport.cli.output.errors import Guard, mute_stdout
+from lakeport.cli.signals import endable
 from lakeport.cli.table import table
 from lakeport.cli.target import target
-from lakeport.dumps import forbid_core_dumps
 from lakeport.errors import ConfigError
+from lakeport.host.core_dumps import forbid_core_dumps
 
 __all__ = ["app", "main", "run"]
 

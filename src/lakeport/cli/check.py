@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakeport.cli.console import Console, Json, Output
-from lakeport.cli.guard import Guard
 from lakeport.cli.options import Debug, JsonOut, SetKeys, keys, refuse_secrets
+from lakeport.cli.output.console import Console, Json, Output
+from lakeport.cli.output.errors import Guard
 
 if TYPE_CHECKING:
-    from lakeport.check import CheckReport
+    from lakeport.loading.check import CheckReport
 
 __all__ = ["check"]
 
@@ -35,7 +35,7 @@ def check(
         config = load_target(to, given)
         guard.protect(config)
         refuse_secrets(given, type(config))
-        from lakeport.check import check as test_connection
+        from lakeport.loading.check import check as test_connection
 
         report = test_connection(config)
         if json_out:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from lakeport.cli.console import Console, Json, Output
-from lakeport.cli.guard import Guard
 from lakeport.cli.options import Debug, JsonOut
+from lakeport.cli.output.console import Console, Json, Output
+from lakeport.cli.output.errors import Guard
 
 __all__ = ["jars", "version"]
 
@@ -27,7 +27,7 @@ def jars(
     """Fetch the jars that Spark needs into the cache, for machines without a network."""
     output: Output = Json() if json_out else Console()
     with Guard(output, debug):
-        from lakeport.spark.jars import ensure
+        from lakeport.spark.jvm.jars import ensure
 
         names = [name.strip() for name in needs.split(",") if name.strip()]
         found = ensure([_NAMES.get(name, name) for name in names])

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakeport.cli.console import Console, Json, Output
-from lakeport.cli.guard import Guard
 from lakeport.cli.options import (
     Debug,
     JsonOut,
@@ -21,9 +19,11 @@ from lakeport.cli.options import (
     keys,
     refuse_secrets,
 )
+from lakeport.cli.output.console import Console, Json, Output
+from lakeport.cli.output.errors import Guard
 
 if TYPE_CHECKING:
-    from lakeport.sources.csv_text import CsvOptions
+    from lakeport.sources.csv.records import CsvOptions
 
 __all__ = ["land"]
 
@@ -189,11 +189,11 @@ def _run(
     refuse_secrets(given, type(config))
     what = source[0] if len(source) == 1 else source
     if only_plan:
-        from lakeport import planning
+        from lakeport.loading import planning
 
         output.plan(planning.plan(what, config, **reading))
         return
-    from lakeport import landing
+    from lakeport.loading import run as landing
 
     landing.land(what, config, observer=output, **reading)
 
@@ -202,7 +202,7 @@ def _output(json_out: bool, state: Path | None, streams_states: bool) -> Output:
     """Standard output carries one thing: JSON, else the STATE of a tap on stdin, else words."""
     if not state and (json_out or not streams_states):
         return Json() if json_out else Console()
-    from lakeport.state import StateOutput
+    from lakeport.sources.singer.state import StateOutput
 
     if not state:
         return Console(sys.stderr, states=StateOutput(stream=sys.stdout.buffer).emit)
@@ -217,7 +217,7 @@ def _reading(**given: Any) -> dict[str, Any]:
 def _schema(path: Path | None) -> Mapping[str, Any] | None:
     if path is None:
         return None
-    from lakeport.sources.declared import declaration
+    from lakeport.sources.files.declared import declaration
 
     return declaration(path)
 
@@ -226,6 +226,6 @@ def _csv(**given: Any) -> CsvOptions | None:
     options = _reading(**given)
     if not options:
         return None
-    from lakeport.sources.csv_text import CsvOptions
+    from lakeport.sources.csv.records import CsvOptions
 
     return CsvOptions(**options)

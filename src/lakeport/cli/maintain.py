@@ -10,8 +10,8 @@ import typer
 
 from lakeport.cli.opened import COMMITS, DELETES, TableName, ToTarget, opened
 from lakeport.cli.options import Debug, JsonOut, SetKeys
+from lakeport.cli.output.formatting import size
 from lakeport.cli.table import table
-from lakeport.cli.words import size
 from lakeport.errors import SourceError
 
 __all__ = ["state"]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakeport.cli.console import Console, Json, Output
-from lakeport.cli.guard import Guard
 from lakeport.cli.options import keys, refuse_secrets
+from lakeport.cli.output.console import Console, Json, Output
+from lakeport.cli.output.errors import Guard
 
 if TYPE_CHECKING:
     from lakeport.tables import Table

@@ -12,7 +12,7 @@ from lakeport.errors import ConfigError
 from lakeport.scrub import is_secret_name
 
 if TYPE_CHECKING:
-    from lakeport.config.common import DestinationConfig
+    from lakeport.config.base import DestinationConfig
 
 __all__ = [
     "Debug",
@@ -62,7 +62,7 @@ def keys(
     Raises:
         ConfigError: a text without `=`, or a key given twice.
     """
-    from lakeport.config.common import canonical
+    from lakeport.config.base import canonical
 
     found = canonical(options)
     settings = _pairs(spark, "--spark")

@@ -11,10 +11,10 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from lakeport.cli.app import run
-from lakeport.cli.console import Console
-from lakeport.cli.endings import leave
-from lakeport.cli.guard import Guard
 from lakeport.cli.options import Debug, RunId
+from lakeport.cli.output.console import Console
+from lakeport.cli.output.errors import Guard
+from lakeport.cli.signals import leave
 from lakeport.config.singer import PREFIX, load_settings, settings_schema
 
 __all__ = ["main"]
@@ -71,14 +71,14 @@ def target(
 
 def _land(configs: list[str], source: str, run_id: str | None, debug: bool) -> None:
     from lakeport.config.load import load_target
-    from lakeport.state import StateOutput
+    from lakeport.sources.singer.state import StateOutput
 
     states = StateOutput(stream=sys.stdout.buffer)
     output = Console(sys.stderr, states=states.emit)
     with Guard(output, debug) as guard:
         found = load_target(load_settings(configs), {"run_id": run_id})
         guard.protect(found)
-        from lakeport import landing
+        from lakeport.loading import run as landing
 
         landing.land(source, found, observer=output, source_format="singer")
 

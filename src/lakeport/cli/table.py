@@ -13,7 +13,7 @@ from lakeport.errors import ConfigError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakeport.cli.console import Output
+    from lakeport.cli.output.console import Output
 
 __all__ = ["table"]
 

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from lakeport.cli.guard import Guard
 from lakeport.cli.options import Debug, RunId, SetKeys, SparkKeys, StatePath, keys, refuse_secrets
+from lakeport.cli.output.errors import Guard
 from lakeport.mage.flags import Flags, config_of, on_or_off
 from lakeport.mage.log import LogLines
 from lakeport.mage.observer import MageObserver

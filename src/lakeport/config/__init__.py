@@ -11,16 +11,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lakeport.config.common import DestinationConfig
+    from lakeport.config.base import DestinationConfig
+    from lakeport.config.destinations.local import LocalConfig
     from lakeport.config.load import load_target
-    from lakeport.config.local import LocalConfig
     from lakeport.config.secrets import Secret
 
 __all__ = ["DestinationConfig", "LocalConfig", "Secret", "load_target"]
 
 _MODULES = {
-    "DestinationConfig": "common",
-    "LocalConfig": "local",
+    "DestinationConfig": "base",
+    "LocalConfig": "destinations.local",
     "Secret": "secrets",
     "load_target": "load",
 }

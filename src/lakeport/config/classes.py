@@ -6,18 +6,20 @@ import re
 from importlib import import_module
 from typing import Any
 
-from lakeport.config.common import DestinationConfig
+from lakeport.config.base import DestinationConfig
 from lakeport.config.explain import no_such
 from lakeport.errors import ConfigError
 
 __all__ = ["all_keys", "config_class", "destinations", "uri_values", "what_to_name"]
 
 _DESTINATIONS = {
-    "local": "lakeport.config.local:LocalConfig",
-    "amazon_s3": "lakeport.config.amazon_s3:AmazonS3Config",
-    "delta_lake_azure": "lakeport.config.delta_lake_azure:DeltaLakeAzureConfig",
-    "delta_lake_s3": "lakeport.config.delta_lake_s3:DeltaLakeS3Config",
-    "google_cloud_storage": "lakeport.config.google_cloud_storage:GoogleCloudStorageConfig",
+    "local": "lakeport.config.destinations.local:LocalConfig",
+    "amazon_s3": "lakeport.config.destinations.amazon_s3:AmazonS3Config",
+    "delta_lake_azure": "lakeport.config.destinations.delta_lake_azure:DeltaLakeAzureConfig",
+    "delta_lake_s3": "lakeport.config.destinations.delta_lake_s3:DeltaLakeS3Config",
+    "google_cloud_storage": (
+        "lakeport.config.destinations.google_cloud_storage:GoogleCloudStorageConfig"
+    ),
 }
 _SCHEMES = {
     "abfs": "delta_lake_azure",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-    from lakeport.config.common import DestinationConfig
+    from lakeport.config.base import DestinationConfig
 
 __all__ = ["explain", "nearest", "no_such", "same_key"]
 

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lakeport.config.templates import Scope, hide, render, restore
+from lakeport.config.mage.templates import Scope, hide, render, restore
 from lakeport.errors import ConfigError, MissingDependency
 
 __all__ = ["expand", "parse_text", "read_text", "read_with_mode", "texts"]
@@ -107,7 +107,7 @@ def expand(
 ) -> Any:
     """Replace `${NAME}` in every text by that environment variable, once; `$${` stands for `${`.
 
-    Mage's templates are rendered too (see `lakeport.config.templates`).
+    Mage's templates are rendered too (see `lakeport.config.mage.templates`).
 
     Args:
         value: parsed values.

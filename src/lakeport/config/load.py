@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from lakeport.config.base import DestinationConfig
 from lakeport.config.classes import uri_values, what_to_name
-from lakeport.config.common import DestinationConfig
 from lakeport.config.files import expand, parse_text, read_text, read_with_mode, texts
-from lakeport.config.merging import build, flat, for_destination, told_of
-from lakeport.config.streaming_sink import Buffer, is_sink, sink_keys
+from lakeport.config.layers import build, flat, for_destination, told_of
+from lakeport.config.mage.streaming_sink import Buffer, is_sink, sink_keys
 from lakeport.errors import ConfigError
 
 __all__ = [

@@ -10,11 +10,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lakeport.config.base import DestinationConfig
 from lakeport.config.classes import config_class, destinations
-from lakeport.config.common import DestinationConfig
 from lakeport.config.explain import nearest
+from lakeport.config.layers import environment_keys
 from lakeport.config.load import load_files
-from lakeport.config.merging import environment_keys
 from lakeport.errors import ConfigError
 
 __all__ = ["PREFIX", "load_settings", "settings_schema"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from lakeport.check import check
 from lakeport.errors import DestinationError
+from lakeport.loading.check import check
 
 if TYPE_CHECKING:
-    from lakeport.config.common import DestinationConfig
+    from lakeport.config.base import DestinationConfig
     from lakeport.mage.log import LogLines
 
 __all__ = ["SECONDS", "test_connection"]

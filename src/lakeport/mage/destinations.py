@@ -30,9 +30,9 @@ from lakeport.mage.schemas import SchemaNotes
 from lakeport.model import Mode
 
 if TYPE_CHECKING:
-    from lakeport.config.common import DestinationConfig
-    from lakeport.config.io_config import ConfigLoader
-    from lakeport.report import LandingReport
+    from lakeport.config.base import DestinationConfig
+    from lakeport.config.mage.io_config import ConfigLoader
+    from lakeport.loading.report import LandingReport
 
 __all__ = ["AmazonS3", "DeltaLakeAzure", "DeltaLakeS3", "Destination", "GoogleCloudStorage"]
 
@@ -106,7 +106,7 @@ class Destination:
             loader: a `ConfigFileLoader`, lakeport's or Mage's.
             config: the other keys, which win over the profile's.
         """
-        from lakeport.config.io_config import destination_keys
+        from lakeport.config.mage.io_config import destination_keys
 
         return cls(config={**destination_keys(loader, cls.destination), **config})
 
@@ -252,7 +252,7 @@ class Destination:
         Raises:
             LakeportError: what failed and what to do.
         """
-        from lakeport import landing
+        from lakeport.loading import run as landing
 
         self._observer.lines.protect(self.config.secrets())
         try:
@@ -266,8 +266,8 @@ class Destination:
     def _land(
         self, source: Any, stream: str, tags: Mapping[str, Any], *, source_format: str
     ) -> LandingReport:
-        from lakeport import landing
         from lakeport.destinations import table_pattern
+        from lakeport.loading import run as landing
         from lakeport.writers.naming import table_name
 
         keys: dict[str, Any] = {} if source_format or self.config.table else {"table": stream}
@@ -298,7 +298,7 @@ class Destination:
         return "append"
 
     def _failed(self, error: LakeportError) -> None:
-        from lakeport.report import Failure
+        from lakeport.loading.report import Failure
 
         trace = traceback.format_exc() if self._flags.debug else ""
         self._observer.failure(Failure.of(error), trace)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from lakeport.errors import ConfigError
 
 if TYPE_CHECKING:
-    from lakeport.config.catalog import CatalogStream
-    from lakeport.config.common import DestinationConfig
+    from lakeport.config.base import DestinationConfig
+    from lakeport.config.mage.catalog import CatalogStream
 
 __all__ = ["Flags", "config_of", "json_object", "on_or_off"]
 
@@ -156,7 +156,7 @@ def _is_empty(path: str) -> bool:
 
 
 def _catalog(text: str) -> dict[str, CatalogStream]:
-    from lakeport.config.catalog import parse_catalog
+    from lakeport.config.mage.catalog import parse_catalog
 
     try:
         return parse_catalog(json_object(text, "--catalog_json"))

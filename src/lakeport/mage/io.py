@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from lakeport.config.explain import no_such
-from lakeport.config.io_config import (
+from lakeport.config.mage.io_config import (
     ConfigFileLoader,
     ConfigLoader,
     EnvironmentVariableLoader,

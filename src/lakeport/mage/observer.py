@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from lakeport.loading.report import Failure, LandingReport
 from lakeport.mage.log import LogLines
 from lakeport.model import Landed
-from lakeport.report import Failure, LandingReport
 
 __all__ = ["MageObserver", "explained"]
 

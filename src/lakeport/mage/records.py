@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeport.mage.schemas import SchemaNotes
-    from lakeport.sources.messages import Schema
+    from lakeport.sources.singer.messages import Schema
 
 __all__ = ["bare_records", "batch_lines", "batch_table"]
 

@@ -7,16 +7,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from lakeport import landing
-from lakeport.sources.inputs import STDIN, open_input
-from lakeport.sources.unpacking import unpack_limits
-from lakeport.state import StateOutput
+from lakeport.loading import run as landing
+from lakeport.sources.input.decompression import STDIN, open_input
+from lakeport.sources.input.unpacking import unpack_limits
+from lakeport.sources.singer.state import StateOutput
 
 if TYPE_CHECKING:
-    from lakeport.config.common import DestinationConfig
+    from lakeport.config.base import DestinationConfig
+    from lakeport.loading.report import LandingReport
     from lakeport.mage.flags import Flags
     from lakeport.mage.observer import MageObserver
-    from lakeport.report import LandingReport
 
 __all__ = ["land"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from lakeport.errors import InputError
-from lakeport.sources.messages import Schema, decode
+from lakeport.sources.singer.messages import Schema, decode
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from lakeport.errors import ConfigError, InputError
 from lakeport.model import Flush, Mode
-from lakeport.sources.unpacking import unpack_limits
+from lakeport.sources.input.unpacking import unpack_limits
 
 if TYPE_CHECKING:
-    from lakeport.config.common import DestinationConfig
+    from lakeport.config.base import DestinationConfig
     from lakeport.model import Storage
-    from lakeport.sources.csv_text import CsvOptions
-    from lakeport.sources.messages import Schema
-    from lakeport.sources.place import Place
-    from lakeport.sources.plain import SourceFile
+    from lakeport.sources.csv.records import CsvOptions
+    from lakeport.sources.input.plain import SourceFile
+    from lakeport.sources.singer.messages import Schema
+    from lakeport.sources.spool.location import Place
     from lakeport.spark.session import Runtime
 
 __all__ = ["Reading", "Source", "open_source"]
@@ -93,7 +93,7 @@ def open_source(
     """
     if isinstance(source, (io.IOBase, io.BytesIO)) or hasattr(source, "readinto"):
         _check_spool(config, runtime)
-        from lakeport.sources.inputs import open_stream
+        from lakeport.sources.input.decompression import open_stream
 
         lines = open_stream(source, limits=unpack_limits(config))
         return _singer(lines, reading, config, spool, on_progress)
@@ -102,8 +102,8 @@ def open_source(
         _refuse_metadata(config)
         return _frame(source, config, spool, runtime)
     _check_spool(config, runtime)
-    from lakeport.sources.discovery import discover
-    from lakeport.sources.inputs import open_inputs
+    from lakeport.sources.files.discovery import discover
+    from lakeport.sources.input.decompression import open_inputs
 
     limits = unpack_limits(config)
     if names == ["-"]:
@@ -153,8 +153,8 @@ def _storage_of(config: DestinationConfig, uri: str) -> Storage | None:
 
 def _speak_singer(names: Sequence[str]) -> bool:
     """Whether all names are local files that begin with a Singer message."""
-    from lakeport.sources.inputs import open_input
-    from lakeport.sources.messages import Schema, State, decode
+    from lakeport.sources.input.decompression import open_input
+    from lakeport.sources.singer.messages import Schema, State, decode
 
     for name in names:
         if not Path(name).is_file() or name.endswith((".csv", ".tsv", ".parquet")):
@@ -181,7 +181,7 @@ def _here(file: SourceFile, spool: Path, number: int) -> str:
 
 def _plain(names: Sequence[str]) -> Path | None:
     """The one file, if its bytes are what is in it, so that tasks can read parts of it."""
-    from lakeport.sources.inputs import compressed
+    from lakeport.sources.input.decompression import compressed
 
     path = Path(names[0]).absolute()
     return path if len(names) == 1 and path.is_file() and not compressed(path) else None
@@ -206,8 +206,8 @@ def _singer(
     on_progress: Callable[[str, int, int], None],
     origin: Path | None = None,
 ) -> Source:
-    from lakeport.sources.singer import SingerSource
-    from lakeport.sources.spooling import Mover
+    from lakeport.sources.singer.source import SingerSource
+    from lakeport.sources.spool.upload import Mover
 
     mover = Mover(spool)
     singer = SingerSource(
@@ -240,7 +240,7 @@ def _singer(
 
 def _catalog(config: DestinationConfig) -> dict[str, Schema]:
     """The config's catalog as the SCHEMAs that it stands for."""
-    from lakeport.sources.messages import Schema
+    from lakeport.sources.singer.messages import Schema
 
     return {
         name: Schema(name, stream.schema, stream.key_properties, stream.partition_keys, cut=True)
@@ -256,7 +256,7 @@ def _files(
     spool: Place,
     runtime: Runtime,
 ) -> Source:
-    from lakeport.sources.files import FileSource
+    from lakeport.sources.files.source import FileSource
     from lakeport.spark.jobs import run_tasks
 
     return Source(
@@ -278,8 +278,8 @@ def _files(
 
 
 def _frame(frame: Any, config: DestinationConfig, spool: Place, runtime: Runtime) -> Source:
-    from lakeport.sources.frames import FrameSource, is_spark_frame
-    from lakeport.sources.spooling import Mover
+    from lakeport.sources.frames.source import FrameSource, is_spark_frame
+    from lakeport.sources.spool.upload import Mover
 
     if not is_spark_frame(frame):
         _check_spool(config, runtime)
@@ -294,7 +294,7 @@ def _frame(frame: Any, config: DestinationConfig, spool: Place, runtime: Runtime
 
 def _stream(config: DestinationConfig, names: Sequence[str], files: Sequence[SourceFile]) -> str:
     """The stream's name: the table's, else the file's or the folder's."""
-    from lakeport.sources.discovery import stream_name
+    from lakeport.sources.files.discovery import stream_name
 
     if config.table is not None and "{stream}" not in config.table:
         return config.table

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeport.config.aws import AwsConfig
-from lakeport.config.delta_lake_azure import DeltaLakeAzureConfig
-from lakeport.config.gcp import GcpConfig
+from lakeport.config.clouds.aws import AwsConfig
+from lakeport.config.clouds.gcp import GcpConfig
+from lakeport.config.destinations.delta_lake_azure import DeltaLakeAzureConfig
 from lakeport.config.load import load_target
 
 if TYPE_CHECKING:
-    from lakeport.config.common import DestinationConfig
+    from lakeport.config.base import DestinationConfig
     from lakeport.model import Storage
 
 __all__ = ["storage_of"]

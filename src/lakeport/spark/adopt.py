@@ -12,9 +12,9 @@ from socket import SHUT_RDWR
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.errors import ConfigError
-from lakeport.spark import jars
+from lakeport.spark.jvm import jars
+from lakeport.spark.jvm.versions import AWS_SDK, DELTA, HADOOP, SCALA
 from lakeport.spark.settings import DELTA_SETTINGS, LOG_STORE, LOG_STORE_SETTINGS
-from lakeport.spark.versions import AWS_SDK, DELTA, HADOOP, SCALA
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

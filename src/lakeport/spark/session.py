@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, ClassVar
 from weakref import finalize
 
 from lakeport.errors import ConfigError, LakeportError
-from lakeport.scratch import Scratch
+from lakeport.host.scratch import Scratch
 from lakeport.scrub import is_secret_name
 from lakeport.spark import adopt
 from lakeport.spark.failures import translate, translated
-from lakeport.spark.java import find_java
-from lakeport.spark.launch import Launch, stopped
+from lakeport.spark.jvm.java import find_java
+from lakeport.spark.jvm.launch import Launch, stopped
 from lakeport.spark.settings import attempts_of, check, cores_of, heap_mb, is_local, master_of
 
 if TYPE_CHECKING:
@@ -303,13 +303,13 @@ class Runtime:
                 self.spark  # noqa: B018
 
     def _warm(self) -> None:
-        from lakeport.spark.training import heat
+        from lakeport.spark.jvm.training import heat
 
         with suppress(Exception):
             heat(self)
 
     def _rehearse(self) -> None:
-        from lakeport.spark.training import rehearse
+        from lakeport.spark.jvm.training import rehearse
 
         with suppress(Exception), self.flags() as folder:
             if folder:

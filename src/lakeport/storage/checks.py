@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, cast
 from lakeport.errors import LakeportError, ObjectExists
 from lakeport.model import Storage
 from lakeport.storage.probe import PROBE_KEY, honours_create_only, unfit_for_tables
-from lakeport.storage.transfer import Patience
+from lakeport.storage.retry import Patience
 
 __all__ = ["CheckItem", "Checks", "clock_item", "hurried", "item_of", "writing_items"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeport.errors import LakeportError
-from lakeport.report import LandingReport, keep
+from lakeport.loading.report import LandingReport, keep
 from lakeport.spark.failures import translate, translated
 
 if TYPE_CHECKING:

@@ -14,19 +14,19 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from lakeport.errors import DestinationError, LakeportError
-from lakeport.lander import Lander, Policies
+from lakeport.loading.report import LandingReport, Observer, ReportBuilder
+from lakeport.loading.stream import Lander, Policies
 from lakeport.model import Batch, Landed, Mode
-from lakeport.report import LandingReport, Observer, ReportBuilder
 from lakeport.spark.failures import translate
 from lakeport.tables.compaction import MANY_SMALL_FILES
 from lakeport.tables.tidying import tidy
-from lakeport.writers.delta_table import DeltaTableWriter
-from lakeport.writers.files import number_of_files
+from lakeport.writers.delta.table import DeltaTableWriter
+from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from lakeport.config.common import DestinationConfig
+    from lakeport.config.base import DestinationConfig
     from lakeport.model import Storage
     from lakeport.spark.session import Runtime
 

@@ -11,7 +11,7 @@ from lakeport.spark.filesystems import hand_over
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakeport.config.common import DestinationConfig
+    from lakeport.config.base import DestinationConfig
     from lakeport.model import Storage
     from lakeport.spark.session import Runtime
 
@@ -21,7 +21,7 @@ _CONNECTORS: Final = {"abfs": "azure", "abfss": "azure", "s3": "s3a", "s3a": "s3
 
 
 def connector(checkpoint: str | os.PathLike[str]) -> frozenset[str]:
-    """What Spark needs for a checkpoint there, as named in `spark.versions`.
+    """What Spark needs for a checkpoint there, as named in `spark.jvm.versions`.
 
     >>> connector("s3a://lake/checkpoints/events"), connector("/var/checkpoints/events")
     (frozenset({'s3a'}), frozenset())
@@ -72,10 +72,11 @@ def _knows(runtime: Runtime, scheme: str) -> bool:
 
 def _settings(storage: Storage, *, lent: bool) -> Mapping[str, str]:
     """What Spark's connector needs to reach a store; some values are secrets."""
-    from lakeport.storage import azure_hadoop, s3a
-    from lakeport.storage.azure import AzureStorage
-    from lakeport.storage.s3 import S3Storage
-    from lakeport.storage.s3_client import for_spark
+    from lakeport.storage.azure import hadoop as azure_hadoop
+    from lakeport.storage.azure.store import AzureStorage
+    from lakeport.storage.s3 import hadoop as s3a
+    from lakeport.storage.s3.client import for_spark
+    from lakeport.storage.s3.store import S3Storage
 
     if isinstance(storage, S3Storage):
         return s3a.hadoop_settings(storage.bucket, for_spark(storage.settings, lent=lent))

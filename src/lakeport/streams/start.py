@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from lakeport.config.common import DestinationConfig
+    from lakeport.config.base import DestinationConfig
+    from lakeport.loading.report import Observer
     from lakeport.model import Storage
-    from lakeport.report import Observer
     from lakeport.spark.session import Runtime
     from lakeport.streams.microbatches import MicroBatches
 
@@ -116,7 +116,7 @@ class _Start:
 
     def run(self, checkpoint: str | os.PathLike[str], timing: Mapping[str, Any]) -> LandingStream:
         from lakeport.destinations import open_table, spark_session
-        from lakeport.sources.spark_frames import normalised
+        from lakeport.sources.frames.spark import normalised
         from lakeport.spark.checkpoint import bind
         from lakeport.streams.microbatches import MicroBatches
 
@@ -248,7 +248,7 @@ def _frame(
         ConfigError: it is no stream, or its session can't serve the target.
     """
     from lakeport.destinations import destination
-    from lakeport.sources.frames import is_spark_frame
+    from lakeport.sources.frames.source import is_spark_frame
     from lakeport.spark.session import Runtime
 
     jars = destination(config.destination).jars

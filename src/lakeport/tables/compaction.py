@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from lakeport.schema.types import spark_json
 from lakeport.spark.quoting import quoted
-from lakeport.writers.delta_log import parse_value
-from lakeport.writers.delta_replay import Contents
-from lakeport.writers.delta_schema import physical_names
+from lakeport.writers.delta.log.actions import parse_value
+from lakeport.writers.delta.log.snapshot import Contents
+from lakeport.writers.delta.schema import physical_names
 
 __all__ = [
     "MANY_SMALL_FILES",

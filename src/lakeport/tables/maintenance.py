@@ -24,15 +24,15 @@ from lakeport.tables.compaction import target_bytes
 from lakeport.tables.inventory import inventory
 from lakeport.tables.judge import check_expression
 from lakeport.tables.queries import first_line
-from lakeport.writers.delta_history import Commit, CommitLog, Mark
-from lakeport.writers.delta_operation import USER_METADATA
-from lakeport.writers.delta_outcome import settle
+from lakeport.writers.delta.commit.operation import USER_METADATA
+from lakeport.writers.delta.commit.outcome import settle
+from lakeport.writers.delta.log.commits import Commit, CommitLog, Mark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakeport.tables.place import Place
-    from lakeport.writers.delta_replay import Contents
+    from lakeport.writers.delta.log.snapshot import Contents
 
 __all__ = ["RETENTION_HOURS", "hours", "optimize", "sort_columns", "vacuum"]
 

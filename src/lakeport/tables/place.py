@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakeport.config.base import DestinationConfig
 from lakeport.config.classes import config_class
-from lakeport.config.common import DestinationConfig
 from lakeport.config.load import load_target
 from lakeport.destinations import destination, open_storage, spark_session
 from lakeport.errors import ConfigError, DestinationError

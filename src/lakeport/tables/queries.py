@@ -12,8 +12,8 @@ from lakeport.spark.failures import translated
 from lakeport.spark.quoting import quoted
 from lakeport.tables.judge import check_query
 from lakeport.tables.views import FilesView, gone
-from lakeport.writers.delta_replay import Contents
-from lakeport.writers.delta_state import TableState
+from lakeport.writers.delta.log.snapshot import Contents
+from lakeport.writers.delta.state import TableState
 
 if TYPE_CHECKING:
     import pyarrow as pa

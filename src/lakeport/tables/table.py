@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from lakeport.config.common import DestinationConfig
+    from lakeport.config.base import DestinationConfig
     from lakeport.spark.session import Runtime
     from lakeport.tables.versions import Versions
     from lakeport.tables.views import DeltaView, FilesView
-    from lakeport.writers.delta_replay import Contents
+    from lakeport.writers.delta.log.snapshot import Contents
 
 __all__ = ["Table"]
 
@@ -181,7 +181,7 @@ class Table:
             CommitConflict: another writer removed the same files at the same time.
         """
         from lakeport.tables.maintenance import optimize
-        from lakeport.writers.delta_history import CommitLog
+        from lakeport.writers.delta.log.commits import CommitLog
 
         contents = self._newest()
         spark = self._spark(contents, writes=True)

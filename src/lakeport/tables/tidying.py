@@ -8,8 +8,8 @@ from typing import Any
 from lakeport.tables.compaction import condition, crowded
 from lakeport.tables.maintenance import optimize
 from lakeport.tables.versions import Versions
-from lakeport.writers.delta import DeltaWriter
-from lakeport.writers.delta_history import CommitLog
+from lakeport.writers.delta.log.commits import CommitLog
+from lakeport.writers.delta.writer import DeltaWriter
 
 __all__ = ["tidy"]
 

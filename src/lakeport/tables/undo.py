@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 from lakeport.errors import CommitConflict, SourceError
 from lakeport.tables.versions import Versions
 from lakeport.tables.views import entry, gone
-from lakeport.writers.delta_commit import DeltaLog
-from lakeport.writers.delta_history import Commit, CommitLog
-from lakeport.writers.delta_log import parse_path, transaction_action
-from lakeport.writers.delta_operation import Restoration
-from lakeport.writers.delta_replay import Contents, file_id
+from lakeport.writers.delta.commit.operation import Restoration
+from lakeport.writers.delta.commit.transaction import DeltaLog
+from lakeport.writers.delta.log.actions import parse_path, transaction_action
+from lakeport.writers.delta.log.commits import Commit, CommitLog
+from lakeport.writers.delta.log.snapshot import Contents, file_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakeport.model import Storage
     from lakeport.tables.place import Place
-    from lakeport.writers.delta_commit import Transaction
+    from lakeport.writers.delta.commit.transaction import Transaction
 
 __all__ = ["find_run", "restore", "undo"]
 

@@ -12,8 +12,8 @@ from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Storage
 from lakeport.tables.queries import contents_by_spark
 from lakeport.tables.views import FilesView, entry
-from lakeport.writers.delta_history import CommitLog
-from lakeport.writers.delta_replay import Contents, LogFiles, replay
+from lakeport.writers.delta.log.commits import CommitLog
+from lakeport.writers.delta.log.snapshot import Contents, LogFiles, replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from typing import Any
 
 import lakeport
 from lakeport.errors import OutcomeUnknown, SourceError
-from lakeport.report import LandingReport
+from lakeport.loading.report import LandingReport
 from tests.contract.targets import INTEGER, STRING, record, schema, singer, state
 from tests.faults.requests.sites import Place
 from tests.streaming.kit import Inbox
@@ -56,7 +56,7 @@ class Said:
         """Whether it says that it does not know what became of it."""
         return isinstance(self.error, OutcomeUnknown)
 
-    # What `lakeport.report.Observer` asks for; the report is all that counts here.
+    # What `lakeport.loading.report.Observer` asks for; the report is all that counts here.
 
     def on_progress(self, stream: str, records: int, size: int) -> None:
         pass

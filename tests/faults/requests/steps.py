@@ -11,14 +11,14 @@ from unittest.mock import patch
 __all__ = ["STEPS", "around_steps", "is_step"]
 
 STEPS = {
-    "step spool": "lakeport.landing:_Run._flush",
-    "step stage": "lakeport.lander:Lander._stage",
-    "step publish": "lakeport.writers.delta_publication:Publication.publish",
-    "step commit": "lakeport.writers.delta_commit:Transaction.commit",
-    "step intend": "lakeport.journal:Journal.intend",
-    "step finish": "lakeport.journal:Journal.finish",
-    "step state": "lakeport.landing:_Run._emit",
-    "step report": "lakeport.landing:_Run._finish",
+    "step spool": "lakeport.loading.run:_Run._flush",
+    "step stage": "lakeport.loading.stream:Lander._stage",
+    "step publish": "lakeport.writers.delta.commit.staged_files:Publication.publish",
+    "step commit": "lakeport.writers.delta.commit.transaction:Transaction.commit",
+    "step intend": "lakeport.writers.files.journal:Journal.intend",
+    "step finish": "lakeport.writers.files.journal:Journal.finish",
+    "step state": "lakeport.loading.run:_Run._emit",
+    "step report": "lakeport.loading.run:_Run._finish",
 }
 """Where each step is."""
 

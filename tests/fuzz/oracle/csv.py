@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from lakeport.errors import BadRecords, LakeportError
 from lakeport.model import Split
-from lakeport.sources.csv import CsvReader
-from lakeport.sources.csv_infer import InferKinds, merged, read_head, split_file
-from lakeport.sources.csv_text import CsvOptions, blocks
-from lakeport.sources.csv_values import type_of_kinds
-from lakeport.sources.plain import SourceFile
-from lakeport.writers.csv_encode import header, lines
+from lakeport.sources.csv.inference import InferKinds, merged, read_head, split_file
+from lakeport.sources.csv.reader import CsvReader
+from lakeport.sources.csv.records import CsvOptions, blocks
+from lakeport.sources.csv.values import type_of_kinds
+from lakeport.sources.input.plain import SourceFile
+from lakeport.writers.files.csv import header, lines
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.kernels import Held, rows_of
 from tests.fuzz.oracle.model import EPOCH, Bad, Either, double, exact

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from lakeport.errors import LakeportError
-from lakeport.schema.inference import type_of_kind
+from lakeport.schema.kinds import type_of_kind
 from lakeport.schema.types import FieldType, Kind
-from lakeport.sources.singer import SingerSource
+from lakeport.sources.singer.source import SingerSource
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.kernels import MEMORY, rows_of
 from tests.fuzz.oracle.model import Bad, Either, landed, parsed

@@ -12,8 +12,8 @@ import duckdb
 
 from lakeport.errors import LakeportError
 from lakeport.schema.types import check_names
-from lakeport.sources.parquet import ParquetReader, read_footer, split_groups, union
-from lakeport.sources.plain import SourceFile
+from lakeport.sources.input.plain import SourceFile
+from lakeport.sources.parquet.reader import ParquetReader, read_footer, split_groups, union
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.kernels import MEMORY, Held, rows_of
 from tests.fuzz.oracle.model import EPOCH

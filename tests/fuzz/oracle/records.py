@@ -7,13 +7,13 @@ from unittest import mock
 
 from lakeport.errors import InputError
 from lakeport.model import UnknownPolicy
-from lakeport.schema import walking
-from lakeport.schema.conform import JsonReader
-from lakeport.schema.decoding import Fault
-from lakeport.schema.fast import FastPath
-from lakeport.schema.inference import type_of_kind
 from lakeport.schema.jsonschema import parse_schema
-from lakeport.schema.judging import Judge
+from lakeport.schema.kinds import type_of_kind
+from lakeport.sources.json import split_reader as walking
+from lakeport.sources.json.decoding import Fault
+from lakeport.sources.json.fast import FastPath
+from lakeport.sources.json.reader import JsonReader
+from lakeport.sources.json.record import Judge
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.kernels import rows_of, split_of
 from tests.fuzz.oracle.model import Bad, Either, row_of, same

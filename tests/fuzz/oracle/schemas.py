@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from lakeport.errors import InputError
 from lakeport.model import UnknownPolicy
-from lakeport.schema.conform import JsonReader
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.sparktypes import from_spark_json, spark_json
 from lakeport.schema.types import Field, Kind
+from lakeport.sources.json.reader import JsonReader
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.records import check_reader
 

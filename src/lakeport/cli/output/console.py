@@ -1,0 +1,274 @@
+"""The one output, in two forms: lines, bars and tables for people; one JSON document for machines.
+
+Nothing else in lakeport prints.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TextIO
+
+from lakeport.cli.output.formatting import (
+    REPORT_COLUMNS,
+    count,
+    counted,
+    footnotes,
+    is_list_of_objects,
+    jsonable,
+    landed_line,
+    numeric,
+    phrase,
+    report_row,
+    shown,
+    table_lines,
+)
+from lakeport.cli.output.progress import Bars
+from lakeport.loading.plan import LandingPlan, StreamPlan
+from lakeport.loading.report import Failure, LandingReport, Observer
+from lakeport.model import Landed
+
+__all__ = ["Console", "Json", "Output"]
+
+_WIDEST = 60
+
+StateSink = Callable[[bytes], None]
+
+
+class Output(Observer, Protocol):
+    """What commands say; an `Observer` of loads besides."""
+
+    landed: int
+
+    def facts(self, title: str, facts: Mapping[str, object]) -> None:
+        """Name and value pairs."""
+
+    def rows(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """A table; it is the command's whole result."""
+
+    def plan(self, plan: LandingPlan) -> None:
+        """What a load would do."""
+
+    def failure(self, failure: Failure, trace: str = "") -> None:
+        """An error, with its traceback if that was asked for."""
+
+    def close(self) -> None:
+        """Nothing more will come."""
+
+
+class Console:
+    """For people: bars and tables on a terminal, plain lines elsewhere.
+
+    Args:
+        out: where it writes; default: standard output.
+        err: where errors and warnings go; default: standard error.
+        states: takes each STATE that may go out; default: only the report has it.
+    """
+
+    def __init__(
+        self,
+        out: TextIO | None = None,
+        err: TextIO | None = None,
+        states: StateSink | None = None,
+    ) -> None:
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
+        self._states = states
+        self._lock = threading.Lock()
+        self._terminal = self._out.isatty()
+        self._bars = Bars(self._out) if self._terminal else None
+        self.landed = 0
+
+    def on_progress(self, stream: str, records: int, size: int) -> None:
+        """Move the stream's bar."""
+        if self._bars:
+            with self._lock:
+                self._bars.read(stream, records, size)
+
+    def on_landed(self, landed: Landed) -> None:
+        """Count the batch in its bar, or print it as a line."""
+        with self._lock:
+            self.landed += 1
+            if self._bars:
+                self._bars.landed(landed)
+            else:
+                self._line(landed_line(landed))
+
+    def on_state(self, state: bytes) -> None:
+        """Hand the STATE on."""
+        if self._states:
+            self._states(state)
+
+    def on_warning(self, text: str) -> None:
+        """Print a warning."""
+        line = f"Warning: {shown(text)}"
+        with self._lock:
+            if not (self._bars and self._bars.line(line)):
+                self._error(line)
+
+    def on_finished(self, report: LandingReport) -> None:
+        """Print the report."""
+        self.close()
+        if report.streams:
+            self.rows("", REPORT_COLUMNS, [report_row(stream) for stream in report.streams])
+        for note in footnotes(report):
+            self._line(f"  {note}")
+        done = "landed" if report.ok else "landed before the error"
+        rows, run = counted(report.rows, "row"), shown(report.run_id)
+        self._line(f"{rows} {done} in {report.seconds:.1f} s, run {run}")
+
+    def facts(self, title: str, facts: Mapping[str, object]) -> None:
+        """Print one pair on each line."""
+        self._line(shown(title))
+        width = max((len(name) for name in facts), default=0)
+        for name, value in facts.items():
+            if not is_list_of_objects(value):
+                self._line(f"  {name.ljust(width)}  {phrase(value)}")
+        for value in facts.values():
+            if is_list_of_objects(value):
+                columns = list(value[0])
+                self.rows("", columns, [[item.get(key) for key in columns] for item in value])
+
+    def rows(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Print a table."""
+        if title:
+            self._line(shown(title))
+        names = [shown(column) for column in columns]
+        cells = [[shown(value, _WIDEST) for value in row] for row in rows]
+        if self._terminal:
+            self._table(names, cells)
+            return
+        for line in table_lines(names, cells):
+            self._line(line)
+
+    def plan(self, plan: LandingPlan) -> None:
+        """Print a plan, stream by stream."""
+        self._line(f"{plan.mode} {plan.file_type} into {shown(plan.target)}; nothing is written")
+        for stream in plan.streams:
+            self.facts(stream.stream, _plan_facts(stream))
+            columns = [(column.name, column.type, column.change) for column in stream.columns]
+            self.rows("", ("column", "type", "change"), columns)
+        for warning in plan.warnings:
+            self.on_warning(warning)
+
+    def failure(self, failure: Failure, trace: str = "") -> None:
+        """Print an error and its hint."""
+        self.close()
+        if trace:
+            self._error(trace.rstrip())
+        self._error(f"Error: {failure.message}")
+        if failure.hint:
+            self._error(f"\nHint: {failure.hint}")
+
+    def close(self) -> None:
+        """Free the terminal."""
+        if self._bars:
+            self._bars.close()
+
+    def _line(self, text: str) -> None:
+        self._out.write(f"{text}\n")
+        self._out.flush()
+
+    def _error(self, text: str) -> None:
+        self._err.write(f"{text}\n")
+        self._err.flush()
+
+    def _table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        from rich.box import SIMPLE_HEAD
+        from rich.console import Console as RichConsole
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=SIMPLE_HEAD)
+        for index, column in enumerate(columns):
+            right = numeric(row[index] for row in rows)
+            table.add_column(Text(column), justify="right" if right else "left")
+        for row in rows:
+            table.add_row(*(Text(cell) for cell in row))
+        RichConsole(file=self._out).print(table)
+
+
+class Json:
+    """For machines: the result as one JSON document, an error as one on standard error.
+
+    Args:
+        out: where the document goes; default: standard output.
+        err: where an error goes; default: standard error.
+        states: takes each STATE that may go out; default: only the report has it.
+    """
+
+    def __init__(
+        self,
+        out: TextIO | None = None,
+        err: TextIO | None = None,
+        states: StateSink | None = None,
+    ) -> None:
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
+        self._states = states
+        self.landed = 0
+
+    def on_progress(self, stream: str, records: int, size: int) -> None:
+        """Say nothing: the report has the sums."""
+
+    def on_landed(self, landed: Landed) -> None:
+        """Say nothing: the report has the sums."""
+        self.landed += 1
+
+    def on_state(self, state: bytes) -> None:
+        """Hand the STATE on."""
+        if self._states:
+            self._states(state)
+
+    def on_warning(self, text: str) -> None:
+        """Say nothing: the report has the warnings."""
+
+    def on_finished(self, report: LandingReport) -> None:
+        """Write the report."""
+        self._document(report.to_json())
+
+    def facts(self, title: str, facts: Mapping[str, object]) -> None:
+        """Write an object."""
+        self._document(json.dumps(jsonable(facts)))
+
+    def rows(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Write a list of objects."""
+        objects = [dict(zip(columns, row, strict=True)) for row in rows]
+        self._document(json.dumps(jsonable(objects)))
+
+    def plan(self, plan: LandingPlan) -> None:
+        """Write the plan."""
+        self._document(plan.to_json())
+
+    def failure(self, failure: Failure, trace: str = "") -> None:
+        """Write `{"error": {"type", "message", "hint"}}`, and `trace` in it if there is one."""
+        error = {"type": failure.type, "message": failure.message, "hint": failure.hint}
+        if trace:
+            error["trace"] = trace
+        self._err.write(json.dumps({"error": error}) + "\n")
+        self._err.flush()
+
+    def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+    def _document(self, text: str) -> None:
+        self._out.write(f"{text}\n")
+        self._out.flush()
+
+
+def _plan_facts(stream: StreamPlan) -> dict[str, object]:
+    state = "a new table"
+    if stream.exists:
+        state = f"version {stream.version}" if stream.version >= 0 else "exists"
+    facts: dict[str, object] = {
+        "table": stream.table,
+        "now": state,
+        "partitions": ", ".join(stream.partition_keys) or "none",
+        "rows (estimate)": count(stream.rows),
+        "files (estimate)": count(stream.files),
+    }
+    if stream.warnings:
+        facts["warnings"] = "; ".join(stream.warnings)
+    return facts

@@ -1,0 +1,144 @@
+"""Every error's way out: words (or JSON), and an exit code that tells its class."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+import typer
+
+from lakeport.cli.signals import INTERRUPTED, TERMINATED, Terminated
+from lakeport.errors import LakeportError
+from lakeport.loading.report import Failure
+from lakeport.scrub import scrub
+
+if TYPE_CHECKING:
+    from lakeport.config.base import DestinationConfig
+
+__all__ = ["Guard", "Voice", "mute_stdout"]
+
+
+class Voice(Protocol):
+    """What can tell an error; `landed` counts the batches before it."""
+
+    landed: int
+
+    def failure(self, failure: Failure, trace: str = "") -> None:
+        """An error, with its traceback if that was asked for."""
+
+    def close(self) -> None:
+        """Nothing more will come."""
+
+
+class Guard:
+    """Runs a command's body: `with Guard(output, debug) as guard: ...`.
+
+    Args:
+        output: what the command speaks through.
+        debug: whether errors come with their traceback.
+        exit_code: makes the process's exit code from the error's; default: the same.
+        cut_off: what a command that is asked to end says, and its hint; default: what a load says.
+    """
+
+    def __init__(
+        self,
+        output: Voice,
+        debug: bool = False,
+        exit_code: Callable[[int], int] = lambda code: code,
+        cut_off: tuple[str, str] | None = None,
+    ) -> None:
+        self._output = output
+        self._debug = debug
+        self._exit_code = exit_code
+        self._cut_off = cut_off
+        self._secrets: tuple[str, ...] = ()
+        self._listening = ExitStack()
+
+    def protect(self, config: DestinationConfig) -> None:
+        """Mask this config's secrets in everything that an error says from now on."""
+        self._secrets += config.secrets()
+
+    def __enter__(self) -> Guard:
+        if not self._debug:
+            # py4j logs stack traces when the JVM goes, of which `_tell` speaks in one sentence.
+            self._listen("", logging.NullHandler())
+            self._listen("lakeport", logging.StreamHandler())
+        return self
+
+    def _listen(self, name: str, handler: logging.Handler) -> None:
+        """Add a handler for as long as the body runs, unless there is one, as of an outer guard."""
+        logger = logging.getLogger(name)
+        if not logger.handlers:
+            logger.addHandler(handler)
+            self._listening.callback(logger.removeHandler, handler)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._listening.close()
+        try:
+            self._output.close()
+        finally:
+            if error is not None and not isinstance(error, (typer.Exit, SystemExit)):
+                code = self._tell(error)
+                raise typer.Exit(self._exit_code(code)) from None
+
+    def _tell(self, error: BaseException) -> int:
+        if isinstance(error, BrokenPipeError):
+            mute_stdout()
+            return 1
+        failure, code = self._judge(error)
+        text = ""
+        if self._debug and not isinstance(error, KeyboardInterrupt):
+            text = scrub("".join(traceback.format_exception(error)), self._secrets)
+        self._output.failure(failure.scrubbed(self._secrets), text)
+        return code
+
+    def _judge(self, error: BaseException) -> tuple[Failure, int]:
+        if isinstance(error, LakeportError):
+            return Failure.of(error), error.exit_code
+        if isinstance(error, KeyboardInterrupt):
+            ended = isinstance(error, Terminated)
+            word = "terminated" if ended else "interrupted"
+            said, hint = self._cut_off or (self._durable("; ".join(_notes(error))), _AGAIN)
+            failure = Failure(word.title(), f"{word}; {said}", hint)
+            return failure, TERMINATED if ended else INTERRUPTED
+        return replace(Failure.of(error), hint="" if self._debug else _DEBUG), 1
+
+    def _durable(self, unknown: str) -> str:
+        landed = self._output.landed
+        if not landed:
+            return unknown or "nothing was landed"
+        what = "1 batch is" if landed == 1 else f"{landed:,} batches are"
+        return f"{what} durable, and {unknown or 'nothing is visible of the one in progress'}"
+
+
+def _notes(error: BaseException | None) -> Iterator[str]:
+    """What the load could not find out, also where a second signal came before it was told."""
+    while error is not None:
+        yield from getattr(error, "__notes__", ())
+        error = error.__context__
+
+
+_AGAIN = "the same command with the same `--run-id` adds nothing twice."
+_DEBUG = "`--debug` shows where it comes from; what it shows may hold values of the data."
+
+
+def mute_stdout() -> None:
+    """Send what is still buffered for a reader that went away to nowhere."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    except (OSError, ValueError):
+        return

@@ -1,0 +1,211 @@
+"""Values as people read them: numbers, sizes, tables, and text that can't drive a terminal."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from typing import TypeGuard
+
+from lakeport.loading.report import LandingReport, StreamReport
+from lakeport.model import Landed
+
+__all__ = [
+    "REPORT_COLUMNS",
+    "count",
+    "counted",
+    "footnotes",
+    "is_list_of_objects",
+    "jsonable",
+    "landed_line",
+    "numeric",
+    "phrase",
+    "report_row",
+    "shown",
+    "size",
+    "table_lines",
+]
+
+REPORT_COLUMNS = ("stream", "rows", "files", "size", "versions", "seconds", "table")
+
+
+def count(value: int) -> str:
+    """A number with its thousands apart, `?` when it is unknown (negative).
+
+    Example:
+        >>> count(336776), count(-1)
+        ('336,776', '?')
+    """
+    return f"{value:,}" if value >= 0 else "?"
+
+
+def counted(value: int, thing: str) -> str:
+    """A number of things.
+
+    Example:
+        >>> counted(1, "row"), counted(2000, "row"), counted(2, "batch")
+        ('1 row', '2,000 rows', '2 batches')
+    """
+    plural = "es" if thing.endswith("ch") else "s"
+    return f"{count(value)} {thing}{'' if value == 1 else plural}"
+
+
+def size(value: float) -> str:
+    """A size in bytes in the unit that fits.
+
+    Example:
+        >>> size(999), size(8_123_456), size(-1)
+        ('999 B', '8.1 MB', '?')
+    """
+    if value < 0:
+        return "?"
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:,.1f} TB"
+
+
+def shown(value: object, longest: int = 0) -> str:
+    r"""A value as one line of text, control characters escaped, cut to `longest` characters.
+
+    Example:
+        >>> shown("a\x1b[2J\nb"), shown(None), shown("abcdef", 4)
+        ('a\\x1b[2J\\nb', 'null', 'abc…')
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = value.isoformat() if isinstance(value, (date, datetime)) else str(value)
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return f"{text[: longest - 1]}…" if 0 < longest < len(text) else text
+
+
+def phrase(value: object) -> str:
+    """A value in words: a list with commas, a mapping as pairs, whole numbers with thousands.
+
+    Example:
+        >>> phrase(["a", "b"]), phrase({"a": 1}), phrase([]), phrase(12000)
+        ('a, b', 'a=1', 'none', '12,000')
+    """
+    if isinstance(value, Mapping):
+        value = [f"{key}={shown(item)}" for key, item in value.items()]
+    if isinstance(value, (list, tuple)):
+        return ", ".join(shown(item) for item in value) or "none"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return shown(value)
+
+
+def is_list_of_objects(value: object) -> TypeGuard[list[Mapping[str, object]]]:
+    """Whether a value is a list of mappings, to show as a table."""
+    return bool(value) and isinstance(value, list) and all(isinstance(v, Mapping) for v in value)
+
+
+def jsonable(value: object) -> object:
+    """A value as JSON can hold it: bytes in Base64, what JSON lacks as text.
+
+    Example:
+        >>> jsonable({"a": float("nan"), "b": b"x", "c": [date(2024, 3, 4)]})
+        {'a': 'nan', 'b': 'eA==', 'c': ['2024-03-04']}
+    """
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [jsonable(item) for item in value]
+    return value.isoformat() if isinstance(value, (date, datetime)) else str(value)
+
+
+def landed_line(landed: Landed) -> str:
+    """One landed batch as one line.
+
+    Example:
+        >>> landed_line(Landed("flights", "/lake/flights", 0, 9, ("a",), 1200, version=3))
+        'flights: batch 1 landed, 9 rows, 1 file, 1.2 kB, version 3'
+    """
+    start = f"{shown(landed.stream)}: batch {landed.sequence + 1}"
+    if landed.skipped:
+        return f"{start} skipped, this run had landed it before"
+    rows, files = counted(landed.rows, "row"), counted(len(landed.files), "file")
+    version = f", version {landed.version}" if landed.version >= 0 else ""
+    return f"{start} landed, {rows}, {files}, {size(landed.bytes)}{version}"
+
+
+def report_row(stream: StreamReport) -> tuple[str, ...]:
+    """One stream's cells under `REPORT_COLUMNS`."""
+    versions = "-"
+    if stream.first_version >= 0:
+        first, last = stream.first_version, stream.last_version
+        versions = str(first) if first == last else f"{first}-{last}"
+    return (
+        shown(stream.stream),
+        count(stream.rows),
+        count(stream.files),
+        size(stream.bytes),
+        versions,
+        f"{stream.seconds:.1f}",
+        shown(stream.table),
+    )
+
+
+def footnotes(report: LandingReport) -> list[str]:
+    """Everything about a run that its table has no column for."""
+    notes = []
+    for stream in report.streams:
+        name = shown(stream.stream)
+        if stream.rejected:
+            notes.append(f"{name}: {counted(stream.rejected, 'bad record')} set aside")
+        for field, number in stream.dropped.items():
+            records = counted(number, "record")
+            notes.append(f"{name}: undeclared field {shown(field)} dropped from {records}")
+        if stream.skipped_batches:
+            batches = counted(stream.skipped_batches, "batch")
+            notes.append(f"{name}: {batches} skipped, landed before")
+        if stream.removed_files:
+            notes.append(f"{name}: {counted(stream.removed_files, 'file')} replaced")
+        notes += [f"{name}: {shown(warning)}" for warning in stream.warnings]
+    if report.stray_lines:
+        verb = "belongs" if report.stray_lines == 1 else "belong"
+        notes.append(f"{counted(report.stray_lines, 'line')} {verb} to no stream")
+    notes += [f"bad records are in {shown(uri)}" for uri in report.quarantine]
+    notes += [shown(warning) for warning in report.warnings]
+    return notes
+
+
+def table_lines(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table as aligned lines; columns of numbers to the right.
+
+    Example:
+        >>> table_lines(("stream", "rows"), [("flights", "336,776"), ("airports", "1,458")])
+        ['stream       rows', 'flights   336,776', 'airports    1,458']
+    """
+    cells = [list(columns), *(list(row) for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
+    right = [numeric(row[i] for row in cells[1:]) for i in range(len(columns))]
+    return [
+        "  ".join(
+            text.rjust(width) if left else text.ljust(width)
+            for text, width, left in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def numeric(cells: Iterable[str]) -> bool:
+    """Whether all these cells are numbers, sizes included."""
+    texts = [cell for cell in cells if cell not in ("-", "?", "null")]
+    return bool(texts) and all(text.lstrip("-")[:1].isdigit() and _plain(text) for text in texts)
+
+
+def _plain(text: str) -> bool:
+    number = text.split(" ")[0].replace(",", "").replace(".", "", 1).lstrip("-")
+    return number.isdigit()

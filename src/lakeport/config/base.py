@@ -1,0 +1,324 @@
+"""The keys that every destination understands, with their values and defaults.
+
+A key can be given in a config file, as an option (`--set key=value`), as an argument of
+`lakeport.land`, or in the environment as `LAKEPORT_` and the key in capitals. A key set to null is
+absent. Sizes are in MiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
+
+from lakeport.config.explain import explain, same_key
+from lakeport.config.mage.catalog import catalog_warnings, parse_catalog
+from lakeport.config.mage.overrides import fold_streams
+from lakeport.config.secrets import Secret
+from lakeport.config.values import (
+    limit,
+    mode_named,
+    names,
+    printable,
+    public,
+    seconds,
+    texts_by_name,
+)
+from lakeport.model import Mode, UnknownPolicy
+from lakeport.scrub import MASK, is_secret_name
+from lakeport.storage.retry import GIVE_UP_SECONDS
+
+if TYPE_CHECKING:
+    from lakeport.model import Storage
+
+__all__ = ["MAXIMUM_BATCH_SIZE_MB", "DestinationConfig", "FileType", "canonical"]
+
+MAXIMUM_BATCH_SIZE_MB = 1024.0
+"""Default input size of one batch, summed over the streams."""
+
+FileType = Literal["delta", "parquet", "csv"]
+
+_ALIASES = {
+    "batch_size_rows": "maximum_batch_rows",
+    "format": "file_type",
+    "load_method": "mode",
+    "partition_by": "partition_keys",
+}
+_UNUSED = ("clean_up_input_file",)
+_MAY_BE_EMPTY = ("column_header_format", "date_partition_format")  # as in Mage: none
+
+
+def _smallest(values: dict[str, Any]) -> float:
+    return min(32.0, float(values.get("target_file_size_mb", 32.0)))
+
+
+def _switched(value: object) -> object:
+    return "off" if value is False else value  # as YAML reads a bare `off`
+
+
+Size = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Text = Annotated[str, Field(min_length=1)]
+Settings = Annotated[Mapping[str, str], BeforeValidator(texts_by_name)]
+
+
+class DestinationConfig(BaseModel):
+    """Base of every destination's config: immutable, complete, and without surprises.
+
+    Raises:
+        ConfigError: naming every key that is wrong, what is wrong with it, and the nearest valid
+            key or value.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, coerce_numbers_to_str=True
+    )
+    _warnings: tuple[str, ...] = PrivateAttr(default=())
+
+    destination: str = Field(description="Name of the destination.")
+    object_key_path: Annotated[str, AfterValidator(lambda text: text.strip("/"))] = Field(
+        default="", description="Folder or prefix in front of the tables."
+    )
+    table: Text | None = Field(
+        default=None,
+        description="Name of the table; default: the stream's name. Several streams need "
+        "`{stream}` in it.",
+    )
+    file_type: FileType = Field(default="parquet", description="Format of the table.")
+    mode: Annotated[Mode, BeforeValidator(mode_named)] = Field(
+        default=Mode.APPEND, description="What happens to rows already there."
+    )
+    partition_keys: Annotated[tuple[str, ...], BeforeValidator(names)] = Field(
+        default=(), description="Columns to partition by, a list or names with commas."
+    )
+    partition_columns: Annotated[Literal["auto", "off"], BeforeValidator(_switched)] = Field(
+        default="auto",
+        description="Whether folders `name=value` of a source's files are columns.",
+    )
+    constant_columns: Settings = Field(
+        default_factory=dict,
+        description="Columns of text that have one value in every row, in place of what the "
+        "records say.",
+    )
+    catalog: Annotated[Mapping[str, Any], BeforeValidator(parse_catalog)] = Field(
+        default_factory=dict,
+        description='Streams whose Singer schema is this one, not the tap\'s: {"streams": […]}.',
+    )
+    merge_keys: Annotated[tuple[str, ...], BeforeValidator(names)] = Field(
+        default=(),
+        description="Columns that identify a row in `mode: merge`; default: the stream's keys.",
+    )
+    hard_delete: bool = Field(
+        default=False,
+        description="Remove rows that are marked as deleted, instead of keeping them marked.",
+    )
+    delete_column: Text | None = Field(
+        default=None,
+        description="Column that marks a record as deleted; default: `_sdc_deleted_at`. Needs "
+        "`hard_delete: true`.",
+    )
+    schema_evolution: Literal["evolve", "strict"] = Field(
+        default="evolve", description="Whether a table may gain columns."
+    )
+    type_widening: bool = Field(
+        default=False,
+        description="Let Delta columns get wider types; delta-rs and Athena, among others, can't "
+        "read such tables yet.",
+    )
+    unknown_fields: UnknownPolicy = Field(
+        default=UnknownPolicy.EVOLVE,
+        description="What to do with fields that the schema does not declare.",
+    )
+    on_bad_record: Literal["fail", "quarantine"] = Field(
+        default="fail", description="What to do with records that break the schema."
+    )
+    max_bad_records: Annotated[int | float | None, BeforeValidator(limit)] = Field(
+        default=None,
+        description="More bad records than this fail the run: a count (10) or a share (0.01, 1%).",
+    )
+    internal_columns: bool = Field(default=True, description="Add the two internal columns.")
+    internal_columns_prefix: Text = Field(
+        default="_mage_", description="Start of the internal columns' names."
+    )
+    add_record_metadata: bool = Field(
+        default=False, description="Add the columns `_sdc_*` to the records of Singer streams."
+    )
+    process_activate_version_messages: bool = Field(
+        default=True,
+        description="Retire the rows of a stream's earlier versions when a message says so.",
+    )
+    column_header_format: Literal["lower", "upper"] | None = Field(
+        default=None, description="Change the case of column names."
+    )
+    date_partition_format: Text | None = Field(
+        default=None, description="strftime pattern of folders between table and file (UTC)."
+    )
+    compression: Literal["snappy", "zstd", "gzip", "none"] = Field(
+        default="snappy", description="Compression of the data files."
+    )
+    maximum_batch_size_mb: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=MAXIMUM_BATCH_SIZE_MB,
+        description="Input size at which all streams are landed together; 0: every record.",
+    )
+    maximum_batch_rows: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="Rows at which all streams are landed together; null: no limit."
+    )
+    target_file_size_mb: Size = Field(default=256.0, description="A data file's largest size.")
+    min_file_size_mb: Size = Field(
+        default_factory=_smallest,
+        description="Size below which a batch is not split; default 32, at most the target's.",
+    )
+    max_record_mb: Size = Field(default=100.0, description="A record's largest size.")
+    max_unpack_ratio: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=500.0,
+        description="Bytes that one compressed byte of a source may become, where the whole is "
+        "larger than 1 GiB; 0: any number.",
+    )
+    max_unpacked_mb: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=1048576.0,
+        description="What one compressed file of a source may unpack to; 0: any size.",
+    )
+    run_id: Annotated[Text, Field(max_length=200), AfterValidator(printable)] | None = Field(
+        default=None, description="Name of the run: the same run repeated adds nothing twice."
+    )
+    give_up_after: Annotated[float, BeforeValidator(seconds), Field(ge=1, allow_inf_nan=False)] = (
+        Field(
+            default=GIVE_UP_SECONDS,
+            description="How long to ask a store that fails or is silent, in seconds or as a text "
+            "such as `2m`; a load that gets nowhere for so long ends.",
+        )
+    )
+    spool_dir: Text | None = Field(
+        default=None, description="Local folder for the spool; default: the system's for temps."
+    )
+    batch_roots: Annotated[tuple[str, ...], BeforeValidator(names)] = Field(
+        default=(),
+        description="Folders in which the files of Singer's BATCH messages may lie; default: the "
+        "system's for temps and, unless it is `/`, the current one.",
+    )
+    spool_uri: Text | None = Field(
+        default=None,
+        description="Where a cluster's tasks find the spool: a store's prefix or a shared folder.",
+    )
+    manifest: bool = Field(
+        default=True,
+        description="Write a manifest for each load of files, and a report for each run.",
+    )
+    spark: Settings = Field(default_factory=dict, description="Settings of Spark.")
+    table_properties: Annotated[Settings, AfterValidator(public)] = Field(
+        default_factory=dict,
+        description="Properties of the Delta table, a new one or one that is there.",
+    )
+    cluster_by: Annotated[tuple[str, ...], BeforeValidator(names), Field(max_length=4)] = Field(
+        default=(),
+        description="Columns, 4 at most, by which a new Delta table is clustered (liquid "
+        "clustering), instead of partitions.",
+    )
+    auto_optimize: bool = Field(
+        default=False,
+        description="After a run, merge small files of a Delta table's partitions that it wrote "
+        "to, where 20 or more have piled up.",
+    )
+
+    def __init__(self, **values: Any) -> None:
+        known = canonical(values)
+        try:
+            super().__init__(**known)
+        except ValidationError as error:
+            problem = explain(error, type(self))
+        else:
+            self._warnings = catalog_warnings(self.catalog)
+            return
+        raise problem  # outside the handler: the foreign error holds the values as they came
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> DestinationConfig:
+        if self.min_file_size_mb > self.target_file_size_mb:
+            raise ValueError("`min_file_size_mb` is larger than `target_file_size_mb`")
+        if self.mode is not Mode.APPEND and self.file_type != "delta":
+            raise ValueError(
+                f"`mode: {self.mode.value}` needs `file_type: delta`: files are only ever added "
+                "(Delta tables are for the destinations local, delta_lake_s3, delta_lake_azure)"
+            )
+        if self.cluster_by and self.partition_keys:
+            raise ValueError("`cluster_by` and `partition_keys` exclude each other: give one")
+        if self.file_type != "delta" and (self.cluster_by or self.auto_optimize):
+            key = "cluster_by" if self.cluster_by else "auto_optimize"
+            raise ValueError(f"`{key}` needs `file_type: delta`")
+        if self.delete_column is not None and not self.hard_delete:
+            raise ValueError("`delete_column` needs `hard_delete: true`: else no row is removed")
+        return self
+
+    @classmethod
+    def uri_keys(cls, uri: str) -> dict[str, str]:
+        """The keys that a target given as one text stands for, such as a folder's path."""
+        raise NotImplementedError
+
+    def storage(self) -> Storage:
+        """The place that the target names: everything of it lies below that storage's root."""
+        raise NotImplementedError
+
+    @classmethod
+    def secret_keys(cls) -> frozenset[str]:
+        """Keys whose values are secrets."""
+        return frozenset(
+            name
+            for name, field in cls.model_fields.items()
+            if Secret in (field.annotation, *get_args(field.annotation))
+        )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences for the user about how the config was given."""
+        return self._warnings
+
+    def warned(self, *sentences: str) -> DestinationConfig:
+        """The same config with these warnings behind its own."""
+        copy = self.model_copy()
+        copy._warnings = tuple(dict.fromkeys((*self._warnings, *sentences)))
+        return copy
+
+    def secrets(self) -> tuple[str, ...]:
+        """Every secret of the config, to remove from text that others wrote (see `scrub`)."""
+        fields = (getattr(self, name) for name in sorted(self.secret_keys()))
+        found = [value.reveal() for value in fields if isinstance(value, Secret)]
+        found += [value for name, value in self.spark.items() if is_secret_name(name)]
+        return tuple(dict.fromkeys(value for value in found if value))
+
+    def __repr_args__(self) -> Any:
+        """What repr and str show: the keys that were set, secrets masked."""
+        for name in sorted(self.model_fields_set):
+            value = getattr(self, name)
+            if name == "spark":
+                value = {k: MASK if is_secret_name(k) else v for k, v in value.items()}
+            yield name, value
+
+
+def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys under their own names, without nulls and without Mage's keys that have no use here.
+
+    Raises:
+        ConfigError: a key is given under two names, or `_streams` holds what it can't.
+
+    Example:
+        >>> canonical({"format": "csv", "mode": None, "clean_up_input_file": True})
+        {'file_type': 'csv'}
+    """
+    known: dict[str, Any] = {}
+    for name, value in fold_streams(values).items():
+        if value is None or name in _UNUSED or (value == "" and name in _MAY_BE_EMPTY):
+            continue
+        key = _ALIASES.get(name, name)
+        if key in known:
+            raise same_key(next(k for k, v in _ALIASES.items() if v == key), key)
+        known[key] = value
+    return known

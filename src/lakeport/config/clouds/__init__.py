@@ -1,0 +1,1 @@
+"""The keys that every destination on a cloud has."""

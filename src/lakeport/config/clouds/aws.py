@@ -1,0 +1,221 @@
+"""Keys of every destination on S3: the bucket, who writes to it, and how objects are kept."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from lakeport.config.base import DestinationConfig, Settings, Text
+from lakeport.config.secrets import Secret
+from lakeport.errors import ConfigError
+from lakeport.scrub import MASK
+from lakeport.storage.keys import clean_prefix
+from lakeport.storage.retry import Patience
+from lakeport.storage.s3.settings import ID_KEY, AwsSettings
+
+__all__ = [
+    "AwsConfig",
+    "Bucket",
+    "OptionalEndpoint",
+    "OptionalSecret",
+    "OptionalText",
+    "blank",
+    "prefix",
+]
+
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+_BEFORE_AT = re.compile(r"(?s)^(\w+://)?.*@")
+_ROLE = re.compile(r"arn:\S+")  # other stores than AWS take any
+_TAG = re.compile(r"[\w +\-=.:/@]*")  # what S3 takes in names and values of tags
+_MOST_TAGS = 10
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # a header's, which metadata become
+_MOST_METADATA = 2000
+
+
+def blank(value: object) -> object:
+    """Blank text is absent, as templates leave it where nothing was filled in."""
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+def prefix(value: str) -> str:
+    """A prefix without slashes at its ends, that nothing climbs out of."""
+    try:
+        return clean_prefix(value)
+    except ConfigError as error:
+        raise ValueError(f"can't have such a part: {error.hint}") from None
+
+
+def _masked(value: object) -> object:
+    """Text without the credentials before an `@`, which no endpoint and no bucket may have."""
+    return _BEFORE_AT.sub(rf"\1{MASK}@", value) if isinstance(value, str) else value
+
+
+def _endpoint(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("has to look like https://host or http://host:port")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ValueError("can't hold credentials, a query or a fragment")
+    return value.rstrip("/")
+
+
+def _bucket(value: str) -> str:
+    if not _BUCKET.fullmatch(value):
+        raise ValueError("has to be the bare name of a bucket, without scheme and slashes")
+    return value
+
+
+def _role(value: str) -> str:
+    if not _ROLE.fullmatch(value):
+        raise ValueError("has to look like arn:aws:iam::123456789012:role/name")
+    return value
+
+
+def _metadata(values: dict[str, str]) -> dict[str, str]:
+    if any(
+        not (name + value).isascii() or not value.isprintable() for name, value in values.items()
+    ):
+        raise ValueError("can hold printable ASCII only")
+    for name in values:
+        if not _NAME.fullmatch(name) or name.lower() == ID_KEY:
+            raise ValueError(f"{name!r} is no name for it: letters, digits and hyphens are")
+    if len({name.lower() for name in values}) < len(values):
+        raise ValueError("has two names that differ only in case, which S3 does not tell apart")
+    if sum(len(name) + len(value) for name, value in values.items()) > _MOST_METADATA:
+        raise ValueError(f"can hold {_MOST_METADATA} characters in all")
+    return values
+
+
+def _tags(values: dict[str, str]) -> dict[str, str]:
+    if len(values) > _MOST_TAGS:
+        raise ValueError(f"can hold {_MOST_TAGS} tags at most")
+    for name, value in values.items():
+        if not 0 < len(name) <= 128 or len(value) > 256:
+            raise ValueError(f"{name!r}: a name has 1 to 128 characters, a value at most 256")
+        if not _TAG.fullmatch(name) or not _TAG.fullmatch(value):
+            raise ValueError(f"{name!r}: letters, digits, spaces and + - = . _ : / @ are taken")
+        if name.lower().startswith("aws:"):
+            raise ValueError(f"{name!r}: names that begin with `aws:` are Amazon's own")
+    return values
+
+
+Bucket = Annotated[str, AfterValidator(_bucket), BeforeValidator(_masked)]
+OptionalSecret = Annotated[Secret | None, BeforeValidator(blank)]
+OptionalText = Annotated[Text | None, BeforeValidator(blank)]
+OptionalEndpoint = Annotated[
+    Annotated[str, AfterValidator(_endpoint)] | None,
+    BeforeValidator(_masked),
+    BeforeValidator(blank),
+]
+
+
+class AwsConfig(DestinationConfig):
+    """Keys shared by the destinations on S3 and on stores that speak its protocol.
+
+    Every key can also be given as LAKEPORT_ and the key in capitals. Credentials are taken from:
+    the two key fields; else `aws_profile`; else the chain of the AWS SDK (AWS_ACCESS_KEY_ID,
+    AWS_PROFILE, web identity, SSO, the files in ~/.aws, the container's and the instance's role).
+    """
+
+    bucket: Bucket = Field(description="Name of the bucket. It is never created.")
+    object_key_path: Annotated[str, AfterValidator(prefix)] = Field(
+        default="", description="Prefix in front of the tables; default: none."
+    )
+    aws_access_key_id: OptionalSecret = Field(
+        default=None, description="Access key; default: the AWS SDK's chain (AWS_ACCESS_KEY_ID)."
+    )
+    aws_secret_access_key: OptionalSecret = Field(
+        default=None, description="Secret of the access key (AWS_SECRET_ACCESS_KEY)."
+    )
+    aws_session_token: OptionalSecret = Field(
+        default=None, description="Session token of temporary keys (AWS_SESSION_TOKEN)."
+    )
+    aws_profile: OptionalText = Field(
+        default=None, description="Profile of ~/.aws to take the credentials of (AWS_PROFILE)."
+    )
+    aws_region: Annotated[str, Field(pattern=r"^[a-z0-9-]+$")] = Field(
+        default="us-west-2", description="The bucket's region; default: us-west-2."
+    )
+    aws_endpoint: OptionalEndpoint = Field(
+        default=None,
+        description="URL of another store that speaks S3's protocol (MinIO, R2, Wasabi, "
+        "DigitalOcean Spaces, Backblaze); default: AWS.",
+    )
+    aws_addressing_style: Literal["auto", "path", "virtual"] = Field(
+        default="auto",
+        description="Where requests name the bucket: path, virtual (in the host name), or auto: "
+        "virtual for AWS, path for other endpoints except those that refuse it.",
+    )
+    role_arn: Annotated[Annotated[str, AfterValidator(_role)] | None, BeforeValidator(blank)] = (
+        Field(
+            default=None,
+            description="Role to assume with the keys or the chain; renewed while a run goes on.",
+        )
+    )
+    role_session_name: Annotated[str, Field(pattern=r"^[\w+=,.@-]{2,64}$")] = Field(
+        default="mage-data-integration", description="Name of the assumed role's session."
+    )
+    external_id: OptionalSecret = Field(
+        default=None, description="External id that the role's trust policy asks for."
+    )
+    sse: Literal["AES256", "aws:kms"] | None = Field(
+        default=None,
+        description="Server-side encryption: AES256 or aws:kms; default: the bucket's. Keys that "
+        "the client keeps (SSE-C) are not supported.",
+    )
+    sse_kms_key_id: OptionalText = Field(
+        default=None, description="Key for `sse: aws:kms`; default: the account's S3 key."
+    )
+    object_tags: Annotated[Settings, AfterValidator(_tags)] = Field(
+        default_factory=dict,
+        description="Tags of data objects, 10 at most; they take s3:PutObjectTagging.",
+    )
+    object_metadata: Annotated[Settings, AfterValidator(_metadata)] = Field(
+        default_factory=dict, description="Metadata of data objects: names and ASCII values."
+    )
+
+    @model_validator(mode="after")
+    def _credentials_fit(self) -> Self:
+        if (self.aws_access_key_id is None) != (self.aws_secret_access_key is None):
+            raise ValueError("`aws_access_key_id` and `aws_secret_access_key` go together")
+        if self.aws_session_token is not None and self.aws_access_key_id is None:
+            raise ValueError("`aws_session_token` needs the two keys of its session")
+        if self.aws_profile is not None and self.aws_access_key_id is not None:
+            raise ValueError("`aws_profile` and the two keys exclude each other")
+        if self.sse_kms_key_id is not None and self.sse != "aws:kms":
+            raise ValueError("`sse_kms_key_id` needs `sse: aws:kms`")
+        return self
+
+    @classmethod
+    def uri_keys(cls, uri: str) -> dict[str, str]:
+        """The bucket and prefix of `s3://bucket/prefix`."""
+        parts = urlsplit(uri)
+        return {"bucket": parts.netloc, "object_key_path": parts.path}
+
+    def aws_settings(self) -> AwsSettings:
+        """What a client needs of the config."""
+        style: Any = self.aws_addressing_style
+        return AwsSettings(
+            access_key_id=_reveal(self.aws_access_key_id),
+            secret_access_key=_reveal(self.aws_secret_access_key),
+            session_token=_reveal(self.aws_session_token),
+            profile=self.aws_profile or "",
+            region=self.aws_region,
+            endpoint=self.aws_endpoint or "",
+            addressing_style="" if style == "auto" else style,
+            role_arn=self.role_arn or "",
+            role_session_name=self.role_session_name,
+            external_id=_reveal(self.external_id),
+            sse=self.sse or "",
+            sse_kms_key_id=self.sse_kms_key_id or "",
+            tags=tuple(self.object_tags.items()),
+            metadata=tuple(self.object_metadata.items()),
+            patience=Patience(self.give_up_after),
+        )
+
+
+def _reveal(secret: Secret | None) -> str:
+    return secret.reveal() if secret is not None else ""

@@ -1,0 +1,1 @@
+"""The keys of each destination, a module for each."""

@@ -1,0 +1,185 @@
+"""Keys of the destination `delta_lake_azure`: a Delta table in a container."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from lakeport.config.base import Text
+from lakeport.config.clouds.azure import AzureConfig
+from lakeport.errors import ConfigError
+from lakeport.storage.azure.hadoop import hadoop_settings
+from lakeport.storage.azure.settings import AzureSettings
+from lakeport.storage.keys import clean_prefix
+
+if TYPE_CHECKING:
+    from lakeport.storage.azure.store import AzureStorage
+
+__all__ = ["DeltaLakeAzureConfig"]
+
+_URI = re.compile(
+    r"abfss?://(?P<container>[^@/?#\\]+)(?:@(?P<account>[^./?#@]+)\.(?P<kind>dfs|blob)"
+    r"\.(?P<cloud>[a-z0-9.-]+))?/(?P<path>[^?#]*)",
+)
+_CONTAINER = re.compile(r"\$root|\$web|(?=.{3,63}$)[a-z0-9](?:-?[a-z0-9])*")
+_STREAM = "{stream}"
+
+
+class _Place(NamedTuple):
+    container: str
+    account: str
+    cloud: str
+    parent: str
+    folder: str
+
+
+def _place(uri: str) -> _Place:
+    """Take a table's URI apart.
+
+    Raises:
+        ValueError: it is none.
+    """
+    match = _URI.fullmatch(uri)
+    if match is None:
+        raise ValueError(
+            "has to look like abfss://container@account.dfs.core.windows.net/path, or "
+            "abfss://container/path with `account_name` beside it"
+        )
+    if not _CONTAINER.fullmatch(match["container"]):
+        raise ValueError(
+            "does not begin with a container's name: 3 to 63 lower case letters, digits and single "
+            "hyphens"
+        )
+    try:
+        path = clean_prefix(match["path"], "table_uri")
+    except ConfigError as error:
+        raise ValueError(f"can't have such a path: {error.hint}") from None
+    parent, _, folder = path.rpartition("/")
+    if not folder:
+        raise ValueError("has to name a folder in the container: the table's")
+    if any(part.endswith(".") for part in path.split("/")):
+        raise ValueError("has a part that ends with a dot, which Azure does not take")
+    if _STREAM in parent:
+        raise ValueError(f"can hold {_STREAM} in its last part only")
+    return _Place(
+        match["container"],
+        match["account"] or "",
+        match["cloud"] or "core.windows.net",
+        parent,
+        folder,
+    )
+
+
+def _somewhere(uri: str) -> _Place:
+    """A folder's URI taken apart; the folder is `parent`."""
+    try:
+        return _place(f"{uri.rstrip('/')}/_")
+    except ValueError as error:
+        raise ConfigError(
+            f"{uri!r} {error}", "write abfss://container@account.dfs.core.windows.net/path."
+        ) from None
+
+
+def _masked(value: object) -> object:
+    """Text without a query, which may be a signature and has no place here anyway."""
+    return re.sub(r"\?.*", "?***", value) if isinstance(value, str) else value
+
+
+def _checked(uri: str) -> str:
+    _place(uri)
+    return uri
+
+
+class DeltaLakeAzureConfig(AzureConfig):
+    """One table at `table_uri`, or one for each stream where that ends with `{stream}`.
+
+    Example:
+        >>> uri = "abfss://lake@acme.dfs.core.windows.net/silver/users"
+        >>> DeltaLakeAzureConfig(table_uri=uri, access_key="a2V5").folder
+        'users'
+    """
+
+    destination: Literal["delta_lake_azure"] = Field(
+        default="delta_lake_azure", description="`delta_lake_azure`."
+    )
+    table_uri: Annotated[str, BeforeValidator(_masked), AfterValidator(_checked)] = Field(
+        description="The table's own folder: abfss://container@account.dfs.core.windows.net/path, "
+        "or abfss://container/path with `account_name`. Several streams need `{stream}` at its "
+        "end."
+    )
+    table: Text | None = Field(
+        default=None, description="A label; it has no effect on where the table is."
+    )
+    file_type: Literal["delta"] = Field(default="delta", description="Format of the table: delta.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _labelled(cls, values: Any) -> Any:
+        """Without a label, what has no name of its own (a frame) is called like the folder."""
+        uri = values.get("table_uri")
+        if values.get("table") is None and isinstance(uri, str) and _STREAM not in uri:
+            folder = uri.rstrip("/").rpartition("/")[2]
+            return {**values, **({"table": folder} if folder else {})}
+        return values
+
+    @model_validator(mode="after")
+    def _one_account(self) -> Self:
+        named = _place(self.table_uri).account
+        if not named and self.account_name is None:
+            raise ValueError("`account_name` is missing, and `table_uri` does not name one either")
+        if named and self.account_name not in (None, named):
+            raise ValueError(
+                f"`account_name` is {self.account_name!r}, but `table_uri` names {named!r}"
+            )
+        if self.object_key_path:
+            raise ValueError("`object_key_path` has no use here: write it into `table_uri`")
+        return self
+
+    @classmethod
+    def uri_keys(cls, uri: str) -> dict[str, str]:
+        """The table at `abfss://container@account.dfs.core.windows.net/path`."""
+        return {"table_uri": uri}
+
+    @property
+    def folder(self) -> str:
+        """The table's folder in the folder that holds it."""
+        return _place(self.table_uri).folder
+
+    def storage(self) -> AzureStorage:
+        """The folder that holds the table: what is not the table's own lies beside it."""
+        from lakeport.storage.azure.store import AzureStorage
+
+        place = _place(self.table_uri)
+        return AzureStorage(place.container, place.parent, self._settings())
+
+    def storage_at(self, uri: str) -> AzureStorage:
+        """Another folder that a URI names, reached with this config's credentials.
+
+        Raises:
+            ConfigError: it is no such URI.
+        """
+        from lakeport.storage.azure.store import AzureStorage
+
+        place = _somewhere(uri)
+        settings = self.azure_settings(place.account or self._settings().account, place.cloud)
+        return AzureStorage(place.container, place.parent, settings)
+
+    def shares_account(self, uri: str) -> bool:
+        """Whether a folder's URI names the storage account of this table."""
+        return _somewhere(uri).account in ("", self._settings().account)
+
+    def hadoop_settings(self, *, lent: bool = False) -> Mapping[str, str]:
+        """What Spark's Azure connector needs to reach the account; some values are secrets.
+
+        Args:
+            lent: without effect: the connector takes no token, and looks for a managed identity on
+                each worker.
+        """
+        return hadoop_settings(self._settings())
+
+    def _settings(self) -> AzureSettings:
+        place = _place(self.table_uri)
+        return self.azure_settings(place.account or self.account_name or "", place.cloud)

@@ -1,0 +1,59 @@
+"""Keys of the destination `delta_lake_s3`: Delta tables in a bucket."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import Field, model_validator
+
+from lakeport.config.clouds.aws import AwsConfig
+from lakeport.storage.s3.hadoop import hadoop_settings
+
+if TYPE_CHECKING:
+    from lakeport.storage.s3.store import S3Storage
+
+__all__ = ["DeltaLakeS3Config"]
+
+_HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+
+
+class DeltaLakeS3Config(AwsConfig):
+    """Tables at `s3://<bucket>/<object_key_path>/<table>`.
+
+    Example:
+        >>> DeltaLakeS3Config(bucket="lake", object_key_path="silver", mode="overwrite").mode
+        <Mode.OVERWRITE: 'overwrite'>
+    """
+
+    destination: Literal["delta_lake_s3"] = Field(
+        default="delta_lake_s3", description="`delta_lake_s3`."
+    )
+    file_type: Literal["delta"] = Field(default="delta", description="Format of the tables: delta.")
+
+    @model_validator(mode="after")
+    def _spark_can_reach_it(self) -> Self:
+        if not _HOST_NAME.fullmatch(self.bucket):
+            raise ValueError(
+                f"`bucket`: {self.bucket!r} can't be reached by Spark, which takes names of lower "
+                "case letters, digits, dots and hyphens only"
+            )
+        return self
+
+    def storage(self) -> S3Storage:
+        """The bucket below `object_key_path`."""
+        from lakeport.storage.s3.store import S3Storage
+
+        return S3Storage(self.bucket, self.object_key_path, self.aws_settings())
+
+    def hadoop_settings(self, *, lent: bool = False) -> Mapping[str, str]:
+        """What Spark's S3 connector needs to reach the bucket; some values are secrets.
+
+        Args:
+            lent: with the keys that this process finds, for workers that would find none.
+        """
+        from lakeport.storage.s3.client import for_spark
+
+        settings = self.aws_settings()
+        return hadoop_settings(self.bucket, for_spark(settings, lent=lent))

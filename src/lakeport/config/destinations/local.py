@@ -1,0 +1,69 @@
+"""Keys of the destination `local`: a folder on this machine's disk (or one that it mounts)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import unquote, urlsplit
+
+from pydantic import BeforeValidator, Field
+
+from lakeport.config.base import DestinationConfig, FileType
+
+if TYPE_CHECKING:
+    from lakeport.storage.local.store import LocalStorage
+
+__all__ = ["LocalConfig"]
+
+
+def _folder(value: object) -> object:
+    """An absolute path, from a path or a `file://` URI."""
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("has to be the path of a folder")
+    if value.startswith("file:"):
+        parts = urlsplit(value)
+        if parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
+            raise ValueError("has to be file:// and an absolute path, such as file:///data/lake")
+        value = unquote(parts.path)
+    if "\0" in value:
+        raise ValueError("can't hold a NUL character")
+    path = Path(value).expanduser().absolute()
+    if path.exists() and not path.is_dir():
+        raise ValueError("is not a folder")
+    return str(path)
+
+
+class LocalConfig(DestinationConfig):
+    """Tables as folders in a folder: `<path>/<object_key_path>/<table>`.
+
+    Example:
+        >>> LocalConfig(path="/data/lake", format="parquet").file_type
+        'parquet'
+    """
+
+    destination: Literal["local"] = Field(default="local", description="`local`.")
+    path: Annotated[str, BeforeValidator(_folder)] = Field(
+        description="The folder, as a path or a file:// URI; made if it is not there."
+    )
+    file_type: FileType = Field(
+        default="delta", description="Format of the tables: delta, parquet or csv."
+    )
+
+    if TYPE_CHECKING:  # values are taken in any form that can be read as their type
+
+        def __init__(self, **values: Any) -> None: ...
+
+    @classmethod
+    def uri_keys(cls, uri: str) -> dict[str, str]:
+        """The folder that a path or a `file://` URI names."""
+        return {"path": uri}
+
+    def storage(self) -> LocalStorage:
+        """The lake's folder."""
+        from lakeport.storage.keys import clean_prefix
+        from lakeport.storage.local.store import LocalStorage
+
+        return LocalStorage(str(Path(self.path, clean_prefix(self.object_key_path))))

@@ -1,0 +1,1 @@
+"""Mage's own config: profiles, templates, catalogs, overrides for streams, streaming sinks."""

@@ -1,0 +1,1 @@
+"""This machine: the cache folder, private scratch folders, core dumps."""

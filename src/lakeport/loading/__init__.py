@@ -1,0 +1,1 @@
+"""A load: prepared, run or planned, and what is told of it."""

@@ -1,0 +1,398 @@
+"""The whole road in one place: a source, a target, and what was landed.
+
+```
+config ─▶ source ─Flush─▶ landers (one per stream) ─Landed─▶ report, and only then STATE
+```
+While a flush is landed, the next one is spooled; Spark starts while the first is.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal
+
+from lakeport.config.load import load_target
+from lakeport.errors import (
+    BadRecord,
+    ConfigError,
+    DestinationError,
+    LakeportError,
+    PermissionRefused,
+    Unreachable,
+)
+from lakeport.loading.halt import Halt
+from lakeport.loading.report import Failure, LandingReport, Observer, ReportBuilder, keep
+from lakeport.model import Mode
+from lakeport.sources.open import Reading, open_source
+from lakeport.sources.spool.upload import spooling
+
+if TYPE_CHECKING:
+    from lakeport.config.base import DestinationConfig
+    from lakeport.loading.stream import Lander
+    from lakeport.model import Batch, Flush, Landed, Storage
+    from lakeport.sources.csv.records import CsvOptions
+    from lakeport.sources.files.declared import Declared
+    from lakeport.sources.open import Source
+    from lakeport.spark.session import Runtime
+
+__all__ = ["land"]
+
+Target = str | PathLike[str] | Mapping[str, Any]
+
+
+def land(
+    source: Any,
+    to: Target | DestinationConfig,
+    *,
+    source_format: str = "",
+    csv: CsvOptions | None = None,
+    schema: Declared | None = None,
+    stray_lines: Literal["fail", "skip"] = "fail",
+    observer: Observer | None = None,
+    on_state: Callable[[bytes], None] | None = None,
+    **keys: Any,
+) -> LandingReport:
+    """Land a source in a target.
+
+    Args:
+        source: a path, glob, folder or list of them (CSV, JSON, JSON lines, Parquet, Singer); a
+            binary stream of Singer lines; a Spark, pandas or Polars frame, an Arrow table or
+            reader, or anything with `__arrow_c_stream__`.
+        to: a folder, a URI, a YAML or JSON config file, or the config itself.
+        source_format: csv, tsv, json, jsonl, parquet or singer; by the files' names when empty.
+        csv: how CSV files are written.
+        schema: a JSON schema of the records, or column -> type name, such as `decimal(10,2)`; or
+            the path of a JSON or YAML file that holds one.
+        stray_lines: whether a Singer line that is no JSON object fails the run or is skipped.
+        observer: is told how the load goes on.
+        on_state: takes each STATE value, as the raw bytes that came, once everything before it is
+            durable.
+        keys: keys of the config, which win over those in `to`, such as `table`, `mode`,
+            `partition_keys`, `file_type` or `run_id`.
+
+    Returns:
+        What was landed.
+
+    Raises:
+        LakeportError: what failed and what to do; see `lakeport.errors`. Batches that had landed
+            before stay landed, and no STATE behind them goes out.
+
+    Example:
+        >>> import lakeport, pyarrow as pa
+        >>> people = pa.table({"id": [1, 2], "name": ["Ada", None]})
+        >>> report = lakeport.land(people, "./lake", table="people")  # doctest: +SKIP
+        >>> report.rows  # doctest: +SKIP
+        2
+    """
+    from lakeport.sources.files.declared import declaration
+
+    config = load_target(to, keys)
+    reading = Reading(source_format, csv, declaration(schema), stray_lines)
+    return _Run(config, observer, on_state).land(source, reading)
+
+
+class _Run:
+    """One load: its parts, and the thread on which its flushes are landed."""
+
+    def __init__(
+        self,
+        config: DestinationConfig,
+        observer: Observer | None,
+        on_state: Callable[[bytes], None] | None,
+    ) -> None:
+        from lakeport.destinations import destination, open_storage
+
+        self.config = config
+        self.place = destination(config.destination)
+        self.storage: Storage = open_storage(config)
+        stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+        self.name = config.run_id or f"{stamp}-{secrets.token_hex(3)}"
+        self.report = ReportBuilder(self.name, self.storage.uri(), secrets=config.secrets())
+        self.observer = observer
+        self.on_state = on_state
+        self.halt = Halt()
+        self._landing: Future[None] | None = None
+        self._landers: dict[str, Lander] = {}
+        self._versions: dict[str, list[int]] = {}
+        self._flushes = self._records = self._bad = 0
+        self._lock = threading.Lock()
+
+    def land(self, source: Any, reading: Reading) -> LandingReport:
+        from lakeport.destinations import check_layout, check_place, meet_workers
+        from lakeport.spark.failures import mask_causes
+        from lakeport.spark.session import Runtime
+
+        for text in (*self.config.warnings, *check_layout(self.config)):
+            self._warn(text)
+        needs = self.place.jars if self.config.file_type == "delta" else frozenset[str]()
+        self.runtime: Runtime = Runtime.start(needs, self.config.spark, small=True)
+        if not self.runtime.adopted and self.runtime.is_local:
+            self.runtime.warm()
+        error: BaseException | None = None
+        try:
+            check_place(self.config, self.storage)
+            with spooling(self.config, self.runtime) as spool, self._spoken():
+                opened = open_source(
+                    source, reading, self.config, spool, self.runtime, self._progress
+                )
+                self.storage, found = meet_workers(self.config, self.storage, self.runtime, source)
+                for text in found:
+                    self._warn(text)
+                try:
+                    self._drain(opened)
+                    if self.config.auto_optimize:
+                        self._tidy()
+                except KeyboardInterrupt:
+                    self.halt.end(self._landing, self.runtime, self.storage)
+                    raise
+        except BaseException as caught:
+            error = caught
+            mask_causes(caught, (*self.config.secrets(), *self.runtime.secrets))
+            if self.halt.unknown() and isinstance(caught, KeyboardInterrupt):
+                caught.add_note(self.halt.unknown())
+            raise
+        finally:
+            report = self._finish(error)
+        return report
+
+    @contextmanager
+    def _spoken(self) -> Iterator[None]:
+        """Turn a JVM that has gone into an error of Spark's, wherever in the load it shows."""
+        from lakeport.spark.failures import from_java, translate
+
+        try:
+            yield
+        except Exception as error:
+            if not from_java(error):
+                raise
+            told = translate(error, self.runtime.secrets)
+            raise told from told.__cause__
+
+    def _drain(self, source: Source) -> None:
+        """Land each flush on a thread of its own while the source spools the next one."""
+        with _lane() as lane:
+            landing: Future[None] | None = None
+            for flush in source:
+                if landing is not None:
+                    landing.result()
+                landing = self._landing = lane.submit(self._flush, flush, source)
+            if landing is not None:
+                landing.result()
+        self._check_tables(source.streams())
+        self.report.stray(source.stray())
+
+    def _progress(self, stream: str, records: int, size: int) -> None:
+        landing = self._landing
+        if landing is not None and landing.done():
+            landing.result()  # a failure ends the run without waiting for the flush to fill
+        if self.observer is not None:
+            self.observer.on_progress(stream, records, size)
+
+    def _flush(self, flush: Flush, source: Source) -> None:
+        sequence, self._flushes = self._flushes, self._flushes + 1
+        self._records += len(flush.bad)
+        self._set_aside(flush.bad, sequence, lines=True)
+        for stream, count in Counter(record.stream for record in flush.bad).items():
+            if stream:
+                self.report.rejected(stream, count)
+            else:
+                self.report.stray(count)
+        self._check_tables([*source.streams(), *(batch.stream for batch in flush.batches)])
+        by_stream: dict[str, list[Batch]] = {}
+        for batch in flush.batches:
+            if not batch.schema_only or self._makes_table(batch):
+                by_stream.setdefault(batch.stream, []).append(batch)
+        if len(by_stream) == 1:
+            self._land_stream(*by_stream.popitem(), flush.state)
+        elif by_stream:
+            with ThreadPoolExecutor(min(len(by_stream), 4), "lakeport-stream") as lanes:
+                each = [
+                    lanes.submit(self._land_stream, stream, batches, flush.state)
+                    for stream, batches in by_stream.items()
+                ]
+            self._raise_first(dict(zip(by_stream, each, strict=True)))
+        for stream, version in flush.versions.items():
+            self._retire(stream, version)
+        source.landed(flush)
+        for state in flush.states:
+            self._emit(state)
+
+    def _makes_table(self, batch: Batch) -> bool:
+        """Whether a stream that brought no record leaves an empty table: where an append has none.
+
+        Files leave nothing, as there is nothing to put in one.
+        """
+        from lakeport.loading.stream import columns_of
+
+        if self.config.mode is Mode.OVERWRITE:
+            self._warn(f"stream {batch.stream!r} brought no record: its table stays as it is.")
+        if self.config.mode is not Mode.APPEND or self.config.file_type != "delta":
+            return False
+        declares = len(columns_of(batch)) > 0
+        return declares and self._lander(batch.stream).writer.current() is None
+
+    def _raise_first(self, landings: Mapping[str, Future[None]]) -> None:
+        """Raise the first stream's error; those of the others become warnings, so none hides."""
+        errors = {name: error for name, done in landings.items() if (error := done.exception())}
+        for name, error in list(errors.items())[1:]:
+            words = Failure.of(error).scrubbed(self.config.secrets()).message
+            self._warn(f"stream {name!r} failed, too: {words}")
+        for error in errors.values():
+            raise error
+
+    def _check_tables(self, streams: Iterable[str]) -> None:
+        from lakeport.destinations import table_pattern
+
+        pattern = table_pattern(self.config)
+        names = dict.fromkeys(streams)
+        if len(names) > 1 and pattern is not None and "{stream}" not in pattern:
+            first, second = list(names)[:2]
+            raise ConfigError(
+                f"streams {first!r} and {second!r} would both land in table {pattern!r}",
+                "leave `table` out, so that each stream has its own table, or write `{stream}` "
+                "in it, such as `raw_{stream}`.",
+            )
+
+    def _land_stream(self, stream: str, batches: Sequence[Batch], state: bytes | None) -> None:
+        lander = self._lander(stream)
+        begin = time.monotonic()
+        with _placed(lander.writer.uri):
+            for landed in lander.land(batches, state):
+                seconds, begin = time.monotonic() - begin, time.monotonic()
+                self._landed(landed, seconds)
+        with self._lock:
+            self.report.dropped(stream, lander.take_dropped())
+
+    def _landed(self, landed: Landed, seconds: float) -> None:
+        with self._lock:
+            self.report.landed(landed, seconds)
+            if landed.version >= 0 and not landed.skipped:
+                self._versions.setdefault(landed.stream, []).append(landed.version)
+            if self.observer is not None:
+                self.observer.on_landed(landed)
+
+    def _retire(self, stream: str, version: int) -> None:
+        """Take the rows of a stream's earlier versions out of use."""
+        if self.config.mode is Mode.OVERWRITE or not self.config.process_activate_version_messages:
+            return
+        writer = self._lander(stream).writer
+        with self.halt.committing(writer.uri):
+            retired = writer.retire(version)
+        if retired is None:
+            self._warn(
+                f"stream {stream!r}: rows of earlier versions stay, as nothing tells them apart: "
+                "that takes a Delta table with the columns of `add_record_metadata: true`."
+            )
+        elif retired.version >= 0:
+            self.report.retired(retired)
+
+    def _lander(self, stream: str) -> Lander:
+        from lakeport.destinations import open_table
+        from lakeport.loading.stream import Lander, Policies
+
+        with self._lock:
+            if stream not in self._landers:
+                writer = open_table(self.config, self.storage, self.runtime, stream, self.name)
+                policies = Policies.of(self.config)
+                self._landers[stream] = Lander(
+                    writer, self.runtime, policies, self._on_bad, self.halt
+                )
+            return self._landers[stream]
+
+    def _on_bad(self, batch: Batch, bad: Sequence[BadRecord], records: int) -> None:
+        with self._lock:
+            self._records += records
+            self._set_aside(bad, batch.sequence, lines=False)
+            self.report.rejected(batch.stream, len(bad))
+
+    def _set_aside(self, bad: Sequence[BadRecord], sequence: int, *, lines: bool) -> None:
+        from lakeport.loading.quarantine import Quarantine, check_limit
+
+        self._bad += len(bad)
+        if bad:
+            quarantine = Quarantine(self.storage, self.name)
+            self.report.quarantined(quarantine.write(bad, sequence, lines=lines))
+        check_limit(self._bad, self._records, self.config.max_bad_records)
+
+    def _emit(self, state: bytes) -> None:
+        self.report.state(state)
+        if self.on_state is not None:
+            self.on_state(state)
+        if self.observer is not None:
+            self.observer.on_state(state)
+
+    def _tidy(self) -> None:
+        """Merge small files that have piled up. The rows are durable: what fails is a warning."""
+        from lakeport.tables.tidying import tidy
+        from lakeport.writers.delta.table import DeltaTableWriter
+
+        for stream, versions in self._versions.items():
+            table = self._landers[stream].writer
+            if isinstance(table, DeltaTableWriter):
+                try:
+                    tidy(table.writer, versions)
+                except LakeportError as error:
+                    self._warn(f"the small files of {table.uri} were not merged: {error.message}")
+
+    def _warn(self, text: str) -> None:
+        self.report.warn(text)
+        if self.observer is not None:
+            self.observer.on_warning(text)
+
+    def _finish(self, error: BaseException | None) -> LandingReport:
+        """Close the books of a load, and tell."""
+        report = self.report.finish(error)
+        if not self.halt.at_once:
+            if self.config.manifest:
+                keep(report, self.storage)
+            with suppress(LakeportError):
+                self.storage.sweep()
+        if self.observer is not None:
+            self.observer.on_finished(report)
+        return report
+
+
+@contextmanager
+def _lane() -> Iterator[ThreadPoolExecutor]:
+    """The thread that flushes are landed on; it is waited for, unless the load was interrupted."""
+    lane = ThreadPoolExecutor(1, "lakeport-flush")
+    patient = True
+    try:
+        yield lane
+    except KeyboardInterrupt:
+        patient = False
+        raise
+    finally:
+        lane.shutdown(wait=patient)
+
+
+_PLACELESS = (DestinationError, PermissionRefused, Unreachable)
+
+
+@contextmanager
+def _placed(table: str) -> Iterator[None]:
+    """Have an error of Spark's way to a store say which table it was on its way to, and how long.
+
+    Raises:
+        DestinationError: the store refused, or was given up.
+    """
+    from lakeport.spark.failures import of_spark
+
+    begin = time.monotonic()
+    try:
+        yield
+    except DestinationError as error:
+        if type(error) not in _PLACELESS or not of_spark(error):
+            raise
+        message = f"{table}: {error.message}"
+        if isinstance(error, Unreachable):
+            message += f"; Spark gave it up after {time.monotonic() - begin:.0f} s"
+        raise type(error)(message, error.hint) from error.__cause__

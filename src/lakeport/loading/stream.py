@@ -1,0 +1,362 @@
+"""One stream on its way into its table: judge, stage in Spark tasks, commit on the driver.
+
+```
+batch ─▶ [scan] ─▶ reader ─▶ shape ─▶ plan against the table ─▶ stage (tasks) ─▶ commit (driver)
+```
+The scan comes first where a policy has to count before anything is written (`quarantine`, `drop`);
+otherwise the load starts at once, and only a record with an undeclared field makes it look back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakeport.errors import BadRecord, BadRecords, ObjectExists, UnknownFields
+from lakeport.loading.halt import Halt
+from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, UnknownPolicy
+from lakeport.schema.evolution import plan_evolution
+from lakeport.schema.kinds import merge_kinds, type_of_kind
+from lakeport.schema.types import cast_batch, from_spark_json, normalise
+from lakeport.shape.columns import (
+    TIMESTAMP,
+    HeaderCase,
+    Shape,
+    header_name,
+    internal_names,
+    plan_shape,
+)
+from lakeport.spark.jobs import run_frame, run_tasks
+from lakeport.writers.base import Sink, TablePlan, TableWriter
+from lakeport.writers.files.writer import number_of_files
+
+if TYPE_CHECKING:
+    from lakeport.config.base import DestinationConfig
+    from lakeport.spark.session import Runtime
+
+__all__ = ["Lander", "Policies", "columns_of"]
+
+_MOST_OF_TWO = 1.7  # a task is said to have too much beyond this multiple of its fair share,
+_LEAST = 0.3  # and of the whole
+
+
+@dataclass(frozen=True)
+class Policies:
+    """What the configuration says about records and columns, the same for every destination."""
+
+    mode: Mode = Mode.APPEND
+    on_bad_record: str = "fail"
+    unknown_fields: UnknownPolicy = UnknownPolicy.EVOLVE
+    internal_prefix: str | None = "_mage_"
+    header_case: HeaderCase | None = None
+    partition_keys: tuple[str, ...] = ()
+    constants: tuple[tuple[str, str], ...] = ()
+    target_file_bytes: int = 256 << 20
+    min_file_bytes: int = 32 << 20
+
+    @classmethod
+    def of(cls, config: DestinationConfig) -> Policies:
+        """The policies of a destination's config."""
+        return cls(
+            mode=config.mode,
+            on_bad_record=config.on_bad_record,
+            unknown_fields=config.unknown_fields,
+            internal_prefix=config.internal_columns_prefix if config.internal_columns else None,
+            header_case=config.column_header_format,
+            partition_keys=config.partition_keys,
+            constants=tuple(config.constant_columns.items()),
+            target_file_bytes=int(config.target_file_size_mb * 2**20),
+            min_file_bytes=int(config.min_file_size_mb * 2**20),
+        )
+
+
+@dataclass
+class Lander:
+    """Lands one stream's batches, in order.
+
+    Args:
+        writer: the stream's table.
+        runtime: Spark.
+        policies: of the run.
+        on_bad: takes a batch, its bad records and the number of all its records; raises when the
+            run has too many bad ones.
+        halt: asks for an end before the next commit.
+    """
+
+    writer: TableWriter
+    runtime: Runtime
+    policies: Policies
+    on_bad: Callable[[Batch, Sequence[BadRecord], int], None]
+    halt: Halt = field(default_factory=Halt)
+    _dropped: dict[str, int] = field(default_factory=dict)
+    _extra: dict[str, pa.DataType] = field(default_factory=dict)
+
+    def land(self, batches: Sequence[Batch], state: bytes | None) -> Iterator[Landed]:
+        """Land a flush's batches of this stream; an overwrite takes them all in one commit.
+
+        Optional batches that turn out to be empty are left out of the result. The STATE rides
+        with the last commit, as it is true of the table from there on only.
+        """
+        groups = [[batch] for batch in batches]
+        if self.policies.mode is Mode.OVERWRITE:
+            groups = [list(batches)] if batches else []
+        for number, group in enumerate(groups, 1):
+            landed = self._land(group, state if number == len(groups) else None)
+            if landed is not None:
+                yield landed
+
+    def take_dropped(self) -> dict[str, int]:
+        """Undeclared field -> records that held it and landed without it, since the last call."""
+        dropped, self._dropped = self._dropped, {}
+        return dropped
+
+    def _land(self, batches: Sequence[Batch], state: bytes | None) -> Landed | None:
+        whole = _together(batches)
+        before = self.writer.landed_before(whole)
+        if before is not None:
+            for batch in batches:
+                self._count_again(batch)
+            return before
+        judge = (
+            self.policies.on_bad_record != "fail"
+            or self.policies.unknown_fields is UnknownPolicy.DROP
+        )
+        try:
+            return self._stage_and_commit(whole, self._parts(batches, judge), state)
+        except UnknownFields:
+            if judge or self.policies.unknown_fields is not UnknownPolicy.EVOLVE:
+                raise
+            return self._stage_and_commit(whole, self._parts(batches, judge=True), state)
+
+    def _parts(self, batches: Sequence[Batch], judge: bool) -> list[_Part]:
+        """Batches with their kernels; all are judged before any is read by what they taught."""
+        readers = [self._judged(batch) if judge else batch.reader for batch in batches]
+        clock = datetime.now(UTC)
+        parts = []
+        for batch, reader in zip(batches, readers, strict=True):
+            known = None if reader is None else self._extended(reader)
+            columns = columns_of(batch) if known is None else known.schema
+            shape = plan_shape(
+                columns,
+                clock=clock,
+                internal_prefix=self.policies.internal_prefix,
+                header_case=self.policies.header_case,
+                constants=self.policies.constants,
+            )
+            parts.append(_Part(batch, known, shape))
+        return parts
+
+    def _judged(self, batch: Batch) -> Reader | None:
+        """Scan a batch, hand its bad records on, and learn its undeclared fields."""
+        if batch.reader is None:
+            return None
+        scan = self._scan(self._extended(batch.reader), batch.splits)
+        if self.policies.unknown_fields is UnknownPolicy.DROP:
+            for name, count in scan.unknown_values.items():
+                self._dropped[name] = self._dropped.get(name, 0) + count
+        elif scan.unknown:
+            self._extra.update(self._types(scan.unknown))
+            scan = self._scan(self._extended(batch.reader), batch.splits)  # by their new types
+        if scan.bad and self.policies.on_bad_record == "fail":
+            raise BadRecords(scan.bad, len(scan.bad))
+        self.on_bad(batch, scan.bad, scan.rows + len(scan.bad))
+        return batch.reader.tolerant() if scan.bad else batch.reader
+
+    def _count_again(self, batch: Batch) -> None:
+        """Have a skipped batch's bad records count against the run's limit, as at first."""
+        if batch.reader is None or self.policies.on_bad_record == "fail":
+            return
+        scan = self._scan(self._extended(batch.reader), batch.splits)
+        self.on_bad(batch, scan.bad, scan.rows + len(scan.bad))
+
+    def _extended(self, reader: Reader) -> Reader:
+        new = {n: type_ for n, type_ in self._extra.items() if n not in reader.schema.names}
+        return reader.extended(new) if new else reader
+
+    def _types(self, unknown: Mapping[str, str]) -> dict[str, pa.DataType]:
+        """The undeclared fields' types: the table's where it has them, else by their values."""
+        now = None if self.policies.mode is Mode.OVERWRITE else self.writer.current()
+        known = {} if now is None else dict(zip(now.schema.names, now.schema.types, strict=True))
+        case = self.policies.header_case
+        internal = internal_names(self.policies.internal_prefix)
+        return {
+            name: TIMESTAMP
+            if name in internal
+            else known.get(header_name(name, case), type_of_kind(kind))
+            for name, kind in unknown.items()
+        }
+
+    def _scan(self, reader: Reader, splits: Sequence[Split]) -> Scan:
+        found = run_tasks(self.runtime, partial(_scan_split, reader), splits)
+        unknown, counts = dict[str, str](), dict[str, int]()
+        for part in found:
+            for name, kind in part.unknown.items():
+                unknown[name] = merge_kinds(unknown[name], kind) if name in unknown else kind
+            for name, count in part.unknown_values.items():
+                counts[name] = counts.get(name, 0) + count
+        bad = tuple(record for part in found for record in part.bad)
+        return Scan(sum(part.rows for part in found), bad, unknown, counts)
+
+    def _stage_and_commit(
+        self, whole: Batch, parts: Sequence[_Part], state: bytes | None
+    ) -> Landed | None:
+        incoming = _union([part.shape.schema for part in parts])
+        keys = self.policies.partition_keys + whole.partition_keys
+        names = tuple(dict.fromkeys(header_name(k, self.policies.header_case) for k in keys))
+        tasks = self._tasks(parts)
+        while True:
+            plan = self.writer.plan(incoming, whole, names, parts[0].shape.clock, len(tasks))
+            staged = self._stage(tasks, plan)
+            if whole.optional and not staged:
+                return None
+            try:
+                with self.halt.committing(self.writer.uri):
+                    landed = self.writer.commit(plan, staged, whole, state)
+                warnings = (*whole.warnings, *landed.warnings, *self._uneven(staged))
+                return replace(landed, warnings=warnings)
+            except ObjectExists:
+                self.writer.discard(staged)  # bound to names that are taken: stage under others
+            except BaseException:
+                self.writer.discard(staged)
+                raise
+
+    def _uneven(self, staged: Sequence[Staged]) -> tuple[str, ...]:
+        """Say it when one task had most of a batch that was worth sharing out."""
+        cores, sizes = self.runtime.cores, Counter[int]()
+        for one in staged:
+            sizes[one.split] += one.bytes
+        if cores == 1 or not sizes:
+            return ()
+        (task, most), total = sizes.most_common(1)[0], sizes.total()
+        share = most / max(1, total)
+        if total < 2 * self.policies.min_file_bytes or share < max(_MOST_OF_TWO / cores, _LEAST):
+            return ()
+        return (
+            f"task {task} wrote {share:.0%} of the bytes while {cores} cores were there: the "
+            "input's parts are of uneven size; `repartition` a frame, or write Parquet in smaller "
+            "row groups.",
+        )
+
+    def _tasks(self, parts: Sequence[_Part]) -> list[_Task]:
+        """Share the splits out to as many tasks as there should be files."""
+        tasks = []
+        for part in parts:
+            if part.reader is None:
+                return [_Task(part, ())]
+            files = number_of_files(
+                int(max(part.batch.bytes, 0) * part.batch.output_ratio),
+                self.runtime.cores,
+                self.policies.min_file_bytes,
+                self.policies.target_file_bytes,
+            )
+            tasks += [_Task(part, group) for group in _groups(part.batch.splits, files)]
+        return tasks
+
+    def _stage(self, tasks: Sequence[_Task], plan: TablePlan) -> list[Staged]:
+        first = tasks[0].part
+        if first.batch.frame is not None:
+            shape = first.shape.aligned(plan.schema)
+            return run_frame(
+                self.runtime,
+                first.batch.frame,
+                partial(_land_frame, shape, plan.sink),
+                discard=self.writer.discard,
+                strays=self.writer.drop_strays,
+            )
+        items = [
+            (i, task.part.reader, task.part.shape.aligned(plan.schema), task.splits)
+            for i, task in enumerate(tasks)
+        ]
+        return run_tasks(
+            self.runtime,
+            partial(_land_splits, plan.sink),
+            items,
+            discard=self.writer.discard,
+            strays=self.writer.drop_strays,
+        )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One batch with its kernels."""
+
+    batch: Batch
+    reader: Reader | None
+    shape: Shape
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What one Spark task lands: some splits of one batch."""
+
+    part: _Part
+    splits: tuple[Split, ...]
+
+
+def _scan_split(reader: Reader, split: Split) -> list[Scan]:
+    return [reader.scan(split)]
+
+
+def _land_splits(sink: Sink, item: tuple[int, Reader, Shape, tuple[Split, ...]]) -> list[Staged]:
+    index, reader, shape, splits = item
+    batches = (batch for split in splits for batch in reader.read(split))
+    return sink.write(shape(batches), index)
+
+
+def _land_frame(
+    shape: Shape, sink: Sink, batches: Iterator[pa.RecordBatch], partition: int
+) -> list[Staged]:
+    return sink.write(shape(cast_batch(batch, shape.source) for batch in batches), partition)
+
+
+def _together(batches: Sequence[Batch]) -> Batch:
+    """One batch that stands for several that land in one commit."""
+    if len(batches) == 1:
+        return batches[0]
+    digests = "".join(batch.digest for batch in batches)
+    return replace(
+        batches[-1],
+        records=sum(batch.records for batch in batches),
+        bytes=sum(batch.bytes for batch in batches),
+        digest=hashlib.sha256(digests.encode()).hexdigest() if digests else "",
+    )
+
+
+def columns_of(batch: Batch) -> pa.Schema:
+    """The columns of a batch as its source has them."""
+    if batch.reader is not None:
+        return batch.reader.schema
+    if batch.frame is None:
+        raise TypeError("a batch has a reader or a frame")
+    return normalise(from_spark_json(batch.frame.schema.json()))
+
+
+def _union(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """Columns of all batches that land together, in order of first appearance."""
+    merged = schemas[0]
+    for schema in schemas[1:]:
+        merged = plan_evolution(merged, schema, "evolve", Mode.APPEND).schema
+    return merged
+
+
+def _groups(splits: Sequence[Split], count: int) -> list[tuple[Split, ...]]:
+    """Contiguous groups of about equal size, at most `count` and none empty.
+
+    >>> [len(group) for group in _groups([Split("a")] * 5, 2)]
+    [3, 2]
+    """
+    count = max(1, min(count, len(splits)))
+    size, larger = divmod(len(splits), count)
+    groups, start = [], 0
+    for i in range(count):
+        end = start + size + (i < larger)
+        groups.append(tuple(splits[start:end]))
+        start = end
+    return groups

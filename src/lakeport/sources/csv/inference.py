@@ -1,0 +1,214 @@
+"""CSV files before they are read: headers, splits at record ends, types from all values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, count
+from typing import NamedTuple
+
+from lakeport.errors import SourceError
+from lakeport.model import Split
+from lakeport.sources.csv.reader import Layout, blocks_of, texts_of
+from lakeport.sources.csv.records import Block, CsvOptions, blocks, record_end, records
+from lakeport.sources.csv.values import ANY_KIND, kinds_of
+from lakeport.sources.input.plain import SourceFile
+
+__all__ = ["ColumnKinds", "Head", "InferKinds", "merged", "read_head", "split_file"]
+
+_BOM = b"\xef\xbb\xbf"
+_MAX_HEADER = 16 << 20
+_SPLIT_BLOCK = 8 << 20
+
+
+class Head(NamedTuple):
+    """How a CSV file begins.
+
+    Attributes:
+        layout: its columns; empty if the file holds nothing at all.
+        start: offset of the first record behind the header.
+        line: line number of that record, from 1.
+        unnamed: those columns that the header gives no name, with the names that they
+            got instead and their positions, from 1.
+    """
+
+    layout: Layout
+    start: int
+    line: int
+    unnamed: tuple[tuple[str, int], ...] = ()
+
+
+class ColumnKinds(NamedTuple):
+    """What the texts of one column can be, as far as they were read (see `csv_values`)."""
+
+    name: str
+    kinds: int
+
+
+@dataclass(frozen=True, slots=True)
+class InferKinds:
+    """Picklable: split -> the kinds of all its columns, from every value. Run inside tasks.
+
+    Attributes:
+        layout: the columns of the split's file.
+        columns: those to judge.
+        options: how the file is written.
+    """
+
+    layout: Layout
+    columns: frozenset[str]
+    options: CsvOptions
+
+    def __call__(self, split: Split) -> list[ColumnKinds]:
+        """Judge one split. Records with a wrong number of fields don't count."""
+        kinds = dict.fromkeys(self.layout, ANY_KIND)
+        for block in blocks_of(split, self.options, ""):
+            texts = texts_of(block, len(self.layout), self.options)
+            for name, column in zip(self.layout, texts.columns, strict=True):
+                if name in self.columns and kinds[name]:
+                    kinds[name] = kinds_of(column, kinds[name])
+        return [ColumnKinds(name, kinds[name]) for name in self.layout if name in self.columns]
+
+
+def merged(found: Iterable[ColumnKinds]) -> dict[str, int]:
+    """Column -> kinds that the texts of all splits can be.
+
+    >>> merged([ColumnKinds("a", 6), ColumnKinds("a", 4)])
+    {'a': 4}
+    """
+    result: dict[str, int] = {}
+    for name, kinds in found:
+        result[name] = result.get(name, ANY_KIND) & kinds
+    return result
+
+
+def read_head(file: SourceFile, options: CsvOptions, names: Sequence[str] = ()) -> Head:
+    """Read a plain UTF-8 CSV file's header.
+
+    Args:
+        names: columns of files without a header, in order.
+
+    Raises:
+        SourceError: two columns have the same name, or the header is no header.
+    """
+    name = file.name
+    with file.open() as source:
+        if source.read(3) != _BOM:
+            source.seek(0)
+        skipped = [source.readline(_MAX_HEADER) for _ in range(options.skip_rows)]
+        line, start = top = 1 + len(skipped), source.tell()
+        record = b""
+        while not record.strip(b"\r\n"):
+            line += bool(record)
+            start = source.tell()
+            record = source.readline(_MAX_HEADER)
+            if not record:
+                return Head((), start, line)
+        while not record_end(record, options).offset and (more := source.readline(_MAX_HEADER)):
+            record += more
+            if len(record) > _MAX_HEADER:
+                raise SourceError(
+                    f"the first record of file {name!r} does not end within {_MAX_HEADER} bytes",
+                    "check `quote`, and whether this is a CSV file.",
+                )
+    record = _first(record, options)
+    fields = _fields(record, name, options)
+    if not options.header:
+        if len(fields) == 1:  # where the lines without content are records, too
+            line, start = top
+        return Head(_numbered(len(fields), names, name), start, line)
+    layout, unnamed = _named(fields)
+    _check_header(layout, name)
+    return Head(layout, start + len(record), line + record.count(b"\n"), unnamed)
+
+
+def _first(lines: bytes, options: CsvOptions) -> bytes:
+    """The first record, with its line break: one line may hold more, ended by carriage returns."""
+    text, _ = next(records(lines, options))
+    end = lines.index(text) + len(text)
+    return lines[: end + (2 if lines.startswith(b"\r\n", end) else 1)]
+
+
+def _fields(record: bytes, name: str, options: CsvOptions) -> Layout:
+    width = 1
+    options = replace(options, null_values=())
+    for _ in range(2):
+        _, torn, stray = record_end(record + b"\n", options)
+        texts = texts_of(Block(record, 1, torn, stray), width, options)
+        if not texts.bad:
+            return tuple(column[0].as_py() for column in texts.columns)
+        found = next(iter(texts.bad.values())).rpartition("found ")[2]
+        if not found.isdigit():
+            break
+        width = int(found)
+    raise SourceError(
+        f"the first record of file {name!r} can't be read: {next(iter(texts.bad.values()))}",
+        "check `encoding`, `delimiter` and `quote`, and whether this is a CSV file.",
+    )
+
+
+def _numbered(width: int, names: Sequence[str], file: str) -> Layout:
+    if not names:
+        return tuple(f"column_{i + 1}" for i in range(width))
+    if len(names) != width:
+        raise SourceError(
+            f"file {file!r} has {width} columns, but {len(names)} are declared",
+            "a file without a header needs all of its columns declared, in order.",
+        )
+    return tuple(names)
+
+
+def _named(fields: Layout) -> tuple[Layout, tuple[tuple[str, int], ...]]:
+    """The columns, those without a name as `column_N`; and these names with their N, from 1.
+
+    >>> _named(("", "a", "", "column_3"))
+    (('column_1', 'a', 'column_3_2', 'column_3'), (('column_1', 1), ('column_3_2', 3)))
+    """
+    taken = {name.lower() for name in fields}
+    unnamed: dict[str, int] = {}
+    for position, column in enumerate(fields, start=1):
+        if not column:
+            name = f"column_{position}"
+            names = chain([name], (f"{name}_{n}" for n in count(2)))
+            unnamed[next(n for n in names if n not in taken)] = position
+    given = iter(unnamed)
+    return tuple(column or next(given) for column in fields), tuple(unnamed.items())
+
+
+def _check_header(fields: Layout, name: str) -> None:
+    seen: dict[str, str] = {}
+    for column in fields:
+        if (other := seen.get(column.lower())) is not None:
+            raise SourceError(
+                f"file {name!r} has two columns whose names clash: {other!r} and {column!r}",
+                "tables treat names that differ only in case as one: rename one in the header.",
+            )
+        seen[column.lower()] = column
+
+
+def split_file(file: SourceFile, head: Head, options: CsvOptions, split_bytes: int) -> list[Split]:
+    """Cut a plain UTF-8 CSV file at record ends into ranges of about `split_bytes`.
+
+    Only quotes and line breaks are looked at; nothing is parsed.
+
+    Raises:
+        BadRecords: a record is too long, mostly because a quote is not closed.
+    """
+    size = file.bytes
+    if size - head.start <= split_bytes:
+        return [file.split(head.start, size, head.line)]
+    splits: list[Split] = []
+    start, line = head.start, head.line
+    with file.open() as source:
+        source.seek(start)
+        at, at_line = start, line
+        step = min(split_bytes, _SPLIT_BLOCK)
+        for block in blocks(
+            source, options, stream=file.name, line=line, end=size, block_bytes=step
+        ):
+            if at > start and at - start + len(block.data) > split_bytes:
+                splits.append(file.split(start, at, line))
+                start, line = at, at_line
+            at += len(block.data)
+            at_line = block.line + block.data.count(b"\n")
+    return [*splits, file.split(start, size, line)]

@@ -1,0 +1,269 @@
+"""CSV source kernel: byte ranges of plain UTF-8 CSV files -> typed record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.errors import BadRecord, BadRecords, SourceError, UnknownFields
+from lakeport.model import Scan, Split, UnknownPolicy
+from lakeport.sources.csv.records import Block, CsvOptions, blocks, record_end, records
+from lakeport.sources.csv.values import convert
+from lakeport.sources.splits import open_split
+
+__all__ = ["CsvReader", "Layout", "Texts", "blocks_of", "texts_of"]
+
+_BOM = b"\xef\xbb\xbf"
+
+Layout = tuple[str, ...]
+"""The columns of one file, in its order; empty names are those of columns to leave out."""
+
+
+class Texts(NamedTuple):
+    """One block, as text.
+
+    Attributes:
+        columns: the file's columns; no type is applied yet, null values are null.
+        rows: for each row its ordinal among the block's records.
+        bad: ordinal among the block's records -> what is wrong with that one.
+        block: where it comes from.
+    """
+
+    columns: list[pa.StringArray]
+    rows: Any
+    bad: dict[int, str]
+    block: Block
+
+
+def texts_of(block: Block, width: int, options: CsvOptions) -> Texts:
+    """Parse a block strictly; records that are not `width` fields of UTF-8 text are set aside."""
+    data = block.data
+    if block.stray or _undecodable(data):
+        return _sifted(block, width, options)
+    bad: dict[int, str] = {}
+    if block.torn:
+        whole = list(records(data, options, blank=width == 1))
+        data = data[: len(data) - len(whole[-1][0])]
+        bad[len(whole) - 1] = "a quoted field is not closed: the input ends inside it"
+    if not data or (width > 1 and not data.strip(b"\r\n")):
+        return Texts([pa.array([], pa.string())] * width, _ordinals(0, {}), bad, block)
+    table, ragged = _parsed(data, width, options)
+    bad |= {n: f"expected {_fields(width)}, found {found}" for n, found in ragged.items()}
+    columns = [_joined(column) for column in table.columns]
+    return Texts(columns, _ordinals(table.num_rows, bad), bad, block)
+
+
+def _parsed(data: bytes, width: int, options: CsvOptions) -> tuple[pa.Table, dict[int, int]]:
+    """All fields as text; and the records of another width: ordinal -> fields found."""
+    import pyarrow.csv as pc_csv
+
+    ragged: dict[int, int] = {}
+    if data.startswith(_BOM):  # the file's own was left out: this is text, and pyarrow drops one
+        data = _BOM + data
+
+    def set_aside(row: Any) -> str:
+        ragged[row.number - 1] = row.actual_columns
+        return "skip"
+
+    names = [str(i) for i in range(width)]
+    table = pc_csv.read_csv(
+        pa.py_buffer(data),
+        pc_csv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1),
+        pc_csv.ParseOptions(
+            delimiter=options.delimiter or ",",
+            quote_char=options.quote or False,
+            escape_char=options.escape or False,
+            newlines_in_values=True,
+            ignore_empty_lines=width > 1,
+            invalid_row_handler=set_aside,
+        ),
+        pc_csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            null_values=list(options.null_values),
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    return table, ragged
+
+
+def _fields(count: int) -> str:
+    return "1 field" if count == 1 else f"{count} fields"
+
+
+def _joined(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def _ordinals(rows: int, bad: Mapping[int, str]) -> Any:
+    """Which records of the block became rows: all but the bad ones."""
+    if not bad:
+        return range(rows)
+    return [n for n in range(rows + len(bad)) if n not in bad][:rows]
+
+
+def _undecodable(data: bytes) -> str:
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return f"not UTF-8 text at byte {error.start} of the record"
+    return ""
+
+
+def _fault(record: bytes, options: CsvOptions) -> str:
+    """What no parser would tell of a record; empty if nothing."""
+    stray = record_end(record, options).stray
+    return _undecodable(record) or ("text after a closing quote" if stray else "")
+
+
+def _sifted(block: Block, width: int, options: CsvOptions) -> Texts:
+    """Parse a block without its records that have a fault."""
+    good: list[bytes] = []
+    bad: dict[int, str] = {}
+    places: list[int] = []
+    for ordinal, (raw, _) in enumerate(records(block.data, options, blank=width == 1)):
+        if fault := _fault(raw, options):
+            bad[ordinal] = fault
+        else:
+            good.append(raw + b"\n")
+            places.append(ordinal)
+    torn = block.torn and len(good) + len(bad) - 1 not in bad
+    inner = texts_of(Block(b"".join(good), block.line, torn), width, options)
+    bad |= {places[n]: reason for n, reason in inner.bad.items()}
+    return Texts(inner.columns, [places[n] for n in inner.rows], bad, block)
+
+
+@dataclass(frozen=True, slots=True)
+class CsvReader:
+    """Reads CSV splits; implements `lakeport.model.Reader`.
+
+    Splits name plain UTF-8 files and begin and end at record ends, behind the header.
+
+    Attributes:
+        stream: the stream's name, for messages.
+        schema: the columns to yield; those that a file lacks are null in its rows.
+        options: how the files are written, delimiter resolved.
+        layouts: the different headers that the files have.
+        files: uri -> index into `layouts`, where it is not 0.
+        unknown: what to do with a file's columns that `schema` lacks.
+        required: columns that a record must have a value in.
+        skip_bad: whether `read` leaves bad records out.
+    """
+
+    stream: str
+    schema: pa.Schema
+    options: CsvOptions
+    layouts: tuple[Layout, ...]
+    files: Mapping[str, int] = field(default_factory=dict)
+    unknown: UnknownPolicy = UnknownPolicy.EVOLVE
+    required: frozenset[str] = frozenset()
+    skip_bad: bool = False
+
+    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """See `lakeport.model.Reader.read`."""
+        extra = self._extra(split)
+        if extra and self.unknown is not UnknownPolicy.DROP:
+            raise UnknownFields(
+                f"stream {self.stream!r} has columns that its schema does not declare: "
+                + ", ".join(repr(name) for name in extra),
+                "declare them, or set `unknown_fields` to `evolve` or `drop`.",
+            )
+        for texts in self._texts(split):
+            batch, bad = self._typed(texts, split)
+            if bad and not self.skip_bad:
+                raise BadRecords(tuple(bad), len(bad))
+            if batch.num_rows:
+                yield batch
+
+    def scan(self, split: Split) -> Scan:
+        """See `lakeport.model.Reader.scan`."""
+        rows = 0
+        bad: list[BadRecord] = []
+        extra = self._extra(split)
+        counts = dict.fromkeys(extra, 0)
+        for texts in self._texts(split):
+            batch, found = self._typed(texts, split)
+            rows += batch.num_rows
+            bad += found
+            for name, position in extra.items():
+                column = texts.columns[position]
+                counts[name] += len(column) - column.null_count
+        kinds = {name: "string" if counts[name] else "null" for name in extra}
+        return Scan(rows, tuple(bad), kinds, counts)
+
+    def tolerant(self) -> CsvReader:
+        """See `lakeport.model.Reader.tolerant`."""
+        return replace(self, skip_bad=True)
+
+    def extended(self, unknown: Mapping[str, pa.DataType]) -> CsvReader:
+        """See `lakeport.model.Reader.extended`."""
+        extra = [pa.field(name, type_) for name, type_ in unknown.items()]
+        return replace(self, schema=pa.schema([*self.schema, *extra]))
+
+    def _layout(self, split: Split) -> Layout:
+        return self.layouts[self.files.get(split.uri, 0)]
+
+    def _extra(self, split: Split) -> dict[str, int]:
+        known = set(self.schema.names)
+        return {n: i for i, n in enumerate(self._layout(split)) if n and n not in known}
+
+    def _texts(self, split: Split) -> Iterator[Texts]:
+        width = len(self._layout(split))
+        for block in blocks_of(split, self.options, self.stream):
+            yield texts_of(block, width, self.options)
+
+    def _typed(self, texts: Texts, split: Split) -> tuple[pa.RecordBatch, list[BadRecord]]:
+        layout = self._layout(split)
+        faults = {n: ("", reason) for n, reason in texts.bad.items()}
+        arrays: list[pa.Array] = []
+        wrong: pa.BooleanArray | None = None
+        for column in self.schema:
+            values, mask = pa.nulls(len(texts.rows), column.type), None
+            if column.name in layout:
+                values, mask = convert(texts.columns[layout.index(column.name)], column.type)
+            arrays.append(values)
+            for at_fault, reason in self._at_fault(column.name, values, mask):
+                wrong = at_fault if wrong is None else pc.or_(wrong, at_fault)
+                for row in pc.indices_nonzero(at_fault).to_pylist():
+                    faults.setdefault(texts.rows[row], (column.name, reason))
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        if wrong is not None:
+            batch = batch.filter(pc.invert(wrong))
+        return batch, self._located(faults, texts) if faults else []
+
+    def _at_fault(self, name: str, values: pa.Array, mask: Any) -> Iterator[tuple[Any, str]]:
+        if mask is not None:
+            yield mask, f"the text is not a value of type {values.type}"
+        if name in self.required and values.null_count:
+            yield values.is_null(), "missing required field"
+
+    def _located(self, faults: dict[int, tuple[str, str]], texts: Texts) -> list[BadRecord]:
+        found: list[BadRecord] = []
+        block, blank = texts.block, len(texts.columns) == 1
+        for ordinal, (raw, before) in enumerate(records(block.data, self.options, blank=blank)):
+            if ordinal in faults:
+                column, reason = faults[ordinal]
+                found.append(BadRecord(self.stream, block.line + before, column, reason, raw))
+        return found
+
+
+def blocks_of(split: Split, options: CsvOptions, stream: str) -> Iterator[Block]:
+    """Read a split block by block.
+
+    Raises:
+        BadRecords: a record is too long.
+        SourceError: the file can't be read.
+    """
+    try:
+        with open_split(split) as source:
+            source.seek(split.start)
+            yield from blocks(source, options, stream=stream, line=split.first_line, end=split.end)
+    except OSError as error:
+        raise SourceError(
+            f"file {split.uri!r} can't be read: {error.strerror or error}",
+            "check that the file is there and that this user may read it.",
+        ) from error

@@ -1,0 +1,245 @@
+"""Folders `name=value` on the way to a source's files: columns with one value for each file.
+
+Hive, Spark and others write partitioned tables so, and leave the columns out of the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.errors import SourceError, UnknownFields
+from lakeport.model import Reader, Scan, Split, UnknownPolicy
+from lakeport.schema.types import Field, FieldType, Kind, arrow_type, check_names
+from lakeport.sources.csv.values import convert, kinds_of, type_of_kinds
+from lakeport.sources.input.plain import SourceFile
+
+__all__ = ["FolderReader", "folder_fields", "folder_values", "with_folders"]
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+_KINDS = {
+    pa.bool_(): Kind.BOOLEAN,
+    pa.int64(): Kind.INTEGER,
+    pa.float64(): Kind.NUMBER,
+    pa.date32(): Kind.DATE,
+    pa.timestamp("us", "UTC"): Kind.TIMESTAMP,
+    pa.string(): Kind.STRING,
+}
+_NOT_TEXT = {Kind.LIST, Kind.STRUCT, Kind.BINARY}
+
+
+def folder_values(uri: str) -> tuple[tuple[str, str | None], ...]:
+    """The columns that the folders of a file's path give, with their values as text.
+
+    Names and values are percent-decoded, as Hive and Spark encode them.
+
+    Raises:
+        SourceError: two folders give the same column, or one is no UTF-8 text.
+
+    >>> folder_values("s3://lake/sales/year=2024/city=Den%20Haag/a=__HIVE_DEFAULT_PARTITION__/1.csv")
+    (('year', '2024'), ('city', 'Den Haag'), ('a', None))
+    """
+    found: dict[str, str | None] = {}
+    for folder in uri.split("/")[:-1]:
+        name, equals, value = folder.partition("=")
+        if not (name and equals):
+            continue
+        try:
+            name, value = (unquote(text, errors="strict") for text in (name, value))
+        except UnicodeDecodeError:
+            raise SourceError(
+                f"folder {folder!r} of file {uri!r} is not UTF-8 text", "rename the folder."
+            ) from None
+        if name in found:
+            raise SourceError(
+                f"two folders of file {uri!r} give the column {name!r}",
+                "rename one, or set `partition_columns: off`.",
+            )
+        found[name] = None if value == _NULL else value
+    return tuple(found.items())
+
+
+def with_folders(files: Sequence[SourceFile]) -> tuple[SourceFile, ...]:
+    """The files with the columns of their folders.
+
+    Raises:
+        SourceError: see `folder_values`.
+    """
+    return tuple(replace(file, folders=folder_values(file.uri)) for file in files)
+
+
+def folder_fields(
+    stream: str,
+    files: Sequence[SourceFile],
+    declared: Sequence[Field],
+    *,
+    infer: bool,
+    unknown: UnknownPolicy | None,
+) -> tuple[Field, ...]:
+    """The columns that files' folders give: as declared, else of the type that fits all values.
+
+    Args:
+        stream: the stream's name, for messages.
+        files: with their folders.
+        declared: the source's declared columns.
+        infer: whether columns that are not declared get a type; they are text otherwise.
+        unknown: what becomes of those that are not declared; None if nothing declares all columns.
+
+    Raises:
+        SourceError: a column is declared as what a folder can't give.
+        UnknownFields: a column is not declared, and the policy is to fail.
+    """
+    known = {field.name: field for field in declared}
+    names = dict.fromkeys(name for file in files for name, _ in file.folders)
+    extra = [name for name in names if name not in known]
+    if extra and unknown is UnknownPolicy.FAIL:
+        raise UnknownFields(
+            f"stream {stream!r} has folders that its schema does not declare as columns: "
+            + ", ".join(repr(name) for name in extra),
+            "declare them, or set `partition_columns: off`, or `unknown_fields` to `evolve`.",
+        )
+    fields = []
+    for name in names:
+        values = {dict(file.folders).get(name) for file in files}
+        if name in known:
+            fields.append(_checked(known[name], values))
+        elif unknown is not UnknownPolicy.DROP:
+            texts = pa.array(sorted(v for v in values if v is not None), pa.string())
+            type_ = type_of_kinds(kinds_of(texts)) if infer else pa.string()
+            fields.append(Field(name, FieldType(_KINDS[type_])))
+    return tuple(fields)
+
+
+def _checked(field: Field, values: set[str | None]) -> Field:
+    if field.type.kind in _NOT_TEXT:
+        raise SourceError(
+            f"column {field.name!r} is declared as {field.type.kind}, which a folder can't give",
+            "declare it as `string`.",
+        )
+    if field.required and None in values:
+        raise SourceError(
+            f"column {field.name!r} is required, but not every file has a folder that gives it",
+            "name other files, or don't require it.",
+        )
+    return field
+
+
+@lru_cache(maxsize=1024)
+def _value(name: str, text: str | None, type_: pa.DataType) -> pa.Scalar:
+    """A folder's value as one of a column."""
+    if text is None:
+        return pa.scalar(None, type_)
+    wide = next((t for t, of in _WIDE if of(type_)), type_)
+    value = None
+    if wide in _KINDS or pa.types.is_decimal(wide):
+        values, wrong = convert(pa.array([text]), wide)
+        with suppress(pa.ArrowInvalid):
+            value = values.cast(type_)[0] if wrong is None else None
+    if value is None:
+        raise SourceError(
+            f"folder '{name}={text}' is not a value of the column {name!r}, of type {type_}",
+            "declare the column's type, rename the folder, or set `partition_columns: off`.",
+        )
+    return value
+
+
+_WIDE: tuple[tuple[pa.DataType, Any], ...] = (
+    (pa.int64(), pa.types.is_integer),
+    (pa.float64(), pa.types.is_floating),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderReader:
+    """Reads what another reader reads, with the columns of the files' folders.
+
+    A file's own column of that name has to hold the same value, or none.
+
+    Attributes:
+        inner: the reader of the files.
+        fields: the folders' columns.
+    """
+
+    inner: Reader
+    fields: tuple[Field, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The files' columns, then those that only folders give."""
+        inner = self.inner.schema
+        own = [f for f in self.fields if inner.get_field_index(f.name) < 0]
+        return pa.schema([*inner, *((field.name, arrow_type(field.type)) for field in own)])
+
+    @property
+    def skip_bad(self) -> bool:
+        """See `lakeport.model.Reader.skip_bad`."""
+        return self.inner.skip_bad
+
+    def check(self, stream: str, splits: Sequence[Split]) -> None:
+        """Check names and values before anything is read.
+
+        Raises:
+            InputError: names clash, or a folder's value does not fit its column.
+        """
+        schema = self.schema
+        check_names(stream, schema.names)
+        for split in splits:
+            for name, text in split.folders:
+                if (place := schema.get_field_index(name)) >= 0:
+                    _value(name, text, schema.field(place).type)
+
+    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """See `lakeport.model.Reader.read`."""
+        schema = self.schema
+        values = {
+            name: _value(name, text, schema.field(name).type)
+            for name, text in split.folders
+            if name in schema.names
+        }
+        for batch in self.inner.read(split):
+            arrays = [
+                _column(batch, field, values, split)
+                if field.name in values
+                else batch.column(field.name)
+                if field.name in batch.schema.names
+                else pa.nulls(len(batch), field.type)
+                for field in schema
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def scan(self, split: Split) -> Scan:
+        """See `lakeport.model.Reader.scan`."""
+        return self.inner.scan(split)
+
+    def tolerant(self) -> FolderReader:
+        """See `lakeport.model.Reader.tolerant`."""
+        return replace(self, inner=self.inner.tolerant())
+
+    def extended(self, unknown: Mapping[str, pa.DataType]) -> FolderReader:
+        """See `lakeport.model.Reader.extended`."""
+        return replace(self, inner=self.inner.extended(unknown))
+
+
+def _column(
+    batch: pa.RecordBatch, field: pa.Field, values: Mapping[str, pa.Scalar], split: Split
+) -> pa.Array:
+    """A folder's value in all rows, once the file's own values, if any, are the same."""
+    value = values[field.name]
+    if field.name in batch.schema.names:
+        own = batch.column(field.name).drop_null()
+        same = value.is_valid and pc.all(pc.equal(own, value)).as_py()
+        if len(own) and not same:
+            raise SourceError(
+                f"column {field.name!r} of file {split.uri!r} has another value than the folder "
+                "of that name that the file lies in",
+                "correct the file or the folder, or set `partition_columns: off` to read the "
+                "file's own column.",
+            )
+    return pa.repeat(value, len(batch))

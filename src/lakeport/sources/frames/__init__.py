@@ -1,0 +1,1 @@
+"""Frames in memory, and Spark's, as a source."""

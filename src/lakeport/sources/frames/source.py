@@ -1,0 +1,331 @@
+"""Frames as sources: pandas, Polars, Arrow and anything with `__arrow_c_stream__`.
+
+A frame is spooled batch by batch into Arrow IPC streams, which tasks map into memory. A Spark
+DataFrame is not spooled at all: see `spark_frames`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import pyarrow as pa
+
+from lakeport.errors import SourceError
+from lakeport.model import Batch, Flush, Scan, Split
+from lakeport.schema.types import check_names, normalise
+from lakeport.sources.parquet.reader import aligned
+from lakeport.sources.splits import open_split
+from lakeport.sources.spool.location import open_new
+
+__all__ = ["ArrowReader", "FrameSource", "is_frame", "is_spark_frame"]
+
+_ROWS = 1 << 16
+_OUTPUT_RATIO = 0.4
+
+
+def is_frame(value: object) -> bool:
+    """Whether `FrameSource` takes this value; no library is imported to find out.
+
+    >>> is_frame(pa.table({"a": [1]})), is_frame([{"a": 1}])
+    (True, False)
+    """
+    return _kind(value) != ""
+
+
+def is_spark_frame(value: object) -> bool:
+    """Whether it is a Spark DataFrame, whose rows are with the workers already."""
+    return _kind(value) == "spark"
+
+
+def _kind(value: object) -> str:
+    for cls in type(value).__mro__:
+        library = cls.__module__.partition(".")[0]
+        kind = _CLASSES.get((library, cls.__name__))
+        if kind:
+            return kind
+    return "stream" if hasattr(value, "__arrow_c_stream__") else ""
+
+
+_CLASSES = {
+    ("pandas", "DataFrame"): "pandas",
+    ("polars", "DataFrame"): "polars",
+    ("polars", "LazyFrame"): "lazy",
+    ("pyspark", "DataFrame"): "spark",
+    ("pyarrow", "RecordBatch"): "batch",
+    ("pyarrow", "RecordBatchReader"): "reader",
+    ("pyarrow", "Dataset"): "dataset",
+    ("pyarrow", "Scanner"): "reader_of",
+}
+
+
+class FrameSource:
+    """Iterates exactly one flush with one batch: the whole frame.
+
+    Args:
+        frame: pandas DataFrame, Polars DataFrame or LazyFrame, `pyarrow` Table, RecordBatch,
+            RecordBatchReader, Dataset or Scanner, Spark DataFrame (classic), or an object with
+            `__arrow_c_stream__`.
+        stream: the stream's name.
+        spool_dir: where to spool; every task must see it.
+        split_bytes: about how much one task reads.
+        key_properties: columns that identify a record.
+        partition_keys: columns to partition by.
+        digest: whether to compute `Batch.digest` over the spooled rows; frames whose rows come in
+            another order have another one. Not available for Spark frames.
+
+    Raises:
+        SourceError: the frame's kind, a column's type or its name can't be landed.
+    """
+
+    def __init__(
+        self,
+        frame: Any,
+        *,
+        stream: str,
+        spool_dir: Path | str,
+        split_bytes: int = 64 << 20,
+        key_properties: Sequence[str] = (),
+        partition_keys: Sequence[str] = (),
+        digest: bool = False,
+    ) -> None:
+        self._kind = _kind(frame)
+        if not self._kind:
+            raise SourceError(
+                f"a value of type {type(frame).__name__!r} is not a frame",
+                "give a pandas, Polars, Spark or Arrow frame, or file names.",
+            )
+        if self._kind == "spark" and frame.isStreaming:
+            raise SourceError(
+                "the frame is a stream, which has no end", "land it with `lakeport.land_stream`."
+            )
+        self._frame = frame
+        self._stream = stream
+        self._spool_dir = Path(spool_dir)
+        self._split_bytes = split_bytes
+        self._keys = tuple(key_properties)
+        self._partitions = tuple(partition_keys)
+        self._digest = digest
+
+    def __iter__(self) -> Iterator[Flush]:
+        """Spool the frame and hand it out."""
+        batch = self._spark() if self._kind == "spark" else self._spooled()
+        yield Flush((batch,), last=True)
+
+    def _spark(self) -> Batch:
+        from lakeport.sources.frames.spark import digest_of, normalised
+
+        frame = normalised(self._frame, self._stream)
+        return Batch(
+            self._stream,
+            0,
+            frame=frame,
+            digest=digest_of(frame) if self._digest else "",
+            key_properties=self._keys,
+            partition_keys=self._partitions,
+        )
+
+    def _spooled(self) -> Batch:
+        schema, batches = _open(self._frame, self._kind)
+        check_names(self._stream, schema.names)
+        target = normalise(schema)
+        spool = _Spool(self._spool_dir, schema, self._split_bytes, self._digest)
+        with spool:
+            for batch in _regular(schema, batches):
+                spool.write(batch)
+        return Batch(
+            self._stream,
+            0,
+            reader=ArrowReader(self._stream, target),
+            splits=tuple(Split(str(path), first_line=0) for path in spool.paths),
+            records=spool.rows,
+            bytes=spool.bytes,
+            digest=spool.hash.hexdigest() if self._digest else "",
+            key_properties=self._keys,
+            partition_keys=self._partitions,
+            output_ratio=_OUTPUT_RATIO,
+        )
+
+
+def _open(frame: Any, kind: str) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    if kind == "pandas":
+        from lakeport.sources.frames.pandas import pandas_batches
+
+        return pandas_batches(frame, _ROWS)
+    if kind in ("polars", "lazy"):
+        _refuse_objects(frame.collect_schema())
+    if kind == "lazy":
+        return _open_lazy(frame)
+    if kind == "batch":
+        return frame.schema, [frame]
+    if kind == "dataset":
+        reader = frame.scanner(batch_size=_ROWS).to_reader()
+    elif kind == "reader_of":
+        reader = frame.to_reader()
+    elif kind == "reader":
+        reader = frame
+    else:
+        reader = _stream_of(frame)
+    return reader.schema, reader
+
+
+def _stream_of(frame: Any) -> pa.RecordBatchReader:
+    try:
+        return pa.RecordBatchReader.from_stream(frame)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SourceError(
+            f"a value of type {type(frame).__name__!r} can't be read as an Arrow frame: {error}",
+            "give a frame, not a single column, and convert columns whose type Arrow lacks.",
+        ) from error
+
+
+def _refuse_objects(schema: Mapping[str, Any]) -> None:
+    """Polars hands over addresses in place of Python objects."""
+    for name, type_ in schema.items():
+        if str(type_) == "Object":
+            raise SourceError(
+                f"column {name!r} of the frame holds Python objects",
+                "convert the column in the source (for example to text), or leave it out.",
+            )
+
+
+def _open_lazy(frame: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    schema = frame.collect_schema().to_frame().to_arrow().schema
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for part in frame.collect_batches(chunk_size=_ROWS):
+            yield from part.to_arrow().to_batches()
+
+    return schema, batches()
+
+
+def _regular(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of one size, so that a repeated run spools the same bytes."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        while batch.num_rows:
+            part = batch.slice(0, _ROWS - rows)
+            batch = batch.slice(part.num_rows)
+            waiting.append(part)
+            rows += part.num_rows
+            if rows == _ROWS:
+                yield _one(schema, waiting)
+                waiting, rows = [], 0
+    if waiting:
+        yield _one(schema, waiting)
+
+
+def _one(schema: pa.Schema, parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(parts) == 1:
+        return parts[0]
+    table = pa.Table.from_batches(parts, schema).unify_dictionaries().combine_chunks()
+    return table.to_batches()[0]
+
+
+class _Spool:
+    """Arrow IPC streams of about `split_bytes` each."""
+
+    def __init__(self, folder: Path, schema: pa.Schema, split_bytes: int, digest: bool) -> None:
+        self.paths: list[Path] = []
+        self.rows = 0
+        self.bytes = 0
+        self.hash = hashlib.sha256()
+        self._folder = folder
+        self._schema = schema.remove_metadata()
+        self._split_bytes = split_bytes
+        self._digest = digest
+        self._file: BinaryIO | None = None
+        self._writer: Any = None
+
+    def __enter__(self) -> _Spool:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._rotate()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if self._file is None:
+            path = self._folder / f"frame-{len(self.paths):06d}.arrows"
+            self._file = open_new(path)
+            sink = _Hashed(self._file, self.hash.update) if self._digest else self._file
+            self._writer = pa.ipc.new_stream(sink, self._schema)
+            self.paths.append(path)
+        self._writer.write_batch(batch.replace_schema_metadata(None))
+        self.rows += batch.num_rows
+        if self._file.tell() >= self._split_bytes:
+            self._rotate()
+
+    def _rotate(self) -> None:
+        if self._file is not None:
+            self._writer.close()
+            self.bytes += self._file.tell()
+            self._file.close()
+            self._file = None
+
+
+class _Hashed(io.RawIOBase):
+    """Passes bytes on and hashes them."""
+
+    def __init__(self, target: BinaryIO, update: Callable[[Any], None]) -> None:
+        self._target = target
+        self._update = update
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._update(data)
+        return self._target.write(data)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowReader:
+    """Reads Arrow IPC streams; implements `lakeport.model.Reader`. One split is one whole file.
+
+    Attributes:
+        stream: the stream's name.
+        schema: the columns to yield.
+        skip_bad: without effect: typed input has no bad records.
+    """
+
+    stream: str
+    schema: pa.Schema
+    skip_bad: bool = False
+
+    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """See `lakeport.model.Reader.read`."""
+        for batch in _stored(split):
+            yield aligned(batch, self.schema)
+
+    def scan(self, split: Split) -> Scan:
+        """See `lakeport.model.Reader.scan`."""
+        return Scan(sum(batch.num_rows for batch in _stored(split)))
+
+    def tolerant(self) -> ArrowReader:
+        """See `lakeport.model.Reader.tolerant`."""
+        return self
+
+    def extended(self, unknown: Mapping[str, pa.DataType]) -> ArrowReader:
+        """See `lakeport.model.Reader.extended`; a frame declares all that it holds."""
+        extra = [pa.field(name, type_) for name, type_ in unknown.items()]
+        return ArrowReader(self.stream, pa.schema([*self.schema, *extra]), self.skip_bad)
+
+
+def _stored(split: Split) -> Iterator[pa.RecordBatch]:
+    try:
+        local = split.storage is None
+        with (
+            pa.memory_map(split.uri) if local else open_split(split) as source,
+            pa.ipc.open_stream(source) as stream,
+        ):
+            yield from cast("Iterable[pa.RecordBatch]", stream)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise SourceError(
+            f"spool file {Path(split.uri).name!r} can't be read: {error}",
+            "every task must see the spool folder: on a cluster, set `spool_uri`.",
+        ) from error

@@ -1,0 +1,1 @@
+"""Bytes on their way in: decompressed within limits, decoded, cut into lines."""

@@ -1,0 +1,293 @@
+"""Bytes of a file or of stdin, decompressed on the way: plain, gzip, zstd, bzip2, xz.
+
+The kind is told by the first bytes, so stdin and files of any name are covered too. A name that
+promises a compression which the bytes don't have is an error, and so is a member that ends early.
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import io
+import lzma
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+
+from lakeport.errors import MissingDependency, SourceError
+from lakeport.sources.input.lines import filler
+from lakeport.sources.input.unpacking import DEFAULT, Swelling, UnpackLimits
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["STDIN", "compressed", "compression_of", "open_input", "open_inputs", "open_stream"]
+
+STDIN = "-"
+"""The name that stands for standard input."""
+
+_HEAD = 6  # the longest magic number
+_PIPE_BYTES = 1 << 20
+_BLOCK = 1 << 20
+
+
+class _Kind(NamedTuple):
+    name: str
+    magic: bytes
+    suffixes: tuple[str, ...]
+    step: int  # input bytes at a time: a bomb blows up to at most about 70 MB in memory
+    decoder: Callable[[], Any]  # they share `decompress`, `eof` and `unused_data`
+    limit: tuple[int, ...] = ()  # output bytes at a time, where the decoder can be told
+
+
+def _zstd() -> Any:
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingDependency(
+            "the input is compressed with zstd, and the package `zstandard` is not installed",
+            "pip install zstandard",
+        ) from None
+    return zstandard.ZstdDecompressor().decompressobj()
+
+
+def _gzip() -> Any:
+    return zlib.decompressobj(31)
+
+
+_KINDS = (
+    _Kind("gzip", b"\x1f\x8b", (".gz", ".gzip"), 1 << 15, _gzip),
+    _Kind("zstd", b"\x28\xb5\x2f\xfd", (".zst", ".zstd"), 1 << 11, _zstd),
+    _Kind("bzip2", b"BZh", (".bz2",), 1 << 16, bz2.BZ2Decompressor, (_BLOCK,)),
+    _Kind("xz", b"\xfd7zXZ\x00", (".xz",), 1 << 16, lzma.LZMADecompressor, (_BLOCK,)),
+)
+
+
+def compression_of(head: bytes) -> str:
+    """Name the compression that a file's first bytes tell; empty for none.
+
+    >>> compression_of(bytes([0x1F, 0x8B, 8]))
+    'gzip'
+    >>> compression_of(b'{"type": "RECORD"}')
+    ''
+    """
+    kind = _kind_of(head)
+    return kind.name if kind else ""
+
+
+def compressed(path: Path) -> bool:
+    """Whether a file is compressed, or named as if it were.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    promised = any(path.suffix.lower() in kind.suffixes for kind in _KINDS)
+    with path.open("rb") as file:
+        return promised or _kind_of(file.read(_HEAD)) is not None
+
+
+def _kind_of(head: bytes) -> _Kind | None:
+    return next((kind for kind in _KINDS if head.startswith(kind.magic)), None)
+
+
+def open_input(source: str | Path, limits: UnpackLimits = DEFAULT) -> BinaryIO:
+    """Open one file, or stdin for `-`, as a stream of decompressed bytes.
+
+    Nothing is read before the first `read`, so that a slow pipe does not hold up the start.
+
+    Args:
+        source: a path, or `-`.
+        limits: what a compressed one may become.
+
+    Raises:
+        SourceError: no such file, no access, a folder. Reading raises it for a compression that
+            is corrupt or cut off, for a file whose name promises another compression, and for
+            one that goes beyond the limits.
+        MissingDependency: on reading, zstd without its package.
+    """
+    return open_inputs([source], limits)
+
+
+def open_inputs(sources: Sequence[str | Path], limits: UnpackLimits = DEFAULT) -> BinaryIO:
+    """Open several files one after another as one stream of lines; see `open_input`.
+
+    A file whose last line lacks its newline gets one when another file follows. Files are opened
+    when their turn comes; that all of them can be opened is checked at once.
+    """
+    for source in sources:
+        if str(source) != STDIN:
+            _open_raw(str(source)).close()
+    chain = _Chain([str(source) for source in sources], limits)
+    return cast(BinaryIO, io.BufferedReader(chain, buffer_size=1 << 16))
+
+
+def open_stream(
+    stream: io.IOBase | BinaryIO,
+    name: str = "the stream",
+    limits: UnpackLimits = DEFAULT,
+) -> BinaryIO:
+    """Decompress a binary stream of the caller's, which stays open.
+
+    Args:
+        stream: binary; it is read from where it stands.
+        name: how errors call it; a suffix promises a compression, as a file's does.
+        limits: what a compressed one may become.
+
+    Raises:
+        SourceError: it is a stream of text. Reading raises it for a compression that is corrupt
+            or cut off, or goes beyond the limits.
+        MissingDependency: on reading, zstd without its package.
+    """
+    if isinstance(stream, io.TextIOBase):
+        raise SourceError(
+            "the source is a stream of text, and only bytes are landed as they came",
+            'open the file with mode "rb"; of standard input, give `sys.stdin.buffer`.',
+        )
+    chain = _Chain([_Lent(cast(BinaryIO, stream), name)], limits)
+    return cast(BinaryIO, io.BufferedReader(chain, buffer_size=1 << 16))
+
+
+class _Lent(io.RawIOBase):
+    """The bytes of a stream that somebody else closes."""
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        self._fill = filler(stream)
+        self.name = name
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        return self._fill(memoryview(buffer)) or 0
+
+
+def _open_raw(name: str) -> io.RawIOBase:
+    if name == STDIN:
+        _widen_pipe(sys.stdin.fileno())
+        return io.FileIO(sys.stdin.fileno(), "rb", closefd=False)
+    try:
+        return io.FileIO(name, "rb")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SourceError(f"can't open {name}: {reason}", "check the path and its access") from None
+
+
+def _widen_pipe(descriptor: int) -> None:
+    """Ask for a bigger pipe: at 64 kB, changing between the processes costs more than reading."""
+    with contextlib.suppress(ImportError, AttributeError, OSError):
+        import fcntl
+
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+
+
+class _Chain(io.RawIOBase):
+    """The decompressed bytes of several inputs, with a newline between where one is missing."""
+
+    def __init__(self, sources: Sequence[str | _Lent], limits: UnpackLimits) -> None:
+        self._limits = limits
+        self._waiting = [*reversed(sources)]
+        self._current: _Input | None = None
+        self._last = b"\n"
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        view = memoryview(buffer)
+        while len(view):
+            if self._current is None:
+                if not self._waiting:
+                    return 0
+                self._current = _Input(self._waiting.pop(), self._limits)
+            if got := self._current.readinto(view):
+                self._last = bytes(view[got - 1 : got])
+                return got
+            self._current.close()
+            self._current = None
+            if self._waiting and self._last != b"\n":
+                self._last = view[:1] = b"\n"
+                return 1
+        return 0
+
+    def close(self) -> None:
+        if self._current is not None:
+            self._current.close()
+        super().close()
+
+
+class _Input:
+    """One file, pipe or stream, decompressed."""
+
+    def __init__(self, source: str | _Lent, limits: UnpackLimits) -> None:
+        self._raw = source if isinstance(source, _Lent) else _open_raw(source)
+        self._name = "stdin" if source == STDIN else getattr(source, "name", str(source))
+        self._swelling = Swelling(self._name, limits)
+        self._left = memoryview(b"")
+        self._blocks: Iterator[bytes] | None = None
+        self._started = False
+
+    def readinto(self, view: memoryview) -> int:
+        """Fill `view` from its start; 0 at the end of the input."""
+        if not self._started:
+            self._start()
+        if not self._left and self._blocks is not None:
+            self._left = memoryview(next(self._blocks, b""))
+        if self._left:
+            got = min(len(self._left), len(view))
+            view[:got] = self._left[:got]
+            self._left = self._left[got:]
+            return got
+        return 0 if self._blocks is not None else self._raw.readinto(view) or 0
+
+    def close(self) -> None:
+        self._raw.close()
+
+    def _start(self) -> None:
+        self._started = True
+        head = b""
+        while len(head) < _HEAD and (more := self._raw.read(_HEAD - len(head))):
+            head += more
+        kind = _kind_of(head)
+        suffix = Path(self._name).suffix.lower()
+        promised = next((k for k in _KINDS if suffix in k.suffixes), None)
+        if promised is not None and kind is not promised:
+            raise self._corrupt(promised.name, "the content is something else")
+        if kind is None:
+            self._left = memoryview(head)
+        else:
+            self._blocks = self._decompress(kind, head)
+
+    def _decompress(self, kind: _Kind, data: bytes) -> Iterator[bytes]:
+        decoder = kind.decoder()
+        self._swelling.packed += len(data)
+        while True:
+            try:
+                plain = decoder.decompress(data, *kind.limit)
+            except Exception as error:  # each library has its own class
+                raise self._corrupt(kind.name, str(error)) from None
+            if plain:
+                self._swelling.add(len(plain))
+                yield plain
+            data = b""
+            if decoder.eof:
+                data = decoder.unused_data.lstrip(b"\0") or self._packed(kind)
+                while data and not (data := data.lstrip(b"\0")):
+                    data = self._packed(kind)
+                if not data:
+                    return
+                decoder = kind.decoder()
+            elif getattr(decoder, "needs_input", True) and not (data := self._packed(kind)):
+                raise self._corrupt(kind.name, "it ends early")
+
+    def _packed(self, kind: _Kind) -> bytes:
+        data = self._raw.read(kind.step) or b""
+        self._swelling.packed += len(data)
+        return data
+
+    def _corrupt(self, kind: str, reason: str) -> SourceError:
+        return SourceError(
+            f"{self._name}: the {kind} compression is corrupt or cut off: {reason}",
+            "get the file again; nothing of what it holds was taken on trust",
+        )

@@ -1,0 +1,1 @@
+"""JSON: documents and lines -> typed columns, exactly as declared or with the fault named."""

@@ -1,0 +1,199 @@
+"""JSON documents -> JSON lines -> ranges of lines. Values are moved, never re-encoded."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from lakeport.errors import SourceError
+from lakeport.model import Split
+from lakeport.sources.input.lines import read_blocks
+from lakeport.sources.input.plain import SourceFile
+
+__all__ = [
+    "MAX_RECORD_CHARS",
+    "begins_as_lines",
+    "document_to_lines",
+    "is_lines",
+    "split_lines",
+]
+
+MAX_RECORD_CHARS = 100 << 20
+_CHUNK = 1 << 20
+_HEAD = 1 << 20
+_BOM = b"\xef\xbb\xbf"
+_SPACE = " \t\r\n"
+_SEVERAL = re.compile(rb"\}[ \t\r]*\{")  # or a text that looks so: then the slower way is taken
+
+
+def begins_as_lines(file: SourceFile) -> bool:
+    """Whether the first line of a JSON file is one whole object, or there is nothing at all."""
+    with file.open() as source:
+        head = source.read(_HEAD).removeprefix(_BOM).lstrip()
+    if not head.startswith(b"{"):
+        return not head
+    line, newline, _ = head.partition(b"\n")
+    if not newline and len(head) >= _HEAD:
+        return False
+    try:
+        json.loads(line, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def is_lines(file: SourceFile) -> bool:
+    """Whether a JSON file is JSON lines already: every line that is not blank is one object.
+
+    A value over several lines has a line that does not begin or does not end with a brace, as no
+    object can follow another value inside it without a comma.
+    """
+    if not begins_as_lines(file):
+        return False
+    with file.open() as source:
+        for block in read_blocks(source, MAX_RECORD_CHARS):
+            lines = map(bytes.strip, bytes(block.data[: block.end]).split(b"\n"))
+            if not all(map(_is_object, filter(None, lines))):
+                return False
+    return True
+
+
+def _is_object(line: bytes) -> bool:
+    whole = line.removeprefix(_BOM).startswith(b"{") and line.endswith(b"}")
+    return whole and not _SEVERAL.search(line)
+
+
+def document_to_lines(source: BinaryIO, target: BinaryIO, name: str) -> int:
+    """Rewrite a file of records and arrays of records, one after another, as JSON lines.
+
+    Each value's text stays as it is, but for line breaks between its tokens. Memory is bounded by
+    the largest record. Line numbers of the result count records.
+
+    Returns:
+        How many bytes were written.
+
+    Raises:
+        SourceError: the file is not JSON, or a value is longer than 100 million characters.
+    """
+    written = 0
+    for text in _Values(source, name):
+        line = text.replace("\n", " ").replace("\r", " ").encode("utf-8") + b"\n"
+        target.write(line)
+        written += len(line)
+    return written
+
+
+class _Values:
+    """The texts of a document's records, in order."""
+
+    def __init__(self, source: BinaryIO, name: str) -> None:
+        self._source = source
+        self._name = name
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")("strict")
+        self._scan = json.JSONDecoder(parse_int=str, parse_float=str).raw_decode
+        self._text = ""
+        self._at = 0
+        self._ended = False
+        self._count = 0
+
+    def __iter__(self) -> Iterator[str]:
+        while (character := self._next()) != "":
+            if character == "[":
+                yield from self._items()
+            else:
+                yield self._value()
+
+    def _items(self) -> Iterator[str]:
+        """The items of the array that begins here."""
+        self._at += 1
+        if self._next() != "]":
+            yield self._value()
+            while self._next() == ",":
+                self._at += 1
+                self._next()
+                yield self._value()
+        if (character := self._next()) != "]":
+            raise self._wrong("a comma is missing" if character else "the array is not closed")
+        self._at += 1
+
+    def _next(self) -> str:
+        """The next character that is no space; empty at the end."""
+        while True:
+            while self._at < len(self._text):
+                if self._text[self._at] not in _SPACE:
+                    return self._text[self._at]
+                self._at += 1
+            if self._ended:
+                return ""
+            self._more(_CHUNK)
+
+    def _more(self, size: int) -> None:
+        data = self._source.read(size)
+        self._ended = not data
+        try:
+            text = self._decoder.decode(data, final=not data)
+        except UnicodeDecodeError as error:
+            raise self._wrong("it is not UTF-8 text") from error
+        self._text = self._text[self._at :] + text
+        self._at = 0
+
+    def _value(self) -> str:
+        size = _CHUNK
+        while True:
+            try:
+                end = self._scan(self._text, self._at)[1]
+            except json.JSONDecodeError as error:
+                if self._ended:
+                    raise self._wrong(f"{error.msg.lower()}, or the file is cut off") from None
+                end = 0
+            except (RecursionError, ValueError):
+                raise self._wrong("it is nested too deeply") from None
+            if end and (end < len(self._text) or self._ended):
+                value = self._text[self._at : end]
+                self._at = end
+                self._count += 1
+                return value
+            if len(self._text) - self._at > MAX_RECORD_CHARS:
+                raise self._wrong(
+                    f"no record ends within {MAX_RECORD_CHARS >> 20} million characters"
+                )
+            self._more(size)
+            size *= 2
+
+    def _wrong(self, reason: str) -> SourceError:
+        return SourceError(
+            f"file {self._name!r} is not valid JSON behind record {self._count}: {reason}",
+            "give one array of records, records one after another, or JSON lines (.jsonl).",
+        )
+
+
+def split_lines(file: SourceFile, split_bytes: int) -> list[Split]:
+    """Cut a plain file at line ends into ranges of about `split_bytes`, each with its line number.
+
+    An empty file gives none.
+    """
+    size = file.bytes
+    splits: list[Split] = []
+    with file.open() as source:
+        start = at = len(_BOM) if source.read(3) == _BOM else 0
+        source.seek(start)
+        line = seen = 1
+        while chunk := source.read(min(split_bytes, _CHUNK)):
+            while (cut := _cut(chunk, start + split_bytes - at)) > 0:
+                seen += chunk.count(b"\n", 0, cut)
+                at += cut
+                splits.append(file.split(start, at, line))
+                start, line, chunk = at, seen, chunk[cut:]
+            seen += chunk.count(b"\n")
+            at += len(chunk)
+    if start < size:
+        splits.append(file.split(start, size, line))
+    return splits
+
+
+def _cut(chunk: bytes, wanted: int) -> int:
+    """One past the first line end at or behind `wanted`; 0 where the chunk has none."""
+    return chunk.find(b"\n", max(wanted - 1, 0)) + 1 if wanted <= len(chunk) else 0

@@ -1,0 +1,162 @@
+"""Types from values, where no schema declares them: the columns of JSON records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+
+from lakeport.schema.kinds import number_kind
+from lakeport.schema.merging import merge_fields, merge_types
+from lakeport.schema.types import Field, FieldType, Kind
+from lakeport.sources.json.arrow import below, parse_lines, tidy
+from lakeport.sources.json.decoding import Decoder, Fault, Literal, depth_exceeds
+from lakeport.sources.json.exponents import Exponents
+
+__all__ = [
+    "infer_fields",
+    "kind_of_value",
+    "merge_inferred",
+]
+
+_LONG = range(-(2**63), 2**63)
+_EXACT = range(-(2**53) + 1, 2**53)
+_LONG_DIGITS = 19
+_MAX_DEPTH = 40
+_NULL = FieldType(Kind.NULL)
+_ARROW = {pa.bool_(): Kind.BOOLEAN, pa.null(): Kind.NULL}
+
+
+def infer_fields(blocks: Iterable[bytes]) -> tuple[Field, ...]:
+    """Find the columns of JSON records without a schema, looking at every record.
+
+    Integers, numbers, booleans, text, lists and objects are told apart; text stays text, whatever
+    it looks like. Values that don't go together, and numbers that neither 64 bit nor a double can
+    hold, make the column JSON text. Lines that are no objects are left to the reader to judge.
+
+    Args:
+        blocks: whole lines, each block of a size that fits in memory.
+
+    Returns:
+        The columns in the order in which they first came; results of several parts of a source
+        go together with `merge_inferred`.
+
+    Example:
+        >>> fields = infer_fields([b'{"n": 1, "s": "2024-01-01"}', b'{"n": 2.5, "b": true}'])
+        >>> [(f.name, f.type.kind.value) for f in fields]
+        [('n', 'number'), ('s', 'string'), ('b', 'boolean')]
+    """
+    return merge_inferred(map(_infer_block, blocks))
+
+
+def merge_inferred(parts: Iterable[tuple[Field, ...]]) -> tuple[Field, ...]:
+    """The columns of several parts of a source; a string in them is no object, as none declares it.
+
+    Example:
+        >>> a, b = (infer_fields([line]) for line in (b'{"n": [1]}', b'{"n": {"m": 1}}'))
+        >>> [(f.type.kind.value, f.type.opening) for f in merge_inferred([a, b])]
+        [('json', frozenset())]
+    """
+    fields: tuple[Field, ...] = reduce(merge_fields, parts, ())
+    return tuple(replace(field, type=_undeclared(field.type)) for field in fields)
+
+
+def _undeclared(type_: FieldType) -> FieldType:
+    members = tuple(replace(member, type=_undeclared(member.type)) for member in type_.fields)
+    item = None if type_.item is None else _undeclared(type_.item)
+    return replace(type_, item=item, fields=members, opening=frozenset())
+
+
+def kind_of_value(value: Any) -> str:
+    """Tell the kind of a decoded value (see `lakeport.sources.json.decoding`)."""
+    if value is None:
+        return "null"
+    if isinstance(value, Literal):
+        return number_kind(value)
+    if isinstance(value, bool):
+        return "boolean"
+    return "string" if isinstance(value, str) else "json"
+
+
+def _infer_block(data: bytes) -> tuple[Field, ...]:
+    lines = data.split(b"\n")
+    fields = None
+    if not any(depth_exceeds(line, _MAX_DEPTH) for line in lines):
+        fields = _infer_fast(data)
+    return _infer_lines(lines) if fields is None else fields
+
+
+def _infer_fast(data: bytes) -> tuple[Field, ...] | None:
+    """By pyarrow's own inference, where that is exact."""
+    lines = tidy(data)
+    if lines is None:
+        return None
+    table = parse_lines(*lines, None) if lines[1] else pa.table({})
+    if table is None:
+        return None
+    fields = []
+    exponents = Exponents(lines[0])
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        found = _type_of_array(column.combine_chunks(), exponents)
+        if found is None:
+            return None
+        fields.append(Field(name, found))
+    return tuple(f for f in fields if f.name)
+
+
+def _type_of_array(array: Any, exponents: Exponents) -> FieldType | None:
+    """None where the values have to be looked at one by one."""
+    t = array.type
+    if pa.types.is_struct(t):
+        members = [(f.name, _type_of_array(array.field(i), exponents)) for i, f in enumerate(t)]
+        names = {name.lower() for name, _ in members}
+        if len(names) < len(members) or "" in names:
+            return FieldType(Kind.JSON)
+        if any(found is None for _, found in members):
+            return None
+        return FieldType(Kind.STRUCT, fields=tuple(Field(n, m) for n, m in members if m))
+    if pa.types.is_list(t):
+        item = _type_of_array(array.values, exponents)
+        return FieldType(Kind.LIST, item=item) if item else None
+    if pa.types.is_floating(t):
+        return FieldType(Kind.NUMBER) if exponents.kept(array) else None
+    if pa.types.is_integer(t):
+        return FieldType(Kind.INTEGER, 0 if below(array, 2**53) else _LONG_DIGITS)
+    return FieldType(_ARROW.get(t, Kind.STRING))
+
+
+def _infer_lines(lines: list[bytes]) -> tuple[Field, ...]:
+    decoder = Decoder()
+    fields: dict[str, FieldType] = {}
+    for line in lines:
+        try:
+            record = decoder.decode(line)
+        except Fault:
+            continue
+        if isinstance(record, dict):
+            for name, value in record.items():
+                known = fields.get(name, _NULL)
+                fields[name] = merge_types(known, _type_of_value(value, 1))
+    return tuple(Field(name, t) for name, t in fields.items() if name)
+
+
+def _type_of_value(value: Any, depth: int) -> FieldType:
+    if isinstance(value, dict):
+        if depth >= _MAX_DEPTH or "" in value or len({k.lower() for k in value}) < len(value):
+            return FieldType(Kind.JSON)
+        members = tuple(Field(k, _type_of_value(v, depth + 1)) for k, v in value.items())
+        return FieldType(Kind.STRUCT, fields=members)
+    if isinstance(value, list):
+        if depth >= _MAX_DEPTH:
+            return FieldType(Kind.JSON)
+        items = (_type_of_value(v, depth + 1) for v in value)
+        return FieldType(Kind.LIST, item=reduce(merge_types, items, _NULL))
+    kind = kind_of_value(value)
+    if isinstance(value, Literal) and kind == "string":
+        return FieldType(Kind.JSON)
+    if kind == "integer":
+        return FieldType(Kind.INTEGER, 0 if int(value) in _EXACT else _LONG_DIGITS)
+    return FieldType(Kind(kind))

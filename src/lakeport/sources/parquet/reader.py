@@ -1,0 +1,288 @@
+"""Parquet source kernel: row groups of files -> record batches of one schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from lakeport.errors import SchemaConflict, SourceError
+from lakeport.model import Scan, Split
+from lakeport.schema.types import cast_batch, normalise, repeated
+from lakeport.sources.input.plain import SourceFile
+from lakeport.sources.input.unpacking import DEFAULT, Swelling, UnpackLimits
+from lakeport.sources.parquet.texts import in_pieces, packed_bytes, repeating_columns, written_out
+from lakeport.sources.parquet.values import (
+    as_text,
+    check_int96,
+    check_values,
+    has_int96,
+    stored_schema,
+)
+from lakeport.sources.splits import open_split
+
+__all__ = ["Footer", "ParquetReader", "aligned", "read_footer", "split_groups", "union"]
+
+_BATCH_ROWS = 1 << 16
+
+
+class Footer(NamedTuple):
+    """What a Parquet file's footer tells. Picklable.
+
+    Attributes:
+        file: the file.
+        schema: its columns with the types that a table stores.
+        groups: rows and bytes of each row group.
+    """
+
+    file: SourceFile
+    schema: pa.Schema
+    groups: tuple[tuple[int, int], ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows of the file."""
+        return sum(rows for rows, _ in self.groups)
+
+
+@contextmanager
+def _opened(
+    split: Split,
+    int96: str = "us",
+    dictionaries: Sequence[str] = (),
+    checked: Sequence[int] = (),
+) -> Iterator[Any]:
+    """A split's `ParquetFile`.
+
+    Args:
+        split: of the file.
+        int96: the unit that INT96 timestamps are read with.
+        dictionaries: paths of columns that are read as such.
+        checked: the row groups whose columns' metadata may be asked for.
+    """
+    import pyarrow.parquet as pq
+
+    uri = split.uri
+    try:
+        source = uri if split.storage is None else open_split(split)
+        with pq.ParquetFile(
+            source,
+            pre_buffer=False,
+            coerce_int96_timestamp_unit=int96,
+            read_dictionary=list(dictionaries),
+            page_checksum_verification=True,
+        ) as file:
+            if checked:
+                _check_columns(
+                    pq.ParquetFile(source, metadata=file.metadata, buffer_size=1), checked
+                )
+            yield file
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError, OSError) as error:
+        raise SourceError(
+            f"file {uri!r} can't be read as Parquet: {str(error).splitlines()[0]}",
+            "check that the file is there, whole, and Parquet indeed.",
+        ) from error
+
+
+def _check_columns(parquet: Any, groups: Sequence[int]) -> None:
+    """Have Arrow refuse what a broken footer tells of columns; pyarrow ends the process over it.
+
+    Args:
+        parquet: a `ParquetFile` with a buffer, so that to begin with a row group reads no page.
+        groups: the row groups.
+
+    Raises:
+        OSError: a column's metadata contradict the schema.
+    """
+    columns = range(parquet.metadata.num_columns)
+    with parquet:
+        for group in groups:
+            next(parquet.reader.iter_batches(0, [group], columns), None)
+
+
+@contextmanager
+def _naming(uri: str) -> Iterator[None]:
+    """Name the file in errors that name its column alone."""
+    try:
+        yield
+    except SourceError as error:
+        raise SourceError(f"file {uri!r}: {error.message}", error.hint) from error
+
+
+def read_footer(file: SourceFile, limits: UnpackLimits = DEFAULT) -> list[Footer]:
+    """Read one file's footer. Run inside tasks.
+
+    Args:
+        file: the file.
+        limits: what its pages may become.
+
+    Raises:
+        SourceError: it is no whole Parquet file, a column's type can't be stored, two columns
+            have one name, or its pages unpack to more than the limits allow.
+    """
+    with _opened(file.split(0, -1, 0)) as parquet:
+        names = parquet.schema_arrow.names
+        if (double := repeated(names)) is not None:
+            raise SourceError(
+                f"file {file.name!r} has {names.count(double)} columns with the name {double!r}",
+                "rename them where the file is written.",
+            )
+        meta = parquet.metadata
+        groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
+        sizes = tuple((group.num_rows, group.total_byte_size) for group in groups)
+        Swelling(file.uri, limits, packed=file.bytes).add(sum(size for _, size in sizes))
+        with _naming(file.uri):
+            schema = normalise(stored_schema(parquet))
+        return [Footer(file, schema, sizes)]
+
+
+def union(footers: Sequence[Footer]) -> pa.Schema:
+    """All columns of all files by name; integers and floats of different widths get the wider.
+
+    Raises:
+        SchemaConflict: a column's types in two files don't go together.
+    """
+    types: dict[str, pa.DataType] = {}
+    owners: dict[str, str] = {}
+    for footer in footers:
+        for column in footer.schema:
+            known = types.setdefault(column.name, column.type)
+            owner = owners.setdefault(column.name, footer.file.name)
+            wider = _wider(known, column.type)
+            if wider is None:
+                raise SchemaConflict(
+                    f"column {column.name!r} is {known} in file {owner!r}, "
+                    f"but {column.type} in file {footer.file.name!r}",
+                    "load them into different tables, or rewrite one of them.",
+                )
+            types[column.name] = wider
+    return pa.schema([pa.field(name, type_) for name, type_ in types.items()])
+
+
+def _wider(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    if a == b:
+        return a
+    for family in (pa.types.is_signed_integer, pa.types.is_floating):
+        if family(a) and family(b):
+            return a if a.bit_width >= b.bit_width else b
+    if pa.types.is_decimal128(a) and pa.types.is_decimal128(b):
+        scale = max(a.scale, b.scale)
+        precision = max(a.precision - a.scale, b.precision - b.scale) + scale
+        return pa.decimal128(precision, scale) if precision <= 38 else None
+    return None
+
+
+def split_groups(footers: Sequence[Footer], split_bytes: int) -> tuple[Split, ...]:
+    """Ranges of row groups of about `split_bytes` each; a row group is never cut."""
+    splits: list[Split] = []
+    for footer in footers:
+        start = size = 0
+        for index, (_, group_bytes) in enumerate(footer.groups):
+            if size and size + group_bytes > split_bytes:
+                splits.append(footer.file.split(start, index, 0))
+                start, size = index, 0
+            size += group_bytes
+        if footer.groups:
+            splits.append(footer.file.split(start, len(footer.groups), 0))
+    return tuple(splits)
+
+
+def aligned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch's columns in the schema's order and types; those that it lacks are null.
+
+    Raises:
+        SourceError: a value would be changed by it, or is none of its type.
+    """
+    check_values(batch)
+    arrays: list[pa.Array] = []
+    fields: list[pa.Field] = []
+    for column in schema:
+        position = batch.schema.get_field_index(column.name)
+        found = position >= 0
+        arrays.append(batch.column(position) if found else pa.nulls(batch.num_rows, column.type))
+        fields.append(batch.schema.field(position) if found else column)
+    return cast_batch(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)), schema)
+
+
+def _batches(parquet: Any, split: Split, columns: list[str] | None = None) -> Iterator[Any]:
+    """A split's rows, as many as its row groups are said to have.
+
+    Raises:
+        SourceError: the pages hold fewer or more: the file is damaged.
+    """
+    groups = list(range(split.start, split.end))
+    told = sum(parquet.metadata.row_group(i).num_rows for i in groups)
+    found = 0
+    for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns):
+        found += batch.num_rows
+        yield batch
+    if found != told:
+        raise SourceError(
+            f"file {split.uri!r} holds {found} rows where its footer tells {told}",
+            "the file is damaged: get it again.",
+        )
+
+
+def _check_int96(split: Split, columns: list[str]) -> None:
+    """Refuse INT96 timestamps that microseconds can't hold; see `check_int96`."""
+    with _opened(split) as us, _opened(split, "ns") as ns, _opened(split, "s") as s:
+        parts = (_batches(parquet, split, columns) for parquet in (us, ns, s))
+        for same_rows in zip(*parts, strict=True):
+            with _naming(split.uri):
+                check_int96(*same_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetReader:
+    """Reads splits of Parquet files; implements `lakeport.model.Reader`.
+
+    Attributes:
+        stream: the stream's name.
+        schema: the columns to yield.
+        skip_bad: without effect: Parquet has no bad records, only bad files.
+        limits: what the texts of a split that dictionaries repeat may become.
+    """
+
+    stream: str
+    schema: pa.Schema
+    skip_bad: bool = False
+    limits: UnpackLimits = DEFAULT
+
+    def read(self, split: Split) -> Iterator[pa.RecordBatch]:
+        """See `lakeport.model.Reader.read`."""
+        with _opened(split, checked=range(split.start, split.end)) as parquet:
+            if columns := has_int96(parquet):
+                _check_int96(split, columns)
+            stored, plain = stored_schema(parquet), parquet.schema_arrow
+            for batch in self._pieces(parquet, split):
+                with _naming(split.uri):
+                    rows = aligned(as_text(written_out(batch, plain), stored), self.schema)
+                yield rows
+
+    def _pieces(self, parquet: Any, split: Split) -> Iterator[pa.RecordBatch]:
+        """The split's rows, with repeated texts as dictionaries, in pieces that fit the memory."""
+        metadata, groups = parquet.metadata, range(split.start, split.end)
+        swelling = Swelling(split.uri, self.limits, packed_bytes(metadata, groups))
+        repeating = repeating_columns(metadata, groups)
+        again = _opened(split, dictionaries=repeating) if repeating else nullcontext(parquet)
+        with again as opened:
+            for batch in _batches(opened, split):
+                yield from in_pieces(batch, swelling)
+
+    def scan(self, split: Split) -> Scan:
+        """See `lakeport.model.Reader.scan`."""
+        with _opened(split) as parquet:
+            groups = range(split.start, split.end)
+            return Scan(sum(parquet.metadata.row_group(i).num_rows for i in groups))
+
+    def tolerant(self) -> ParquetReader:
+        """See `lakeport.model.Reader.tolerant`."""
+        return self
+
+    def extended(self, unknown: Mapping[str, pa.DataType]) -> ParquetReader:
+        """See `lakeport.model.Reader.extended`; a Parquet file declares all that it holds."""
+        extra = [pa.field(name, type_) for name, type_ in unknown.items()]
+        return replace(self, schema=pa.schema([*self.schema, *extra]))

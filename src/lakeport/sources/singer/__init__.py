@@ -1,0 +1,1 @@
+"""Singer: a tap's messages -> flushes of batches."""

@@ -1,0 +1,300 @@
+"""Singer: the lines of a tap -> flushes of batches, without parsing a record.
+
+```
+lines ─▶ runs of RECORD lines ─▶ spool, per stream ─┐
+   └──▶ other messages ─▶ schemas, states ──────────┴─▶ cut ─▶ Flush(batches, states)
+```
+A flush is cut right behind the line with which the records since the last cut, of all streams
+together, reach the limit of bytes or rows. So the cuts depend on the input alone: a repeated run
+cuts at the same places. The source kernel judges each record later, inside the tasks.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Literal
+
+from lakeport.errors import BadRecord, BadRecords, InputError
+from lakeport.model import Flush, Split, UnknownPolicy
+from lakeport.sources.input.lines import Block, read_blocks
+from lakeport.sources.input.unpacking import DEFAULT, UnpackLimits
+from lakeport.sources.singer.batch_files import default_roots, read_batch_files
+from lakeport.sources.singer.collector import Collector, Limits, Stream, StreamCount
+from lakeport.sources.singer.messages import (
+    ActivateVersion,
+    BatchFiles,
+    Log,
+    Malformed,
+    Record,
+    Schema,
+    State,
+    Stray,
+    Unknown,
+    decode,
+)
+from lakeport.sources.singer.router import Router, stream_of
+from lakeport.sources.singer.state import PendingStates
+from lakeport.sources.spool.segment import Origin, Spool
+
+if TYPE_CHECKING:
+    from lakeport.schema.types import Field
+
+__all__ = ["SingerSource"]
+
+_log = logging.getLogger(__name__)
+_BOM = b"\xef\xbb\xbf"
+_MAX_HELD_BAD = 64 << 20
+_SHOWN = 80
+
+
+class SingerSource:
+    """Iterates the flushes of one Singer input; the last one has `last` set, even if empty.
+
+    Args:
+        streams_input: decompressed bytes, one message a line.
+        spool_dir: an empty private folder on disk; the caller makes it and removes it.
+        flush_bytes: size of the record lines at which a flush is cut; 0 for no limit.
+        flush_rows: number of records at which a flush is cut; 0 for no limit.
+        split_bytes: size at which a spool file, the input of one task, is full.
+        on_bad_record: `fail` raises at the first line that is no message; `quarantine` hands such
+            lines on in `Flush.bad`.
+        unknown: what the source kernel does with undeclared fields.
+        stray_lines: `fail` treats lines that are no JSON object as bad records, `skip` logs them.
+        max_record_mb: longest line, in MB (2**20 bytes).
+        digest: whether batches carry the SHA-256 of their record lines.
+        single_flush: cut once, at the end (for an overwrite).
+        origin: the plain file that `streams_input` reads from its start, if tasks can read it too:
+            long runs of records are then read from there, and not spooled.
+        catalog: streams whose schema is this one, whatever the input's SCHEMA says; their records
+            are cut to it.
+        batch_roots: folders in which the files of BATCH messages may lie; the system's temporary
+            folder and the current one if empty.
+        limits: what a compressed file of a BATCH may become.
+        add_record_metadata: whether batches have the columns `_sdc_*` (`sources.singer.metadata`).
+        on_progress: called at times with a stream, its records and its bytes so far.
+        on_file: is told of each spool file that is complete.
+
+    Attributes:
+        lines: lines read so far.
+        versions: per stream, the latest version that ACTIVATE_VERSION named.
+        stray_lines_skipped: how many stray lines `skip` left out.
+        bad_lines: how many lines went to `Flush.bad`.
+    """
+
+    def __init__(
+        self,
+        streams_input: BinaryIO,
+        *,
+        spool_dir: Path,
+        flush_bytes: int,
+        flush_rows: int = 0,
+        split_bytes: int,
+        on_bad_record: Literal["fail", "quarantine"] = "fail",
+        unknown: UnknownPolicy = UnknownPolicy.EVOLVE,
+        stray_lines: Literal["fail", "skip"] = "fail",
+        max_record_mb: int = 100,
+        digest: bool = False,
+        single_flush: bool = False,
+        origin: Path | None = None,
+        batch_roots: Sequence[Path] = (),
+        limits: UnpackLimits = DEFAULT,
+        add_record_metadata: bool = False,
+        catalog: Mapping[str, Schema] | None = None,
+        on_progress: Callable[[str, int, int], None] | None = None,
+        on_file: Callable[[Split], None] = lambda split: None,
+    ) -> None:
+        self.lines = 0
+        self.versions: dict[str, int] = {}
+        self._active: dict[str, int] = {}
+        self._early: dict[str, int] = {}
+        self.stray_lines_skipped = 0
+        self.bad_lines = 0
+        self._input = streams_input
+        self._spool = Spool(
+            spool_dir, split_bytes, digest=digest, times=add_record_metadata, on_file=on_file
+        )
+        started = time.time_ns() // 1000 if add_record_metadata else 0
+        cuts = Limits() if single_flush else Limits(flush_bytes, flush_rows)
+        self._collector = Collector(self._spool, cuts, unknown, max_record_mb, started)
+        self._single = single_flush
+        self._quarantine = on_bad_record == "quarantine"
+        self._skip_stray = stray_lines == "skip"
+        self._max_mb = max_record_mb
+        self._roots = tuple(batch_roots) or default_roots()
+        self._unpacking = limits
+        self._catalog = catalog or {}
+        self._on_progress = on_progress
+        self._router = Router()
+        self._origin = None if origin is None else Origin(str(origin))
+        self._states = PendingStates()
+        self._bad: list[BadRecord] = []
+        self._bad_bytes = 0
+
+    @property
+    def counts(self) -> dict[str, StreamCount]:
+        """Per stream, in order of their first SCHEMA, what it has brought so far."""
+        return {name: stream.count for name, stream in self._seen()}
+
+    @property
+    def fields(self) -> dict[str, tuple[Field, ...]]:
+        """Per stream, the columns that its latest SCHEMA declares."""
+        return {name: stream.fields for name, stream in self._seen()}
+
+    def _seen(self) -> list[tuple[str, Stream]]:
+        """The streams so far, copied: another thread may ask while this one reads."""
+        return list(self._collector.streams.items())
+
+    def __iter__(self) -> Iterator[Flush]:
+        """Read the input to its end, once.
+
+        Raises:
+            BadRecords: a line that is no message, or a record before its stream's SCHEMA, under
+                the policy `fail`; nothing since the last flush has been handed out.
+            InputError: a SCHEMA or a BATCH that can't be used.
+            SourceError: the input, a BATCH's file or the spool folder can't be read or written.
+        """
+        for block in read_blocks(self._input, self._max_mb << 20):
+            yield from self._read(block)
+            if self._origin is not None:
+                self._origin.start += block.end
+            self._spool.settle()
+            if self._on_progress is not None:
+                self._collector.report(self._on_progress)
+        yield self._cut(last=True)
+
+    def _read(self, block: Block) -> Iterator[Flush]:
+        if block.too_long is not None:
+            self.lines += 1
+            self._origin = None  # how far it reaches is not known any more
+            self._bad_line(f"longer than the limit of {self._max_mb} MB", block.too_long)
+        data, at = block.data, 0
+        if self.lines == 0 and data.startswith(_BOM):
+            at = len(_BOM)
+        tail = data.rfind(b"\n", 0, block.end - 1) + 1 if block.cut_off else block.end
+        while at < block.end:
+            run = self._router.run(data, at, tail) if at < tail else None
+            if run is None:
+                end = data.index(b"\n", at, block.end) + 1
+                self._message(bytes(data[at:end]), whole=end <= tail)
+            else:
+                name, end, count = run
+                stream = self._collector.streams[name]
+                end, count = self._collector.add_run(
+                    stream, data, at, end, count, self.lines + 1, self._origin
+                )
+                self.lines += count
+            at = end
+            if self._collector.full or (self._bad_bytes >= _MAX_HELD_BAD and not self._single):
+                yield self._cut()
+
+    def _message(self, line: bytes, *, whole: bool = True) -> None:
+        """Take one line that is not known to be a record by its first bytes."""
+        self.lines += 1
+        text = line.strip(b" \t\r\n")
+        if not text:
+            return
+        match decode(text, self.lines):
+            case Record(stream):
+                self._record(stream, line)
+            case State(value):
+                self._states.add(value)
+            case Schema() as schema:
+                self._schema(schema)
+            case Malformed(reason, stream):
+                cut = "" if whole else "the last line is incomplete: "
+                self._bad_line(cut + reason, line.rstrip(b"\r\n"), stream or stream_of(text))
+            case Stray():
+                self._stray(text)
+            case BatchFiles() as files:
+                self._batch_files(files)
+            case ActivateVersion(stream, version):
+                self._activate(stream, version)
+            case Log(level, message):
+                _log.log(_level(level), "%s", message)
+            case Unknown(kind):
+                _log.warning("line %d: skipped a message of type %r", self.lines, kind[:_SHOWN])
+
+    def _record(self, name: str, line: bytes) -> None:
+        stream = self._stream(name)
+        if stream is None:
+            self._bad_line("a record before its stream's SCHEMA", line.rstrip(b"\r\n"), name)
+            return
+        line = line.lstrip(b" \t\r")
+        self._collector.add(stream, line, 0, len(line), 1, self.lines)
+
+    def _stream(self, name: str) -> Stream | None:
+        """A stream that has its schema, from a SCHEMA or from the catalog."""
+        if name not in self._collector.streams and name in self._catalog:
+            self._schema(self._catalog[name])
+        return self._collector.streams.get(name)
+
+    def _bad_line(self, reason: str, raw: bytes, stream: str = "") -> None:
+        bad = BadRecord(stream, self.lines, "", reason, raw)
+        if not self._quarantine:
+            raise BadRecords((bad,))
+        self._bad.append(bad)
+        self._bad_bytes += len(raw) + 256  # an object's own size, about
+        self.bad_lines += 1
+        if self._single and self._bad_bytes >= _MAX_HELD_BAD:
+            raise BadRecords(
+                tuple(self._bad[:100]),
+                len(self._bad),
+                "so many lines are no messages that the input is hardly what the tap meant",
+            )
+
+    def _stray(self, text: bytes) -> None:
+        if not self._skip_stray:
+            self._bad_line("not a JSON object", text)
+            return
+        self.stray_lines_skipped += 1
+        shown = text[: 4 * _SHOWN].decode(errors="backslashreplace")[:_SHOWN]
+        shown = "".join(char if char.isprintable() else "?" for char in shown)
+        _log.info("Unable to parse: %s", shown)
+
+    def _schema(self, message: Schema) -> None:
+        message = self._catalog.get(message.stream, message)
+        try:
+            new = self._collector.declare(message)
+        except InputError as error:
+            raise type(error)(f"line {self.lines}: {error.message}", error.hint) from None
+        if new:
+            self._router.add(message.stream)
+
+    def _activate(self, stream: str, version: int) -> None:
+        self.versions[stream] = version
+        known = self._stream(stream)
+        if known is not None:
+            # Before its records a version is not complete: its turn comes at the input's end.
+            early = known.count.records == 0
+            (self._early if early else self._active)[stream] = version
+
+    def _batch_files(self, message: BatchFiles) -> None:
+        stream = self._stream(message.stream)
+        if stream is None:
+            raise InputError(
+                f"line {self.lines}: BATCH of stream {message.stream!r} before its SCHEMA",
+                "have the tap send the SCHEMA first",
+            )
+        for piece in read_batch_files(message, self._roots, self._max_mb, self._unpacking):
+            if piece.too_long is not None:
+                reason = f"in a BATCH file: line {piece.line} is longer than {self._max_mb} MB"
+                self._bad_line(reason, piece.too_long, message.stream)
+            else:
+                self._collector.add(
+                    stream, piece.data, 0, piece.end, piece.records, piece.line, envelope=False
+                )
+
+    def _cut(self, *, last: bool = False) -> Flush:
+        active = {**self._early, **self._active} if last else self._active
+        flush = Flush(
+            self._collector.cut(last=last), self._states.take(), tuple(self._bad), last, active
+        )
+        self._bad, self._bad_bytes, self._active = [], 0, {}
+        return flush
+
+
+def _level(name: str) -> int:
+    return logging.getLevelNamesMapping().get(name.upper(), logging.INFO)

@@ -1,0 +1,1 @@
+"""The spool: what the driver writes so that tasks can read it."""

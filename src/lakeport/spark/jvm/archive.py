@@ -1,0 +1,177 @@
+"""A class-data-sharing archive: Spark's classes, parsed once, mapped into memory at later starts.
+
+Java, the class path and the machine are part of its name, so it is never used for anything else;
+Java checks that again by itself. Without it everything works, only slower.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from lakeport.host.cache import cache_folder
+from lakeport.spark.jvm.java import Java
+
+__all__ = ["enabled", "options", "path", "refresh", "train"]
+
+_KEPT: Final = 4
+_SPACE_NEEDED: Final = 1 << 30
+_QUIET: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
+_EXIT_SECONDS: Final = 240.0
+
+
+def enabled() -> bool:
+    """Whether archives are made and used; `LAKEPORT_CDS=off` turns them off."""
+    return os.environ.get("LAKEPORT_CDS", "").lower() not in {"off", "0", "false", "no"}
+
+
+def path(java: Java, class_path: Sequence[Path]) -> Path | None:
+    """Where the archive for this Java and class path is or would be; None if it can't have one."""
+    try:
+        entries = [(str(entry), entry.stat()) for entry in class_path]
+    except OSError:
+        return None
+    if not all(entry.is_file() for entry in class_path):
+        return None
+    seen = [str(java.path), java.full_version, os.uname().machine]
+    seen += (f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in entries)
+    key = hashlib.sha256("\n".join(seen).encode()).hexdigest()[:20]
+    return cache_folder() / "classes" / f"spark-{key}.jsa"
+
+
+def options(archive: Path | None) -> tuple[str, ...]:
+    """JVM options that use the archive; none while there is no archive."""
+    if archive is None or not enabled() or not _whole(archive):
+        return ()
+    return (f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", *_QUIET)
+
+
+def drop(archive: Path) -> bool:
+    """Remove an archive that Java stumbled over; whether there was one in use."""
+    if not options(archive):
+        return False
+    with suppress(OSError):
+        archive.unlink()
+    return True
+
+
+def refresh(archive: Path | None, needs: Iterable[str]) -> None:
+    """Have an absent archive made by a process that outlives this one, if nobody does it yet."""
+    if archive is None or not enabled() or _whole(archive):
+        return
+    with suppress(OSError):
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        lock = _lock(archive)
+        if lock is None:
+            return
+        os.close(lock)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "lakeport.spark.jvm.archive", *sorted(needs)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd=tempfile.gettempdir(),
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        # It is not waited for; without a return code its object would complain of that.
+        process.returncode = 0
+
+
+def train(needs: Iterable[str]) -> Path | None:
+    """Make the archive now, by running a small load of each kind; some twenty seconds.
+
+    Returns:
+        The archive, or None if it can't be made here or another process is making it.
+
+    Raises:
+        LakeportError: Spark does not start.
+    """
+    from lakeport.spark.jvm import gateway, jars
+    from lakeport.spark.jvm.java import find_java
+
+    wanted = frozenset(needs)
+    java = find_java()
+    archive = path(java, gateway.class_path(jars.ensure(wanted)))
+    if archive is None or _whole(archive):
+        return archive
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    lock = _lock(archive) if _has_space(archive.parent) else None
+    if lock is None:
+        return None
+    part = archive.with_suffix(f".{os.getpid()}.part")
+    try:
+        _train(wanted, part)
+        if part.is_file():
+            _size_file(archive).write_text(str(part.stat().st_size))
+            part.replace(archive)
+            _prune(archive)
+            return archive
+        return None
+    finally:
+        part.unlink(missing_ok=True)
+        os.close(lock)
+
+
+def _train(needs: frozenset[str], part: Path) -> None:
+    """Run what loads run, in a JVM that writes its classes down when it ends."""
+    from lakeport.spark.jvm.training import exercise
+    from lakeport.spark.session import Runtime
+
+    runtime = Runtime(needs, {}, small=True, options=(f"-XX:ArchiveClassesAtExit={part}", *_QUIET))
+    try:
+        exercise(runtime, needs)
+        runtime.stop(fast=False, timeout=_EXIT_SECONDS)
+    finally:
+        runtime.stop()
+
+
+def _size_file(archive: Path) -> Path:
+    return archive.with_suffix(".size")
+
+
+def _whole(archive: Path) -> bool:
+    """Whether it is there in full: Java crashes on an archive that a full disk cut short."""
+    try:
+        return archive.stat().st_size == int(_size_file(archive).read_text())
+    except (OSError, ValueError):
+        return False
+
+
+def _lock(archive: Path) -> int | None:
+    """Open the archive's lock file, locked; None if a living process has it. Close to let go."""
+    import fcntl
+
+    handle = os.open(archive.with_suffix(".lock"), os.O_CREAT | os.O_RDWR, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def _has_space(folder: Path) -> bool:
+    stat = os.statvfs(folder)
+    return stat.f_bavail * stat.f_frsize > _SPACE_NEEDED
+
+
+def _prune(newest: Path) -> None:
+    """Remove archives of versions long gone: they are big."""
+    others = sorted(newest.parent.glob("*.jsa"), key=lambda file: file.stat().st_mtime)
+    for old in others[:-_KEPT]:
+        for file in (old, _size_file(old), old.with_suffix(".lock")):
+            file.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    with suppress(OSError):
+        os.nice(19)
+    train(sys.argv[1:])

@@ -1,0 +1,187 @@
+"""Spark of our own, opened and ended: the JVM, and the context in it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from lakeport.errors import SparkFailure
+from lakeport.spark import adopt
+from lakeport.spark.failures import translate
+from lakeport.spark.jvm import archive, gateway, jars
+from lakeport.spark.jvm.java import Java
+from lakeport.spark.settings import heap_mb, is_local, master_of, session_settings
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+__all__ = ["Launch", "stopped"]
+
+# Settings that the JVM has to know before a context is made.
+_EARLY: Final = ("spark.jars", "spark.jars.", "spark.files", "spark.archives", "spark.submit.")
+
+
+class Launch:
+    """One start of Spark, in a thread of its own, that another thread may close at any time.
+
+    Args:
+        java: what runs it.
+        needs: names of `versions.JARS`.
+        given: the user's `spark:` mapping.
+        small: whether a quick start counts most.
+        options: further JVM options, for making class archives.
+
+    Attributes:
+        jvm: the process; None until there is one.
+    """
+
+    def __init__(
+        self,
+        java: Java,
+        needs: frozenset[str],
+        given: Mapping[str, str],
+        *,
+        small: bool,
+        options: Sequence[str] = (),
+    ) -> None:
+        self.jvm: gateway.Gateway | None = None
+        self._java = java
+        self._needs = needs
+        self._given = dict(given)
+        self._small = small
+        self._options = tuple(options)
+        self._master = master_of(given)
+        self._lock = threading.Lock()
+        self._closed = False
+        self._joined = False
+        self._archive: Path | None = None
+
+    def open(self) -> SparkContext:
+        """Start the JVM and the context; no JVM is left where that fails.
+
+        Raises:
+            ConfigError: a setting is wrong.
+            MissingDependency: a jar can't be had.
+            SparkFailure: Spark did not start, or was closed meanwhile.
+        """
+        try:
+            needed = jars.ensure(self._needs)
+            self._open_gateway(needed)
+            try:
+                return self._open_context(needed)
+            except SparkFailure:
+                if not self._drop_archive():
+                    raise
+                self._open_gateway(needed)
+                return self._open_context(needed)
+        except BaseException:
+            if self.jvm is not None:
+                self.jvm.kill()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        """Whether the JVM has not ended by itself."""
+        return self.jvm is None or self.jvm.process.poll() is None
+
+    def close(self, context: SparkContext | None, *, fast: bool, timeout: float) -> None:
+        """End it, also while it opens.
+
+        Args:
+            context: what `open` returned, None before that.
+            fast: end the JVM at once; for when everything is durable.
+            timeout: seconds to wait for an orderly end otherwise.
+        """
+        with self._lock:
+            self._closed = True
+            jvm = self.jvm
+        if context is not None and not fast:
+            with suppress(Exception):
+                context.stop()
+        if jvm is not None:
+            if self._joined:  # else pyspark knows of nothing, and importing it takes a while
+                adopt.forget(context, jvm.folder)
+            if fast:
+                jvm.kill()
+            else:
+                jvm.stop(timeout)
+
+    def refresh_archive(self) -> None:
+        """Make the class archive that the next start will use, in the background, if need be."""
+        if not self._options:
+            archive.refresh(self._archive, self._needs)
+
+    def _open_gateway(self, needed: Sequence[Path]) -> None:
+        given, local = self._given, is_local(self._master)
+        early = not local or any(key.startswith(_EARLY) for key in given)
+        extra = given.get("spark.driver.extraClassPath", "")
+        extra_jars = [Path(entry) for entry in extra.split(os.pathsep) if entry]
+        if not extra_jars:
+            self._archive = archive.path(self._java, gateway.class_path(needed))
+        options = (
+            *(self._options or archive.options(self._archive)),
+            *shlex.split(given.get("spark.driver.extraJavaOptions", "")),
+        )
+        started = gateway.start(
+            self._java,
+            [*needed, *extra_jars],
+            heap_mb=heap_mb(given),
+            fast_start=self._small,
+            options=options,
+            properties={"spark.master": self._master, **given} if early else None,
+            python_path=[entry for entry in sys.path if entry],
+            local=local,
+        )
+        with self._lock:
+            self.jvm = started
+            closed = self._closed
+        if closed:
+            started.kill()
+            raise stopped()
+
+    def _drop_archive(self) -> bool:
+        """Whether the JVM ended with a class archive in use, which may be damaged: it is gone."""
+        if self._archive is None or self.jvm is None or self.alive:
+            return False
+        self.jvm.kill()
+        return not self._options and archive.drop(self._archive)
+
+    def _open_context(self, needed: Sequence[Path]) -> SparkContext:
+        from pyspark import SparkConf, SparkContext
+
+        jvm = self.jvm
+        assert jvm is not None
+        settings = session_settings(self._needs, self._given, jvm.folder)
+        local = is_local(self._master)
+        if not local and needed:
+            listed = [*filter(None, [settings.get("spark.jars")]), *map(str, needed)]
+            settings["spark.jars"] = ",".join(listed)
+        self._joined = True
+        client = jvm.connect()
+        conf = SparkConf(_jvm=client.jvm)
+        for key, value in settings.items():
+            conf.set(key, value)
+        adopt.part()
+        try:
+            context = SparkContext(conf=conf, gateway=client)
+        except Exception as error:
+            adopt.forget(None, jvm.folder)
+            told = translate(error)
+            raise told from told.__cause__
+        python = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+        adopt.hush(context)
+        context.pythonExec = sys.executable if local else python or "python3"
+        return context
+
+
+def stopped() -> SparkFailure:
+    """The error for work that comes after the end."""
+    return SparkFailure(
+        "this Spark session was stopped", "start anew: the next load makes another."
+    )

@@ -1,0 +1,190 @@
+"""Clients of Azure's Blob service: credentials, one request."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from lakeport.errors import LakeportError, MissingDependency
+from lakeport.storage.azure import errors as azure_errors
+from lakeport.storage.azure.settings import AzureSettings
+from lakeport.storage.per_process import PerProcess
+from lakeport.storage.retry import Condition, Contact
+
+__all__ = ["Connection", "connect", "portable"]
+
+T = TypeVar("T")
+_SCOPE = "https://storage.azure.com/.default"
+_SPENT = 60  # seconds before its end at which a token is not used any more
+
+
+class Connection:
+    """A client of one process, and the one place where requests are repeated and errors named."""
+
+    def __init__(self, settings: AzureSettings) -> None:
+        self.settings = settings
+        self.contact = Contact()
+        self._client, self._credential = _client(settings)
+
+    def blob(self, container: str, key: str) -> Any:
+        """The SDK's client of one blob."""
+        return self._client.get_blob_client(container, key)
+
+    def container(self, container: str) -> Any:
+        """The SDK's client of one container."""
+        return self._client.get_container_client(container)
+
+    def call(
+        self,
+        action: str,
+        name: str,
+        send: Callable[[], T],
+        *,
+        condition: Condition = "none",
+    ) -> T:
+        """Send one request, again while the failure may pass, and name the failure that does not.
+
+        Args:
+            action: `read`, `write`, `list` or `delete`.
+            name: the blob's or container's URI, for messages.
+            send: the request.
+            condition: of the request.
+
+        Raises:
+            DestinationError: as `azure_errors.translate` names it.
+        """
+
+        def attempt() -> T:
+            try:
+                answer = send()
+            except Exception as error:
+                self.contact.reached |= azure_errors.answered(error)
+                raise
+            self.contact.reached = True
+            return answer
+
+        try:
+            return self.contact.ask(attempt, azure_errors.passing, lambda _: self.settings.patience)
+        except Exception as error:
+            raise azure_errors.translate(error, action, name, self.settings, condition) from None
+
+    def authenticate(self) -> None:
+        """Fetch a token now, where there is one to fetch.
+
+        Raises:
+            PermissionRefused: the credentials are not accepted.
+        """
+        self.lend()
+
+    def lend(self) -> tuple[str, int]:
+        """A token and when it expires, in seconds since 1970; empty where none is used.
+
+        Raises:
+            PermissionRefused: the credentials are not accepted.
+        """
+        if self._credential is None:
+            return "", 0
+        try:
+            token = self._credential.get_token(_SCOPE)
+        except Exception as error:
+            raise azure_errors.translate(error, "read", "", self.settings) from None
+        return str(token.token), int(token.expires_on)
+
+
+_connections = PerProcess[AzureSettings, Connection](Connection)
+
+
+def connect(settings: AzureSettings) -> Connection:
+    """The connection of this process for these settings; made at the first use.
+
+    Raises:
+        MissingDependency: the Azure SDK is not installed.
+        PermissionRefused: the account's key is malformed.
+    """
+    return _connections.get(settings)
+
+
+def portable(settings: AzureSettings) -> AzureSettings:
+    """The settings with a token, so that no other process has to look for credentials.
+
+    Where credentials are given, or none are found, the settings stay as they are.
+    """
+    if settings.access_key or settings.sas_token or settings.client_secret or settings.token:
+        return settings
+    try:
+        token, end = connect(settings).lend()
+    except LakeportError:
+        return settings
+    return replace(settings, token=token, token_end=end)
+
+
+class _Lent:
+    """A token that came with the settings; once it is spent, the machine's own credentials."""
+
+    def __init__(self, settings: AzureSettings) -> None:
+        self._settings = settings
+        self._own: Any = None
+
+    def get_token(self, *scopes: str, **options: Any) -> Any:
+        from azure.core.credentials import AccessToken
+
+        if time.time() < self._settings.token_end - _SPENT:
+            return AccessToken(self._settings.token, self._settings.token_end)
+        self._own = self._own or _identity(self._settings)
+        return self._own.get_token(*scopes, **options)
+
+
+def _client(settings: AzureSettings) -> tuple[Any, Any]:
+    """A client, and what fetches its tokens (None for keys and SAS)."""
+    try:
+        from azure.core.credentials import AzureSasCredential
+        from azure.storage.blob import BlobServiceClient
+    except ImportError as error:
+        raise _missing("azure-storage-blob") from error
+    token = None
+    if settings.access_key:
+        name, key = settings.account, settings.access_key
+        credential: Any = {"account_name": name, "account_key": key}
+    elif settings.sas_token:
+        credential = AzureSasCredential(settings.sas_token)
+    else:
+        credential = token = _Lent(settings) if settings.token else _identity(settings)
+    try:
+        client = BlobServiceClient(
+            settings.blob_url,
+            credential=credential,
+            retry_total=0,
+            connection_timeout=settings.connect_seconds,
+            read_timeout=settings.silence,
+            max_single_put_size=256 << 20,
+            user_agent="lakeport",
+        )
+    except Exception as error:
+        raise azure_errors.translate(error, "read", settings.blob_url, settings) from None
+    return client, token
+
+
+def _identity(settings: AzureSettings) -> Any:
+    try:
+        from azure import identity
+    except ImportError as error:
+        raise _missing("azure-identity") from error
+    try:
+        if settings.client_secret:
+            return identity.ClientSecretCredential(
+                settings.tenant_id, settings.client_id, settings.client_secret
+            )
+        client = settings.client_id or None
+        if settings.managed_identity:
+            return identity.ManagedIdentityCredential(client_id=client)
+        return identity.DefaultAzureCredential(
+            managed_identity_client_id=client, exclude_interactive_browser_credential=True
+        )
+    except Exception as error:
+        raise azure_errors.translate(error, "read", settings.blob_url, settings) from None
+
+
+def _missing(package: str) -> MissingDependency:
+    return MissingDependency(f"{package} is not installed", "pip install 'lakeport[azure]'")

@@ -1,0 +1,258 @@
+"""Failures of Azure Blob requests -> lakeport's errors: which pass, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from lakeport.errors import (
+    DestinationError,
+    LakeportError,
+    ObjectExists,
+    PermissionRefused,
+    Unreachable,
+)
+from lakeport.storage.ranged import replaced
+from lakeport.storage.retry import SLOW_STORE, Condition, GivenUp
+
+if TYPE_CHECKING:
+    from lakeport.storage.azure.settings import AzureSettings
+
+__all__ = ["Absent", "BlocksGone", "answered", "passing", "translate"]
+
+_PASSING_STATUS = {408, 429, 500, 502, 503, 504}
+_NETWORK = {
+    "IncompleteReadError",
+    "ServiceRequestError",
+    "ServiceRequestTimeoutError",
+    "ServiceResponseError",
+    "ServiceResponseTimeoutError",
+}
+_ODD_ANSWER = "check `account_name` and `azure_endpoint`; `--debug` shows the SDK's own words."
+_SEARCHED = (
+    "set `access_key`, `sas_token`, the three of `tenant_id`, `client_id` and `client_secret`, or "
+    "`managed_identity: true`; without them, the environment (AZURE_TENANT_ID, AZURE_CLIENT_ID, "
+    "AZURE_CLIENT_SECRET), workload identity, the machine's identity and the Azure CLI are "
+    "searched."
+)
+
+
+class Absent(DestinationError):
+    """There is no such blob."""
+
+
+class BlocksGone(DestinationError):
+    """What was staged is no longer there, as another write of the same name took its place."""
+
+
+def answered(error: Exception) -> bool:
+    """Whether the endpoint answered at all."""
+    return _status(error) > 0
+
+
+def passing(error: Exception) -> bool:
+    """Whether the same request may succeed later."""
+    status = _status(error)
+    if status:
+        return status in _PASSING_STATUS
+    return _kind(error) in _NETWORK and not _unknown_host(error) and "SSL" not in str(error)
+
+
+def translate(
+    error: Exception,
+    action: str,
+    name: str,
+    settings: AzureSettings,
+    condition: Condition = "none",
+) -> LakeportError:
+    """The most specific error of lakeport's for a failure of a request.
+
+    Args:
+        error: what the Azure SDK raised.
+        action: what was asked for: `read`, `write`, `list` or `delete`.
+        name: the blob's or container's URI.
+        settings: how the account is reached.
+        condition: of the request.
+    """
+    if isinstance(error, LakeportError):
+        return error
+    if passing(error):
+        error = GivenUp(error, 0.0)
+    if isinstance(error, GivenUp):
+        return _given_up(error, name, settings)
+    if condition == "absent" and (_status(error) == 412 or _code(error) == "BlobAlreadyExists"):
+        return ObjectExists(f"{name} exists already", "the next free name is tried.")
+    if condition == "same" and _status(error) == 412:
+        return replaced(name)
+    if answered(error):
+        return _from_answer(error, action, name, settings)
+    return _from_client(error, name, settings)
+
+
+def _given_up(given_up: GivenUp, name: str, settings: AzureSettings) -> Unreachable:
+    """What the last answer was, and for how long there was no better one."""
+    error, seconds = given_up.cause, given_up.seconds
+    if answered(error):
+        return Unreachable(
+            f"{name}: {settings.blob_url} kept answering {_status(error)} {_code(error)} for "
+            f"{seconds:.1f} s",
+            SLOW_STORE,
+        )
+    return Unreachable(
+        f"{settings.blob_url} can't be reached ({_kind(error)}); it was tried for {seconds:.1f} s",
+        "check `account_name`, `azure_endpoint`, DNS, the proxy (HTTPS_PROXY) and the firewall; "
+        "`give_up_after` says for how long to try.",
+    )
+
+
+def _from_answer(
+    error: Exception, action: str, name: str, settings: AzureSettings
+) -> LakeportError:
+    status, code = _status(error), _code(error)
+    if code in _BY_CODE:
+        return _BY_CODE[code](name, settings)
+    if code in {"AuthenticationFailed", "InvalidAuthenticationInfo"}:
+        return _not_authentic(error, settings)
+    if status == 404:
+        return Absent(f"{name} does not exist")
+    if status in (401, 403):
+        return _refused(action, name, code, settings)
+    return DestinationError(
+        f"{name}: the request to {action} it failed, {status} {code}", _ODD_ANSWER
+    )
+
+
+def _not_authentic(error: Exception, settings: AzureSettings) -> LakeportError:
+    """Signatures that don't fit: the clock's, the token's or the key's fault."""
+    if "date header" in str(error).lower():
+        return DestinationError(
+            "this machine's clock differs from the store's by more than 15 minutes",
+            "set the clock (`timedatectl set-ntp true`), then run again.",
+        )
+    if settings.access_key:
+        return PermissionRefused(
+            f"`access_key` does not belong to the account {settings.account!r}",
+            "copy one of the account's two keys anew: it may have been rotated.",
+        )
+    if settings.sas_expired:
+        return PermissionRefused("`sas_token` has expired", "issue a new one.")
+    if settings.sas_token:
+        return PermissionRefused(
+            f"the account {settings.account!r} does not accept `sas_token`",
+            "issue a new one for this container, valid from now on, and copy it whole.",
+        )
+    return PermissionRefused(
+        f"the account {settings.account!r} does not accept the identity's token",
+        "check `tenant_id`: it has to be the directory of the account's subscription.",
+    )
+
+
+def _refused(action: str, name: str, code: str, settings: AzureSettings) -> PermissionRefused:
+    if settings.sas_expired:
+        return PermissionRefused("`sas_token` has expired", "issue a new one.")
+    if settings.access_key:
+        hint = "check `access_key`, and the account's network rules: keys permit everything else."
+    elif settings.sas_token:
+        hint = f"issue a `sas_token` for the container that permits to {action} (sp=racwdl)."
+    else:
+        hint = (
+            "assign the role `Storage Blob Data Contributor` on the container to the identity in "
+            "use; a network rule of the account may be the reason too."
+        )
+    return PermissionRefused(f"{name}: the request to {action} it was refused ({code})", hint)
+
+
+def _from_client(error: Exception, name: str, settings: AzureSettings) -> LakeportError:
+    kind = _kind(error)
+    if kind in {"CredentialUnavailableError", "ClientAuthenticationError"}:
+        if settings.client_secret:
+            return PermissionRefused(
+                "the service principal can't log in",
+                "check `tenant_id`, `client_id` and `client_secret`, and that it has not expired.",
+            )
+        return PermissionRefused("no usable Azure credentials were found", _SEARCHED)
+    if _unknown_host(error) and not settings.endpoint:
+        return DestinationError(
+            f"there is no storage account {settings.account!r} (its host name is unknown)",
+            "check `account_name`, DNS and the proxy (HTTPS_PROXY).",
+        )
+    if kind in _NETWORK:
+        return Unreachable(
+            f"{settings.blob_url} can't be reached ({kind})",
+            "check `account_name`, `azure_endpoint`, DNS, the proxy (HTTPS_PROXY) and the "
+            "firewall.",
+        )
+    if isinstance(error, ValueError):  # of a header, half of which came
+        return Unreachable(
+            f"{name}: the store's answer was cut, or is none of a store's",
+            "run it again; `--debug` shows the SDK's own words.",
+        )
+    return DestinationError(
+        f"{name}: the Azure SDK failed with {type(error).__name__}", _ODD_ANSWER
+    )
+
+
+def _status(error: Exception) -> int:
+    return int(getattr(error, "status_code", 0) or 0)
+
+
+def _code(error: Exception) -> str:
+    code = getattr(error, "error_code", "") or ""
+    if not code:
+        headers = getattr(getattr(error, "response", None), "headers", None) or {}
+        code = headers.get("x-ms-error-code", "")
+    return str(getattr(code, "value", code))
+
+
+def _kind(error: Exception) -> str:
+    """The failure's nearest class that the tables above know."""
+    names = [each.__name__ for each in type(error).__mro__]
+    known = _NETWORK | {"CredentialUnavailableError", "ClientAuthenticationError"}
+    return next((name for name in names if name in known), names[0])
+
+
+def _unknown_host(error: Exception) -> bool:
+    return any(words in str(error) for words in ("Failed to resolve", "NameResolution", "Errno -2"))
+
+
+def _simple(
+    kind: type[LakeportError], message: str, hint: str
+) -> Callable[[str, AzureSettings], LakeportError]:
+    def make(name: str, settings: AzureSettings) -> LakeportError:
+        return kind(message.format(name=name, account=settings.account), hint)
+
+    return make
+
+
+_NO_CONTAINER = _simple(
+    DestinationError,
+    "there is no such container: {name}",
+    "check the container's name and `account_name`; lakeport never creates a container.",
+)
+_BY_CODE = {
+    "AccountIsDisabled": _simple(
+        PermissionRefused, "the account {account!r} is disabled", "see its subscription."
+    ),
+    "BlobNotFound": _simple(Absent, "{name} does not exist", ""),
+    "ContainerBeingDeleted": _NO_CONTAINER,
+    "ContainerNotFound": _NO_CONTAINER,
+    "FilesystemNotFound": _NO_CONTAINER,
+    "InvalidBlockList": _simple(
+        BlocksGone, "{name}: what was staged is gone", "another write of that name took its place."
+    ),
+    "InvalidBlobOrBlock": _simple(
+        BlocksGone, "{name}: what was staged is gone", "another write of that name took its place."
+    ),
+    "KeyBasedAuthenticationNotPermitted": _simple(
+        PermissionRefused,
+        "the account {account!r} does not permit account keys and tokens signed with them",
+        "use a service principal (`tenant_id`, `client_id`, `client_secret`) or a managed "
+        "identity, or permit shared keys in the account's configuration.",
+    ),
+    "Md5Mismatch": _simple(
+        DestinationError,
+        "{name}: the bytes that arrived are not those that were sent",
+        "run again; if it stays, look for a proxy that changes requests.",
+    ),
+    "ResourceNotFound": _NO_CONTAINER,
+}

@@ -1,0 +1,246 @@
+"""Connections to Google Cloud Storage's JSON API: credentials, one request."""
+
+from __future__ import annotations
+
+import json
+import threading
+import warnings
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from lakeport.errors import LakeportError, MissingDependency, Unreachable
+from lakeport.storage.gcs import errors as gcs_errors
+from lakeport.storage.gcs.settings import GcpSettings
+from lakeport.storage.per_process import PerProcess
+from lakeport.storage.retry import Condition, Contact, Patience
+
+__all__ = ["Connection", "connect", "portable"]
+
+_SCOPES = ["https://www.googleapis.com/auth/devstorage.read_write"]
+_LENT = timedelta(minutes=20)
+
+
+class Connection:
+    """The sessions of one process, and the one place where requests are repeated."""
+
+    def __init__(self, settings: GcpSettings) -> None:
+        try:
+            import requests
+        except ImportError as error:
+            raise _missing() from error
+        self.settings = settings
+        self._lock = threading.Lock()
+        self.contact = Contact()
+        self._pays = False
+        self._sessions = threading.local()
+        self._new_session = requests.Session
+        self._credentials = None if settings.anonymous else _credentials(settings)
+
+    @property
+    def account(self) -> str:
+        """Who the credentials stand for, as far as they tell."""
+        return str(getattr(self._credentials, "service_account_email", "") or "")
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        action: str,
+        name: str,
+        *,
+        accept: Collection[int] = (200,),
+        condition: Condition = "none",
+        doubts: list[Exception] | None = None,
+        patience: Patience | None = None,
+        headers: dict[str, str] | None = None,
+        **arguments: Any,
+    ) -> Any:
+        """Send one request, again while the failure may pass, and name the failure that does not.
+
+        Args:
+            method: of HTTP.
+            url: an address below the endpoint.
+            action: the permission that it takes, such as `storage.objects.create`.
+            name: the object's or bucket's URI, for messages.
+            accept: the statuses that are no failure.
+            condition: of the request.
+            doubts: gets the failures after which the store may have done what was asked.
+            patience: instead of the settings' own.
+            headers: of the request.
+            arguments: of `requests.Session.request`.
+
+        Raises:
+            DestinationError: as `gcs_errors` names it.
+        """
+
+        def send() -> Any:
+            try:
+                answer = self._send(method, url, dict(headers or {}), arguments)
+                if answer.status_code not in accept:
+                    raise gcs_errors.Answered(answer)
+            except Exception as error:
+                if doubts is not None and gcs_errors.may_be_done(error):
+                    doubts.append(error)
+                raise
+            return answer
+
+        try:
+            return self.contact.ask(
+                send, gcs_errors.passing, lambda _: patience or self.settings.patience
+            )
+        except Exception as error:
+            raise gcs_errors.translate(error, action, name, self.settings, condition) from None
+
+    def authenticate(self) -> None:
+        """Fetch a token now.
+
+        Raises:
+            PermissionRefused: the credentials are not accepted.
+        """
+        try:
+            self._authorise({}, fresh=True)
+        except Exception as error:
+            raise gcs_errors.translate(error, "", "", self.settings) from None
+
+    def lend(self) -> tuple[str, datetime | None]:
+        """A token that lasts for twenty minutes or more, and when it expires; empty for none.
+
+        Raises:
+            PermissionRefused: the credentials are not accepted.
+        """
+        if self._credentials is None:
+            return "", None
+        end = self._credentials.expiry
+        soon = datetime.now(UTC).replace(tzinfo=None) + _LENT
+        if not self._credentials.valid or (end is not None and end < soon):
+            self.authenticate()
+        return str(self._credentials.token), self._credentials.expiry
+
+    def look(self, bucket: str) -> tuple[int, str, dict[str, str]]:
+        """Ask for an object that need not exist: HTTP status, the store's words, headers.
+
+        Raises:
+            DestinationError: no answer came.
+        """
+        url = self.settings.object_url(bucket, "_lakeport/probe")
+        try:
+            answer = self._send("GET", url, {}, {"params": {"fields": "name"}})
+        except Exception as error:
+            raise gcs_errors.translate(error, "", f"gs://{bucket}", self.settings) from None
+        words = "" if answer.ok else gcs_errors.Answered(answer).words
+        return int(answer.status_code), words, dict(answer.headers)
+
+    def _send(self, method: str, url: str, headers: dict[str, str], arguments: Any) -> Any:
+        session = getattr(self._sessions, "session", None)
+        if session is None:
+            session = self._sessions.session = self._new_session()
+            session.trust_env = not self.settings.anonymous
+        for fresh in (False, True):
+            self._authorise(headers, fresh)
+            answer = session.request(
+                method,
+                url,
+                headers=headers,
+                timeout=(self.settings.connect_seconds, self.settings.silence),
+                allow_redirects=False,
+                auth=_keep,
+                **arguments,
+            )
+            self.contact.reached = True
+            if not self._worth_another(answer):
+                break
+        return answer
+
+    def _worth_another(self, answer: Any) -> bool:
+        """Whether a fresh token, or naming who pays, may change the answer."""
+        if answer.status_code == 400 and self.settings.project and not self._pays:
+            # Named only where it has to be: it takes a permission that loads need not have.
+            self._pays = b"requester pays" in answer.content
+            return self._pays
+        return answer.status_code == 401 and self._credentials is not None
+
+    def _authorise(self, headers: dict[str, str], fresh: bool) -> None:
+        """Add the token, fetched anew shortly before it expires.
+
+        The credentials' own `before_request` would start threads that ask other services of
+        Google's for the bucket's region.
+        """
+        if self._pays:
+            headers["x-goog-user-project"] = self.settings.project
+        if self._credentials is None:
+            return
+        from google.auth.transport.requests import Request
+
+        with self._lock:
+            if fresh or not self._credentials.valid:
+                if self.settings.token:  # it can't be renewed: look for others after all
+                    self._credentials = _credentials(replace(self.settings, token=""))
+                self._credentials.refresh(Request())
+            headers["Authorization"] = f"Bearer {self._credentials.token}"
+
+
+def _keep(request: Any) -> Any:
+    """Keep `requests` from replacing the token by an entry of ~/.netrc."""
+    return request
+
+
+_connections = PerProcess[GcpSettings, Connection](Connection)
+
+
+def connect(settings: GcpSettings) -> Connection:
+    """The connection of this process for these settings; made at the first use.
+
+    Raises:
+        MissingDependency: google-auth is not installed.
+        PermissionRefused: there are no usable credentials.
+    """
+    return _connections.get(settings)
+
+
+def portable(settings: GcpSettings) -> GcpSettings:
+    """The settings with a token, so that no other process has to look for credentials.
+
+    Where a key is given, or nothing is found, the settings stay as they are.
+    """
+    if settings.credentials or settings.token or settings.anonymous:
+        return settings
+    try:
+        token, end = connect(settings).lend()
+    except LakeportError:
+        return settings
+    return replace(settings, token=token, token_end=end)
+
+
+def _missing() -> MissingDependency:
+    return MissingDependency(
+        "google-auth and requests are not installed", "pip install 'lakeport[gcs]'"
+    )
+
+
+def _credentials(settings: GcpSettings) -> Any:
+    try:
+        import google.auth
+        from google.oauth2 import credentials, service_account
+    except ImportError as error:
+        raise _missing() from error
+    try:
+        if settings.token:
+            lent: Any = credentials.Credentials
+            return lent(settings.token, expiry=settings.token_end)
+        if not settings.credentials:
+            return google.auth.default(scopes=_SCOPES)[0]  # type: ignore[no-untyped-call,unused-ignore]
+        info = json.loads(settings.credentials)
+        make: Any = service_account.Credentials.from_service_account_info
+        if info.get("type") == "service_account":
+            return make(info, scopes=_SCOPES)
+        load: Any = google.auth.load_credentials_from_dict
+        with warnings.catch_warnings():
+            # The warning is for services that are handed such files by strangers.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return load(info, scopes=_SCOPES)[0]
+    except Unreachable:
+        raise
+    except Exception as error:
+        raise gcs_errors.translate(error, "", "", settings) from None

@@ -1,0 +1,273 @@
+"""Clients of S3 and everything that speaks its protocol: credentials, one request."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+from lakeport.errors import LakeportError, MissingDependency
+from lakeport.storage.per_process import PerProcess
+from lakeport.storage.retry import Condition, Contact, Patience
+from lakeport.storage.s3 import errors as s3_errors
+from lakeport.storage.s3.settings import AwsSettings
+
+__all__ = ["Connection", "connect", "for_spark", "portable"]
+
+_CONTENDED = Patience(deadline=10)
+_RENEWED_ANYWHERE = {"assume-role-with-web-identity", "container-role", "iam-role"}
+_WITHOUT_KEY = {"head_bucket", "list_multipart_uploads", "list_objects_v2"}
+
+
+class Connection:
+    """A client of one process, and the one place where requests are repeated and errors named."""
+
+    def __init__(self, settings: AwsSettings) -> None:
+        self.settings = settings
+        self._lock = threading.Lock()
+        self.contact = Contact()
+        self._client, self.credentials = _client(settings)
+
+    def call(
+        self,
+        operation: str,
+        bucket: str,
+        key: str = "",
+        *,
+        doubts: list[Exception] | None = None,
+        patience: Patience | None = None,
+        **parameters: Any,
+    ) -> Any:
+        """Send one request, again while the failure may pass, and name the failure that does not.
+
+        Args:
+            operation: the client's method, such as `put_object`.
+            bucket: the bucket's name.
+            key: the full key; the prefix where the operation has none.
+            doubts: gets the failures that were passing ones.
+            patience: instead of the settings' own.
+            parameters: of the request, without `Bucket` and `Key`.
+
+        Raises:
+            DestinationError: as `s3_errors.translate` names it.
+        """
+        parameters["Bucket"] = bucket
+        if key and operation not in _WITHOUT_KEY:
+            parameters["Key"] = key
+
+        def send() -> Any:
+            try:
+                return self._send(operation, parameters)
+            except Exception as error:
+                if doubts is not None and s3_errors.passing(error):
+                    doubts.append(error)
+                raise
+
+        def allowed(error: Exception) -> Patience:
+            return _CONTENDED if s3_errors.contended(error) else patience or self.settings.patience
+
+        try:
+            return self.contact.ask(send, s3_errors.passing, allowed)
+        except Exception as error:
+            raise s3_errors.translate(
+                error, operation, bucket, key, self.settings, _condition(parameters)
+            ) from None
+
+    def authenticate(self) -> None:
+        """Fetch the credentials now: a role is assumed, an SSO session is used.
+
+        Raises:
+            PermissionRefused: they can't be had.
+        """
+        try:
+            if self.credentials is not None:
+                self.credentials.get_frozen_credentials()
+        except Exception as error:
+            raise s3_errors.translate(error, "connect", "", "", self.settings) from None
+
+    def look(self, bucket: str) -> tuple[int, dict[str, str]]:
+        """Ask for the bucket once: HTTP status and headers, whatever the answer is.
+
+        Raises:
+            DestinationError: no answer came.
+        """
+        try:
+            answer = self._client.head_bucket(Bucket=bucket)
+        except Exception as error:
+            if not s3_errors.answered(error):
+                raise s3_errors.translate(error, "head_bucket", bucket, "", self.settings) from None
+            answer = getattr(error, "response", {})
+        about = answer["ResponseMetadata"]
+        return int(about["HTTPStatusCode"]), dict(about["HTTPHeaders"])
+
+    def _send(self, operation: str, parameters: dict[str, Any]) -> Any:
+        """One request; an object's body is read as part of it."""
+        try:
+            answer = getattr(self._client, operation)(**parameters)
+        except Exception as error:
+            self.contact.reached |= s3_errors.answered(error)
+            if not self._renew(error):
+                raise
+            answer = getattr(self._client, operation)(**parameters)
+        self.contact.reached = True
+        if operation == "get_object":
+            answer["Body"] = answer["Body"].read()
+        return answer
+
+    def _renew(self, error: Exception) -> bool:
+        """Make a new client once if credentials that can be fetched anew have expired."""
+        source = self.settings.renewal or self.settings
+        fixed = source.access_key_id and not source.role_arn
+        if fixed or not s3_errors.expired(error):
+            return False
+        with self._lock:
+            self._client, self.credentials = _client(source)
+        return True
+
+
+def _condition(parameters: dict[str, Any]) -> Condition:
+    if "IfNoneMatch" in parameters:
+        return "absent"
+    return "same" if "IfMatch" in parameters else "none"
+
+
+_connections = PerProcess[AwsSettings, Connection](Connection)
+
+
+def connect(settings: AwsSettings) -> Connection:
+    """The connection of this process for these settings; made at the first use.
+
+    Raises:
+        MissingDependency: the AWS SDK is not installed.
+        ConfigError: there is no such profile, or a setting is malformed.
+    """
+    return _connections.get(settings)
+
+
+def _found_keys(settings: AwsSettings) -> AwsSettings:
+    """The settings with the keys that a profile or the chain come to, for another client's use.
+
+    Other SDKs, Java's among them, lack some of the places that are searched here, such as SSO. Ask
+    again before each use: keys that expire are renewed in time. A role is left to be assumed. Keys
+    that every SDK finds and renews itself, such as those of an instance's role, are left to it.
+    """
+    if settings.access_key_id:
+        return settings
+    held = _found(replace(settings, role_arn="", external_id=""))
+    if held is None or (held.method in _RENEWED_ANYWHERE and not settings.profile):
+        return settings
+    return _with_keys(settings, held)
+
+
+def portable(settings: AwsSettings) -> AwsSettings:
+    """The settings with the keys that this process finds, so that no other has to look for them.
+
+    The keys of a role, a profile or the SDK's chain last for at least ten minutes. Where nothing
+    is found the settings stay as they are.
+    """
+    if settings.access_key_id and not settings.role_arn:
+        return settings
+    held = _found(settings)
+    if held is None:
+        return settings
+    return replace(_with_keys(settings, held), role_arn="", external_id="", renewal=settings)
+
+
+def for_spark(settings: AwsSettings, *, lent: bool) -> AwsSettings:
+    """The settings that Spark's S3 connector is given, wherever it is given any.
+
+    Args:
+        settings: of the store.
+        lent: they go to other machines, which are to look for nothing.
+    """
+    return portable(settings) if lent else _found_keys(settings)
+
+
+def _found(settings: AwsSettings) -> Any:
+    """What the settings come to, as botocore holds it; None where nothing is found."""
+    try:
+        connection = connect(settings)
+        connection.authenticate()
+    except LakeportError:
+        return None
+    return connection.credentials
+
+
+def _with_keys(settings: AwsSettings, held: Any) -> AwsSettings:
+    keys = held.get_frozen_credentials()
+    return replace(
+        settings,
+        access_key_id=keys.access_key,
+        secret_access_key=keys.secret_key,
+        session_token=keys.token or "",
+        profile="",
+    )
+
+
+def _client(settings: AwsSettings) -> tuple[Any, Any]:
+    """A client, and its credentials (None where the chain finds none)."""
+    try:
+        from botocore.config import Config
+        from botocore.session import Session
+    except ImportError as error:
+        raise MissingDependency(
+            "the AWS SDK for Python is not installed", "pip install 'lakeport[s3]'"
+        ) from error
+    try:
+        session = Session(profile=settings.profile or None)
+        if settings.access_key_id:
+            session.set_credentials(
+                settings.access_key_id, settings.secret_access_key, settings.session_token or None
+            )
+        if settings.role_arn:
+            session._credentials = _assumed(session, settings)
+        config = Config(
+            connect_timeout=settings.connect_seconds,
+            read_timeout=settings.silence,
+            tcp_keepalive=True,
+            retries={"total_max_attempts": 1, "mode": "standard"},
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+            s3={"addressing_style": settings.addressing},
+            user_agent_extra="lakeport",
+        )
+        client = session.create_client(
+            "s3", settings.region, endpoint_url=settings.endpoint or None, config=config
+        )
+        return client, session.get_credentials()
+    except Exception as error:
+        raise s3_errors.translate(error, "connect", "", "", settings) from None
+
+
+def _assumed(session: Any, settings: AwsSettings) -> Any:
+    """Credentials of the role, fetched at their first use and renewed before they expire."""
+    from botocore.config import Config
+    from botocore.credentials import DeferredRefreshableCredentials
+
+    extra = {"ExternalId": settings.external_id} if settings.external_id else {}
+    sts = session.create_client(
+        "sts",
+        settings.region,
+        endpoint_url=(settings.endpoint or None) if not settings.is_aws else None,
+        config=Config(
+            connect_timeout=settings.connect_seconds,
+            read_timeout=min(20, settings.silence),
+            retries={"total_max_attempts": 3, "mode": "standard"},
+        ),
+    )
+
+    def assume() -> dict[str, str]:
+        answer = sts.assume_role(
+            RoleArn=settings.role_arn,
+            RoleSessionName=settings.role_session_name,
+            DurationSeconds=settings.role_seconds,
+            **extra,
+        )["Credentials"]
+        return {
+            "access_key": answer["AccessKeyId"],
+            "secret_key": answer["SecretAccessKey"],
+            "token": answer["SessionToken"],
+            "expiry_time": answer["Expiration"].isoformat(),
+        }
+
+    return DeferredRefreshableCredentials(refresh_using=assume, method="assume-role")

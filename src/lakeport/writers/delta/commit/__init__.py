@@ -1,0 +1,1 @@
+"""Commits to a Delta table: tried, and what became of them."""

@@ -1,0 +1,275 @@
+"""One attempt to commit a batch: by actions of ours, or by Spark's writer where it must."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from lakeport.errors import InputError, LakeportError, SparkFailure
+from lakeport.model import Landed, Mode, Staged, Storage
+from lakeport.schema.evolution import EvolutionPolicy
+from lakeport.schema.types import spark_json
+from lakeport.spark.failures import translate
+from lakeport.spark.quoting import quoted
+from lakeport.writers.delta.commit.operation import Operation, committing_session
+from lakeport.writers.delta.commit.outcome import settle
+from lakeport.writers.delta.commit.transaction import Added, Transaction
+from lakeport.writers.delta.features import LACKING_READERS, feature_notes
+from lakeport.writers.delta.log.actions import (
+    add_action,
+    clustering_action,
+    metadata_action,
+    parse_value,
+    transaction_action,
+)
+from lakeport.writers.delta.log.commits import Commit, CommitLog, Mark, app_id
+from lakeport.writers.delta.plan import DeltaPlan
+from lakeport.writers.delta.schema import physical_names
+from lakeport.writers.delta.sink import EMPTY_VALUES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Attempt"]
+
+_CONSTRAINT = re.compile(r"(CHECK|NOT NULL) constraint (?:violated for column: )?`?(\w+(?:\.\w+)*)")
+_GENERATED = re.compile(r"CHECK constraint Generated Column ")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A planned batch and its files.
+
+    Attributes:
+        storage: where the table is.
+        folder: the table's key.
+        plan: on the table's present state.
+        staged: the files.
+        mark: what the commit says about itself.
+        may_do_nothing: Spark's way may find that there is nothing to commit.
+    """
+
+    storage: Storage
+    folder: str
+    plan: DeltaPlan
+    staged: Sequence[Staged]
+    mark: Mark
+    may_do_nothing: ClassVar[bool] = False
+
+    def direct(
+        self, txn: Transaction, publish: Callable[[], None], *, coarse: bool
+    ) -> tuple[int, int]:
+        """Commit our own actions.
+
+        Args:
+            txn: a fresh transaction, on the state that the plan is for.
+            publish: makes the files visible.
+            coarse: let an overwrite of partitions conflict with changes to any partition, which
+                is quicker to find out than with these alone.
+
+        Returns:
+            The version, and the number of files removed.
+
+        Raises:
+            LakeportError: as `Transaction.commit`.
+        """
+        moment = int(time.time() * 1000)
+        adds = [self._add(item, moment) for item in self.staged]
+        if self.plan.metadata_changes:
+            txn.set_metadata(self._metadata(moment), replaces=self.plan.evolution.replaced)
+        removed = self.removed(txn, adds, coarse=coarse)
+        txn.remove(removed)
+        actions = list(adds)
+        if self.plan.cluster_by:
+            names = physical_names(self.plan.schema_json, self.plan.cluster_by)
+            actions.append(clustering_action([[name] for name in names.values()]))
+        if self.mark.numbered:
+            app = app_id(self.mark.run_id, self.mark.stream)
+            actions.append(transaction_action(app, self.mark.sequence, moment))
+        publish()
+        return txn.commit(actions, self.operation(len(removed))), len(removed)
+
+    def through_spark(self, spark: SparkSession, read: int) -> tuple[int, int]:
+        """Have Spark's writer read the published files and write them, with every rule checked.
+
+        The version that it makes is found by the commit's mark.
+
+        Args:
+            spark: the session.
+            read: the table's version before.
+
+        Returns:
+            The version, and the number of files removed.
+
+        Raises:
+            CommitConflict: another writer was faster; nothing landed.
+            InputError: a row breaks a constraint of the table.
+            OutcomeUnknown: nothing tells whether the commit was made, or will be.
+            LakeportError: it was not made.
+        """
+        log = CommitLog(self.storage, self.folder)
+        failure: LakeportError = SparkFailure("Spark wrote nothing")
+        try:
+            self._write(spark)
+            done = next(filter(self._is_mine, log.since(read)), None)
+            if done is None and self.may_do_nothing:
+                return read, 0
+        except LakeportError as error:
+            done, failure = None, error
+        done = done or settle(log, self._is_mine, read, failure)
+        return done.version, done.removed
+
+    def _is_mine(self, commit: Commit) -> bool:
+        return commit.mark is not None and commit.mark.commit_id == self.mark.commit_id
+
+    def _write(self, spark: SparkSession) -> None:
+        try:
+            self.run_in_spark(spark)
+        except Exception as error:
+            if _GENERATED.search(str(error)):
+                raise InputError(
+                    "a row has another value in a generated column than the table's rule gives",
+                    "leave the column out of the source: the table fills it; nothing was "
+                    "committed.",
+                ) from error
+            broken = _CONSTRAINT.search(str(error))
+            if broken:
+                raise InputError(
+                    f"a row breaks the table's {broken[1]} constraint {broken[2]!r}",
+                    "correct the source, or drop the constraint; nothing was committed.",
+                ) from error
+            raise translate(error) from error
+
+    def run_in_spark(self, spark: SparkSession) -> None:
+        """Write with Spark, in one commit that carries the mark."""
+        overwrite = self.plan.mode is Mode.OVERWRITE
+        writer = (
+            self._frame(committing_session(spark, {}))
+            .write.format("delta")
+            .mode("overwrite" if overwrite else "append")
+        )
+        options: dict[str, Any] = {"userMetadata": self.mark.text()}
+        if self.mark.run_id:
+            options["txnAppId"] = app_id(self.mark.run_id, self.mark.stream)
+            options["txnVersion"] = self.mark.sequence
+        if self.plan.policy is EvolutionPolicy.EVOLVE:
+            full = overwrite and not self.plan.dynamic
+            options["overwriteSchema" if full else "mergeSchema"] = "true"
+        if overwrite:
+            options["partitionOverwriteMode"] = "dynamic" if self.plan.dynamic else "static"
+        writer.options(**options).save(self.storage.hadoop_uri(self.folder))
+
+    def _frame(self, spark: SparkSession) -> DataFrame:
+        from pyspark.sql.types import StructType
+
+        schema = StructType.fromJson(json.loads(spark_json(self.plan.schema)))
+        if not self.staged:
+            return spark.createDataFrame([], schema)
+        paths = [self.storage.hadoop_uri(item.key) for item in self.staged]
+        filled = self.plan.base.filled if self.plan.base else frozenset()
+        absent = filled & {*self.plan.evolution.missing}
+        rows = spark.read.schema(schema).parquet(*paths)
+        return rows.select(*(quoted(name) for name in schema.names if name not in absent))
+
+    def _add(self, item: Staged, moment: int) -> str:
+        path = item.key.removeprefix(f"{self.folder}/") if self.folder else item.key
+        return add_action(path, item.partition, item.bytes, moment, item.stats)
+
+    def _metadata(self, moment: int) -> str:
+        plan = self.plan
+        if plan.base is None:
+            return metadata_action(
+                self.mark.commit_id,
+                plan.schema_json,
+                plan.partition_columns,
+                plan.properties,
+                moment,
+            )
+        text = json.dumps(plan.schema_json, ensure_ascii=False)
+        changed = {"schemaString": text, "configuration": dict(plan.properties)}
+        return json.dumps({"metaData": {**plan.base.metadata, **changed}}, ensure_ascii=False)
+
+    def removed(self, txn: Transaction, adds: Sequence[str], *, coarse: bool) -> list[Added]:
+        """The files that the commit removes."""
+        if self.plan.mode is not Mode.OVERWRITE or self.plan.base is None:
+            return []
+        if not self.plan.dynamic:
+            return txn.all_files()
+        if not adds:
+            return []
+        columns = self.plan.partition_columns
+        if not coarse and self.plan.evolution.widened.keys().isdisjoint(columns):
+            return txn.files_beside(adds)  # by the types before, which may not hold the batch's
+        names = physical_names(self.plan.schema_json, columns)
+        types = {names[column]: self.plan.schema.field(column).type for column in columns}
+
+        def typed(values: Any) -> tuple[Any, ...]:
+            return tuple(parse_value(values.get(name), type_) for name, type_ in types.items())
+
+        present = {typed(item.partition) for item in self.staged}
+        return [f for f in txn.all_files() if typed(f.entry["partitionValues"]) in present]
+
+    def operation(self, removed: int) -> Operation:
+        """How the commit describes itself in the table's history."""
+        plan = self.plan
+        return Operation(
+            overwrite=plan.mode is Mode.OVERWRITE,
+            dynamic=plan.dynamic,
+            new_schema=plan.evolution.replaced,
+            partition_columns=() if plan.base else plan.partition_columns,
+            user_metadata=self.mark.text(),
+            metrics={
+                "numFiles": len(self.staged),
+                "numOutputRows": sum(item.rows for item in self.staged),
+                "numOutputBytes": sum(item.bytes for item in self.staged),
+                **({"numRemovedFiles": removed} if removed else {}),
+            },
+        )
+
+    def landed(self, version: int, removed: int, rows: int | None = None) -> Landed:
+        """What the attempt has landed; as many rows as its files have, if nothing else is said."""
+        plan, staged = self.plan, self.staged
+        return Landed(
+            stream=self.mark.stream,
+            table=self.storage.uri(self.folder),
+            sequence=self.mark.sequence,
+            rows=sum(item.rows for item in staged) if rows is None else rows,
+            files=() if plan.needs_spark else tuple(self.storage.uri(i.key) for i in staged),
+            bytes=sum(item.bytes for item in staged),
+            version=version,
+            removed_files=removed,
+            warnings=(*plan.warnings, *_notes(plan, staged), *self._features(version)),
+        )
+
+    def _features(self, version: int) -> tuple[str, ...]:
+        """What a report says about table features that the commit brought."""
+        plan = self.plan
+        if not plan.metadata_changes:
+            return ()
+        try:
+            commit = CommitLog(self.storage, self.folder).read(version)
+        except LakeportError:
+            return ()  # the batch has landed: no note is worth failing the load
+        had = set(plan.base.features if plan.base else ())
+        said = {name for name in LACKING_READERS if any(name in text for text in plan.warnings)}
+        return feature_notes(had | said, (commit and commit.protocol) or {})
+
+
+def _notes(plan: DeltaPlan, staged: Sequence[Staged]) -> list[str]:
+    notes = []
+    emptied = sum(int(item.token.get(EMPTY_VALUES, 0)) for item in staged)
+    if emptied:
+        notes.append(
+            f"{emptied} rows have an empty text in a partition column; Delta can't hold one there "
+            "and reads it as null."
+        )
+    if plan.needs_spark:
+        notes.append(
+            f"Spark wrote this batch itself, which takes longer: the table has "
+            f"{', '.join(plan.needs_spark)}."
+        )
+    return notes

@@ -1,0 +1,1 @@
+"""A Delta table's log, read from its files without Spark."""

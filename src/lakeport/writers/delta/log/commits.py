@@ -1,0 +1,322 @@
+"""The commits of a Delta table as its log files tell them, read without Spark."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lakeport.errors import DestinationError
+from lakeport.model import Storage
+from lakeport.writers.delta.log.actions import parse_actions, parse_path
+
+__all__ = ["Commit", "CommitLog", "Mark", "app_id"]
+
+_COMMIT = re.compile(r"/_delta_log/(\d{20})\.json$")
+
+
+def app_id(run_id: str, stream: str) -> str:
+    """The name under which Delta counts the batches of a stream in a run.
+
+    >>> app_id("r1", "users")
+    'lakeport:r1:users'
+    """
+    return f"lakeport:{run_id}:{stream}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a commit of ours says about itself in its user metadata.
+
+    Attributes:
+        run_id: the run; empty when it had no id.
+        stream: the stream's name.
+        sequence: the batch's ordinal among the stream's batches of the run; -1 for a commit that
+            lands none.
+        digest: SHA-256 of the input in hex; empty unless the run has an id.
+        batch_id: the caller's name for the batch.
+        commit_id: unique to one attempt to land it.
+        state: the Singer STATE that becomes durable with the commit, as the bytes that came.
+    """
+
+    run_id: str
+    stream: str
+    sequence: int
+    digest: str
+    batch_id: str
+    commit_id: str
+    state: bytes | None = None
+
+    @property
+    def numbered(self) -> bool:
+        """Whether the commit counts among the batches that its run lands once."""
+        return bool(self.run_id) and self.sequence >= 0
+
+    def text(self) -> str:
+        """The commit's user metadata, as JSON text."""
+        body: dict[str, Any] = {
+            "run_id": self.run_id,
+            "stream": self.stream,
+            "sequence": self.sequence,
+            "digest": self.digest,
+            "batch_id": self.batch_id,
+            "commit_id": self.commit_id,
+            "state": None,
+        }
+        if self.state is not None:
+            try:
+                body["state"] = self.state.decode()
+            except UnicodeDecodeError:
+                body["state_base64"] = b64encode(self.state).decode()
+        return json.dumps({"lakeport": body}, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def parse(cls, text: str | None) -> Mark | None:
+        """Read a commit's user metadata; None when it is not ours."""
+        try:
+            body = json.loads(text or "")["lakeport"]
+            coded, state = body.get("state_base64"), body.get("state")
+            raw = b64decode(coded) if coded else None if state is None else state.encode()
+            return cls(
+                body["run_id"],
+                body["stream"],
+                body["sequence"],
+                body["digest"],
+                body["batch_id"],
+                body.get("commit_id", ""),
+                raw,
+            )
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One version of a table.
+
+    Attributes:
+        version: its number.
+        info: the `commitInfo` action; empty when the writer left none.
+        added: number of files added.
+        removed: number of files removed.
+        rows_added: rows in the files added; -1 when some file does not say.
+        bytes_added: size of the files added.
+        transactions: application id -> version, as recorded in this commit.
+        protocol: the `protocol` action, if the commit has one.
+        touched: the partitions of the files added, each once, as the log spells them.
+    """
+
+    version: int
+    info: Mapping[str, Any]
+    added: int
+    removed: int
+    rows_added: int
+    bytes_added: int
+    transactions: Mapping[str, int]
+    protocol: Mapping[str, Any] | None = None
+    touched: tuple[Mapping[str, str | None], ...] = ()
+
+    @property
+    def mark(self) -> Mark | None:
+        """What lakeport wrote into the commit, if it was lakeport."""
+        return Mark.parse(self.info.get("userMetadata"))
+
+    @property
+    def restored(self) -> int | None:
+        """The version whose contents this commit brought back; None for other commits."""
+        if self.info.get("operation") != "RESTORE":
+            return None
+        version = str((self.info.get("operationParameters") or {}).get("version"))
+        return int(version) if version.isdecimal() else None
+
+
+class CommitLog:
+    """The commit files of one table, newest first.
+
+    Args:
+        storage: where the table is.
+        folder: the table's key; empty when it is the storage's root.
+    """
+
+    def __init__(self, storage: Storage, folder: str) -> None:
+        self._storage = storage
+        self._folder = folder
+        self._log = f"{folder}/_delta_log" if folder else "_delta_log"
+
+    @property
+    def uri(self) -> str:
+        """The table, as users name it."""
+        return self._storage.uri(self._folder)
+
+    @property
+    def hadoop_uri(self) -> str:
+        """The table, as Spark names it."""
+        return self._storage.hadoop_uri(self._folder)
+
+    def hurry(self) -> None:
+        """Give what is asked next a few seconds together."""
+        self._storage.hurry()
+
+    def newest(self) -> int:
+        """The newest version that has a commit file; -1 when none has.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        found = (_COMMIT.search(f"/{item.key}") for item in self._storage.list(self._log))
+        return max((int(match[1]) for match in found if match), default=-1)
+
+    def read(self, version: int) -> Commit | None:
+        """Read one commit; None when its file is gone.
+
+        Raises:
+            DestinationError: the store refused, or the file is no commit.
+        """
+        actions = self._actions(version)
+        return None if actions is None else _commit(version, actions)
+
+    def _actions(self, version: int) -> Iterable[Mapping[str, Any]] | None:
+        key = f"{self._log}/{version:020d}.json"
+        data = self._storage.get(key)
+        return None if data is None else parse_actions(data, self._storage.uri(key))
+
+    def last_transaction(self, version: int, app: str) -> int | None:
+        """The version that an application has come to, -1 for none.
+
+        Looks through the commits back to the newest checkpoint and into that.
+
+        Args:
+            version: the table's version.
+            app: the application's id.
+
+        Returns:
+            None when the files that are there do not tell: ask Delta itself then.
+        """
+        checkpoint = self._checkpoint()
+        if checkpoint is not None and int(checkpoint["version"]) > version:
+            checkpoint = None  # it knows of what came after, too
+        floor = -1 if checkpoint is None else int(checkpoint["version"])
+        expected = version
+        for commit in self.back_from(version):
+            if commit.version <= floor:
+                break
+            if app in commit.transactions:
+                return commit.transactions[app]
+            expected = commit.version - 1
+        if expected > floor:
+            return None
+        return -1 if checkpoint is None else self._checkpointed(checkpoint, app)
+
+    def _checkpoint(self) -> dict[str, Any] | None:
+        data = self._storage.get(f"{self._log}/_last_checkpoint")
+        try:
+            return None if data is None else dict(json.loads(data))
+        except (ValueError, TypeError):
+            return None  # a hint only, as Delta takes it
+
+    def _checkpointed(self, checkpoint: Mapping[str, Any], app: str) -> int | None:
+        import pyarrow.parquet as pq
+
+        key = f"{self._log}/{checkpoint['version']:020d}.checkpoint.parquet"
+        if checkpoint.get("parts") or checkpoint.get("v2Checkpoint"):
+            return None
+        try:
+            with self._storage.open(key) as file:
+                rows = pq.read_table(file, columns=["txn"]).column("txn").to_pylist()
+        except (DestinationError, OSError, KeyError, pa.ArrowException):
+            return None
+        return next((row["version"] for row in rows if row and row["appId"] == app), -1)
+
+    def newest_state(self, version: int) -> Commit | None:
+        """The commit whose STATE belongs to a version's rows; None when none in the log has one.
+
+        A version that was restored brings back the STATE that it had.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        while version >= 0 and (commit := self.read(version)) is not None:
+            if commit.mark is not None and commit.mark.state is not None:
+                return commit
+            restored = commit.restored
+            version = version - 1 if restored is None else restored
+        return None
+
+    def since(self, version: int) -> Iterator[Commit]:
+        """The commits after a version, oldest first.
+
+        They are asked for by name, one after the other: a listing may lag behind.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        while (commit := self.read(version := version + 1)) is not None:
+            yield commit
+
+    def adds_any(self, keys: Collection[str], since: int) -> bool:
+        """Whether a commit after a version adds one of these data files.
+
+        Args:
+            keys: of the files, as the storage has them.
+            since: the version.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        above = f"{self._folder}/" if self._folder else ""
+        while (actions := self._actions(since := since + 1)) is not None:
+            paths = (action["add"]["path"] for action in actions if "add" in action)
+            if any(above + parse_path(path) in keys for path in paths):
+                return True
+        return False
+
+    def recorded(self, version: int, run_id: str, stream: str, sequence: int) -> Mark | None:
+        """What the commit of a run's batch says about itself; None when it is no longer there.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        wanted = (run_id, stream, sequence)
+        for commit in self.back_from(version):
+            mark = commit.mark
+            if mark is not None and (mark.run_id, mark.stream, mark.sequence) == wanted:
+                return mark
+        return None
+
+    def back_from(self, version: int) -> Iterator[Commit]:
+        """The commits from a version backwards, until the first that has no file."""
+        while version >= 0 and (commit := self.read(version)) is not None:
+            yield commit
+            version -= 1
+
+
+def _commit(version: int, actions: Iterable[Mapping[str, Any]]) -> Commit:
+    info: Mapping[str, Any] = {}
+    transactions: dict[str, int] = {}
+    added = removed = size = rows = 0
+    protocol: Mapping[str, Any] | None = None
+    touched: dict[tuple[tuple[str, str | None], ...], Mapping[str, str | None]] = {}
+    for action in actions:
+        for kind, body in action.items():
+            if kind == "commitInfo":
+                info = body
+            elif kind == "txn":
+                transactions[body["appId"]] = body["version"]
+            elif kind == "protocol":
+                protocol = body
+            elif kind == "remove":
+                removed += 1
+            elif kind == "add":
+                added += 1
+                size += body["size"]
+                values = body.get("partitionValues") or {}
+                touched.setdefault(tuple(sorted(values.items())), values)
+                count = json.loads(body.get("stats") or "{}").get("numRecords")
+                rows = -1 if rows < 0 or count is None else rows + count
+    partitions = tuple(touched.values())
+    return Commit(version, info, added, removed, rows, size, transactions, protocol, partitions)

@@ -1,0 +1,192 @@
+"""What a Delta table holds at a version, from its log files alone: no Spark, for looking only.
+
+Whatever is committed is decided on delta-spark's own view of the log, never on this one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Any
+
+import pyarrow as pa
+
+from lakeport.model import Storage, StoredObject
+from lakeport.writers.delta.log.actions import CLUSTERING_DOMAIN, parse_actions
+from lakeport.writers.delta.schema import logical_paths
+from lakeport.writers.delta.state import TableState
+
+__all__ = ["Contents", "LogFiles", "file_id", "replay"]
+
+_LOG_FILE = re.compile(
+    r"/_delta_log/(\d{20})(?:\.(json)|\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet)$"
+)
+_CHECKPOINT_COLUMNS = frozenset({"add", "domainMetadata", "metaData", "protocol"})
+_READERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """A table at one version.
+
+    Attributes:
+        state: version, schema, properties and protocol.
+        files: the `add` actions of its data files.
+        domains: domain -> its `domainMetadata` text.
+    """
+
+    state: TableState
+    files: tuple[Mapping[str, Any], ...]
+    domains: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def cluster_columns(self) -> tuple[str, ...]:
+        """The columns by which the table is clustered, nested ones as dotted paths."""
+        listed = json.loads(self.domains.get(CLUSTERING_DOMAIN, "{}")).get("clusteringColumns", ())
+        return logical_paths(self.state.schema_json, listed)
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """The files of a table's log.
+
+    Attributes:
+        commits: version -> its commit file.
+        checkpoints: version -> the files of a classic checkpoint, complete ones only.
+    """
+
+    commits: Mapping[int, StoredObject]
+    checkpoints: Mapping[int, tuple[StoredObject, ...]]
+
+    @classmethod
+    def of(cls, storage: Storage, folder: str) -> LogFiles:
+        """List a table's log; both mappings are empty when there is no table.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        commits: dict[int, StoredObject] = {}
+        parts: dict[int, dict[int, StoredObject]] = {}
+        expected: dict[int, int] = {}
+        for item in storage.list(f"{folder}/_delta_log" if folder else "_delta_log"):
+            match = _LOG_FILE.search(f"/{item.key}")
+            if match is None:
+                continue
+            version = int(match[1])
+            if match[2]:
+                commits[version] = item
+            else:
+                parts.setdefault(version, {})[int(match[3] or 1)] = item
+                expected[version] = int(match[4] or 1)
+        whole = {
+            version: tuple(found.values())
+            for version, found in parts.items()
+            if len(found) == expected[version]
+        }
+        return cls(dict(sorted(commits.items())), whole)
+
+    @property
+    def oldest(self) -> int:
+        """The oldest version that can be told from these files, -1 when there is no table."""
+        if 0 in self.commits:
+            return 0
+        return min((*self.checkpoints, *(() if self.checkpoints else self.commits)), default=-1)
+
+    @property
+    def newest(self) -> int:
+        """The newest version, -1 when there is no table."""
+        return max((*self.commits, *self.checkpoints), default=-1)
+
+    def at(self, moment: float) -> int:
+        """The newest version that was committed by then, in seconds since 1970; -1 for none.
+
+        A version counts as later than those before it, whatever its writer's clock said, as for
+        Delta (`DeltaHistoryManager`).
+        """
+        versions = sorted(self.commits)
+        by_then = takewhile(lambda version: self.commits[version].modified <= moment, versions)
+        return max(by_then, default=-1)
+
+
+def replay(storage: Storage, log: LogFiles, version: int) -> Contents | None:
+    """Read a table's contents at a version.
+
+    Returns:
+        None when the files that are there do not tell, such as with checkpoints that are damaged
+        or of newer kinds.
+
+    Raises:
+        DestinationError: the store refused.
+    """
+    start = max((v for v in log.checkpoints if v <= version), default=-1)
+    wanted = range(start + 1, version + 1)
+    if any(number not in log.commits for number in wanted):
+        return None
+    found = _Replay()
+    for item in log.checkpoints.get(start, ()):
+        try:
+            found.apply(_checkpoint(storage, item.key))
+        except pa.ArrowInvalid:
+            return None
+    with ThreadPoolExecutor(_READERS) as pool:
+        keys = [log.commits[number].key for number in wanted]
+        for key, data in zip(keys, pool.map(storage.get, keys), strict=True):
+            found.apply(parse_actions(data or b"", storage.uri(key)))
+    return found.contents(version)
+
+
+def file_id(body: Mapping[str, Any]) -> tuple[str, str]:
+    """What tells a file of a table from others: its path, and which rows of it are deleted."""
+    deleted = body.get("deletionVector") or {}
+    return body["path"], "".join(
+        str(deleted.get(part) or "") for part in ("storageType", "pathOrInlineDv", "offset")
+    )
+
+
+class _Replay:
+    """The actions of a log, one after the other."""
+
+    def __init__(self) -> None:
+        self._files: dict[tuple[str, str], Mapping[str, Any]] = {}
+        self._last: dict[str, Mapping[str, Any]] = {}
+        self._domains: dict[str, str] = {}
+
+    def apply(self, actions: Iterable[Mapping[str, Any]]) -> None:
+        for action in actions:
+            for kind, body in action.items():
+                if body is not None:
+                    self._apply(kind, body)
+
+    def contents(self, version: int) -> Contents | None:
+        if "metaData" not in self._last or "protocol" not in self._last:
+            return None
+        state = TableState(version, self._last["metaData"], self._last["protocol"])
+        return Contents(state, tuple(self._files.values()), self._domains)
+
+    def _apply(self, kind: str, body: Mapping[str, Any]) -> None:
+        if kind == "add":
+            self._files[file_id(body)] = body
+        elif kind == "remove":
+            self._files.pop(file_id(body), None)
+        elif kind in ("metaData", "protocol"):
+            self._last[kind] = body
+        elif kind == "domainMetadata":
+            if body.get("removed"):
+                self._domains.pop(body["domain"], None)
+            else:
+                self._domains[body["domain"]] = body["configuration"]
+
+
+def _checkpoint(storage: Storage, key: str) -> list[Mapping[str, Any]]:
+    import pyarrow.parquet as pq
+
+    with storage.open(key) as file:
+        source = pq.ParquetFile(file)
+        present = {*source.schema_arrow.names}
+        table = source.read(columns=sorted(_CHECKPOINT_COLUMNS & present))
+    rows: list[Mapping[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
+    return rows

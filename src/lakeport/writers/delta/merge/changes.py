@@ -1,0 +1,209 @@
+"""What a merge does to the rows of a table: the batch that comes in, and the two kinds of change.
+
+```
+Upsert   rows with a key of the batch take its values, or go
+Retire   rows of earlier versions are marked as deleted, or go
+```
+They are pickled into tasks, where each makes what it needs from the batch's staged files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.model import Storage
+from lakeport.shape.columns import TIMESTAMP
+from lakeport.writers.delta.merge.keys import KeyIndex, Positions
+
+__all__ = ["Incoming", "Retire", "Upsert", "marked"]
+
+_HELD_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """A batch in staged files, in the order of its records.
+
+    Attributes:
+        storage: where the files are.
+        files: key and number of rows of each.
+        schema: their columns.
+        bytes: their size.
+    """
+
+    storage: Storage
+    files: tuple[tuple[str, int], ...]
+    schema: pa.Schema
+    bytes: int
+
+    def columns(self, names: Sequence[str]) -> pa.Table:
+        """Some columns of all rows."""
+        import pyarrow.parquet as pq
+
+        parts = [self.schema.empty_table().select(list(names))]
+        for key, _ in self.files:
+            with self.storage.open(key) as source:
+                parts.append(pq.read_table(source, columns=list(names)).cast(parts[0].schema))
+        return pa.concat_tables(parts)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All rows, in order."""
+        import pyarrow.parquet as pq
+
+        for key, _ in self.files:
+            with self.storage.open(key) as source:
+                for batch in pq.ParquetFile(source).iter_batches(1 << 17):
+                    yield batch.select(self.schema.names).cast(self.schema)
+
+    def take(self, positions: Positions) -> pa.Table:
+        """The rows at sorted positions."""
+        parts = [self.schema.empty_table()]
+        start = 0
+        for batch in self.batches():
+            first, end = np.searchsorted(positions, (start, start + len(batch)))
+            if first < end:
+                rows = batch.take(pa.array(positions[first:end] - start))
+                parts.append(pa.Table.from_batches([rows]))
+            start += len(batch)
+        return pa.concat_tables(parts).combine_chunks()
+
+
+@dataclass(frozen=True)
+class Upsert:
+    """The rows with a key of the batch take the values of its last row with that key.
+
+    Attributes:
+        incoming: the batch.
+        schema: the table's columns.
+        keys: the columns that identify a row.
+        created: column whose value stays; empty for none.
+        deleted: column that marks a row of the batch as deleted; empty for none.
+    """
+
+    incoming: Incoming
+    schema: pa.Schema
+    keys: tuple[str, ...]
+    created: str
+    deleted: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The keys."""
+        return self.keys
+
+    @cached_property
+    def index(self) -> KeyIndex:
+        """The batch's keys."""
+        return KeyIndex(self.incoming.columns(self.keys).columns)
+
+    def choose(self, table: pa.Table) -> Positions:
+        """Positions of the batch's rows with the same keys."""
+        return self.index.find(table.columns)
+
+    def context(self, chosen: Positions) -> pa.Table | None:
+        """The batch's rows that the file needs, with their positions in the batch."""
+        if self._whole is not None:
+            return self._whole
+        positions = np.unique(chosen[chosen >= 0])
+        return _numbered(self.incoming.take(positions), positions)
+
+    def apply(
+        self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None
+    ) -> tuple[pa.RecordBatch | None, int]:
+        """The batch's values; the table's own in the columns that the batch lacks."""
+        assert context is not None
+        places = np.searchsorted(context.column(_POSITION).to_numpy(), chosen)
+        new = context.take(pa.array(places))
+        if self.deleted:
+            stay = pc.invert(marked(new.column(self.deleted)))
+            rows, new = rows.filter(stay.combine_chunks()), new.filter(stay)
+        there = {name.lower(): name for name in self.incoming.schema.names}
+        arrays = []
+        for field in self.schema:
+            old = rows.column(field.name)
+            name = there.get(field.name.lower())
+            if name is None:
+                arrays.append(old)
+                continue
+            value = new.column(name).combine_chunks()
+            arrays.append(pc.coalesce(old, value) if field.name == self.created else value)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema), len(chosen) - len(rows)
+
+    @cached_property
+    def _whole(self) -> pa.Table | None:
+        """The last rows of all keys, if they are small enough to keep for all files of a task."""
+        if self.incoming.bytes > _HELD_BYTES:
+            return None
+        last = self.index.last
+        return _numbered(self.incoming.take(last), last)
+
+
+@dataclass(frozen=True)
+class Retire:
+    """Rows of versions before one are removed, or marked as deleted.
+
+    Attributes:
+        version_column: holds the version that a row came with; null counts as an earlier one.
+        version: the version that has become the active one.
+        deleted: column that is set; empty to remove the rows.
+        updated: column that tells when a row last changed; empty for none.
+        clock: what both are set to.
+    """
+
+    version_column: str
+    version: int
+    deleted: str
+    updated: str
+    clock: datetime
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The version, and the mark that a row may have."""
+        return (self.version_column, *filter(None, [self.deleted]))
+
+    def choose(self, table: pa.Table) -> Positions:
+        """Rows of earlier versions that have no mark yet."""
+        old = pc.fill_null(pc.less(table.column(self.version_column), self.version), True)
+        if self.deleted:
+            old = pc.and_(old, pc.is_null(table.column(self.deleted)))
+        return np.where(old.to_numpy(), 0, -1).astype(np.int64)
+
+    def context(self, chosen: Positions) -> pa.Table | None:
+        """Nothing."""
+        return None
+
+    def apply(
+        self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None
+    ) -> tuple[pa.RecordBatch | None, int]:
+        """The rows with their mark, or none."""
+        if not self.deleted:
+            return None, len(rows)
+        for name in filter(None, (self.deleted, self.updated)):
+            place = rows.schema.get_field_index(name)
+            field = rows.schema.field(place)
+            stamp = pa.scalar(self.clock, TIMESTAMP).cast(field.type, safe=False)
+            rows = rows.set_column(place, field, pa.repeat(stamp, len(rows)))
+        return rows, 0
+
+
+def marked(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Which rows a column marks: those with true in a boolean one, with any value in another.
+
+    >>> marked(pa.chunked_array([[True, False, None]])).to_pylist()
+    [True, False, False]
+    """
+    return pc.fill_null(column, False) if column.type == pa.bool_() else pc.is_valid(column)
+
+
+_POSITION = "position in the batch"
+
+
+def _numbered(rows: pa.Table, positions: Positions) -> pa.Table:
+    return rows.append_column(_POSITION, pa.array(positions))

@@ -1,0 +1,154 @@
+"""Commits that change rows of a table: by files that the kernels rewrote, or by Spark's own DML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from lakeport.schema.evolution import EvolutionPolicy
+from lakeport.spark.quoting import quoted
+from lakeport.writers.delta.commit.attempt import Attempt
+from lakeport.writers.delta.commit.operation import USER_METADATA, Operation, committing_session
+from lakeport.writers.delta.commit.transaction import Added, Transaction
+from lakeport.writers.delta.log.commits import app_id
+from lakeport.writers.delta.merge.changes import Incoming, Retire, Upsert
+
+if TYPE_CHECKING:
+    from delta.tables import DeltaTable
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = ["ChangeAttempt"]
+
+_TXN = "spark.databricks.delta.write.txn"
+_AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
+_ORDER = "lakeport position in the batch"
+_FILE = "lakeport file of the batch"
+
+
+@dataclass(frozen=True)
+class ChangeAttempt(Attempt):
+    """An attempt to change rows; `staged` are the files that take the removed ones' place.
+
+    Attributes:
+        change: what is done to the rows.
+        replaced: `add` actions of the files that the commit removes.
+        metrics: numbers for the history.
+    """
+
+    may_do_nothing: ClassVar[bool] = True
+    change: Upsert | Retire = field(kw_only=True)
+    replaced: Sequence[Mapping[str, Any]] = ()
+    metrics: Mapping[str, int] = field(default_factory=dict)
+
+    def removed(self, txn: Transaction, adds: Sequence[str], *, coarse: bool) -> list[Added]:
+        """The files that were rewritten."""
+        return [txn.file(entry) for entry in self.replaced]
+
+    def operation(self, removed: int) -> Operation:
+        """MERGE, DELETE or UPDATE."""
+        name, condition = self._described()
+        return Operation(
+            overwrite=False,
+            dynamic=False,
+            new_schema=False,
+            partition_columns=(),
+            user_metadata=self.mark.text(),
+            metrics=self.metrics,
+            name=name,
+            condition=condition,
+        )
+
+    def run_in_spark(self, spark: SparkSession) -> None:
+        """Change the rows with Spark's DML, in a session of its own whose settings say the mark."""
+        from delta.tables import DeltaTable
+
+        settings = {USER_METADATA: self.mark.text()}
+        if self.mark.numbered:
+            settings[f"{_TXN}AppId"] = app_id(self.mark.run_id, self.mark.stream)
+            settings[f"{_TXN}Version"] = str(self.mark.sequence)
+        if self.plan.policy is EvolutionPolicy.EVOLVE:
+            settings[_AUTO_MERGE] = "true"
+        own = committing_session(spark, settings)
+        table = DeltaTable.forPath(own, self.storage.hadoop_uri(self.folder))
+        if isinstance(self.change, Upsert):
+            self._upsert(own, table, self.change)
+        else:
+            self._retire(table, self.change)
+
+    def _described(self) -> tuple[str, str]:
+        if isinstance(self.change, Upsert):
+            return "MERGE", _same(self.change.keys)
+        return "UPDATE" if self.change.deleted else "DELETE", _old(self.change)
+
+    def _upsert(self, spark: SparkSession, table: DeltaTable, change: Upsert) -> None:
+        rows = _last_rows(spark, self.storage.hadoop_uri, change.incoming, change.keys)
+        names = {name: f"source.{quoted(name)}" for name in change.incoming.schema.names}
+        new: dict[str, str | Column] = {quoted(name): value for name, value in names.items()}
+        updated = dict(new)
+        if change.created in names:
+            text = quoted(change.created)
+            updated[text] = f"coalesce(target.{text}, source.{text})"
+        merge = table.alias("target").merge(rows.alias("source"), _same(change.keys))
+        gone = ""
+        if change.deleted:
+            column = f"source.{quoted(change.deleted)}"
+            flag = dict(rows.dtypes)[change.deleted] == "boolean"
+            gone = f"coalesce({column}, false)" if flag else f"{column} IS NOT NULL"
+            merge = merge.whenMatchedDelete(gone)
+        merge = merge.whenMatchedUpdate(set=updated)
+        merge.whenNotMatchedInsert(f"NOT ({gone})" if gone else "true", new).execute()
+
+    def _retire(self, table: DeltaTable, change: Retire) -> None:
+        from pyspark.sql import functions
+
+        if not change.deleted:
+            table.delete(_old(change))
+            return
+        stamp = functions.lit(change.clock)
+        names = filter(None, (change.deleted, change.updated))
+        table.update(_old(change), {quoted(name): stamp for name in names})
+
+
+def _same(keys: Sequence[str]) -> str:
+    return " AND ".join(f"target.{quoted(key)} = source.{quoted(key)}" for key in keys)
+
+
+def _old(change: Retire) -> str:
+    column = quoted(change.version_column)
+    old = f"({column} < {int(change.version)} OR {column} IS NULL)"
+    return f"{old} AND {quoted(change.deleted)} IS NULL" if change.deleted else old
+
+
+def _last_rows(spark: SparkSession, uri: Any, incoming: Incoming, keys: Sequence[str]) -> DataFrame:
+    """The last row of each key, read by Spark."""
+    import json
+
+    from pyspark.sql import Window, functions
+    from pyspark.sql.types import StructType
+
+    from lakeport.schema.types import spark_json
+
+    schema = StructType.fromJson(json.loads(spark_json(incoming.schema)))
+    parts = [
+        spark.read.schema(schema)
+        .parquet(uri(key))
+        .select(
+            "*",
+            functions.lit(number).alias(_FILE),
+            functions.col("_metadata.row_index").alias(_ORDER),
+        )
+        for number, (key, _) in enumerate(incoming.files)
+    ]
+    rows = parts[0]
+    for part in parts[1:]:
+        rows = rows.unionByName(part)
+    order = Window.partitionBy(*(functions.col(quoted(key)) for key in keys)).orderBy(
+        functions.col(_FILE).desc(), functions.col(_ORDER).desc()
+    )
+    rank = "lakeport rank"
+    return (
+        rows.withColumn(rank, functions.row_number().over(order))
+        .where(functions.col(rank) == 1)
+        .drop(rank, _FILE, _ORDER)
+    )

@@ -1,0 +1,172 @@
+"""The data files of a Delta table as its log names them: their rows, and their values' bounds.
+
+Runs without Spark; `TableFiles` is pickled into tasks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from lakeport.errors import DestinationError
+from lakeport.model import Storage
+from lakeport.shape.columns import fit_column
+from lakeport.writers.delta.log.actions import parse_path, parse_value
+from lakeport.writers.delta.sink import relabelled
+
+__all__ = ["NO_VALUES", "Bounds", "DataFile", "TableFiles", "bounds", "parse_statistics"]
+
+Bounds = tuple[pa.Scalar, pa.Scalar]
+
+NO_VALUES = "no values"
+"""Stands for the bounds of a column that a file has only nulls of."""
+
+_ROWS = 1 << 17
+_EPSILON = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One data file.
+
+    Attributes:
+        path: as the log has it.
+        bytes: its size.
+        partition: physical name of a partition column -> serialised value.
+    """
+
+    path: str
+    bytes: int
+    partition: Mapping[str, str | None]
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> DataFile:
+        """The file of an `add` action."""
+        return cls(entry["path"], entry["size"], entry["partitionValues"])
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """How a table's rows are read from its files.
+
+    Attributes:
+        storage: where the table is.
+        folder: the table's key.
+        schema: the table's columns, partition columns included.
+        files: the same columns under the names that they have in the files.
+        partitions: physical names of the partition columns.
+    """
+
+    storage: Storage
+    folder: str
+    schema: pa.Schema
+    files: pa.Schema
+    partitions: frozenset[str]
+
+    def columns(self, file: DataFile, names: Sequence[str]) -> pa.Table:
+        """Some columns of a file, of the table's types; those that it lacks are null.
+
+        Raises:
+            DestinationError: the file can't be read.
+        """
+        places = [self.schema.get_field_index(name) for name in names]
+        batches = list(self._read(file, places, _ROWS * 8))
+        return pa.Table.from_batches(batches, pa.schema([self.schema.field(i) for i in places]))
+
+    def batches(self, file: DataFile) -> Iterator[pa.RecordBatch]:
+        """All rows of a file, in order.
+
+        Raises:
+            DestinationError: the file can't be read.
+        """
+        return self._read(file, range(len(self.schema)), _ROWS)
+
+    def _read(self, file: DataFile, places: Sequence[int], rows: int) -> Iterator[pa.RecordBatch]:
+        import pyarrow.parquet as pq
+
+        wanted = [self.files.field(place) for place in places]
+        schema = pa.schema([self.schema.field(place) for place in places])
+        key = "/".join(filter(None, (self.folder, parse_path(file.path))))
+        with self.storage.open(key) as source:
+            try:
+                parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+                there = [f.name for f in wanted if f.name in parquet.schema_arrow.names]
+                for batch in parquet.iter_batches(rows, columns=there):
+                    arrays = [self._column(batch, field, file) for field in wanted]
+                    named = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(wanted))
+                    yield relabelled(named, schema)
+            except pa.ArrowException as error:
+                raise DestinationError(
+                    f"can't read the data file {self.storage.uri(key)}: {error}",
+                    "restore the file, or the table to a version without it.",
+                ) from error
+
+    def _column(self, batch: pa.RecordBatch, field: pa.Field, file: DataFile) -> pa.Array:
+        if field.name in self.partitions:
+            value = parse_value(file.partition.get(field.name), field.type)
+            return pa.repeat(pa.scalar(value, field.type), len(batch))
+        known = batch.column(field.name) if field.name in batch.schema.names else None
+        return fit_column(known, field, len(batch))
+
+
+def bounds(
+    entry: Mapping[str, Any], statistics: Mapping[str, Any], name: str, type_: pa.DataType
+) -> Bounds | str | None:
+    """The least and the greatest value of a column in a file.
+
+    Args:
+        entry: the file's `add` action.
+        statistics: its `stats`, parsed with decimals.
+        name: the column's physical name.
+        type_: the column's type.
+
+    Returns:
+        None if nothing is known; `NO_VALUES` if the column is null in every row.
+    """
+    try:
+        if name in entry["partitionValues"]:
+            value = parse_value(entry["partitionValues"][name], type_)
+            if value is None:
+                return NO_VALUES
+            return pa.scalar(value, type_), pa.scalar(value, type_)
+        nulls = statistics.get("nullCount", {}).get(name)
+        if nulls is not None and nulls == statistics.get("numRecords"):
+            return NO_VALUES
+        low = _typed(statistics.get("minValues", {}).get(name), type_)
+        high = _typed(statistics.get("maxValues", {}).get(name), type_)
+        if low is None or high is None:
+            return None
+        if isinstance(high, datetime):
+            high += _EPSILON  # some writers cut what is below a millisecond off
+        return pa.scalar(low, type_), pa.scalar(high, type_)
+    except (ValueError, OverflowError, ArithmeticError, TypeError):
+        return None
+
+
+def parse_statistics(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The statistics of an `add` action; empty where it has none."""
+    found = json.loads(entry.get("stats") or "{}", parse_float=Decimal)
+    return found if isinstance(found, dict) else {}
+
+
+def _typed(value: Any, type_: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_integer(type_) and isinstance(value, int):
+        return value
+    if pa.types.is_string(type_) and isinstance(value, str):
+        return value
+    if pa.types.is_decimal(type_):
+        return Decimal(value)
+    if pa.types.is_date(type_):
+        return date.fromisoformat(value[:10])
+    if pa.types.is_timestamp(type_):
+        moment = parse_value(value, type_)
+        return moment if type_.tz else moment.replace(tzinfo=None)
+    return None

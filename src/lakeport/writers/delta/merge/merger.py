@@ -1,0 +1,330 @@
+"""Merges: the rows of a batch take the place of the table's rows with the same keys.
+
+```
+staged batch ─▶ keys ─▶ files that may hold one ─▶ rewrite those that do ─┐
+                  └────────▶ rows that no file held ─▶ insert ────────────┴─▶ one commit
+```
+A merge that meets another writer's change looks at the table again and rewrites its files anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakeport.errors import ConfigError, SchemaConflict
+from lakeport.model import Landed, Mode, Staged
+from lakeport.schema.evolution import EvolutionPolicy
+from lakeport.shape.columns import TIMESTAMP
+from lakeport.writers.delta.commit.staged_files import published
+from lakeport.writers.delta.log.commits import Mark
+from lakeport.writers.delta.merge.candidates import BatchKeys, Entry, may_be_old
+from lakeport.writers.delta.merge.changes import Incoming, Retire, Upsert
+from lakeport.writers.delta.merge.commit import ChangeAttempt
+from lakeport.writers.delta.merge.rewrite import Rewritten
+from lakeport.writers.delta.merge.tasks import MergeTasks
+from lakeport.writers.delta.plan import DeltaPlan
+from lakeport.writers.delta.sink import DeltaSink
+from lakeport.writers.delta.writer import DeltaWriter
+
+if TYPE_CHECKING:
+    from lakeport.spark.session import Runtime
+    from lakeport.writers.delta.commit.transaction import Transaction
+
+__all__ = ["DeltaMerger", "MergePlan"]
+
+_STAGING = "_lakeport/staging"
+
+
+@dataclass(frozen=True)
+class MergePlan:
+    """What a batch makes of a table that it is merged into.
+
+    Attributes:
+        table: of the table.
+        rows: the batch's columns, of the table's types and spelling.
+        keys: the table's columns that identify a row.
+        created: column whose value an existing row keeps; empty for none.
+        deleted: column that marks a row of the batch as deleted; empty for none.
+        warnings: sentences for the report.
+    """
+
+    table: DeltaPlan
+    rows: pa.Schema
+    keys: tuple[str, ...]
+    created: str
+    deleted: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DeltaMerger:
+    """Merges one stream's batches into its table, and retires rows of earlier versions.
+
+    Attributes:
+        writer: the table.
+        runtime: runs the kernels.
+        created: name of the column that tells when a row first came; empty for none.
+        updated: name of the column that tells when a row last changed; empty for none.
+    """
+
+    writer: DeltaWriter
+    runtime: Runtime
+    created: str = ""
+    updated: str = ""
+
+    def plan(
+        self,
+        incoming: pa.Schema,
+        keys: Sequence[str],
+        *,
+        deleted: str = "",
+        partition_keys: Sequence[str] = (),
+        policy: EvolutionPolicy | str = EvolutionPolicy.EVOLVE,
+    ) -> MergePlan:
+        """Plan a merge into the table as it is now.
+
+        Args:
+            incoming: the batch's columns.
+            keys: those that identify a row, in any case.
+            deleted: the column that marks a row as deleted; empty for none.
+            partition_keys: columns to partition a new table by.
+            policy: whether columns may be added.
+
+        Raises:
+            ConfigError: there are no keys, or one is no column that could be one.
+            SchemaConflict: the batch does not fit the table.
+        """
+        table = self.writer.plan(
+            incoming, mode=Mode.MERGE, partition_keys=partition_keys, policy=policy
+        )
+        coming = {name.lower() for name in incoming.names}
+        rows = pa.schema([field for field in table.schema if field.name.lower() in coming])
+        names = {name.lower(): name for name in rows.names}
+        return MergePlan(
+            table,
+            rows,
+            _keys(self.writer.stream, rows, keys),
+            names.get(self.created.lower(), ""),
+            names.get(deleted.lower(), ""),
+            table.warnings,
+        )
+
+    def sink(self, plan: MergePlan) -> DeltaSink:
+        """The kernel that stages the batch's rows, not yet the table's files."""
+        return replace(
+            self.writer.sink(plan.table),
+            folder=_STAGING,
+            files=plan.rows,
+            partitions={},
+            indexed_columns=0,
+        )
+
+    def commit(
+        self,
+        plan: MergePlan,
+        staged: Sequence[Staged],
+        *,
+        run_id: str = "",
+        sequence: int = 0,
+        digest: str = "",
+        state: bytes | None = None,
+    ) -> Landed:
+        """Merge a staged batch in one commit, or find that this run had merged it.
+
+        Raises:
+            InputError: a row has no value in a key column.
+            LakeportError: as `DeltaWriter.commit`.
+        """
+        writer, mark = self.writer, self.writer.mark(run_id, sequence, digest, state)
+        with published(writer.storage, staged) as batch:
+            batch.publish()
+            files = tuple((item.key, item.rows) for item in staged)
+            size = sum(item.bytes for item in staged)
+            rows = Incoming(writer.storage, files, plan.rows, size)
+            change = Upsert(rows, plan.table.schema, plan.keys, plan.created, plan.deleted)
+            keys = BatchKeys.read(change)
+
+            def attempt(current: DeltaPlan, txn: Transaction, _: int) -> Landed:
+                now = replace(change, schema=current.schema)
+                return self._merge(current, txn, now, keys, mark)
+
+            landed = writer.until_committed(plan.table, mark, attempt)
+            return replace(
+                landed, warnings=tuple(dict.fromkeys((*plan.warnings, *landed.warnings)))
+            )
+
+    def retire(
+        self, version: int, *, version_column: str, deleted_column: str, hard: bool, run_id: str
+    ) -> Landed | None:
+        """Remove the rows of earlier versions, or mark them as deleted, in one commit.
+
+        Args:
+            version: rows that came with a lower one, or with none, are earlier.
+            version_column: holds it.
+            deleted_column: is set in rows that are marked.
+            hard: remove the rows.
+            run_id: of the run; empty for none.
+
+        Returns:
+            None when the table has no such column of numbers; a version of -1 when there is no
+            table.
+
+        Raises:
+            SchemaConflict: the column that is to be set can't hold a time.
+            LakeportError: the store or Spark refused.
+        """
+        state = self.writer.state()
+        names = {} if state is None else {name.lower(): name for name in state.schema.names}
+        column = names.get(version_column.lower())
+        if state is None:
+            return Landed(self.writer.stream, self.writer.uri, -1, 0)
+        if column is None or not _numeric(state.schema.field(column).type):
+            return None
+        incoming = state.schema
+        deleted = "" if hard else names.get(deleted_column.lower(), deleted_column)
+        if deleted and deleted not in incoming.names:
+            incoming = incoming.append(pa.field(deleted, TIMESTAMP))
+        if deleted and not _holds_time(incoming.field(deleted).type):
+            raise SchemaConflict(
+                f"column {deleted!r} is {incoming.field(deleted).type}, so that no row can be "
+                "marked as deleted in it",
+                "give it the type of a time or text in the source and the table, or set "
+                "`hard_delete: true`.",
+            )
+        plan = self.writer.plan(incoming, mode=Mode.MERGE)
+        updated = names.get(self.updated.lower(), "")
+        change = Retire(column, version, deleted, updated, datetime.now(UTC))
+        mark = self.writer.mark(run_id, -1, "", None)
+
+        def attempt(current: DeltaPlan, txn: Transaction, _: int) -> Landed:
+            return self._retire(current, txn, change, mark)
+
+        return self.writer.until_committed(plan, mark, attempt)
+
+    def _merge(
+        self, plan: DeltaPlan, txn: Transaction, change: Upsert, keys: BatchKeys, mark: Mark
+    ) -> Landed:
+        tasks, new = MergeTasks(self.writer, self.runtime), list[Staged]()
+        with self.writer.published(new) as files:
+            replaced: list[Entry] = []
+            metrics: dict[str, int] = {}
+            if not plan.needs_spark:
+                found = [e for e in tasks.entries(txn) if keys.may_be_in(e, plan, change.keys)]
+                rewritten = tasks.rewrite(plan, change, found)
+                new += [staged for one in rewritten for staged in one.staged]
+                inserted = tasks.insert(plan, change, keys.unmatched(rewritten))
+                new += inserted
+                paths = {one.path for one in rewritten}
+                replaced = [entry for entry in found if entry["path"] in paths]
+                metrics = _merge_metrics(len(keys), rewritten, inserted, replaced)
+            one = self._attempt(plan, new, mark, change, replaced, metrics)
+            version, removed = self.writer.try_commit(one, txn, files, coarse=True)
+            return one.landed(version, removed, rows=len(keys))
+
+    def _retire(self, plan: DeltaPlan, txn: Transaction, change: Retire, mark: Mark) -> Landed:
+        tasks, new = MergeTasks(self.writer, self.runtime), list[Staged]()
+        with self.writer.published(new) as files:
+            replaced: list[Entry] = []
+            metrics: dict[str, int] = {}
+            rows = 0
+            if not plan.needs_spark:
+                found = [e for e in tasks.entries(txn) if may_be_old(e, plan, change)]
+                rewritten = tasks.rewrite(plan, change, found)
+                if not rewritten:
+                    return Landed(self.writer.stream, self.writer.uri, -1, 0, version=txn.version)
+                new += [staged for one in rewritten for staged in one.staged]
+                paths = {one.path for one in rewritten}
+                replaced = [entry for entry in found if entry["path"] in paths]
+                rows = sum(one.updated + one.deleted for one in rewritten)
+                metrics = _retire_metrics(rewritten, change)
+            one = self._attempt(plan, new, mark, change, replaced, metrics)
+            version, removed = self.writer.try_commit(one, txn, files, coarse=True)
+            return one.landed(version, removed, rows=rows)
+
+    def _attempt(
+        self,
+        plan: DeltaPlan,
+        staged: Sequence[Staged],
+        mark: Mark,
+        change: Upsert | Retire,
+        replaced: Sequence[Entry],
+        metrics: Mapping[str, int],
+    ) -> ChangeAttempt:
+        writer = self.writer
+        return ChangeAttempt(
+            writer.storage,
+            writer.folder,
+            plan,
+            staged,
+            mark,
+            change=change,
+            replaced=replaced,
+            metrics=metrics,
+        )
+
+
+def _keys(stream: str, rows: pa.Schema, keys: Sequence[str]) -> tuple[str, ...]:
+    names = {name.lower(): name for name in rows.names}
+    if not keys:
+        raise ConfigError(
+            f"stream {stream!r} has no key to merge by",
+            "name the columns that identify a row in `merge_keys`, or use `mode: append`.",
+        )
+    for key in keys:
+        if key.lower() not in names:
+            raise ConfigError(
+                f"stream {stream!r} has no column {key!r} to merge by",
+                f"its columns are {', '.join(rows.names)}.",
+            )
+        type_ = rows.field(names[key.lower()]).type
+        if pa.types.is_nested(type_):
+            raise ConfigError(
+                f"column {key!r} is {type_}, which can't identify a row",
+                "name columns of text, numbers, dates or times in `merge_keys`.",
+            )
+    return tuple(dict.fromkeys(names[key.lower()] for key in keys))
+
+
+def _numeric(type_: pa.DataType) -> bool:
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return any(is_kind(type_) for is_kind in kinds)
+
+
+def _holds_time(type_: pa.DataType) -> bool:
+    kinds = (pa.types.is_timestamp, pa.types.is_date, pa.types.is_string)
+    return any(is_kind(type_) for is_kind in kinds)
+
+
+def _merge_metrics(
+    rows: int,
+    rewritten: Sequence[Rewritten],
+    inserted: Sequence[Staged],
+    replaced: Sequence[Entry],
+) -> dict[str, int]:
+    new = [staged for one in rewritten for staged in one.staged] + list(inserted)
+    return {
+        "operationNumSourceRows": rows,
+        "numTargetRowsInserted": sum(item.rows for item in inserted),
+        "numTargetRowsUpdated": sum(one.updated for one in rewritten),
+        "numTargetRowsDeleted": sum(one.deleted for one in rewritten),
+        "numTargetRowsCopied": sum(one.copied for one in rewritten),
+        "numTargetFilesAdded": len(new),
+        "numTargetFilesRemoved": len(replaced),
+        "numTargetBytesAdded": sum(item.bytes for item in new),
+        "numTargetBytesRemoved": sum(int(entry["size"]) for entry in replaced),
+    }
+
+
+def _retire_metrics(rewritten: Sequence[Rewritten], change: Retire) -> dict[str, int]:
+    changed = "numUpdatedRows" if change.deleted else "numDeletedRows"
+    return {
+        changed: sum(one.updated + one.deleted for one in rewritten),
+        "numCopiedRows": sum(one.copied for one in rewritten),
+        "numAddedFiles": sum(len(one.staged) for one in rewritten),
+        "numRemovedFiles": len(rewritten),
+    }

@@ -1,0 +1,161 @@
+"""Merge kernels: rewrite the data files that hold rows of a batch's keys, and add the other rows.
+
+```
+batch (staged)  ─┬─▶ rewrite: one file of the table ─▶ nothing, or its new files
+                 └─▶ insert: one staged file, some of its rows ─▶ new files
+```
+They run in Spark tasks. A task reads the batch from the staged files itself.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from lakeport.model import Staged
+from lakeport.shape.columns import fit_column
+from lakeport.writers.delta.merge.changes import Incoming
+from lakeport.writers.delta.merge.files import DataFile, TableFiles
+from lakeport.writers.delta.merge.keys import Positions
+from lakeport.writers.delta.sink import DeltaSink
+
+__all__ = ["Change", "Rewrite", "Rewritten", "insert"]
+
+
+class Change(Protocol):
+    """What is done to the rows of a table's files. Pickled into tasks; state is made there."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns by which the rows are chosen."""
+        ...
+
+    def choose(self, table: pa.Table) -> Positions:
+        """For each row -1 to leave it, else a number of 0 or more."""
+        ...
+
+    def apply(
+        self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None
+    ) -> tuple[pa.RecordBatch | None, int]:
+        """What the chosen rows become, if they stay, and how many were removed."""
+        ...
+
+    def context(self, chosen: Positions) -> pa.Table | None:
+        """What `apply` needs for a file."""
+        ...
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A file of the table that has rows to change.
+
+    Attributes:
+        path: the file, as the log names it.
+        staged: what takes its place.
+        copied: rows left as they were.
+        updated: rows changed.
+        deleted: rows removed.
+        matched: positions of the batch's rows that rows of the file took up.
+    """
+
+    path: str
+    staged: tuple[Staged, ...]
+    copied: int
+    updated: int
+    deleted: int
+    matched: Positions
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """The kernel over files of the table.
+
+    Attributes:
+        table: how they are read.
+        change: what is done to their rows.
+        sink: where the new files go.
+    """
+
+    table: TableFiles
+    change: Change
+    sink: DeltaSink
+
+    def __call__(self, item: tuple[int, tuple[DataFile, ...]]) -> list[Rewritten]:
+        """Rewrite those of a task's files that have rows to change."""
+        number, files = item
+        done: list[Rewritten] = []
+        try:
+            for file in files:
+                chosen = self.change.choose(self.table.columns(file, self.change.columns))
+                if len(chosen) and chosen.max() >= 0:
+                    done.append(self._rewrite(file, chosen, number))
+        except BaseException:
+            for staged in (staged for one in done for staged in one.staged):
+                self.sink.storage.discard(staged)
+            raise
+        return done
+
+    def _rewrite(self, file: DataFile, chosen: Positions, number: int) -> Rewritten:
+        context = self.change.context(chosen)
+        counts = {"copied": 0, "updated": 0, "deleted": 0}
+
+        def changed() -> Iterator[pa.RecordBatch]:
+            start = 0
+            for batch in self.table.batches(file):
+                part = chosen[start : start + len(batch)]
+                start += len(batch)
+                hit = part >= 0
+                hits = int(hit.sum())
+                counts["copied"] += len(batch) - hits
+                if not hits:
+                    yield batch
+                    continue
+                yield batch.filter(pa.array(~hit))
+                rows, removed = self.change.apply(batch.filter(pa.array(hit)), part[hit], context)
+                counts["deleted"] += removed
+                counts["updated"] += hits - removed
+                if rows is not None:
+                    yield rows
+
+        # Names are made from the job: no two of a task's files may have the same one.
+        sink = replace(self.sink, job=uuid.uuid5(self.sink.job, file.path))
+        staged = sink.write(changed(), number)
+        matched = np.unique(chosen[chosen >= 0])
+        return Rewritten(file.path, tuple(staged), **counts, matched=matched)
+
+
+def insert(
+    schema: pa.Schema, sink: DeltaSink, item: tuple[int, Incoming, Positions]
+) -> list[Staged]:
+    """Write some of a batch's rows as new rows of the table.
+
+    Args:
+        schema: the table's columns; null where the batch lacks them.
+        sink: where the new files go.
+        item: number of the task, a part of the batch, and the rows' sorted positions in it.
+    """
+    number, incoming, positions = item
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        there = {name.lower(): name for name in incoming.schema.names}
+        start = 0
+        for batch in incoming.batches():
+            first, end = np.searchsorted(positions, (start, start + len(batch)))
+            part = batch.take(pa.array(positions[first:end] - start))
+            start += len(batch)
+            arrays = [
+                fit_column(
+                    part.column(there[field.name.lower()]) if field.name.lower() in there else None,
+                    field,
+                    len(part),
+                )
+                for field in schema
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    return sink.write(rows(), number)

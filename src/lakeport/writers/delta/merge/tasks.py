@@ -1,0 +1,118 @@
+"""The Spark tasks of a merge: which files they are given, and what becomes of their results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lakeport.model import Staged
+from lakeport.spark.jobs import run_tasks
+from lakeport.writers.delta.log.snapshot import LogFiles, replay
+from lakeport.writers.delta.merge.candidates import Entry
+from lakeport.writers.delta.merge.changes import Retire, Upsert
+from lakeport.writers.delta.merge.files import DataFile, TableFiles
+from lakeport.writers.delta.merge.keys import Positions
+from lakeport.writers.delta.merge.rewrite import Rewrite, Rewritten, insert
+from lakeport.writers.delta.plan import DeltaPlan
+from lakeport.writers.delta.schema import file_schema, physical_names
+from lakeport.writers.delta.writer import DeltaWriter
+
+if TYPE_CHECKING:
+    from lakeport.spark.session import Runtime
+    from lakeport.writers.delta.commit.transaction import Transaction
+
+__all__ = ["MergeTasks"]
+
+_TASKS_PER_CORE = 4
+
+
+@dataclass(frozen=True)
+class MergeTasks:
+    """Runs the kernels over a table's files.
+
+    Attributes:
+        writer: the table.
+        runtime: Spark.
+    """
+
+    writer: DeltaWriter
+    runtime: Runtime
+
+    def entries(self, txn: Transaction) -> Sequence[Entry]:
+        """Every file of the table; any other writer's change to one then is a conflict."""
+        if txn.version < 0:
+            return ()
+        txn.read_all()
+        storage, folder = self.writer.storage, self.writer.folder
+        contents = replay(storage, LogFiles.of(storage, folder), txn.version)
+        return txn.entries() if contents is None else contents.files
+
+    def rewrite(
+        self, plan: DeltaPlan, change: Upsert | Retire, found: Sequence[Entry]
+    ) -> list[Rewritten]:
+        """Rewrite those of the files that have rows to change."""
+        if not found:
+            return []
+        sink, storage = self.writer.sink(plan), self.writer.storage
+        table = TableFiles(
+            storage,
+            self.writer.folder,
+            plan.schema,
+            file_schema(plan.schema_json, plan.schema),
+            frozenset(physical_names(plan.schema_json, plan.partition_columns).values()),
+        )
+        files = [DataFile.of(entry) for entry in found]
+        groups = _shared_out(files, self.runtime.cores * _TASKS_PER_CORE)
+
+        def discard(done: list[Rewritten]) -> None:
+            for staged in (staged for one in done for staged in one.staged):
+                storage.discard(staged)
+
+        def strays(done: list[Rewritten]) -> None:
+            storage.drop_strays([staged for one in done for staged in one.staged])
+
+        return run_tasks(
+            self.runtime,
+            Rewrite(table, change, sink),
+            list(enumerate(groups)),
+            discard=discard,
+            strays=strays,
+        )
+
+    def insert(self, plan: DeltaPlan, change: Upsert, positions: Positions) -> list[Staged]:
+        """Write the batch's rows at these positions as new rows."""
+        items, start = [], 0
+        for number, (key, rows) in enumerate(change.incoming.files):
+            first, end = np.searchsorted(positions, (start, start + rows))
+            if first < end:
+                part = replace(change.incoming, files=((key, rows),))
+                items.append((number, part, positions[first:end] - start))
+            start += rows
+        storage = self.writer.storage
+
+        def discard(done: list[Staged]) -> None:
+            for staged in done:
+                storage.discard(staged)
+
+        kernel = partial(insert, plan.schema, self.writer.sink(plan))
+        return run_tasks(self.runtime, kernel, items, discard=discard, strays=storage.drop_strays)
+
+
+def _shared_out(files: Sequence[DataFile], count: int) -> list[tuple[DataFile, ...]]:
+    """Groups of about the same size, at most `count` and none empty.
+
+    >>> files = [DataFile(name, size, {}) for name, size in zip("abc", (1, 9, 8))]
+    >>> [[file.path for file in group] for group in _shared_out(files, 2)]
+    [['b'], ['c', 'a']]
+    """
+    groups: list[list[DataFile]] = [[] for _ in range(min(count, len(files)))]
+    sizes = [0] * len(groups)
+    for file in sorted(files, key=lambda item: -item.bytes):
+        least = sizes.index(min(sizes))
+        groups[least].append(file)
+        sizes[least] += file.bytes + 1
+    return [tuple(group) for group in groups]

@@ -1,0 +1,323 @@
+"""The sink kernel of Delta tables: shaped batches -> staged Parquet files of one partition each.
+
+Rows of many partitions come mixed, so they are held back until a partition has a row group's worth
+or all of them together exceed the budget; then the largest is written out.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.model import Staged, StageWriter, Storage
+from lakeport.writers.delta.log.actions import partition_folder, serialise_value
+from lakeport.writers.delta.stats import INDEXED_COLUMNS, leaves, nan_leaves, stats_json
+from lakeport.writers.dictionary import repeating_columns
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+__all__ = ["EMPTY_VALUES", "DeltaSink", "relabelled", "split_by_partition"]
+
+EMPTY_VALUES = "empty_partition_values"
+"""Key of `Staged.token`: rows whose empty partition value became null."""
+
+_EXTENSIONS = {"none": "", "uncompressed": "", "gzip": ".gz"}
+_Values = tuple[Any, ...]
+_Texts = tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class DeltaSink:
+    """Writes the batches of one split. Picklable.
+
+    Attributes:
+        storage: where files are staged.
+        folder: the table's key; empty when it is the storage's root.
+        files: schema of the data files (see `delta_schema.file_schema`).
+        partitions: partition column -> its physical name, in the table's order.
+        compression: Parquet codec.
+        target_file_bytes: a file is closed when it has reached this size.
+        row_group_rows: rows of a row group.
+        memory_bytes: bound on the rows held back.
+        open_files: bound on the files open at once.
+        indexed_columns: how many leaf columns get statistics; -1 for all.
+        job: makes the files' names: each attempt of a task gives its files the same ones, and two
+            jobs never do.
+    """
+
+    storage: Storage
+    folder: str
+    files: pa.Schema
+    partitions: Mapping[str, str] = field(default_factory=dict)
+    compression: str = "snappy"
+    target_file_bytes: int = 256 << 20
+    row_group_rows: int = 1 << 17
+    memory_bytes: int = 128 << 20
+    open_files: int = 32
+    indexed_columns: int = INDEXED_COLUMNS
+    job: uuid.UUID = field(default_factory=uuid.uuid4)
+
+    def write(self, batches: Iterator[pa.RecordBatch], split: int) -> list[Staged]:
+        """Stage a split's rows; nothing becomes visible.
+
+        Args:
+            batches: record batches with the table's columns.
+            split: index of the task.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        pool = _Pool(self, split)
+        try:
+            for batch in batches:
+                for values, rows in split_by_partition(batch, tuple(self.partitions)):
+                    pool.add(values, rows)
+            return pool.finish()
+        except BaseException:
+            pool.abort()
+            raise
+
+
+def split_by_partition(
+    batch: pa.RecordBatch, columns: Sequence[str]
+) -> Iterator[tuple[_Values, pa.RecordBatch]]:
+    """Split a batch by its partition values, rows of a value in their order.
+
+    Yields:
+        The values, in the order of `columns`, and the rows without those columns.
+
+    >>> batch = pa.record_batch({"c": ["x", "y", "x"], "n": [1, 2, 3]})
+    >>> [(v, r.column("n").to_pylist()) for v, r in split_by_partition(batch, ["c"])]
+    [(('x',), [1, 3]), (('y',), [2])]
+    """
+    if not len(batch):
+        return
+    if not columns:
+        yield (), batch
+        return
+    codes = np.zeros(len(batch), dtype=np.int64)
+    known: list[list[Any]] = []
+    for name in columns:
+        encoded = pc.dictionary_encode(batch.column(name), null_encoding="encode")
+        known.append(encoded.dictionary.to_pylist())
+        codes = codes * len(known[-1]) + encoded.indices.to_numpy(zero_copy_only=False)
+    rows = batch.drop_columns(list(columns))
+    groups, counts = np.unique(codes, return_counts=True)
+    order = None if len(groups) == 1 else np.argsort(codes, kind="stable")
+    start = 0
+    for code, count in zip(groups.tolist(), counts.tolist(), strict=True):
+        part = rows if order is None else rows.take(pa.array(order[start : start + count]))
+        start += count
+        yield _decoded(code, known), part
+
+
+def _decoded(code: int, known: Sequence[Sequence[Any]]) -> _Values:
+    values = []
+    for dictionary in reversed(known):
+        code, index = divmod(code, len(dictionary))
+        values.append(dictionary[index])
+    return tuple(reversed(values))
+
+
+def relabelled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch under other names, nested ones too, without a copy."""
+    return pa.record_batch(_Relabelled(batch, schema))
+
+
+@dataclass(frozen=True)
+class _Relabelled:
+    """Hands a batch over through Arrow's C interface, with another schema."""
+
+    batch: pa.RecordBatch
+    schema: pa.Schema
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        return self.schema.__arrow_c_schema__(), self.batch.__arrow_c_array__()[1]
+
+
+class _Part:
+    """One partition: rows held back, and the file being written."""
+
+    def __init__(self, texts: _Texts, sink: DeltaSink, split: int) -> None:
+        self.rows = self.bytes = self.empty = self._files = 0
+        self.file: _File | None = None
+        self._held: list[pa.RecordBatch] = []
+        self._sink = sink
+        self._split = split
+        self._partition = dict(zip(sink.partitions.values(), texts, strict=True))
+        self._folder = partition_folder(dict(zip(sink.partitions, texts, strict=True)))
+
+    def hold(self, rows: pa.RecordBatch, *, emptied: bool) -> None:
+        self._held.append(rows)
+        self.rows += len(rows)
+        self.bytes += rows.nbytes
+        self.empty += len(rows) if emptied else 0
+
+    def flush(self) -> list[Staged]:
+        """Write the rows held back as a row group; return the file if that filled it."""
+        if self._held:
+            if self.file is None:
+                self.file = _File(self._sink, self._key(), self._split)
+            self.file.write(self._held)
+            self._held, self.rows, self.bytes = [], 0, 0
+            if self.file.size >= self._sink.target_file_bytes:
+                return self.close()
+        return []
+
+    def close(self) -> list[Staged]:
+        if self.file is None:
+            return []
+        file, empty = self.file, self.empty
+        staged = file.finish(self._partition, empty)
+        self.file, self.empty = None, 0
+        return [staged]
+
+    def _key(self) -> str:
+        codec = self._sink.compression
+        self._files += 1
+        unique = uuid.uuid5(self._sink.job, f"{self._split}/{self._folder}/{self._files}")
+        name = f"part-{self._split:05d}-{unique}.c000{_EXTENSIONS.get(codec, f'.{codec}')}.parquet"
+        return "/".join(part for part in (self._sink.folder, self._folder, name) if part)
+
+
+class _Pool:
+    """The partitions of one split, within the bounds on memory and open files."""
+
+    def __init__(self, sink: DeltaSink, split: int) -> None:
+        self._sink = sink
+        self._split = split
+        self._parts: dict[_Texts, _Part] = {}
+        self._bytes = 0
+        self._staged: list[Staged] = []
+
+    def add(self, values: _Values, rows: pa.RecordBatch) -> None:
+        texts = tuple(serialise_value(value) for value in values)
+        part = self._parts.get(texts)
+        if part is None:
+            part = self._parts[texts] = _Part(texts, self._sink, self._split)
+        before = part.bytes
+        part.hold(rows, emptied="" in values)
+        self._bytes += part.bytes - before
+        full = part.rows >= self._sink.row_group_rows
+        if full or part.bytes >= self._sink.memory_bytes // 2:
+            self._flush(part)
+        while self._bytes > self._sink.memory_bytes:
+            self._flush(max(self._parts.values(), key=lambda item: item.bytes))
+
+    def finish(self) -> list[Staged]:
+        for part in self._parts.values():
+            self._staged += part.flush()
+            self._staged += part.close()
+        return self._staged
+
+    def abort(self) -> None:
+        for part in self._parts.values():
+            if part.file is not None:
+                part.file.abort()
+        for staged in self._staged:
+            self._sink.storage.discard(staged)
+
+    def _flush(self, part: _Part) -> None:
+        self._bytes -= part.bytes
+        self._staged += part.flush()
+        opened = [item for item in self._parts.values() if item.file is not None]
+        if len(opened) > self._sink.open_files:
+            largest = max(opened, key=lambda item: item.file.size if item.file else 0)
+            self._bytes -= largest.bytes
+            self._staged += largest.flush()
+            self._staged += largest.close()
+
+
+class _File:
+    """One Parquet file being staged."""
+
+    def __init__(self, sink: DeltaSink, key: str, split: int) -> None:
+        self._sink = sink
+        self._key = key
+        self._split = split
+        self._leaves = leaves(sink.files)
+        self._nans: set[int] = set()
+        self._output = sink.storage.stage(key, "application/vnd.apache.parquet", {})
+        self._target = _Target(self._output)
+        self._writer: pq.ParquetWriter | None = None
+
+    @property
+    def size(self) -> int:
+        return self._target.position
+
+    def write(self, batches: Sequence[pa.RecordBatch]) -> None:
+        named = [relabelled(batch, self._sink.files) for batch in batches]
+        for batch in named:
+            self._nans |= nan_leaves(batch, self._leaves)
+        table = pa.Table.from_batches(named, schema=self._sink.files)
+        if self._writer is None:
+            self._writer = self._open(table)
+        self._writer.write_table(table, row_group_size=len(table))
+
+    def finish(self, partition: Mapping[str, str | None], empty: int) -> Staged:
+        if self._writer is None:
+            raise ValueError("a data file without rows")
+        self._writer.close()
+        footer = self._writer.writer.metadata
+        done = self._output.finish()
+        token = {**done["token"], EMPTY_VALUES: empty} if empty else done["token"]
+        stats = stats_json(
+            footer, self._sink.files, nans=self._nans, indexed=self._sink.indexed_columns
+        )
+        return Staged(
+            self._key,
+            token,
+            rows=footer.num_rows,
+            bytes=done["bytes"],
+            checksum=done["checksum"],
+            partition=dict(partition),
+            stats=stats,
+            split=self._split,
+        )
+
+    def abort(self) -> None:
+        self._output.abort()
+
+    def _open(self, first: pa.Table) -> pq.ParquetWriter:
+        import pyarrow.parquet as pq
+
+        return pq.ParquetWriter(
+            self._target,
+            self._sink.files,
+            version="2.6",
+            compression=self._sink.compression,
+            use_dictionary=repeating_columns(first),
+            store_schema=False,
+        )
+
+
+class _Target:
+    """A stage writer as the file object that pyarrow writes to."""
+
+    closed = False
+
+    def __init__(self, output: StageWriter) -> None:
+        self._output = output
+        self.position = 0
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        self._output.write(view)
+        self.position += len(view)
+        return len(view)
+
+    def tell(self) -> int:
+        return self.position
+
+    def flush(self) -> None:
+        """Nothing to do: the stage writer keeps its own pace."""
+
+    def close(self) -> None:
+        """Nothing to do: the stage writer is finished by its owner."""

@@ -1,0 +1,134 @@
+"""A Delta table as the road sees it: `DeltaWriter` bound to one run's mode, policy and name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from lakeport.model import Batch, Landed, Mode, Staged
+from lakeport.schema.metadata import DELETED_AT, TABLE_VERSION
+from lakeport.writers.base import Current, TablePlan
+from lakeport.writers.delta.merge.merger import DeltaMerger
+from lakeport.writers.delta.writer import DeltaWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Changes", "DeltaTableWriter"]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What the configuration says about rows that the table has.
+
+    Attributes:
+        keys: columns that identify a row; the batch's own if empty.
+        hard_delete: rows that are marked as deleted go away.
+        delete_column: marks a row as deleted; `_sdc_deleted_at` if None.
+    """
+
+    keys: tuple[str, ...] = ()
+    hard_delete: bool = False
+    delete_column: str | None = None
+
+
+@dataclass(frozen=True)
+class DeltaTableWriter:
+    """Lands one stream's batches in its Delta table; a `TableWriter`.
+
+    Attributes:
+        writer: the table.
+        mode: what a load does with the rows that are there.
+        evolution: `evolve` or `strict`.
+        run_id: makes a repeated batch land once; empty for none.
+        merger: changes rows that the table has.
+        changes: which, and how.
+    """
+
+    writer: DeltaWriter
+    mode: Mode
+    evolution: str
+    run_id: str
+    merger: DeltaMerger
+    changes: Changes = Changes()
+
+    @property
+    def uri(self) -> str:
+        """The table, as users name it."""
+        return self.writer.uri
+
+    def current(self) -> Current | None:
+        """The table as it is now; None when there is none."""
+        state = self.writer.state()
+        if state is None:
+            return None
+        return Current(state.schema, tuple(state.partition_columns), state.version)
+
+    def landed_before(self, batch: Batch) -> Landed | None:
+        """What the same run landed of this batch before."""
+        return self.writer.landed(run_id=self.run_id, sequence=batch.sequence, digest=batch.digest)
+
+    def plan(
+        self, incoming: pa.Schema, batch: Batch, keys: Sequence[str], clock: datetime, tasks: int
+    ) -> TablePlan:
+        """Check the batch against the table before anything is written."""
+        if self.mode is Mode.MERGE:
+            return self._merge_plan(incoming, batch, keys)
+        plan = self.writer.plan(
+            incoming, mode=self.mode, partition_keys=keys, policy=self.evolution
+        )
+        return TablePlan(plan.schema, self.writer.sink(plan), plan)
+
+    def _merge_plan(
+        self, incoming: pa.Schema, batch: Batch, partition_keys: Sequence[str]
+    ) -> TablePlan:
+        changes = self.changes
+        deleted = (changes.delete_column or DELETED_AT) if changes.hard_delete else ""
+        merge = self.merger.plan(
+            incoming,
+            changes.keys or batch.key_properties,
+            deleted=deleted,
+            partition_keys=partition_keys,
+            policy=self.evolution,
+        )
+        if changes.delete_column is not None and not merge.deleted:
+            text = f"there is no column {changes.delete_column!r}: no row was taken for deleted."
+            merge = replace(merge, warnings=(*merge.warnings, text))
+        return TablePlan(merge.rows, self.merger.sink(merge), merge)
+
+    def commit(
+        self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, state: bytes | None
+    ) -> Landed:
+        """Land what was staged, in one commit."""
+        commit: Callable[..., Landed] = (
+            self.merger.commit if self.mode is Mode.MERGE else self.writer.commit
+        )
+        return commit(
+            plan.detail,
+            staged,
+            run_id=self.run_id,
+            sequence=batch.sequence,
+            digest=batch.digest,
+            state=state,
+        )
+
+    def retire(self, version: int) -> Landed | None:
+        """Remove rows of earlier versions of the stream, or mark them as deleted."""
+        return self.merger.retire(
+            version,
+            version_column=TABLE_VERSION,
+            deleted_column=DELETED_AT,
+            hard=self.changes.hard_delete,
+            run_id=self.run_id,
+        )
+
+    def drop_strays(self, staged: Sequence[Staged]) -> None:
+        """Drop what lost attempts of the tasks left behind."""
+        self.writer.storage.drop_strays(staged)
+
+    def discard(self, staged: Sequence[Staged]) -> None:
+        """Drop what was staged and will not be committed."""
+        for one in staged:
+            self.writer.storage.discard(one)

@@ -1,0 +1,307 @@
+"""Delta tables: plan a batch against the table, and land its staged files in one commit.
+
+```
+state ──▶ plan (schema, partitions) ──▶ sink (in tasks) ──Staged──▶ commit ──▶ Landed
+```
+A commit that another writer's change invalidates is planned again on the table's new state; data
+files are only made visible right before it, and are taken away again when it fails for good.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakeport.errors import CommitConflict, SchemaConflict
+from lakeport.model import Landed, Mode, Staged, Storage
+from lakeport.schema.evolution import EvolutionPolicy, plan_evolution
+from lakeport.writers.delta.batches import LandedBatches
+from lakeport.writers.delta.commit.attempt import Attempt
+from lakeport.writers.delta.commit.staged_files import Publication, published
+from lakeport.writers.delta.log.commits import CommitLog, Mark
+from lakeport.writers.delta.plan import TARGET_FILE_SIZE, DeltaPlan, plan_table
+from lakeport.writers.delta.schema import file_schema, physical_names
+from lakeport.writers.delta.sink import DeltaSink
+from lakeport.writers.delta.state import TableState
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakeport.writers.delta.commit.transaction import DeltaLog, Transaction
+
+__all__ = ["DeltaWriter"]
+
+_ATTEMPTS = 15
+_COARSE = 3
+_LONGEST_WAIT = 2.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class DeltaWriter:
+    """Writes one stream's batches to one Delta table.
+
+    Attributes:
+        session: gives the Spark session, which is only asked for when it is needed.
+        storage: where the table is.
+        folder: the table's key; empty when it is the storage's root.
+        stream: the stream's name.
+        properties: table properties; of a new table, beside and above the defaults.
+        compression: Parquet codec.
+        target_file_bytes: a data file is closed when it has reached this size.
+        run: the run's name, which commits keep that have no other.
+        type_widening: the table's columns may get wider types.
+        cluster_by: columns by which a new table is clustered.
+    """
+
+    session: Callable[[], SparkSession]
+    storage: Storage
+    folder: str
+    stream: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+    compression: str = "snappy"
+    target_file_bytes: int = 256 << 20
+    run: str = ""
+    type_widening: bool = False
+    cluster_by: tuple[str, ...] = ()
+
+    @property
+    def uri(self) -> str:
+        """The table, as users name it."""
+        return self.storage.uri(self.folder)
+
+    def state(self) -> TableState | None:
+        """The table as it is now; None when there is none.
+
+        Raises:
+            LakeportError: the log can't be read.
+        """
+        return _state(self._begin())
+
+    def plan(
+        self,
+        incoming: pa.Schema,
+        *,
+        mode: Mode | str = Mode.APPEND,
+        partition_keys: Sequence[str] = (),
+        policy: EvolutionPolicy | str = EvolutionPolicy.EVOLVE,
+    ) -> DeltaPlan:
+        """Plan a batch against the table as it is now; see `plan_table` for the errors."""
+        return self._planned(self.state(), incoming, mode, partition_keys, policy)
+
+    def _planned(
+        self,
+        state: TableState | None,
+        incoming: pa.Schema,
+        mode: Mode | str,
+        partition_keys: Sequence[str],
+        policy: EvolutionPolicy | str,
+    ) -> DeltaPlan:
+        properties = self._log().checked(self.properties) if self.properties else {}
+        if state is None:
+            properties = {TARGET_FILE_SIZE: str(self.target_file_bytes), **properties}
+        return plan_table(
+            state,
+            incoming,
+            mode=mode,
+            partition_keys=partition_keys,
+            policy=policy,
+            properties=properties,
+            cluster_by=self.cluster_by,
+            widen=self.type_widening,
+        )
+
+    def sink(self, plan: DeltaPlan) -> DeltaSink:
+        """The kernel that stages the plan's data files."""
+        apart = () if plan.needs_spark else plan.partition_columns
+        files = (
+            plan.schema
+            if plan.needs_spark
+            else file_schema(plan.schema_json, plan.schema, without=apart)
+        )
+        return DeltaSink(
+            storage=self.storage,
+            folder=self.folder,
+            files=files,
+            partitions=physical_names(plan.schema_json, apart),
+            compression=self.compression,
+            target_file_bytes=self.target_file_bytes,
+            indexed_columns=int(plan.properties.get("delta.dataSkippingNumIndexedCols", 32)),
+        )
+
+    def landed(self, *, run_id: str, sequence: int, digest: str) -> Landed | None:
+        """What an earlier run with this id has landed of a batch; asks Spark only if it must.
+
+        Raises:
+            RunMismatch: the batch that it landed was another one.
+            DestinationError: the store refused.
+        """
+        return self._batches().landed(run_id, sequence, digest, self._begin)
+
+    def commit(
+        self,
+        plan: DeltaPlan,
+        staged: Sequence[Staged],
+        *,
+        run_id: str = "",
+        sequence: int = 0,
+        digest: str = "",
+        state: bytes | None = None,
+        batch_id: str = "",
+    ) -> Landed:
+        """Land a batch in one commit, or find that this run had landed it.
+
+        Args:
+            plan: what the files were written for.
+            staged: the files.
+            run_id: makes a repeated batch land once; empty for none.
+            sequence: the batch's ordinal among the stream's batches of the run.
+            digest: SHA-256 of the input in hex.
+            state: Singer STATE that becomes durable with the batch.
+            batch_id: the caller's name for the batch.
+
+        Raises:
+            CommitConflict: other writers were faster, again and again, or changed the schema.
+            OutcomeUnknown: nothing tells whether the commit was made, or will be.
+            RunMismatch: the run landed another batch under this number.
+            SchemaConflict: the table has changed so that the batch no longer fits.
+            LakeportError: the store or Spark refused.
+        """
+        mark = self.mark(run_id, sequence, digest, state, batch_id)
+        with self.published(staged) as files:
+
+            def attempt(current: DeltaPlan, txn: Transaction, number: int) -> Landed:
+                one = Attempt(self.storage, self.folder, current, staged, mark)
+                version, removed = self.try_commit(one, txn, files, coarse=number < _COARSE)
+                return one.landed(version, removed)
+
+            return self.until_committed(plan, mark, attempt)
+
+    def published(self, staged: Sequence[Staged]) -> AbstractContextManager[Publication]:
+        """Data files of the table, which go again unless the body commits them."""
+        return published(self.storage, staged, self._commits())
+
+    def mark(
+        self, run_id: str, sequence: int, digest: str, state: bytes | None, batch_id: str = ""
+    ) -> Mark:
+        """What a commit is to say about itself; see `commit` for the arguments."""
+        name, commit_id = batch_id or self.run, str(uuid.uuid4())
+        return Mark(run_id, self.stream, sequence, digest, name, commit_id, state)
+
+    def until_committed(
+        self,
+        plan: DeltaPlan,
+        mark: Mark,
+        attempt: Callable[[DeltaPlan, Transaction, int], Landed],
+    ) -> Landed:
+        """Make attempts until one meets no other writer's change; see `commit` for the errors.
+
+        Args:
+            plan: what the files were written for.
+            mark: what the commit says about itself.
+            attempt: takes the plan on the table's present state, a transaction on that, and the
+                number of attempts before.
+        """
+        for number in range(_ATTEMPTS):
+            txn = self._begin()
+            if mark.numbered and self._batches().reached(txn, mark.run_id) >= mark.sequence:
+                return self._batches().skipped(txn.version, mark.run_id, mark.sequence, mark.digest)
+            current = self._again(plan, txn)
+            try:
+                return attempt(current, txn, number)
+            except CommitConflict as error:
+                _log.info("attempt %d on %s: %s", number + 1, self.uri, error.message)
+                time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**number)))
+        raise CommitConflict(
+            f"{_ATTEMPTS} attempts to commit to {self.uri} met other writers' changes",
+            "nothing of this batch was committed; run it again when fewer writers are at work.",
+        )
+
+    def table_state(self) -> bytes | None:
+        """The Singer STATE that the table's newest commit with one carries.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        commits = self._commits()
+        commit = commits.newest_state(commits.newest())
+        return None if commit is None or commit.mark is None else commit.mark.state
+
+    def _commits(self) -> CommitLog:
+        return CommitLog(self.storage, self.folder)
+
+    def _batches(self) -> LandedBatches:
+        return LandedBatches(self._commits(), self.stream, self.uri)
+
+    def _begin(self) -> Transaction:
+        return self._log().begin()
+
+    def _log(self) -> DeltaLog:
+        from lakeport.writers.delta.commit.transaction import DeltaLog
+
+        return DeltaLog(self.session(), self._commits())
+
+    def try_commit(
+        self, attempt: Attempt, txn: Transaction, files: Publication, *, coarse: bool
+    ) -> tuple[int, int]:
+        """Commit.
+
+        Returns:
+            The version, and the number of files removed.
+
+        Raises:
+            CommitConflict: another writer was faster; nothing landed.
+            OutcomeUnknown: nothing tells whether the commit was made, or will be.
+            LakeportError: the store or Spark refused.
+        """
+        with files.committing(txn.version):
+            if attempt.plan.needs_spark:
+                files.publish()
+                return attempt.through_spark(self.session(), txn.version)
+            done = attempt.direct(txn, files.publish, coarse=coarse)
+        files.keep()
+        return done
+
+    def _again(self, plan: DeltaPlan, txn: Transaction) -> DeltaPlan:
+        """The plan on the table's present state, if the files that were written still fit it."""
+        now = _state(txn)
+        if now is not None and plan.base is not None and now.metadata == plan.base.metadata:
+            return plan
+        if now is None and plan.base is None:
+            return plan
+        current = self._planned(now, plan.incoming, plan.mode, plan.partition_keys, plan.policy)
+        same = (
+            current.partition_columns == plan.partition_columns
+            and bool(current.needs_spark) == bool(plan.needs_spark)
+            and not (current.mapped or plan.mapped)
+            and _holds(current.schema, plan.schema)
+        )
+        if not same:
+            raise CommitConflict(
+                f"another writer changed the schema of {self.uri} while this batch was written",
+                "nothing of this batch was committed; run it again.",
+            )
+        return current
+
+
+def _state(txn: Transaction) -> TableState | None:
+    if txn.version < 0:
+        return None
+    state = TableState(txn.version, txn.metadata(), txn.protocol())
+    return replace(state, clustering=txn.clustering()) if "clustering" in state.features else state
+
+
+def _holds(table: pa.Schema, files: pa.Schema) -> bool:
+    """Whether files with these columns can be part of a table as they are."""
+    try:
+        return not plan_evolution(table, files, EvolutionPolicy.STRICT).cast
+    except SchemaConflict:
+        return False

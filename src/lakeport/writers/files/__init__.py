@@ -1,0 +1,1 @@
+"""Tables of plain files: Parquet and CSV."""

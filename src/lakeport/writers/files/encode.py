@@ -1,0 +1,276 @@
+"""Encoders: record batches of one schema -> the bytes of one Parquet or CSV file.
+
+An encoder is a small picklable value; `open` begins a file on a `model.StageWriter`. Memory per
+file is bounded by one row group, and bytes go to the stage writer as soon as a group is encoded.
+"""
+
+from __future__ import annotations
+
+import io
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+
+from lakeport.errors import ConfigError
+from lakeport.model import StageWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.parquet import FileMetaData
+
+__all__ = [
+    "Compression",
+    "CsvEncoder",
+    "EncodedFile",
+    "Encoder",
+    "FileType",
+    "ParquetEncoder",
+    "encoder_for",
+]
+
+FileType = Literal["parquet", "csv"]
+Compression = Literal["snappy", "zstd", "gzip", "none"]
+
+_ROW_GROUP_ROWS = 131_072
+_ROW_GROUP_BYTES = 64 << 20
+_CSV_SUFFIX = {"none": "", "gzip": ".gz", "zstd": ".zst"}
+_CSV_TYPE = {
+    "none": "text/csv; charset=utf-8",
+    "gzip": "application/gzip",
+    "zstd": "application/zstd",
+}
+
+
+class EncodedFile(Protocol):
+    """One file that is being encoded."""
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes that have left the encoder; what it still collects is not counted."""
+        ...
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows; the batch has the file's schema."""
+        ...
+
+    def close(self) -> FileMetaData | None:
+        """Write what is left and the footer; Parquet returns its metadata, statistics included.
+
+        The stage writer stays open: to finish it is up to the caller.
+        """
+        ...
+
+
+class Encoder(Protocol):
+    """A file format with its options. Pickled into Spark tasks."""
+
+    @property
+    def extension(self) -> str:
+        """What follows the dot of an object's name."""
+        ...
+
+    @property
+    def content_type(self) -> str:
+        """Media type of the objects."""
+        ...
+
+    def open(self, schema: pa.Schema, out: StageWriter) -> EncodedFile:
+        """Begin a file."""
+        ...
+
+
+def encoder_for(file_type: str, compression: str | None = None) -> ParquetEncoder | CsvEncoder:
+    """Return the encoder for configured names; None is Snappy for Parquet, none for CSV.
+
+    Raises:
+        ConfigError: an unknown file type, or a compression that the type does not have.
+
+    >>> encoder_for("csv", "gzip").extension
+    'csv.gz'
+    """
+    if file_type == "parquet":
+        return ParquetEncoder(_one_of("compression", compression or "snappy", Compression))
+    if file_type == "csv":
+        if compression == "snappy":
+            raise ConfigError(
+                "`compression` is 'snappy', which CSV files do not have",
+                "use gzip, zstd or none.",
+            )
+        return CsvEncoder(_one_of("compression", compression or "none", Compression))
+    raise ConfigError(f"`file_type` is {file_type!r}", "use parquet or csv.")
+
+
+@dataclass(frozen=True)
+class ParquetEncoder:
+    """Parquet 2.6: timestamps as INT64 microseconds in UTC, statistics for every column.
+
+    Attributes:
+        compression: Snappy unless said otherwise.
+        row_group_rows: rows that make a row group.
+        row_group_bytes: bytes in memory that make a row group before it has those rows.
+    """
+
+    compression: Compression = "snappy"
+    row_group_rows: int = _ROW_GROUP_ROWS
+    row_group_bytes: int = _ROW_GROUP_BYTES
+
+    @property
+    def extension(self) -> str:
+        """Always `parquet`."""
+        return "parquet"
+
+    @property
+    def content_type(self) -> str:
+        """Media type registered for Parquet."""
+        return "application/vnd.apache.parquet"
+
+    def open(self, schema: pa.Schema, out: StageWriter) -> EncodedFile:
+        """Begin a file."""
+        return _ParquetFile(self, schema, out)
+
+
+@dataclass(frozen=True)
+class CsvEncoder:
+    """CSV with a header row; `lakeport.writers.files.csv` tells how values are written.
+
+    Attributes:
+        compression: of the whole file: none, gzip or zstd.
+    """
+
+    compression: Compression = "none"
+
+    @property
+    def extension(self) -> str:
+        """`csv`, `csv.gz` or `csv.zst`."""
+        return f"csv{_CSV_SUFFIX[self.compression]}"
+
+    @property
+    def content_type(self) -> str:
+        """Media type of the text or of the compressed file."""
+        return _CSV_TYPE[self.compression]
+
+    def open(self, schema: pa.Schema, out: StageWriter) -> EncodedFile:
+        """Begin a file."""
+        return _CsvFile(self.compression, schema, out)
+
+
+class _ParquetFile:
+    """Collects batches to row groups, since small ones cost time and readers' patience."""
+
+    def __init__(self, encoder: ParquetEncoder, schema: pa.Schema, out: StageWriter) -> None:
+        self._encoder = encoder
+        self._schema = schema
+        self._out = _Stream(out)
+        self._writer: Any = None
+        self._metadata: list[FileMetaData] = []
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._bytes = 0
+
+    @property
+    def bytes_written(self) -> int:
+        return self._out.written
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._batches.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        full = self._rows >= self._encoder.row_group_rows
+        if full or self._bytes >= self._encoder.row_group_bytes:
+            self._write_group()
+
+    def close(self) -> FileMetaData:
+        if self._batches or self._writer is None:
+            self._write_group()
+        self._writer.close()
+        return self._metadata[0]
+
+    def _write_group(self) -> None:
+        import pyarrow as pa
+
+        table = pa.Table.from_batches(self._batches, self._schema)
+        if self._writer is None:
+            self._writer = self._open(table)
+        rows = max(1, table.num_rows * self._encoder.row_group_bytes // max(1, self._bytes))
+        self._writer.write_table(table, row_group_size=min(rows, 4 * self._encoder.row_group_rows))
+        self._batches, self._rows, self._bytes = [], 0, 0
+
+    def _open(self, first: pa.Table) -> Any:
+        import pyarrow.parquet as pq
+
+        from lakeport.writers.dictionary import repeating_columns
+
+        return pq.ParquetWriter(
+            self._out,
+            self._schema,
+            version="2.6",
+            compression=self._encoder.compression,
+            use_dictionary=repeating_columns(first),
+            metadata_collector=self._metadata,
+        )
+
+
+class _CsvFile:
+    """Writes the header at once and each batch as it comes."""
+
+    def __init__(self, compression: Compression, schema: pa.Schema, out: StageWriter) -> None:
+        from lakeport.writers.files.csv import header
+
+        self._raw = _Stream(out)
+        self._out: Any = self._raw
+        if compression == "gzip":
+            self._out = _Gzip(self._raw)
+        elif compression == "zstd":
+            import pyarrow as pa
+
+            self._out = pa.CompressedOutputStream(pa.PythonFile(self._raw, "w"), compression)
+        self._out.write(header(schema.names))
+
+    @property
+    def bytes_written(self) -> int:
+        return self._raw.written
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        from lakeport.writers.files.csv import lines
+
+        for text in lines(batch):
+            self._out.write(text)
+
+    def close(self) -> None:
+        self._out.close()
+
+
+class _Gzip:
+    """Gzip at level 6, since Arrow's stream only knows the slow level 9."""
+
+    def __init__(self, out: _Stream) -> None:
+        self._out = out
+        self._packer = zlib.compressobj(6, wbits=16 + zlib.MAX_WBITS)
+
+    def write(self, data: Any) -> None:
+        self._out.write(self._packer.compress(data))
+
+    def close(self) -> None:
+        self._out.write(self._packer.flush())
+
+
+class _Stream(io.RawIOBase):
+    """A stage writer as a Python file whose `close` leaves the stage writer open."""
+
+    def __init__(self, out: StageWriter) -> None:
+        self._stage = out
+        self.written = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        self._stage.write(data)
+        self.written += memoryview(data).nbytes
+        return memoryview(data).nbytes
+
+
+def _one_of(setting: str, value: str, choices: Any) -> Any:
+    if value not in get_args(choices):
+        raise ConfigError(f"`{setting}` is {value!r}", f"use {', '.join(get_args(choices))}.")
+    return value

@@ -1,0 +1,317 @@
+"""A table of plain files: the driver's side of Parquet and CSV destinations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from lakeport.errors import DestinationError, ObjectExists
+from lakeport.model import Batch, Landed, Staged, Storage
+from lakeport.writers.base import TablePlan
+from lakeport.writers.files.encode import Encoder
+from lakeport.writers.files.journal import Done, Journal, Planned
+from lakeport.writers.files.manifest import write_manifest
+from lakeport.writers.files.publish import Publication, done_entry, resume, withdraw
+from lakeport.writers.files.sink import Names, Rows, Sink, visible_rows
+from lakeport.writers.naming import object_folder, table_folder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Clash", "FilesWriter", "number_of_files"]
+
+
+class Clash(ObjectExists):
+    """Some of a batch's names were taken, and its objects are bound to them.
+
+    What could be published is visible and remembered: `FilesWriter.plan` for the same batch gives
+    a sink that leaves those rows out and takes further names.
+    """
+
+
+@dataclass
+class _Attempt:
+    """What is known of the batch that is being landed, from one plan to the next."""
+
+    sequence: int
+    first: int = 0
+    intents: int = 0
+    landed: dict[int, tuple[Rows, ...]] = field(default_factory=dict)
+    published: list[Planned] = field(default_factory=list)
+    held: list[Staged] = field(default_factory=list)
+
+
+@dataclass
+class FilesWriter:
+    """Lands batches of one stream as new objects; nothing that exists is ever touched.
+
+    Attributes:
+        storage: where the lake is.
+        encoder: the file format.
+        table: the table's folder, as `naming.table_name` returns it.
+        object_key_path: configured prefix.
+        date_partition_format: strftime pattern for folders by the time of the load, or None.
+        journal: the run's journal for this table; None without a run id.
+        manifest: whether each load leaves a manifest.
+        metadata: what the store keeps beside each object.
+        unique: makes names unique from the start, where a store ignores create-only conditions.
+        target_bytes: size at which a task begins another object.
+    """
+
+    storage: Storage
+    encoder: Encoder
+    table: str
+    object_key_path: str = ""
+    date_partition_format: str | None = None
+    journal: Journal | None = None
+    manifest: bool = True
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    unique: str = ""
+    target_bytes: int = 256 << 20
+    _attempt: _Attempt = field(default_factory=lambda: _Attempt(-1), repr=False)
+
+    @property
+    def folder(self) -> str:
+        """The table's folder below the root, date folders not included.
+
+        Raises:
+            ConfigError: a configured path is refused.
+        """
+        return table_folder(self.object_key_path, self.table)
+
+    @property
+    def uri(self) -> str:
+        """The table's folder, as users name it."""
+        return self.storage.uri(self.folder)
+
+    def current(self) -> None:
+        """Nothing: every file has its own columns."""
+
+    def landed_before(self, batch: Batch) -> Landed | None:
+        """Return what the same run landed of this batch before, finishing it if it was cut off.
+
+        Raises:
+            RunMismatch: the run landed another content as this batch.
+            DestinationError: the store refuses.
+        """
+        if self.journal is None:
+            return None
+        done = self.journal.done(batch.sequence, batch.digest)
+        if done is not None:
+            return self._landed(batch, done, 0, skipped=True)
+        intent = self.journal.intent(batch.sequence)
+        if intent is None:
+            return None
+        if intent.digest != batch.digest:
+            if not withdraw(self.storage, intent):
+                raise self.journal.mismatch(batch.sequence)
+        else:
+            done = resume(self.storage, self.journal, batch.sequence, intent)
+        if done is None:
+            newest = self.journal.intent(batch.sequence) or intent
+            self._attempt = _Attempt(batch.sequence, intents=newest.attempt + 1)
+            return None
+        for planned in intent.objects:
+            self._drop_staging(planned.staged)
+        note = "finished a batch that an interrupted run had staged."
+        return self._landed(batch, done, done.rows, warnings=(note,))
+
+    def plan(
+        self, incoming: pa.Schema, batch: Batch, keys: Sequence[str], clock: datetime, tasks: int
+    ) -> TablePlan:
+        """Name the batch's objects and return the kernel that stages them.
+
+        Args:
+            incoming: the batch's columns.
+            batch: the same batch again after a `Clash` takes other names.
+            keys: partition columns, which files do not have.
+            clock: the batch's one clock reading.
+            tasks: number of tasks; for a frame, its number of partitions.
+
+        Raises:
+            ConfigError: a configured path is refused.
+        """
+        if self._attempt.sequence != batch.sequence:
+            self._attempt = _Attempt(batch.sequence)
+        folder = object_folder(self.object_key_path, self.table, self.date_partition_format, clock)
+        names = Names(
+            folder, clock, self.encoder.extension, self.unique, self._attempt.first, tasks
+        )
+        sink = Sink(
+            self.storage,
+            self.encoder,
+            incoming,
+            names,
+            self.metadata,
+            self.target_bytes,
+            dict(self._attempt.landed),
+        )
+        warnings: tuple[str, ...] = ()
+        if keys:
+            columns = ", ".join(repr(key) for key in keys)
+            warnings = (
+                f"files are not partitioned by columns ({columns}); `date_partition_format` makes "
+                "folders by the time of the load.",
+            )
+        return TablePlan(incoming, sink, names, warnings)
+
+    def commit(
+        self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, state: bytes | None
+    ) -> Landed:
+        """Make what the tasks staged visible.
+
+        Raises:
+            Clash: names were taken and the objects are bound to them: plan and stage again.
+            CommitConflict: another process lands the same run's batch at this moment.
+            DestinationError: the store refuses; with a journal, repeating the run finishes it.
+        """
+        publication = self._publication(plan, staged, batch)
+        try:
+            if self.journal is not None:
+                publication.record(publication)
+            publication.run()
+            done = done_entry(batch.digest, publication.objects)
+            if self.journal is not None:
+                self.journal.finish(batch.sequence, done)
+        except ObjectExists as clash:
+            self._remember(plan, staged, publication)
+            raise Clash(clash.message, clash.hint) from clash
+        except DestinationError as error:
+            advice = self._advice(publication)
+            if not advice:
+                raise
+            raise type(error)(error.message, f"{error.hint} {advice}".strip()) from error
+        self._attempt = _Attempt(-1)
+        for planned in publication.objects:
+            self._drop_staging(planned.staged)
+        unwritten = self._write_manifest(plan, batch, publication.objects, state)
+        return self._landed(batch, done, done.rows, warnings=plan.warnings + unwritten)
+
+    def drop_strays(self, staged: Sequence[Staged]) -> None:
+        """Drop what lost attempts of the tasks left behind."""
+        self.storage.drop_strays(staged)
+
+    def retire(self, version: int) -> Landed | None:
+        """None: files are only ever added."""
+        return None
+
+    def discard(self, staged: Sequence[Staged]) -> None:
+        """Drop what will not be committed, but keep what a repeated run can still publish."""
+        for one in staged:
+            if one not in self._attempt.held:
+                self.storage.discard(one)
+
+    def _publication(self, plan: TablePlan, staged: Sequence[Staged], batch: Batch) -> Publication:
+        attempt, names = self._attempt, plan.detail
+        ordered = sorted(staged, key=lambda one: one.split)
+        if self.storage.rebinds:
+            objects = [Planned(one, names.key(i)) for i, one in enumerate(ordered)]
+        else:
+            objects = [Planned(one, one.key) for one in ordered]
+
+        def record(publication: Publication) -> None:
+            if self.journal is not None:
+                intent = publication.intent(batch.digest, attempt.intents)
+                self.journal.intend(batch.sequence, intent)
+                attempt.intents += 1
+                attempt.held = [planned.staged for planned in publication.objects]
+
+        return Publication(
+            self.storage,
+            names,
+            attempt.published + objects,
+            len(objects),
+            record,
+            list(attempt.published),
+        )
+
+    def _remember(
+        self, plan: TablePlan, staged: Sequence[Staged], publication: Publication
+    ) -> None:
+        """Keep what became visible, as ranges of each task's rows, for the next plan."""
+        attempt, tasks = self._attempt, max(1, plan.detail.tasks)
+        clashes = [planned.staged for planned in publication.clashes]
+        most = 1
+        for split in {one.split for one in staged}:
+            mine = [one for one in staged if one.split == split]
+            before = attempt.landed.get(split, ())
+            visible = [one not in clashes for one in mine]
+            attempt.landed[split] = visible_rows(before, [one.rows for one in mine], visible)
+            most = max(most, len(mine))
+        attempt.first += tasks * most
+        attempt.published = publication.published
+        attempt.held = [planned.staged for planned in publication.published]
+
+    def _advice(self, publication: Publication) -> str:
+        """What to know about a publication that was cut off; empty if nothing is left of it."""
+        if self.journal is not None and self._attempt.held:
+            return "repeat the run with the same `run_id`: it goes on where this one stopped."
+        if not publication.published:
+            return ""
+        keys = ", ".join(self.storage.uri(one.key) for one in publication.published)
+        count = f"{len(publication.published)} of {len(publication.objects)} objects"
+        return f"{count} of this batch are visible already: {keys}."
+
+    def _write_manifest(
+        self, plan: TablePlan, batch: Batch, objects: Sequence[Planned], state: bytes | None
+    ) -> tuple[str, ...]:
+        if not self.manifest or not objects:
+            return ()
+        files = [(planned.key, planned.staged) for planned in objects]
+        clock = plan.detail.clock
+        try:
+            write_manifest(
+                self.storage, self.folder, batch.stream, clock, files, plan.schema, state
+            )
+        except DestinationError as error:
+            return (f"the manifest was not written: {error.message}",)
+        return ()
+
+    def _drop_staging(self, staged: Staged) -> None:
+        """Give up the staging name, which only stores that rename keep."""
+        if self.storage.rebinds:
+            self.storage.discard(staged)
+
+    def _landed(
+        self,
+        batch: Batch,
+        done: Done,
+        rows: int,
+        *,
+        skipped: bool = False,
+        warnings: tuple[str, ...] = (),
+    ) -> Landed:
+        files = tuple(self.storage.uri(key) for key in done.keys)
+        return Landed(
+            batch.stream,
+            self.uri,
+            batch.sequence,
+            rows,
+            files,
+            done.bytes,
+            skipped=skipped,
+            warnings=warnings,
+        )
+
+
+def number_of_files(
+    bytes_estimate: int,
+    cores: int,
+    min_file_bytes: int = 32 << 20,
+    target_file_bytes: int = 256 << 20,
+) -> int:
+    """Return how many files a batch should become: at least 1.
+
+    As many as there are cores while a file keeps the minimum, more where files would pass the
+    target. An unknown size (negative) takes one per core.
+
+    >>> [number_of_files(mb << 20, cores=8) for mb in (1, 100, 1000, 10000)]
+    [1, 3, 8, 40]
+    """
+    if bytes_estimate < 0:
+        return max(1, cores)
+    parallel = min(cores, bytes_estimate // max(1, min_file_bytes))
+    return max(1, parallel, math.ceil(bytes_estimate / max(1, target_file_bytes)))

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from lakeport.cli.output.console import Console, Json, Output
+from lakeport.cli.output.formatting import count, shown, size, table_lines
+from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan
+from lakeport.loading.report import Failure, LandingReport, StreamReport
+from lakeport.model import Landed
+
+NOW = datetime(2024, 3, 4, tzinfo=UTC)
+LANDED = Landed("flights", "/lake/flights", 0, 336776, ("f",), 8_100_000, version=0)
+REPORT = LandingReport(
+    "r1",
+    "/lake",
+    NOW,
+    NOW,
+    4.2,
+    (
+        StreamReport("flights", "/lake/flights", 336776, 2, {"x": 3}, 1, 8_100_000, 1, 1, 4, 0, 2),
+        StreamReport("air\x1b[2Jlines", "/lake/airlines", 16, warnings=("many small files",)),
+    ),
+    stray_lines=1,
+    quarantine=("/lake/_lakeport/q.jsonl",),
+    warnings=("mind the gap",),
+)
+PLAN = LandingPlan(
+    "/lake",
+    "delta",
+    "append",
+    (
+        StreamPlan("a", "/lake/a", True, (ColumnPlan("id", "int64"),), ("d",), 9, 1, 3, ("w1",)),
+        StreamPlan("b", "/lake/b", False, (ColumnPlan("id", "int64", "new"),)),
+    ),
+    ("w2",),
+)
+
+
+class Terminal(io.StringIO):
+    """A text stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+def console() -> tuple[Console, io.StringIO, io.StringIO]:
+    out, err = io.StringIO(), io.StringIO()
+    return Console(out, err), out, err
+
+
+def test_piped_output_has_one_line_for_each_batch() -> None:
+    output, out, err = console()
+    output.on_progress("flights", 5, 100)
+    output.on_landed(LANDED)
+    output.on_landed(Landed("flights", "/lake/flights", 1, 0, skipped=True))
+    assert out.getvalue().splitlines() == [
+        "flights: batch 1 landed, 336,776 rows, 1 file, 8.1 MB, version 0",
+        "flights: batch 2 skipped, this run had landed it before",
+    ]
+    assert output.landed == 2 and err.getvalue() == ""
+
+
+def test_the_report_in_plain_lines() -> None:
+    output, out, _ = console()
+    output.on_finished(REPORT)
+    text = out.getvalue()
+    assert text.isascii() and "\x1b" not in text
+    lines = text.splitlines()
+    assert lines[0].split() == ["stream", "rows", "files", "size", "versions", "seconds", "table"]
+    assert lines[1].split() == [
+        "flights",
+        "336,776",
+        "1",
+        "8.1",
+        "MB",
+        "0-2",
+        "0.0",
+        "/lake/flights",
+    ]
+    assert lines[-1] == "336,792 rows landed in 4.2 s, run r1"
+    for words in (
+        "flights: 2 bad records set aside",
+        "flights: undeclared field x dropped from 3 records",
+        "flights: 1 batch skipped",
+        "flights: 4 files replaced",
+        "many small files",
+        "1 line belongs to no stream",
+        "bad records are in /lake/_lakeport/q.jsonl",
+        "mind the gap",
+    ):
+        assert words in text
+
+
+def test_a_terminal_has_bars_and_a_table() -> None:
+    out = Terminal()
+    output = Console(out, io.StringIO())
+    output.on_progress("flights", 1000, 2_000_000)
+    output.on_progress("airlines", -1, -1)
+    output.on_landed(LANDED)
+    output.on_warning("careful")
+    output.on_finished(REPORT)
+    output.close()
+    text = out.getvalue()
+    for words in (
+        "flights",
+        "1,000 rows",
+        "2.0 MB",
+        "1 batches landed",
+        "Warning: careful",
+        "336,776",
+    ):
+        assert words in text
+    assert "\x1b[2J" not in text
+    assert text.endswith("336,792 rows landed in 4.2 s, run r1\n")
+
+
+def test_warnings_go_to_the_side_when_piped() -> None:
+    output, out, err = console()
+    output.on_warning("careful\n")
+    assert (out.getvalue(), err.getvalue()) == ("", "Warning: careful\\n\n")
+
+
+def test_an_error_has_its_hint() -> None:
+    output, out, err = console()
+    output.failure(Failure("ConfigError", "no such key", "there are: a, b."))
+    assert (out.getvalue(), err.getvalue()) == (
+        "",
+        "Error: no such key\n\nHint: there are: a, b.\n",
+    )
+
+
+def test_an_error_without_hint_and_with_trace() -> None:
+    output, _, err = console()
+    output.failure(Failure("X", "broken"), "Traceback\n")
+    assert err.getvalue() == "Traceback\nError: broken\n"
+
+
+def test_json_has_one_document() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    output = Json(out, err)
+    output.on_progress("flights", 1, 1)
+    output.on_landed(LANDED)
+    output.on_warning("careful")
+    output.on_state(b"{}")
+    output.on_finished(REPORT)
+    output.close()
+    assert json.loads(out.getvalue()) == REPORT.to_dict()
+    assert err.getvalue() == "" and output.landed == 1
+
+
+def test_json_errors() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    Json(out, err).failure(Failure("ConfigError", "m", "h"))
+    assert json.loads(err.getvalue()) == {
+        "error": {"type": "ConfigError", "message": "m", "hint": "h"}
+    }
+    err.truncate(0)
+    err.seek(0)
+    Json(out, err).failure(Failure("X", "m"), "trace")
+    assert json.loads(err.getvalue())["error"]["trace"] == "trace"
+    assert out.getvalue() == ""
+
+
+def test_json_values_are_always_json() -> None:
+    out = io.StringIO()
+    rows = [[float("nan"), Decimal("1.10"), b"\xff", NOW, {"a": [None, True]}]]
+    Json(out, io.StringIO()).rows("", ["a", "b", "c", "d", "e"], rows)
+    (row,) = json.loads(out.getvalue(), parse_constant=lambda name: pytest.fail(name))
+    assert row == {
+        "a": "nan",
+        "b": "1.10",
+        "c": "/w==",
+        "d": "2024-03-04T00:00:00+00:00",
+        "e": {"a": [None, True]},
+    }
+
+
+def test_states_go_to_their_sink() -> None:
+    for make in (Console, Json):
+        seen: list[bytes] = []
+        output: Output = make(io.StringIO(), io.StringIO(), seen.append)
+        output.on_state(b'{"a": 1}')
+        assert seen == [b'{"a": 1}']
+
+
+def test_a_plan_in_words_and_as_json() -> None:
+    output, out, err = console()
+    output.plan(PLAN)
+    text = out.getvalue()
+    for words in ("append delta into /lake", "version 3", "a new table", "int64", "new", "w1"):
+        assert words in text
+    assert "w2" in err.getvalue()
+    out = io.StringIO()
+    Json(out, io.StringIO()).plan(PLAN)
+    assert json.loads(out.getvalue()) == json.loads(PLAN.to_json())
+
+
+def test_facts() -> None:
+    output, out, _ = console()
+    output.facts("t", {"rows": 3, "location": None})
+    assert out.getvalue() == "t\n  rows      3\n  location  null\n"
+    output, out, _ = console()
+    output.facts("t", {"columns": [{"name": "id", "type": "int64"}], "keys": ["a", "b"]})
+    assert out.getvalue() == "t\n  keys     a, b\nname  type\nid    int64\n"
+    out = io.StringIO()
+    Json(out, io.StringIO()).facts("t", {"rows": 3})
+    assert json.loads(out.getvalue()) == {"rows": 3}
+
+
+def test_words() -> None:
+    assert [size(n) for n in (0, 1000, 2.5e9, 3e15)] == ["0 B", "1.0 kB", "2.5 GB", "3,000.0 TB"]
+    assert count(0) == "0"
+    assert shown("\u202egnp\x00\r") == "\\u202egnp\\x00\\r"
+    assert shown(False) == "false" and shown("é ü") == "é ü"
+    assert table_lines(("a", "b"), []) == ["a  b"]

@@ -1,0 +1,111 @@
+"""A load that is asked to end: what is waited for, and what is said to be unknown."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from lakeport.errors import CommitConflict, InputError, LakeportError, OutcomeUnknown, Unreachable
+from lakeport.loading import halt as module
+from lakeport.loading.halt import Halt, Halted
+
+TABLE = "s3://lake/t"
+UNKNOWN = "whether the batch in progress has landed in s3://lake/t is unknown"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_END_SECONDS", 0.1)
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.1)
+
+
+class World:
+    """Spark and the store of a load, as far as its end touches them."""
+
+    def __init__(self, streams: int = 0) -> None:
+        self.streams = streams
+        self.done: list[str] = []
+
+    def stop(self) -> None:
+        self.done.append("stop")
+
+    def hurry(self) -> None:
+        self.done.append("hurry")
+
+
+def end(halt: Halt, landing: Future[None] | None, streams: int = 0) -> list[str]:
+    world: Any = World(streams)
+    halt.end(landing, world, world)
+    return list(world.done)
+
+
+def test_no_commit_begins_any_more() -> None:
+    halt = Halt()
+    assert end(halt, None) == ["hurry"]
+    with pytest.raises(Halted), halt.committing(TABLE):
+        raise AssertionError("it began")
+    assert halt.unknown() == ""
+
+
+def test_a_commit_that_ends_in_time_is_waited_for() -> None:
+    halt, landing = Halt(), Future[None]()
+    begun = threading.Event()
+
+    def land() -> None:
+        with halt.committing(TABLE):
+            begun.set()
+            time.sleep(0.02)
+        landing.set_result(None)
+
+    threading.Thread(target=land).start()
+    assert begun.wait(30)
+    assert end(halt, landing) == ["hurry"]
+    assert halt.unknown() == ""
+
+
+def test_a_commit_that_hangs_is_cut_off_and_unknown() -> None:
+    halt, landing = Halt(), Future[None]()
+    with halt.committing(TABLE):
+        assert end(halt, landing) == ["hurry", "stop"]
+        assert halt.unknown() == UNKNOWN
+
+
+def test_a_session_that_streams_run_on_goes_on() -> None:
+    assert end(Halt(), Future(), streams=1) == ["hurry"]
+
+
+def test_a_batch_whose_commit_had_not_begun_has_not_landed() -> None:
+    halt, landing = Halt(), Future[None]()
+    assert end(halt, landing) == ["hurry", "stop"]
+    assert halt.unknown() == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "unknown"),
+    [
+        (OutcomeUnknown("the log can't be read"), UNKNOWN),
+        (Unreachable("the store stayed silent"), UNKNOWN),
+        (CommitConflict("another writer was faster"), ""),
+        (InputError("a row breaks a constraint"), ""),
+    ],
+)
+def test_what_a_failed_commit_leaves_unknown(error: LakeportError, unknown: str) -> None:
+    halt = Halt()
+    with suppress(LakeportError), halt.committing(TABLE):
+        raise error
+    assert halt.unknown() == unknown
+
+
+def test_a_second_signal_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "wait", interrupted)
+    halt = Halt()
+    assert end(halt, Future()) == []
+    assert halt.at_once

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import os
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from lakeport.errors import BadRecord, InputError, ObjectExists
+from lakeport.loading.quarantine import Quarantine, check_limit, encode_record, quarantine_key
+from lakeport.model import Storage
+from lakeport.storage.local.store import LocalStorage
+
+
+class Memory:
+    """A store that is a dict."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+
+    def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
+        if create_only and key in self.objects:
+            raise ObjectExists(key)
+        self.objects[key] = data
+
+    def get(self, key: str) -> bytes | None:
+        return self.objects.get(key)
+
+    def uri(self, key: str = "") -> str:
+        return f"mem://{key}"
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory()
+
+
+def quarantine(memory: Memory) -> Quarantine:
+    return Quarantine(cast(Storage, memory), "run 1")
+
+
+A = BadRecord("orders", 7, "price", "not a number", b'{"price": "\xc3\xa9\xe2\x80\xa8"}')
+B = BadRecord("orders", 9, "", "not UTF-8", b"\xff\x00{")
+C = BadRecord("users", 8, "a.b", "too deep", b"")
+STRAY = BadRecord("", 3, "", "not JSON", b"hello")
+
+
+def test_each_stream_has_its_file(memory: Memory) -> None:
+    uris = quarantine(memory).write([A, C, B], 0)
+    assert uris == (
+        "mem://_lakeport/quarantine/run%201/orders.jsonl",
+        "mem://_lakeport/quarantine/run%201/users.jsonl",
+    )
+    lines = memory.objects["_lakeport/quarantine/run%201/orders.jsonl"].splitlines()
+    first, second = (json.loads(line) for line in lines)
+    assert first == {
+        "stream": "orders",
+        "line": 7,
+        "column": "price",
+        "reason": "not a number",
+        "run_id": "run 1",
+        "raw": A.raw.decode(),
+    }
+    assert "raw" not in second
+    assert base64.b64decode(second["raw_base64"]) == B.raw
+
+
+def test_nothing_bad_writes_nothing(memory: Memory) -> None:
+    assert quarantine(memory).write([], 0) == ()
+    assert memory.objects == {}
+
+
+def test_lines_and_records_of_one_stream_do_not_meet(memory: Memory) -> None:
+    store = quarantine(memory)
+    uris = {
+        *store.write([A], 0),
+        *store.write([A], 1),
+        *store.write([A, STRAY], 0, lines=True),
+        *store.write([STRAY], 1),
+    }
+    assert len(uris) == len(memory.objects) == 5
+
+
+def test_a_repeated_run_finds_its_file(memory: Memory) -> None:
+    assert quarantine(memory).write([A], 0) == quarantine(memory).write([A], 0)
+    assert len(memory.objects) == 1
+
+
+def test_a_corrected_attempt_replaces_what_never_landed(memory: Memory) -> None:
+    quarantine(memory).write([A, B], 0)
+    quarantine(memory).write([A], 0)
+    (data,) = memory.objects.values()
+    assert data == encode_record(A, "run 1")
+
+
+def test_no_two_names_share_a_key() -> None:
+    names = ["a", "a-1", "a-10", "a%2D1", "..", ".", "_a", "A/b", "a~lines", "é", "x" * 300]
+    names += ["x" * 301, "a.jsonl", "\ud800", " ", "a\n"]
+    keys = [
+        quarantine_key("r", name, sequence, lines=lines)
+        for name, sequence, lines in itertools.product(names, (0, 1, 10), (False, True))
+    ]
+    keys += [quarantine_key("r", "", sequence, lines=True) for sequence in (0, 1)]
+    assert len(set(keys)) == len(keys)
+    for key in keys:
+        folder, name = key.rsplit("/", 1)
+        assert folder == "_lakeport/quarantine/r"
+        assert name.isascii() and name.isprintable() and len(name) < 255
+        assert not name.startswith(".")
+
+
+@pytest.mark.parametrize("run_id", ["..", ".", "a/../..", "/etc", "_delta_log"])
+def test_a_run_id_can_not_climb(run_id: str) -> None:
+    parts = quarantine_key(run_id, "s", 0).split("/")
+    assert len(parts) == 4 and not parts[2].startswith(".")
+
+
+@pytest.mark.parametrize(
+    ("bad", "total", "limit"),
+    [
+        (5, 9, None),
+        (0, 0, 0),
+        (10, 10, 10),
+        (29, 100, 0.29),
+        (7, 100, 0.07),
+        (10, 10, 1.0),
+        (0, 0, 0.0),
+    ],
+)
+def test_within_the_limit(bad: int, total: int, limit: float | None) -> None:
+    check_limit(bad, total, limit)
+
+
+@pytest.mark.parametrize(
+    ("bad", "total", "limit", "shown"),
+    [
+        (1, 9, 0, "max_bad_records: 0`"),
+        (11, 99, 10, "max_bad_records: 10`"),
+        (30, 100, 0.29, "max_bad_records: 29%`"),
+        (1, 1000, 0.0005, "max_bad_records: 0.05%`"),
+        (1, 9, 0.0, "max_bad_records: 0%`"),
+    ],
+)
+def test_over_the_limit(bad: int, total: int, limit: float, shown: str) -> None:
+    with pytest.raises(InputError) as caught:
+        check_limit(bad, total, limit)
+    assert shown in caught.value.message
+    assert f"{bad} of {total}" in caught.value.message
+
+
+def test_on_a_disk_only_the_owner_reads_them(tmp_path: Path) -> None:
+    umask = os.umask(0o022)
+    try:
+        for attempt in (A, B):  # an earlier attempt's file is replaced
+            Quarantine(LocalStorage(str(tmp_path)), "run 1").write([attempt], 0)
+    finally:
+        os.umask(umask)
+    file = tmp_path / quarantine_key("run 1", "orders", 0)
+    assert json.loads(file.read_bytes())["line"] == B.line
+    modes = [path.stat().st_mode & 0o777 for path in (file, file.parent, file.parent.parent)]
+    assert modes == [0o600, 0o700, 0o755]

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+from lakeport.errors import SchemaConflict
+from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan
+from lakeport.loading.report import Failure, LandingReport, ReportBuilder
+from lakeport.model import Landed
+
+START = datetime(2024, 3, 4, 15, 30, 45, 123456, tzinfo=UTC)
+
+
+def builder(secrets: tuple[str, ...] = ()) -> ReportBuilder:
+    """A builder whose clocks advance by 2 seconds with each look."""
+    moments = iter(START + timedelta(seconds=2 * i) for i in range(9))
+    ticks = iter(float(2 * i) for i in range(9))
+    return ReportBuilder(
+        "r1", "/lake", secrets=secrets, now=lambda: next(moments), tick=lambda: next(ticks)
+    )
+
+
+def filled() -> ReportBuilder:
+    report = builder()
+    report.landed(Landed("a", "/lake/a", 0, 10, ("f1", "f2"), 100, version=3), 1.5)
+    report.landed(Landed("b", "/lake/b", 0, 4, ("f",), 40), 1.0)
+    report.landed(Landed("a", "/lake/a", 1, 5, ("f3",), 50, 4, warnings=("small", "w")), 0.5)
+    report.landed(Landed("a", "/lake/a", 2, 0, ("f4",), 9, 5, skipped=True, warnings=("w",)))
+    report.rejected("a", 2)
+    report.rejected("a", 1)
+    report.dropped("b", {"x": 1})
+    report.dropped("b", {"x": 2, "y": 1})
+    report.stray(3)
+    report.quarantined(["/lake/q1", "/lake/q1"])
+    report.warn("general")
+    report.warn("general")
+    report.warn("own", "b")
+    report.state(b'{"bookmarks": {"a": 9007199254740993}}')
+    return report
+
+
+def test_batches_add_up() -> None:
+    report = filled().finish()
+    a, b = report.streams
+    assert (a.rows, a.files, a.bytes, a.batches, a.skipped_batches) == (15, 3, 150, 3, 1)
+    assert (a.first_version, a.last_version, a.seconds, a.rejected) == (3, 5, 2.0, 3)
+    assert a.warnings == ("small", "w")
+    assert (b.rows, b.first_version, b.dropped, b.warnings) == (4, -1, {"x": 3, "y": 1}, ("own",))
+    assert (report.rows, report.rejected, report.files, report.bytes) == (19, 6, 4, 190)
+    assert report.ok and report.seconds == 2.0 and report.finished - report.started
+
+
+def test_the_document() -> None:
+    values = json.loads(filled().finish().to_json())
+    assert values["report"] == 1 and values["ok"] is True
+    assert values["started"] == "2024-03-04T15:30:45.123456+00:00"
+    assert values["finished"] == "2024-03-04T15:30:47.123456+00:00"
+    assert values["state"] == {"bookmarks": {"a": 9007199254740993}}
+    assert values["warnings"] == ["general"] and values["quarantine"] == ["/lake/q1"]
+    assert values["error"] is None and values["stray_lines"] == 3 and values["rejected"] == 6
+    a, b = values["streams"]
+    assert (a["first_version"], a["last_version"]) == (3, 5)
+    assert (b["first_version"], b["last_version"], b["dropped"]) == (None, None, {"x": 3, "y": 1})
+
+
+def test_an_empty_run() -> None:
+    report = builder().finish()
+    assert report.ok and report.rows == 0
+    assert json.loads(report.to_json())["state"] is None
+
+
+def test_a_failed_run_tells_its_error_without_secrets() -> None:
+    report = builder(("canary-5f3a",)).finish(SchemaConflict("no canary-5f3a", "try canary-5f3a"))
+    assert not report.ok
+    assert report.error == Failure("SchemaConflict", "no **********", "try **********")
+    assert json.loads(report.to_json())["error"]["type"] == "SchemaConflict"
+
+
+def test_foreign_errors_do_not_quote_data() -> None:
+    def fail(error: Exception) -> LandingReport:
+        try:
+            raise error
+        except Exception as caught:
+            return builder().finish(caught)
+
+    failure = fail(ValueError("row 'canary'")).error
+    assert failure and failure.type == "ValueError"
+    assert failure.message.startswith("unexpected ValueError in test_report.py, line ")
+    assert "canary" not in failure.message
+    failure = fail(OSError(28, "No space left on device", "/canary")).error
+    assert failure and failure.message.endswith("No space left on device")
+
+
+def test_a_plan_as_a_document() -> None:
+    column = ColumnPlan("id", "int64", "new")
+    plan = LandingPlan("/lake", "delta", "append", (StreamPlan("a", "/lake/a", False, (column,)),))
+    values = json.loads(plan.to_json())
+    assert values["plan"] == 1
+    (stream,) = values["streams"]
+    assert stream["columns"] == [{"name": "id", "type": "int64", "change": "new"}]

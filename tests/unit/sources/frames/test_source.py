@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from lakeport.errors import InputError, SourceError
+from lakeport.model import Batch
+from lakeport.sources.frames.source import FrameSource, is_frame
+
+
+def load(tmp_path: Path, frame: Any, **settings: Any) -> Batch:
+    spool = tmp_path / f"spool{len(list(tmp_path.iterdir()))}"
+    spool.mkdir()
+    (flush,) = FrameSource(frame, stream="t", spool_dir=spool, **settings)
+    assert flush.last
+    return flush.batches[0]
+
+
+def read(batch: Batch) -> pa.Table:
+    reader = pickle.loads(pickle.dumps(batch.reader))
+    found = [b for split in batch.splits for b in reader.read(split)]
+    return pa.Table.from_batches(found, reader.schema)
+
+
+DATA = {"id": [1, 2, 3], "name": ["a", None, "ç"], "x": [0.5, None, 2.0]}
+
+
+def frames(tmp_path: Path) -> dict[str, Any]:
+    table = pa.table(DATA)
+    pq.write_table(table, tmp_path / "t.parquet")
+    return {
+        "pandas": pd.DataFrame(DATA),
+        "polars": pl.DataFrame(DATA),
+        "lazy": pl.LazyFrame(DATA),
+        "table": table,
+        "batch": table.to_batches()[0],
+        "reader": table.to_reader(),
+        "dataset": ds.dataset(tmp_path / "t.parquet"),
+        "scanner": ds.dataset(tmp_path / "t.parquet").scanner(),
+        "duckdb": duckdb.connect().sql(f"select * from '{tmp_path}/t.parquet'"),
+    }
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["pandas", "polars", "lazy", "table", "batch", "reader", "dataset", "scanner", "duckdb"],
+)
+def test_every_kind_of_frame_gives_the_same_rows(tmp_path: Path, kind: str) -> None:
+    frame = frames(tmp_path)[kind]
+    assert is_frame(frame)
+    batch = load(tmp_path, frame)
+    assert read(batch).equals(pa.table(DATA))
+    assert (batch.records, batch.output_ratio, batch.digest) == (3, 0.4, "")
+    assert batch.bytes > 0
+    assert batch.reader is not None
+    assert sum(batch.reader.scan(split).rows for split in batch.splits) == 3
+
+
+def test_what_is_no_frame(tmp_path: Path) -> None:
+    assert not is_frame([{"a": 1}])
+    with pytest.raises(SourceError, match="'list' is not a frame"):
+        load(tmp_path, [{"a": 1}])
+
+
+def test_no_library_is_imported_to_find_out() -> None:
+    code = (
+        "import sys; from lakeport.sources.frames.source import is_frame; "
+        "is_frame(1); is_frame(object);"
+        "assert not {'pandas', 'polars', 'pyspark', 'duckdb'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("library", [pd, pl])
+def test_big_frames_are_cut_into_splits(tmp_path: Path, library: Any) -> None:
+    numbers = np.arange(300_000)
+    batch = load(tmp_path, library.DataFrame({"a": numbers}), split_bytes=1 << 20)
+    assert len(batch.splits) == 3
+    assert read(batch).column("a").to_numpy().tolist() == numbers.tolist()
+
+
+def test_the_digest_does_not_depend_on_chunks(tmp_path: Path) -> None:
+    table = pa.table({"a": list(range(100_000)), "b": ["x", None] * 50_000})
+    chunked = pa.Table.from_batches(table.to_batches(max_chunksize=777))
+    digest = load(tmp_path, table, digest=True).digest
+    assert len(digest) == 64
+    assert load(tmp_path, chunked, digest=True).digest == digest
+    assert load(tmp_path, table.slice(1), digest=True).digest != digest
+
+
+def test_nan_is_null_in_pandas_only(tmp_path: Path) -> None:
+    assert read(load(tmp_path, pd.DataFrame({"x": [np.nan, 1]})))["x"].null_count == 1
+    for frame in (pl.DataFrame({"x": [float("nan"), 1]}), pa.table({"x": [float("nan"), 1]})):
+        column = read(load(tmp_path, frame))["x"]
+        assert column.null_count == 0
+        assert str(column[0]) == "nan"
+
+
+def test_pandas_types(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {
+            "big": pd.array([2**53 + 1, None], dtype="Int64"),
+            "flag": pd.array([True, None], dtype="boolean"),
+            "text": pd.array(["x", None], dtype="string"),
+            "kind": pd.Categorical(["x", None]),
+            "when": pd.to_datetime(["2020-01-02T03:04:05.123456", None]),
+            "zoned": pd.to_datetime(["2020-01-02T03:00:00+02:00", None], utc=True),
+            "money": [Decimal("1.10"), None],
+            "items": [[1, 2], None],
+            "none": [None, None],
+            1: [1, 2],
+        }
+    )
+    table = read(load(tmp_path, frame))
+    assert table.to_pylist()[0] == {
+        "big": 2**53 + 1,
+        "flag": True,
+        "text": "x",
+        "kind": "x",
+        "when": datetime(2020, 1, 2, 3, 4, 5, 123456, tzinfo=UTC),
+        "zoned": datetime(2020, 1, 2, 1, tzinfo=UTC),
+        "money": Decimal("1.10"),
+        "items": [1, 2],
+        "none": None,
+        "1": 1,
+    }
+    assert set(list(table.to_pylist()[1].values())[:-1]) == {None}
+    assert table.schema.field("big").type == pa.int64()
+    assert table.schema.field("none").type == pa.string()
+
+
+def test_a_pandas_index_is_kept_if_it_has_a_name(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1, 2]}, index=["x", "y"])
+    assert read(load(tmp_path, frame)).column_names == ["a"]
+    named = frame.rename_axis("key")
+    assert read(load(tmp_path, named)).to_pydict() == {"key": ["x", "y"], "a": [1, 2]}
+    with pytest.raises(SourceError, match="two columns with the name 'a'"):
+        load(tmp_path, frame.rename_axis("a"))
+
+
+def test_pandas_columns_that_mix_types_are_named(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="column 'odd'"):
+        load(tmp_path, pd.DataFrame({"ok": [1, 2], "odd": [1, "x"]}))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1.5, None, True], "mixes values"),
+        ([1, np.bool_(True)], "mixes values"),
+        ([date(2024, 3, 4), datetime(2024, 3, 4, 5)], "mixes values"),
+        (["\ud800"], "no Unicode"),
+        (pd.period_range("2024-01", periods=2, freq="M"), "periods"),
+    ],
+)
+def test_pandas_values_are_never_taken_for_others(
+    tmp_path: Path, values: Any, message: str
+) -> None:
+    """Arrow makes 1 of true, a day of a date-time and a number of a month."""
+    kind = None if isinstance(values, pd.PeriodIndex) else object
+    with pytest.raises(SourceError, match=f"column 'a'.*{message}"):
+        load(tmp_path, pd.DataFrame({"a": pd.Series(values, dtype=kind)}))
+
+
+def test_days_with_a_missing_one_stay_days(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": pd.Series([date(2024, 3, 4), pd.NaT], dtype=object)})
+    assert read(load(tmp_path, frame))["a"].to_pylist() == [date(2024, 3, 4), None]
+
+
+def test_nanoseconds_are_not_cut_off(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"t": pd.to_datetime(["2020-01-01T00:00:00.123456789"])})
+    with pytest.raises(SourceError, match="column 't'"):
+        read(load(tmp_path, frame))
+
+
+def test_dictionaries_that_change_between_chunks(tmp_path: Path) -> None:
+    parts = [pa.table({"a": pa.array([v]).dictionary_encode()}) for v in ("x", "y")]
+    table = pa.concat_tables(parts)
+    assert read(load(tmp_path, table))["a"].to_pylist() == ["x", "y"]
+
+
+def test_polars_categories_become_text(tmp_path: Path) -> None:
+    frame = pl.DataFrame(
+        {
+            "kind": pl.Series(["x", None], dtype=pl.Categorical),
+            "size": pl.Series(["S", "M"], dtype=pl.Enum(["S", "M"])),
+            "kinds": pl.Series([["x", None], None], dtype=pl.List(pl.Categorical)),
+        }
+    )
+    assert read(load(tmp_path, frame)).to_pylist() == [
+        {"kind": "x", "size": "S", "kinds": ["x", None]},
+        {"kind": None, "size": "M", "kinds": None},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (pd.DataFrame({"p": pd.period_range("2024-01", periods=1, freq="M")}), "'p'.*period"),
+        (pd.DataFrame({"p": [1j]}), "'p'.*complex128"),
+        (pl.DataFrame({"p": pl.Series([object()], dtype=pl.Object)}), "'p'.*Python objects"),
+        (pl.DataFrame({"p": pl.Series([1], dtype=pl.Int128)}), "'DataFrame' can't be read"),
+        (pl.Series("p", [1]), "'Series' can't be read"),
+    ],
+)
+def test_what_arrow_does_not_hold_is_refused(tmp_path: Path, frame: Any, words: str) -> None:
+    with pytest.raises(SourceError, match=words):
+        load(tmp_path, frame)
+
+
+def test_empty_frames_keep_their_columns(tmp_path: Path) -> None:
+    for frame in (
+        pd.DataFrame({"a": pd.array([], "int64")}),
+        pl.DataFrame({"a": pl.Series([], dtype=pl.Int64)}),
+    ):
+        batch = load(tmp_path, frame)
+        assert batch.records == 0
+        assert read(batch).schema == pa.schema([("a", pa.int64())])
+
+
+def test_names_and_types_that_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="'a' and 'A'"):
+        load(tmp_path, pa.table({"a": [1], "A": [2]}))
+    with pytest.raises(SourceError, match="'d'"):
+        load(tmp_path, pa.table({"d": pa.array([1], pa.duration("s"))}))
+    double = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    with pytest.raises(InputError, match="'a'"):
+        load(tmp_path, double)
+
+
+def test_a_spool_that_a_task_can_not_see(tmp_path: Path) -> None:
+    batch = load(tmp_path, pa.table({"a": [1]}))
+    Path(batch.splits[0].uri).unlink()
+    with pytest.raises(SourceError, match="spool_uri"):
+        read(batch)

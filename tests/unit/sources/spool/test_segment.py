@@ -1,0 +1,123 @@
+"""Record lines on disk: files, sidecars, buffers."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import struct
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from lakeport.errors import SourceError
+from lakeport.sources.spool.segment import Spool
+from tests.singer_kit import NotedReader
+
+
+def lines(split: object) -> list[tuple[int, bytes]]:
+    return list(NotedReader.numbered(None, split))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("split_bytes", [1, 10, 64, 1000, 1 << 30])
+@pytest.mark.parametrize("digest", [True, False])
+def test_lines_keep_their_order_and_numbers(tmp_path: Path, split_bytes: int, digest: bool) -> None:
+    chance = random.Random(split_bytes)
+    spool = Spool(tmp_path, split_bytes, digest=digest)
+    segment = spool.segment()
+    expected: list[tuple[int, bytes]] = []
+    line = 1
+    for _ in range(40):
+        run = [b"%d" % chance.randint(0, 10**9) for _ in range(chance.randint(1, 9))]
+        data = b"skip\n" + b"\n".join(run) + b"\nskip\n"
+        segment.append(data, 5, len(data) - 5, len(run), line)
+        expected += list(enumerate(run, line))
+        line += len(run) + chance.randint(0, 1)
+        if chance.random() < 0.1:
+            segment.drain()
+    splits = spool.finish(segment)
+    assert [numbered for split in splits for numbered in lines(split)] == expected
+    assert all(split.end >= split_bytes for split in splits[:-1])
+    assert segment.records == len(expected)
+    whole = b"".join(text + b"\n" for _, text in expected)
+    assert segment.bytes == len(whole)
+    assert segment.digest == (hashlib.sha256(whole).hexdigest() if digest else "")
+
+
+def test_files_are_private_and_never_replace_others(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, 100)
+    segment = spool.segment()
+    segment.append(b"a\n", 0, 2, 1, 1)
+    (split,) = spool.finish(segment)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+    target = tmp_path / "victim"
+    target.write_bytes(b"kept")
+    (tmp_path / "00000001-0000.jsonl").symlink_to(target)
+    other = spool.segment()
+    other.append(b"b\n", 0, 2, 1, 1)
+    with pytest.raises(SourceError, match="can't spool the input"):
+        spool.finish(other)
+    assert target.read_bytes() == b"kept"
+    assert lines(split) == [(1, b"a")]
+
+
+def test_one_run_is_one_pair(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, 1 << 20)
+    segment = spool.segment()
+    for number in range(5, 105):
+        segment.append(b"a\n", 0, 2, 1, number)
+    (split,) = spool.finish(segment)
+    assert (Path(split.lines).stat().st_size, split.first_line) == (16, 5)
+
+
+def test_many_streams_hold_little_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakeport.sources.spool.segment._ALL_BUFFERS", 1000)
+    spool = Spool(tmp_path, 1 << 20)
+    segments = [spool.segment() for _ in range(50)]
+    for number, segment in enumerate(segments, 1):
+        segment.append(b"x" * 20 + b"\n", 0, 21, 1, number)
+        spool.settle()
+    assert sum(segment.held for segment in segments) <= 1000
+    for number, segment in enumerate(segments, 51):
+        segment.append(b"y\n", 0, 2, 1, number)
+    assert [lines(*spool.finish(segment)) for segment in segments] == [
+        [(i, b"x" * 20), (i + 50, b"y")] for i in range(1, 51)
+    ]
+
+
+def test_a_full_disk_is_told_and_short_writes_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    monkeypatch.setattr("os.write", lambda file, data: write(file, data[:3]))
+    segment = Spool(tmp_path, 1 << 20).segment()
+    segment.append(b"abcdefgh\n", 0, 9, 1, 1)
+    assert lines(*segment.finish()) == [(1, b"abcdefgh")]
+
+    def full(file: int, data: memoryview) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.write", full)
+    (tmp_path / "full").mkdir()
+    segment = Spool(tmp_path / "full", 1 << 20).segment()
+    segment.append(b"secret\n", 0, 7, 1, 1)
+    with pytest.raises(SourceError, match="No space left on device") as failure:
+        segment.finish()
+    assert "secret" not in str(failure.value)
+
+
+def test_times_are_kept_when_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([5_000_001, 5_500_000, 9_000_000, 9_100_000])
+    clock = SimpleNamespace(time_ns=lambda: next(now))
+    monkeypatch.setattr("lakeport.sources.spool.segment.time", clock)
+    spool = Spool(tmp_path, 12, times=True)
+    segment = spool.segment()
+    for number in range(1, 5):
+        segment.append(b"abc\n", 0, 4, 1, number)
+    splits = spool.finish(segment)
+    pairs = [list(struct.iter_unpack("<QQ", Path(split.times).read_bytes())) for split in splits]
+    assert pairs == [[(0, 6000), (2, 9000)], [(0, 10000)]]  # rounded up to milliseconds
+    assert Spool(tmp_path, 12).segment().held == 0

@@ -1,0 +1,151 @@
+"""Jars: fetched once, checked, safe between processes, refused in plain words."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lakeport.errors import ConfigError, MissingDependency
+from lakeport.host.cache import cache_folder
+from lakeport.spark.jvm import jars, versions
+from lakeport.spark.jvm.versions import JARS, Jar, jars_for
+
+CONTENT = b"a jar" * 100_000
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Maven repository in a folder, with one pinned jar."""
+    jar = Jar("org.example", "thing", "1.0", hashlib.sha256(CONTENT).hexdigest())
+    monkeypatch.setattr(versions, "JARS", {"thing": (jar,)})
+    file = tmp_path / "maven" / jar.path
+    file.parent.mkdir(parents=True)
+    file.write_bytes(CONTENT)
+    monkeypatch.setenv("LAKEPORT_MAVEN_URL", (tmp_path / "maven").as_uri() + "/")
+    return file
+
+
+@pytest.fixture
+def cut_short() -> Iterator[str]:
+    """A server whose answers end too early."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(CONTENT)))
+            self.end_headers()
+            self.wfile.write(CONTENT[:1000])
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://user:pass@127.0.0.1:{server.server_port}".replace("user:pass@", "")
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_fetched_once(repository: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    assert [jar.name for jar in jars.missing({"thing"}, cache)] == ["thing-1.0.jar"]
+    (found,) = jars.ensure({"thing"}, cache)
+    assert found == cache / "jars" / "thing-1.0.jar"
+    assert found.read_bytes() == CONTENT
+    assert jars.missing({"thing"}, cache) == []
+    repository.unlink()
+    assert jars.ensure({"thing"}, cache) == [found]
+
+
+def test_another_content_is_refused(repository: Path, tmp_path: Path) -> None:
+    repository.write_bytes(CONTENT + b"!")
+    with pytest.raises(MissingDependency, match="is not the file that was pinned"):
+        jars.ensure({"thing"}, tmp_path / "cache")
+    assert list((tmp_path / "cache" / "jars").iterdir()) == []
+
+
+def test_offline(repository: Path, tmp_path: Path) -> None:
+    repository.unlink()
+    with pytest.raises(
+        MissingDependency, match=r"org/example/thing/1\.0/thing-1\.0\.jar"
+    ) as caught:
+        jars.ensure({"thing"}, tmp_path / "cache")
+    assert "lakeport jars" in caught.value.hint
+    assert list((tmp_path / "cache" / "jars").iterdir()) == []
+
+
+def test_an_answer_cut_short(
+    repository: Path, tmp_path: Path, cut_short: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKEPORT_MAVEN_URL", cut_short)
+    with pytest.raises(MissingDependency):
+        jars.ensure({"thing"}, tmp_path / "cache")
+    assert list((tmp_path / "cache" / "jars").iterdir()) == []
+
+
+def test_a_mirror_s_password_is_not_shown(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKEPORT_MAVEN_URL", "http://me:canary@127.0.0.1:1/maven")
+    with pytest.raises(MissingDependency, match=r"http://127\.0\.0\.1:1/maven/org") as caught:
+        jars.ensure({"thing"}, tmp_path / "cache")
+    assert "canary" not in str(caught.value)
+
+
+def test_a_cache_that_can_not_be_written(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(MissingDependency, match="can't be written") as caught:
+        jars.ensure({"thing"}, tmp_path / "cache")
+    assert "LAKEPORT_CACHE" in caught.value.hint
+
+
+def test_several_at_once(repository: Path, tmp_path: Path) -> None:
+    found: list[bytes] = []
+
+    def fetch() -> None:
+        found.extend(path.read_bytes() for path in jars.ensure({"thing"}, tmp_path / "cache"))
+
+    threads = [threading.Thread(target=fetch) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [CONTENT] * 8
+    assert len(list((tmp_path / "cache" / "jars").iterdir())) == 1
+
+
+def test_pins_are_whole() -> None:
+    every = jars_for(JARS)
+    assert len({jar.name for jar in every}) == len(every)
+    assert all(len(jar.sha256) == 64 and int(jar.sha256, 16) for jar in every)
+    assert not any(jar.artifact == "bundle" for jar in every)
+    assert jars_for({"azure", "delta"}) == jars_for(("delta", "azure"))
+    with pytest.raises(ConfigError, match="'gcs'"):
+        jars_for({"gcs"})
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"LAKEPORT_CACHE": "/a/b", "XDG_CACHE_HOME": "/x"}, "/a/b"),
+        ({"XDG_CACHE_HOME": "/x"}, "/x/lakeport"),
+        ({"XDG_CACHE_HOME": "relative"}, "/home/me/.cache/lakeport"),
+        ({}, "/home/me/.cache/lakeport"),
+    ],
+)
+def test_cache_folder(
+    variables: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LAKEPORT_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "/home/me")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert cache_folder() == Path(expected)

@@ -1,0 +1,94 @@
+"""Which Java is taken, and what is said when none fits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakeport.errors import MissingDependency
+from lakeport.spark.jvm import java
+from lakeport.spark.jvm.java import find_java
+
+
+def install(
+    folder: Path, version: str = "17.0.2", modules: str | None = None, release: bool = True
+) -> Path:
+    """A folder that looks like a Java installation; its program tells its version."""
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    listed = modules if modules is not None else "java.base jdk.incubator.vector"
+    program.write_text(
+        "#!/bin/sh\n"
+        f'case "$1" in --list-modules) printf "%s\\n" {listed};; '
+        f"*) echo 'openjdk version \"{version}\" 2024-01-01' >&2;; esac\n"
+    )
+    program.chmod(0o755)
+    if release:
+        (folder / "release").write_text(f'JAVA_VERSION="{version}"\nMODULES="{listed}"\n')
+    return program
+
+
+@pytest.fixture(autouse=True)
+def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No Java anywhere but where a test puts it."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(java, "_PLACES", ((str(tmp_path / "jvm"), "*", ""),))
+
+
+def test_none() -> None:
+    with pytest.raises(MissingDependency, match="Java 17 or 21 is needed, found none") as caught:
+        find_java()
+    assert "apt-get install openjdk-17-jre-headless" in caught.value.hint
+    assert "brew install openjdk@17" in caught.value.hint
+
+
+def test_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "17.0.1")
+    own = install(tmp_path / "own", "21.0.3")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "own"))
+    found = find_java()
+    assert (found.path, found.version, found.full_version) == (own, 21, "21.0.3")
+
+
+def test_path(tmp_path: Path) -> None:
+    assert find_java_after(install(tmp_path, "17.0.9")) == 17
+
+
+def find_java_after(_: Path) -> int:
+    return find_java().version
+
+
+@pytest.mark.parametrize("release", [True, False])
+def test_a_suitable_one_nearby_is_taken(tmp_path: Path, release: bool) -> None:
+    install(tmp_path, "25", release=release)
+    install(tmp_path / "jvm" / "a-11", "11.0.1", release=release)
+    good = install(tmp_path / "jvm" / "b-17", "17.0.1", release=release)
+    assert find_java().path == good
+
+
+@pytest.mark.parametrize(
+    ("text", "version"), [("25.0.1", 25), ("11.0.2", 11), ("1.8.0_402", 8), ("18", 18)]
+)
+def test_another_version(tmp_path: Path, text: str, version: int) -> None:
+    program = install(tmp_path, text)
+    with pytest.raises(MissingDependency) as caught:
+        find_java()
+    assert caught.value.message == f"Java 17 or 21 is needed, found {version} at {program}"
+
+
+@pytest.mark.parametrize("release", [True, False])
+def test_a_cut_down_runtime(tmp_path: Path, release: bool) -> None:
+    install(tmp_path, "17.0.2", modules="java.base java.sql", release=release)
+    with pytest.raises(MissingDependency, match=r"lacks the module jdk\.incubator\.vector"):
+        find_java()
+
+
+def test_what_is_no_java(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    with pytest.raises(MissingDependency, match="found none"):
+        find_java()

@@ -1,0 +1,171 @@
+"""What can be said about the start without starting Spark."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lakeport.errors import SparkFailure
+from lakeport.spark.jvm import archive, gateway
+from lakeport.spark.jvm.java import Java
+from lakeport.spark.jvm.versions import PYSPARK
+
+JAVA = Java(Path("/j/bin/java"), 17, "17.0.1")
+
+
+def fake_java(folder: Path, body: str) -> Java:
+    program = folder / "java"
+    program.write_text(f"#!/bin/sh\n{body}\n")
+    program.chmod(0o755)
+    return Java(program, 17, "17.0.1")
+
+
+def test_the_pinned_pyspark_is_installed() -> None:
+    from pyspark.version import __version__
+
+    assert __version__ == PYSPARK
+
+
+def test_properties_are_escaped() -> None:
+    assert gateway._escape("a b=c:\\d\n😀") == r"a\ b\=c\:\\d\u000a\ud83d\ude00"
+
+
+def test_class_path_is_explicit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    found = gateway.class_path([tmp_path / "own.jar"])
+    assert found[-1] == tmp_path / "own.jar"
+    assert len(found) > 100
+    assert found[:-1] == sorted(found[:-1])
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert gateway.class_path([])[0] == tmp_path
+
+
+def test_a_jvm_that_ends(tmp_path: Path) -> None:
+    java = fake_java(tmp_path, "echo 'Error: out of luck' >&2; exit 3")
+    started = gateway.start(java, [], heap_mb=10, fast_start=True)
+    with pytest.raises(SparkFailure, match="exit code 3: Error: out of luck"):
+        started.connect(timeout=30)
+    started.kill()
+    assert not started.folder.exists()
+
+
+def test_a_jvm_that_does_not_answer(tmp_path: Path) -> None:
+    started = gateway.start(fake_java(tmp_path, "exec sleep 60"), [], heap_mb=10, fast_start=False)
+    with pytest.raises(SparkFailure, match="did not answer within 0 s"):
+        started.connect(timeout=0.05)
+    started.kill()
+    started.kill()
+    assert started.process.returncode == -9
+
+
+def test_early_settings_go_through_a_private_file(tmp_path: Path) -> None:
+    java = fake_java(tmp_path, f'echo "$@" > {tmp_path}/line; exec sleep 60')
+    given = {"spark.jars.packages": "a:b:1"}
+    started = gateway.start(java, [], heap_mb=10, fast_start=True, properties=given)
+    file = started.folder / "spark.conf"
+    assert file.read_text() == "spark.jars.packages=a\\:b\\:1\n"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert started.folder.stat().st_mode & 0o777 == 0o700
+    started.stop(timeout=0.01)
+    assert "a:b:1" not in str(started.process.args)
+
+
+def test_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEPORT_TEST_A", "before")
+    monkeypatch.delenv("LAKEPORT_TEST_B", raising=False)
+    with gateway.environment({"LAKEPORT_TEST_A": "1", "LAKEPORT_TEST_B": "2"}):
+        assert os.environ["LAKEPORT_TEST_A"] + os.environ["LAKEPORT_TEST_B"] == "12"
+    assert os.environ["LAKEPORT_TEST_A"] == "before"
+    assert "LAKEPORT_TEST_B" not in os.environ
+
+
+@pytest.fixture
+def jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LAKEPORT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("LAKEPORT_CDS", raising=False)
+    file = tmp_path / "a.jar"
+    file.write_bytes(b"1")
+    return file
+
+
+def make(file: Path) -> None:
+    file.write_bytes(b"classes")
+    file.with_suffix(".size").write_text("7")
+
+
+def test_an_archive_belongs_to_java_and_class_path(jar: Path, tmp_path: Path) -> None:
+    other = tmp_path / "b.jar"
+    other.write_bytes(b"2")
+    names = {
+        archive.path(JAVA, [jar]),
+        archive.path(JAVA, [jar, other]),
+        archive.path(JAVA, [other, jar]),
+        archive.path(Java(JAVA.path, 17, "17.0.2"), [jar]),
+    }
+    jar.write_bytes(b"longer")
+    names.add(archive.path(JAVA, [jar]))
+    assert len(names) == 5
+    assert None not in names
+
+
+def test_no_archive_with_folders_or_what_is_absent(jar: Path, tmp_path: Path) -> None:
+    assert archive.path(JAVA, [tmp_path, jar]) is None
+    assert archive.path(JAVA, [tmp_path / "none.jar"]) is None
+    assert archive.options(None) == ()
+
+
+def test_an_archive_is_used_when_it_is_there(jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = archive.path(JAVA, [jar])
+    assert file is not None
+    assert archive.options(file) == ()
+    file.parent.mkdir(parents=True)
+    make(file)
+    assert f"-XX:SharedArchiveFile={file}" in archive.options(file)
+    file.write_bytes(b"cut")
+    assert archive.options(file) == ()
+    make(file)
+    monkeypatch.setenv("LAKEPORT_CDS", "off")
+    assert archive.options(file) == ()
+
+
+def test_made_once_and_only_when_wanted(jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+
+    class Process:
+        returncode: int | None = None
+
+        def __init__(self, command: list[str], **_: object) -> None:
+            started.append(command)
+
+    monkeypatch.setattr(subprocess, "Popen", Process)
+    file = archive.path(JAVA, [jar])
+    assert file is not None
+    archive.refresh(None, {"delta"})
+    monkeypatch.setenv("LAKEPORT_CDS", "off")
+    archive.refresh(file, {"delta"})
+    assert started == []
+    monkeypatch.delenv("LAKEPORT_CDS")
+    archive.refresh(file, {"s3a", "delta"})
+    assert started == [[sys.executable, "-m", "lakeport.spark.jvm.archive", "delta", "s3a"]]
+    lock = archive._lock(file)
+    assert lock is not None
+    archive.refresh(file, {"delta"})
+    os.close(lock)
+    make(file)
+    archive.refresh(file, {"delta"})
+    assert len(started) == 1
+    assert archive.drop(file)
+    assert not archive.drop(file)
+
+
+def test_old_archives_are_removed(tmp_path: Path) -> None:
+    for number in range(7):
+        file = tmp_path / f"{number}.jsa"
+        file.write_bytes(b"")
+        os.utime(file, (number, number))
+    archive._prune(tmp_path / "6.jsa")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["3.jsa", "4.jsa", "5.jsa", "6.jsa"]

@@ -1,0 +1,147 @@
+"""How long a store is asked: one deadline for all requests of a process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from lakeport.storage import retry as transfer
+from lakeport.storage.retry import Contact, GivenUp, NoAnswer, Patience
+
+
+class Clock:
+    """Stands for the module `time`: it moves when somebody sleeps, and only then."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(transfer, "time", clock)
+    return clock
+
+
+class Store:
+    """Answers with what it is told to, and counts."""
+
+    def __init__(self, answer: Callable[[], str]) -> None:
+        self.contact = Contact()
+        self.contact.reached = True
+        self.answer, self.asked = answer, 0
+
+    def ask(self, deadline: float = 60) -> str:
+        def call() -> str:
+            self.asked += 1
+            return self.answer()
+
+        return self.contact.ask(
+            call, lambda error: isinstance(error, OSError), lambda _: Patience(deadline)
+        )
+
+
+def busy() -> str:
+    raise OSError("busy")
+
+
+def test_requests_after_one_that_was_given_up_share_a_few_seconds(clock: Clock) -> None:
+    store = Store(busy)
+    with pytest.raises(GivenUp) as caught:
+        store.ask()
+    assert 50 < caught.value.seconds <= 60
+    assert str(caught.value.cause) == "busy"
+    end = clock.now
+    for _ in range(20):
+        with pytest.raises(GivenUp):
+            store.ask()
+    assert clock.now - end <= 5
+
+
+def test_nothing_is_sent_once_these_are_over(clock: Clock) -> None:
+    store = Store(busy)
+    with pytest.raises(GivenUp):
+        store.ask()
+    clock.now += 6
+    store.asked = 0
+    with pytest.raises(GivenUp) as caught:
+        store.ask()
+    assert isinstance(caught.value.cause, NoAnswer)
+    assert store.asked == 0
+
+
+def test_a_request_that_passes_makes_up_for_it(clock: Clock) -> None:
+    store = Store(busy)
+    store.contact.lose()
+    store.answer = lambda: "fine"
+    assert store.ask() == "fine"
+    store.answer = busy
+    began = clock.now
+    with pytest.raises(GivenUp):
+        store.ask()
+    assert clock.now - began > 50
+
+
+def test_a_later_load_begins_anew(clock: Clock) -> None:
+    store = Store(busy)
+    store.contact.lose()
+    clock.now += 31
+    began = clock.now
+    with pytest.raises(GivenUp):
+        store.ask()
+    assert clock.now - began > 50
+
+
+def test_what_was_given_up_by_another_load_is_asked_for_as_long_as_ever(clock: Clock) -> None:
+    store = Store(busy)
+    with pytest.raises(GivenUp):
+        store.ask()
+    Contact.begin()
+    began = clock.now
+    with pytest.raises(GivenUp):
+        store.ask()
+    assert clock.now - began > 50
+
+
+def test_the_last_answer_is_told_when_the_time_is_over(clock: Clock) -> None:
+    def slow() -> str:
+        clock.now += 3
+        raise OSError("busy")
+
+    store = Store(slow)
+    store.contact.lose()
+    with pytest.raises(GivenUp) as caught:
+        store.ask()
+    assert str(caught.value.cause) == "busy"
+
+
+def test_what_fails_for_good_is_raised_as_it_is(clock: Clock) -> None:
+    def refused() -> str:
+        raise LookupError("no such bucket")
+
+    store = Store(refused)
+    for _ in range(2):
+        with pytest.raises(LookupError, match="no such bucket"):
+            store.ask()
+        store.contact.lose()
+
+
+def test_a_store_that_hangs_is_left_behind_when_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transfer, "_GRACE", 0.05)
+    answered = threading.Event()
+    store = Store(lambda: str(answered.wait(60)))
+    store.contact.lose()
+    with pytest.raises(GivenUp) as caught:
+        store.ask()
+    assert isinstance(caught.value.cause, NoAnswer)
+    answered.set()

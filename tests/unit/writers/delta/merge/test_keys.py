@@ -1,0 +1,118 @@
+"""The keys of a merge: which row of a batch counts, and which files may hold one."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakeport.writers.delta.merge.files import NO_VALUES, bounds, parse_statistics
+from lakeport.writers.delta.merge.keys import KeyIndex, KeyRanges
+
+Keys = list[tuple[Any, ...]]
+
+
+def columns(keys: Keys, types: list[pa.DataType]) -> list[pa.ChunkedArray]:
+    each = list(zip(*keys, strict=True)) if keys else [()] * len(types)
+    half = len(keys) // 2
+    return [
+        pa.chunked_array([list(values[:half]), list(values[half:])], type=type_)
+        for values, type_ in zip(each, types, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_last_row_of_each_key_is_found(seed: int) -> None:
+    chance = random.Random(seed)
+    types = [pa.int64(), pa.string(), pa.date32()][: 1 + seed % 3]
+    makers = [
+        lambda: chance.choice([-(2**62), 0, 1, 2, 2**62]),
+        lambda: chance.choice(["", "a", "ab", "é"]),
+        lambda: date(2024, 1, chance.randrange(1, 4)),
+    ][: len(types)]
+
+    def key(*, nulls: bool = False) -> tuple[Any, ...]:
+        return tuple(None if nulls and chance.random() < 0.2 else make() for make in makers)
+
+    batch = [key() for _ in range(chance.randrange(1, 60))]
+    table = [key(nulls=True) for _ in range(50)]
+    last = {value: place for place, value in enumerate(batch)}
+    index = KeyIndex(columns(batch, types))
+    assert index.last.tolist() == sorted(last.values())
+    assert index.find(columns(table, types)).tolist() == [last.get(value, -1) for value in table]
+
+
+def test_an_empty_table_and_an_empty_batch() -> None:
+    index = KeyIndex(columns([(1,)], [pa.int64()]))
+    assert index.find(columns([], [pa.int64()])).tolist() == []
+    assert KeyIndex(columns([], [pa.int64()])).find(columns([(1,)], [pa.int64()])).tolist() == [-1]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_file_with_a_key_is_left_out(seed: int) -> None:
+    chance = random.Random(seed)
+    types = [pa.int64(), pa.string()]
+    pick = lambda: (chance.randrange(30), chance.choice("abcdef"))  # noqa: E731
+    ranges = KeyRanges(columns([pick() for _ in range(5)], types))
+    batch = {*zip(*(column.to_pylist() for column in ranges._columns), strict=True)}
+    left_out = 0
+    for _ in range(100):
+        rows = [pick() for _ in range(3)]
+        known: list[Any] = []
+        for place, type_ in enumerate(types):
+            values = [row[place] for row in rows]
+            low, high = pa.scalar(min(values), type_), pa.scalar(max(values), type_)
+            known.append((low, high) if chance.random() < 0.8 else None)
+        if not ranges.meets(known):
+            left_out += 1
+            assert not batch & set(rows)
+    assert left_out
+
+
+TS = pa.timestamp("us", "UTC")
+AT = "2024-01-01T00:00:00.123Z"
+MOMENT = datetime(2024, 1, 1, 0, 0, 0, 123000, UTC)
+
+
+@pytest.mark.parametrize(
+    ("type_", "low", "high", "expected"),
+    [
+        (pa.int64(), 1, 9, (1, 9)),
+        (pa.string(), "a", "b", ("a", "b")),
+        (pa.date32(), "2024-01-01", "2024-02-01", (date(2024, 1, 1), date(2024, 2, 1))),
+        (TS, AT, AT, (MOMENT, MOMENT.replace(microsecond=124000))),
+        (pa.decimal128(9, 2), 1.25, 7, (Decimal("1.25"), Decimal("7.00"))),
+        (pa.float64(), 1.5, 2.5, None),
+        (pa.date32(), "+10000-01-01", "+10000-01-01", None),
+    ],
+)
+def test_bounds_from_statistics(type_: Any, low: Any, high: Any, expected: Any) -> None:
+    stats = {"numRecords": 2, "minValues": {"c": low}, "maxValues": {"c": high}}
+    entry = {"partitionValues": {}, "stats": json.dumps(stats)}
+    found = bounds(entry, parse_statistics(entry), "c", type_)
+    assert (None if found is None else tuple(s.as_py() for s in found)) == expected
+
+
+def test_bounds_that_are_unknown_empty_or_a_partition_s() -> None:
+    entry: dict[str, Any] = {"partitionValues": {"p": "7", "q": None}}
+    statistics = {"numRecords": 3, "nullCount": {"c": 3, "d": 1}}
+    seven = pa.scalar(7, pa.int32())
+    assert bounds(entry, statistics, "p", pa.int32()) == (seven, seven)
+    assert bounds(entry, statistics, "q", pa.int32()) == NO_VALUES
+    assert bounds(entry, statistics, "c", pa.int32()) == NO_VALUES
+    assert bounds(entry, statistics, "d", pa.int32()) is None
+    assert bounds(entry, parse_statistics({}), "d", pa.int32()) is None
+
+
+@pytest.mark.parametrize("type_", [pa.float32(), pa.float64()])
+def test_both_zeros_are_one_key_as_in_sql(type_: pa.DataType) -> None:
+    batch = columns([(-0.0, 1), (0.0, 1), (0.0, 2)], [type_, pa.int64()])
+    index = KeyIndex(batch)
+    assert index.last.tolist() == [1, 2]
+    found = index.find(columns([(-0.0, 2), (0.0, 1), (None, 1), (0.5, 1)], [type_, pa.int64()]))
+    assert found.tolist() == [2, 1, -1, -1]

@@ -1,0 +1,307 @@
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakeport.errors import ConfigError, DestinationError, ObjectExists
+from lakeport.model import Batch, Landed, Staged
+from lakeport.storage.local.store import STAGING, LocalStorage
+from lakeport.writers.base import TablePlan
+from lakeport.writers.files.encode import CsvEncoder, ParquetEncoder
+from lakeport.writers.files.sink import Names, Rows, Sink, visible_rows
+from lakeport.writers.files.writer import Clash, FilesWriter, number_of_files
+
+CLOCK = datetime(2024, 3, 4, 15, 30, 45, 123456, tzinfo=UTC)
+SCHEMA = pa.schema([("id", pa.int64())])
+BATCH = Batch("users", 0)
+NAME = "users/20240304-153045"
+
+
+class Bound(LocalStorage):
+    """A store that binds a staged object to its key, as S3 does."""
+
+    @property
+    def rebinds(self) -> bool:
+        return False
+
+    def publish(self, staged: Staged, key: str) -> None:
+        assert key == staged.key
+        super().publish(staged, key)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStorage:
+    return LocalStorage(str(tmp_path / "lake"))
+
+
+def rows(ids: range, step: int = 10) -> Iterator[pa.RecordBatch]:
+    for start in range(ids.start, ids.stop, step):
+        part = list(range(start, min(start + step, ids.stop)))
+        yield pa.RecordBatch.from_pydict({"id": part}, schema=SCHEMA)
+
+
+def stage(plan: TablePlan, tasks: list[range]) -> list[Staged]:
+    sink = pickle.loads(pickle.dumps(plan.sink))
+    return [one for i, ids in enumerate(tasks) for one in sink.write(rows(ids), i)]
+
+
+def land(
+    writer: FilesWriter, tasks: list[range], batch: Batch = BATCH, state: bytes | None = None
+) -> Landed:
+    """What the road does with a batch: plan, stage, commit, and again after a clash."""
+    while True:
+        plan = writer.plan(SCHEMA, batch, (), CLOCK, len(tasks))
+        staged = stage(plan, tasks)
+        try:
+            return writer.commit(plan, staged, batch, state)
+        except ObjectExists:
+            writer.discard(staged)
+        except BaseException:
+            writer.discard(staged)
+            raise
+
+
+def ids(store: LocalStorage, folder: str = "users") -> list[int]:
+    found = [store.uri(o.key) for o in store.list(folder)]
+    return sorted(i for path in found for i in pq.read_table(path)["id"].to_pylist())
+
+
+def keys(store: LocalStorage, folder: str = "users") -> list[str]:
+    return [o.key for o in store.list(folder)]
+
+
+def test_one_small_batch_is_one_file(store: LocalStorage) -> None:
+    landed = land(FilesWriter(store, ParquetEncoder(), "users", manifest=False), [range(25)])
+    assert keys(store) == [f"{NAME}.parquet"]
+    assert ids(store) == list(range(25))
+    assert landed.files == (store.uri(f"{NAME}.parquet"),)
+    assert (landed.rows, landed.table, landed.version) == (25, store.uri("users"), -1)
+    assert landed.bytes == Path(landed.files[0]).stat().st_size
+    assert keys(store, STAGING) == []
+
+
+def test_many_batches_in_one_second_never_overwrite(store: LocalStorage) -> None:
+    for i in range(4):
+        land(FilesWriter(store, ParquetEncoder(), "users"), [range(i * 10, i * 10 + 10)])
+    assert keys(store) == sorted(f"{NAME}{s}.parquet" for s in ("", "-1", "-2", "-3"))
+    assert ids(store) == list(range(40))
+
+
+def test_folders_compression_and_tasks_without_rows(store: LocalStorage) -> None:
+    writer = FilesWriter(
+        store, CsvEncoder("gzip"), "t", "/raw/", date_partition_format="%Y/%m", manifest=False
+    )
+    land(writer, [range(5), range(0), range(5, 9)])
+    assert keys(store, "raw") == [
+        "raw/t/2024/03/20240304-153045-1.csv.gz",
+        "raw/t/2024/03/20240304-153045.csv.gz",
+    ]
+    query = f"select id from read_csv('{store.uri('raw/t/2024/03')}/*.csv.gz') order by 1"
+    assert [r[0] for r in duckdb.sql(query).fetchall()] == list(range(9))
+
+
+@pytest.mark.parametrize("kind", [LocalStorage, Bound])
+def test_big_tasks_roll_over_under_distinct_names(tmp_path: Path, kind: type[LocalStorage]) -> None:
+    store = kind(str(tmp_path))
+    encoder = ParquetEncoder(row_group_rows=10)
+    writer = FilesWriter(store, encoder, "users", target_bytes=1)
+    landed = land(writer, [range(30), range(30, 40)])
+    assert ids(store) == list(range(40))
+    assert len(landed.files) == 4
+    expected = ("", "-1", "-2", "-3") if store.rebinds else ("", "-1", "-2", "-4")
+    assert keys(store) == sorted(f"{NAME}{s}.parquet" for s in expected)
+
+
+def test_no_rows_no_object(store: LocalStorage) -> None:
+    landed = land(FilesWriter(store, ParquetEncoder(), "users"), [range(0)])
+    assert (landed.rows, landed.files) == (0, ())
+    assert list(store.list("")) == []
+
+
+def test_a_clash_of_bound_objects_adds_every_row_once(tmp_path: Path) -> None:
+    store = Bound(str(tmp_path))
+    for taken in ("", "-3", "-4"):
+        store.put(f"other/20240304-153045{taken}.parquet", b"foreign", create_only=True)
+    encoder = ParquetEncoder(row_group_rows=10)
+    writer = FilesWriter(store, encoder, "other", target_bytes=1, manifest=False)
+    landed = land(writer, [range(30), range(30, 45)])
+    mine = [o.key for o in store.list("other") if store.get(o.key) != b"foreign"]
+    found = [i for key in mine for i in pq.read_table(store.uri(key))["id"].to_pylist()]
+    assert sorted(found) == list(range(45))
+    assert landed.rows == 45
+    assert sorted(landed.files) == sorted(store.uri(key) for key in mine)
+    assert len(list(store.list("other"))) == len(mine) + 3
+
+
+def test_a_clash_says_what_is_taken(tmp_path: Path) -> None:
+    store = Bound(str(tmp_path))
+    store.put(f"{NAME}.parquet", b"foreign")
+    writer = FilesWriter(store, ParquetEncoder(), "users")
+    plan = writer.plan(SCHEMA, BATCH, (), CLOCK, 1)
+    with pytest.raises(Clash, match=r"20240304-153045\.parquet exists"):
+        writer.commit(plan, stage(plan, [range(3)]), BATCH, None)
+    assert writer.plan(SCHEMA, BATCH, (), CLOCK, 1).detail.first == 1
+    assert writer.plan(SCHEMA, Batch("users", 1), (), CLOCK, 1).detail.first == 0
+
+
+def test_a_task_beyond_the_plan_has_names_of_its_own() -> None:
+    names = Names("f", CLOCK, "csv", tasks=2)
+    found = [names.task_key(task, part) for task in range(5) for part in range(5)]
+    assert len(set(found)) == 25
+    assert names.task_key(3, 1) == "f/20240304-153045-p3-1.csv"
+
+
+@pytest.mark.parametrize("where", ["read", "write", "finish"])
+def test_a_failed_task_leaves_nothing_staged(
+    store: LocalStorage, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield from rows(range(30))
+        if where == "read":
+            raise ZeroDivisionError
+        if where == "write":
+            yield pa.RecordBatch.from_pydict({"id": ["text"]})
+        else:
+            monkeypatch.setattr("os.fsync", lambda _: 1 / 0)
+
+    encoder = ParquetEncoder(row_group_rows=10)
+    sink = Sink(store, encoder, SCHEMA, Names("t", CLOCK, "parquet"), target_bytes=1)
+    if where == "finish":
+        sink = Sink(store, encoder, SCHEMA, Names("t", CLOCK, "parquet"))
+    with pytest.raises((ZeroDivisionError, pa.ArrowException, ValueError)):
+        sink.write(broken(), 0)
+    assert list(store.list("")) == []
+
+
+@pytest.mark.parametrize("at", range(12))
+def test_rows_that_are_visible_are_left_out(store: LocalStorage, at: int) -> None:
+    landed = {0: (Rows(0, at), Rows(at + 5, at + 8))}
+    sink = Sink(store, ParquetEncoder(), SCHEMA, Names("t", CLOCK, "parquet"), landed=landed)
+    (one,) = sink.write(rows(range(40), step=7), 0)
+    store.publish(one, "t/x.parquet")
+    assert ids(store, "t") == [*range(at, at + 5), *range(at + 8, 40)]
+
+
+def test_ranges_of_visible_rows() -> None:
+    assert visible_rows([], [10, 5, 5], [False, True, True]) == (Rows(10, 15), Rows(15, 20))
+    before = (Rows(0, 4), Rows(6, 8))
+    assert visible_rows(before, [3, 9], [True, False]) == (
+        *before[:1],
+        Rows(4, 6),
+        *before[1:],
+        Rows(8, 9),
+    )
+
+
+@dataclass(frozen=True)
+class Failing(LocalStorage):
+    """A store that refuses the second publication."""
+
+    def publish(self, staged: Staged, key: str) -> None:
+        if key.endswith("-1.parquet"):
+            raise DestinationError("no more", "free space.")
+        super().publish(staged, key)
+
+
+def test_a_failure_half_way_names_what_is_visible(tmp_path: Path) -> None:
+    store = Failing(str(tmp_path))
+    writer = FilesWriter(store, ParquetEncoder(), "users")
+    with pytest.raises(DestinationError, match="no more") as caught:
+        land(writer, [range(5), range(5, 9), range(9, 12)])
+    assert f"1 of 3 objects of this batch are visible already: {store.uri(NAME)}.parquet" in (
+        caught.value.hint
+    )
+    assert keys(store, STAGING) == []
+
+
+def test_a_failure_before_anything_is_visible_is_raised_as_it_came(
+    store: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = DestinationError("no more", "free space.")
+
+    def refuse(*_: Any) -> None:
+        raise refusal
+
+    monkeypatch.setattr(LocalStorage, "publish", refuse)
+    with pytest.raises(DestinationError) as caught:
+        land(FilesWriter(store, ParquetEncoder(), "users"), [range(5)])
+    assert (caught.value, refusal.__cause__, refusal.hint) == (refusal, None, "free space.")
+
+
+def test_manifest(store: LocalStorage) -> None:
+    writer = FilesWriter(store, ParquetEncoder(), "users", "raw")
+    landed = land(writer, [range(5), range(5, 9)], state=b'{"a": 1.0}')
+    (found,) = store.list("_lakeport/manifests")
+    assert found.key.startswith("_lakeport/manifests/raw%2Fusers/20240304-153045-")
+    content = json.loads(store.get(found.key) or b"")
+    assert (content["stream"], content["rows"], content["bytes"]) == ("users", 9, landed.bytes)
+    assert [f["uri"] for f in content["files"]] == list(landed.files)
+    assert content["files"][0]["checksum"].startswith("md5:")
+    assert content["schema"] == [{"name": "id", "type": "int64"}]
+    assert content["state"] == '{"a": 1.0}'
+
+
+def test_without_manifest_only_data_is_left(store: LocalStorage) -> None:
+    land(FilesWriter(store, ParquetEncoder(), "users", manifest=False), [range(5)])
+    assert keys(store, "") == [f"{NAME}.parquet"]
+
+
+def test_a_manifest_that_fails_is_a_warning(
+    store: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise DestinationError("full")
+
+    monkeypatch.setattr(LocalStorage, "put", refuse)
+    landed = land(FilesWriter(store, ParquetEncoder(), "users"), [range(5)])
+    assert landed.warnings == ("the manifest was not written: full",)
+
+
+def test_partition_columns_are_not_for_files(store: LocalStorage) -> None:
+    plan = FilesWriter(store, ParquetEncoder(), "users").plan(SCHEMA, BATCH, ("id",), CLOCK, 1)
+    assert "'id'" in plan.warnings[0]
+
+
+def test_refused_paths(store: LocalStorage) -> None:
+    with pytest.raises(ConfigError):
+        FilesWriter(store, ParquetEncoder(), "users", "../x").plan(SCHEMA, BATCH, (), CLOCK, 1)
+
+
+def test_unique_names_and_metadata(store: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, Mapping[str, str]]] = []
+    real: Callable[..., Any] = LocalStorage.stage
+
+    def spy(self: LocalStorage, key: str, kind: str, metadata: Mapping[str, str]) -> Any:
+        seen.append((kind, metadata))
+        return real(self, key, kind, metadata)
+
+    monkeypatch.setattr(LocalStorage, "stage", spy)
+    writer = FilesWriter(
+        store, ParquetEncoder(), "users", unique="ab", metadata={"team": "x"}, manifest=False
+    )
+    land(writer, [range(5), range(5, 6)])
+    assert keys(store) == [f"{NAME}-ab-1.parquet", f"{NAME}-ab.parquet"]
+    assert seen == [("application/vnd.apache.parquet", {"team": "x"})] * 2
+
+
+@pytest.mark.parametrize(
+    ("size_mb", "cores", "files"),
+    [(0, 8, 1), (31, 8, 1), (64, 8, 2), (115, 2, 2), (512, 4, 4), (2048, 2, 8), (2049, 2, 9)],
+)
+def test_number_of_files(size_mb: int, cores: int, files: int) -> None:
+    assert number_of_files(size_mb << 20, cores) == files
+
+
+def test_number_of_files_of_unknown_input() -> None:
+    assert number_of_files(-1, 4) == 4
+    assert number_of_files(100, 0) == 1
