@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import defaultdict
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
@@ -18,6 +20,10 @@ MOST_MODULES = 14
 MOST_LINES = 400
 LONGER: dict[str, str] = {}
 """Modules with more lines -> why."""
+
+LIGHT = {"__future__", "lakeport", *sys.stdlib_module_names}
+NEEDED: dict[str, str] = {}
+"""Imports inside functions that keep nothing heavy out -> why they are there."""
 
 NAMED = re.compile(r"[\"']lakeport((?:\.[a-z_]+)+)(?::\w+)?[\"']")
 
@@ -37,35 +43,68 @@ def test_a_module_holds_one_idea() -> None:
     assert {name for name, count in lines.items() if count > MOST_LINES} == set(LONGER)
 
 
-def imports(path: Path) -> set[str]:
-    """Modules of ours that a module imports, inside functions too, but not for types alone."""
-    found: set[str] = set()
-    waiting: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
-    while waiting:
-        node = waiting.pop()
+@dataclass
+class Imports:
+    """What a module imports: at its top, and inside functions; not what is for types alone."""
+
+    top: set[str] = field(default_factory=set)
+    inside: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, path: Path) -> Imports:
+        found = cls()
+        found._visit(ast.parse(path.read_text("utf-8")), found.top)
+        return found
+
+    def _visit(self, node: ast.AST, into: set[str]) -> None:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            waiting += node.orelse
-            continue
+            return
         if isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
+            into |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
         elif isinstance(node, ast.Import):
-            found |= {name.name for name in node.names}
-        waiting += ast.iter_child_nodes(node)
+            into |= {name.name for name in node.names}
+        if isinstance(node, ast.FunctionDef):
+            into = self.inside
+        for child in ast.iter_child_nodes(node):
+            self._visit(child, into)
+
+
+IMPORTS = {dotted(path): Imports.of(path) for path in MODULES}
+
+
+def reached(start: Iterable[str], graph: Mapping[str, set[str]]) -> set[str]:
+    found, waiting = set[str](), list(start)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += graph.get(name, ())
     return found
 
 
 def test_no_module_imports_itself_by_a_detour() -> None:
-    names = {dotted(path) for path in MODULES}
-    graph = {dotted(path): imports(path) & names - {dotted(path)} for path in MODULES}
-    reached: dict[str, set[str]] = defaultdict(set)
-    for name in graph:
-        waiting = list(graph[name])
-        while waiting:
-            other = waiting.pop()
-            if other not in reached[name]:
-                reached[name].add(other)
-                waiting += graph[other]
-    assert sorted(name for name in graph if name in reached[name]) == []
+    graph = {
+        name: (found.top | found.inside) & IMPORTS.keys() - {name}
+        for name, found in IMPORTS.items()
+    }
+    assert [name for name in graph if name in reached(graph[name], graph)] == []
+
+
+def test_an_import_inside_a_function_keeps_something_heavy_out() -> None:
+    graph = {name: found.top & IMPORTS.keys() for name, found in IMPORTS.items()}
+
+    def heavy(names: Iterable[str]) -> set[str]:
+        """Packages of others that these modules of ours bring."""
+        brought = {other for name in reached(names, graph) for other in IMPORTS[name].top}
+        return {name.partition(".")[0] for name in brought} - LIGHT
+
+    idle = {
+        f"{name} -> {other}"
+        for name, found in IMPORTS.items()
+        for other in found.inside & IMPORTS.keys()
+        if not heavy([other]) - heavy([name])
+    }
+    assert sorted(idle - NEEDED.keys()) == []
 
 
 def named_in_text() -> list[str]:
