@@ -45,11 +45,11 @@ def main() -> int:
     # What starts us may ignore it, and children would inherit that: some tests send it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     names = sys.argv[1:] or list(GROUPS)
-    lanes = min(
+    workers = min(
         MOST_AT_ONCE, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
     )
     begin = time.monotonic()
-    with ThreadPoolExecutor(lanes) as pool:
+    with ThreadPoolExecutor(workers) as pool:
         results = list(pool.map(run, names))
     totals: Counter[str] = Counter()
     for _, closing, _ in results:

@@ -124,7 +124,7 @@ def check_reach(config: DestinationConfig, runtime: Runtime) -> tuple[str, ...]:
     )
 
 
-def meet_workers(
+def check_workers(
     config: DestinationConfig, storage: Storage, runtime: Runtime, source: object
 ) -> tuple[Storage, tuple[str, ...]]:
     """See that whoever runs the tasks can land, before anything is written.

@@ -62,8 +62,8 @@ class Soak:
         self.findings_folder.mkdir(parents=True, exist_ok=True)
         begin, before = time.monotonic(), self.inputs()
         waiting = [chunk for chunk in _chunks(counts) if chunk not in self.done]
-        with ThreadPoolExecutor(workers) as lanes:
-            for chunk in lanes.map(self._one, waiting):
+        with ThreadPoolExecutor(workers) as executor:
+            for chunk in executor.map(self._one, waiting):
                 rate = (self.inputs() - before) / (time.monotonic() - begin)
                 self.tell(
                     f"seed {self.seed}: {self.inputs()} of {sum(counts.values())} inputs, "

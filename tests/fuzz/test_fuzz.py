@@ -22,8 +22,8 @@ def test_a_share_of_all_inputs(kind: str) -> None:
     def found(number: int) -> tuple[int, Finding | None]:
         return number, judge(kind, made(kind, 11, number))
 
-    with ThreadPoolExecutor(1) as lane:  # its stack is as empty as a task's, not pytest's
-        findings = dict(lane.map(found, range(SHARE[kind])))
+    with ThreadPoolExecutor(1) as executor:  # its stack is as empty as a task's, not pytest's
+        findings = dict(executor.map(found, range(SHARE[kind])))
     assert {n: finding for n, finding in findings.items() if finding} == {}
 
 

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 import lakeport
-from lakeport.loading import stream as lander
+from lakeport.loading import stream as stream_loading
 
 DAY = timedelta(days=1)
 
@@ -77,7 +77,7 @@ def test_files_of_an_earlier_hour_are_new_files(
         def now(cls, tz: tzinfo | None = None) -> Any:
             return cls.start - cls.offset
 
-    monkeypatch.setattr(lander, "datetime", Clock)
+    monkeypatch.setattr(stream_loading, "datetime", Clock)
     keys: dict[str, Any] = {"file_type": "parquet", "table": "t"}
     lakeport.land(rows(1), tmp_path, run_id="a", **keys)
     Clock.offset = DAY

@@ -151,9 +151,9 @@ def test_warming_up_leaves_nothing_behind(runtime: Runtime) -> None:
 def test_delta_works(runtime: Runtime, tmp_path: Path) -> None:
     from deltalake import DeltaTable
 
-    from lakeport.spark.jvm.training import exercise
+    from lakeport.spark.jvm.training import training_load
 
-    exercise(runtime, frozenset({"delta"}))
+    training_load(runtime, frozenset({"delta"}))
     path = str(tmp_path / "table")
     runtime.spark.range(5).write.format("delta").save(path)
     assert sorted(DeltaTable(path).to_pyarrow_table()["id"].to_pylist()) == [0, 1, 2, 3, 4]
@@ -171,17 +171,17 @@ def test_errors_of_delta_are_ours(runtime: Runtime, tmp_path: Path) -> None:
 
 
 def test_a_session_warms_up_once(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every landing asks for it; a table rehearsed for each would cost more than the landing."""
+    """Every landing asks for it; a table committed to for each would cost more than the landing."""
     begun: list[str] = []
-    monkeypatch.setattr(training, "heat", lambda _: begun.append("heat"))
-    monkeypatch.setattr(training, "rehearse", lambda *_: begun.append("rehearse"))
+    monkeypatch.setattr(training, "warm_workers", lambda _: begun.append("warm_workers"))
+    monkeypatch.setattr(training, "warm_commit", lambda *_: begun.append("warm_commit"))
     monkeypatch.setattr(runtime, "_warmed", False)
     for _ in range(3):
         runtime.warm()
     for thread in threading.enumerate():
         if thread.name == "lakeport-warm":
             thread.join(60)
-    assert sorted(begun) == ["heat", "rehearse"]
+    assert sorted(begun) == ["warm_workers", "warm_commit"]
 
 
 def test_an_interrupt_cancels(runtime: Runtime) -> None:

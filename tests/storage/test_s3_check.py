@@ -21,7 +21,7 @@ from lakeport.config.destinations.local import LocalConfig
 from lakeport.config.secrets import Secret
 from lakeport.errors import LakeportError
 from lakeport.loading.check import CheckReport
-from lakeport.spark.log_store_probe import TrialLog
+from lakeport.spark.log_store_probe import LogStoreProbe
 from lakeport.storage.checks import clock_item
 from lakeport.storage.s3.check import check_s3
 from lakeport.storage.s3.client import Connection
@@ -86,7 +86,7 @@ def test_spark_is_not_waited_for_when_there_is_no_time(
 ) -> None:
     over = threading.Event()
 
-    def starting() -> TrialLog:
+    def starting() -> LogStoreProbe:
         over.wait()
         raise LakeportError("nobody waits for it any more")
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lakeport.config.destinations.delta_lake_azure import DeltaLakeAzureConfig
     from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
     from lakeport.model import Storage
-    from lakeport.spark.log_store_probe import TrialLog
+    from lakeport.spark.log_store_probe import LogStoreProbe
 
 __all__ = ["CheckItem", "CheckReport", "check"]
 
@@ -123,7 +123,7 @@ def _checks(storage: Storage, *, tables: bool) -> Checks:
 
 def _begin_spark(
     config: DeltaLakeAzureConfig | DeltaLakeS3Config, storage: Storage
-) -> Callable[[], TrialLog]:
+) -> Callable[[], LogStoreProbe]:
     """Have Spark start; what is returned waits for it, and raises what went wrong."""
     from lakeport.spark.session import Runtime
 
@@ -132,27 +132,27 @@ def _begin_spark(
     except LakeportError as error:
         failure = error
 
-        def fail() -> TrialLog:
+        def fail() -> LogStoreProbe:
             raise failure
 
         return fail
 
-    def ready() -> TrialLog:
+    def ready() -> LogStoreProbe:
         from lakeport.spark.filesystems import session_for
-        from lakeport.spark.log_store_probe import TrialLog
+        from lakeport.spark.log_store_probe import LogStoreProbe
 
         session = session_for(
             runtime, storage.hadoop_uri(), config.hadoop_settings(lent=not runtime.is_local)
         )
         folder = storage.hadoop_uri(f"_lakeport/check-{uuid.uuid4().hex}")
-        return TrialLog(session, folder, runtime.secrets)
+        return LogStoreProbe(session, folder, runtime.secrets)
 
     return ready
 
 
-def _spark_items(begun: Callable[[], TrialLog]) -> Checks:
+def _spark_items(begun: Callable[[], LogStoreProbe]) -> Checks:
     """One commit through Spark, step by step; a failure ends it, except that of the last."""
-    logs: list[TrialLog] = []
+    logs: list[LogStoreProbe] = []
 
     def start() -> str:
         logs.append(begun())

@@ -1,7 +1,7 @@
-"""The whole road in one place: a source, a target, and what was landed.
+"""A whole load: a source, a target, and what was landed.
 
 ```
-config ─▶ source ─Flush─▶ landers (one per stream) ─Landed─▶ report, and only then STATE
+config ─▶ source ─Flush─▶ stream loaders ─Landed─▶ report, and only then STATE
 ```
 While a flush is landed, the next one is spooled; Spark starts while the first is.
 """
@@ -28,7 +28,7 @@ from lakeport.errors import (
     PermissionRefused,
     Unreachable,
 )
-from lakeport.loading.halt import Halt
+from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.report import Failure, LandingReport, Observer, ReportBuilder, keep
 from lakeport.model import Mode
 from lakeport.sources.open import Reading, open_source
@@ -36,7 +36,7 @@ from lakeport.sources.spool.upload import spooling
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.loading.stream import Lander
+    from lakeport.loading.stream import StreamLoader
     from lakeport.model import Batch, Flush, Landed, Storage
     from lakeport.sources.csv.records import CsvOptions
     from lakeport.sources.files.declared import Declared
@@ -118,15 +118,15 @@ class _Run:
         self.report = ReportBuilder(self.name, self.storage.uri(), secrets=config.secrets())
         self.observer = observer
         self.on_state = on_state
-        self.halt = Halt()
+        self.cancellation = Cancellation()
         self._landing: Future[None] | None = None
-        self._landers: dict[str, Lander] = {}
+        self._loaders: dict[str, StreamLoader] = {}
         self._versions: dict[str, list[int]] = {}
         self._flushes = self._records = self._bad = 0
         self._lock = threading.Lock()
 
     def land(self, source: Any, reading: Reading) -> LandingReport:
-        from lakeport.destinations import check_layout, check_place, meet_workers
+        from lakeport.destinations import check_layout, check_place, check_workers
         from lakeport.spark.failures import mask_causes
         from lakeport.spark.session import Runtime
 
@@ -139,11 +139,11 @@ class _Run:
         error: BaseException | None = None
         try:
             check_place(self.config, self.storage)
-            with spooling(self.config, self.runtime) as spool, self._spoken():
+            with spooling(self.config, self.runtime) as spool, self._translate_jvm_errors():
                 opened = open_source(
                     source, reading, self.config, spool, self.runtime, self._progress
                 )
-                self.storage, found = meet_workers(self.config, self.storage, self.runtime, source)
+                self.storage, found = check_workers(self.config, self.storage, self.runtime, source)
                 for text in found:
                     self._warn(text)
                 try:
@@ -151,20 +151,20 @@ class _Run:
                     if self.config.auto_optimize:
                         self._tidy()
                 except KeyboardInterrupt:
-                    self.halt.end(self._landing, self.runtime, self.storage)
+                    self.cancellation.cancel(self._landing, self.runtime, self.storage)
                     raise
         except BaseException as caught:
             error = caught
             mask_causes(caught, (*self.config.secrets(), *self.runtime.secrets))
-            if self.halt.unknown() and isinstance(caught, KeyboardInterrupt):
-                caught.add_note(self.halt.unknown())
+            if self.cancellation.unknown() and isinstance(caught, KeyboardInterrupt):
+                caught.add_note(self.cancellation.unknown())
             raise
         finally:
             report = self._finish(error)
         return report
 
     @contextmanager
-    def _spoken(self) -> Iterator[None]:
+    def _translate_jvm_errors(self) -> Iterator[None]:
         """Turn a JVM that has gone into an error of Spark's, wherever in the load it shows."""
         from lakeport.spark.failures import from_java, translate
 
@@ -178,12 +178,12 @@ class _Run:
 
     def _drain(self, source: Source) -> None:
         """Land each flush on a thread of its own while the source spools the next one."""
-        with _lane() as lane:
+        with _executor() as executor:
             landing: Future[None] | None = None
             for flush in source:
                 if landing is not None:
                     landing.result()
-                landing = self._landing = lane.submit(self._flush, flush, source)
+                landing = self._landing = executor.submit(self._flush, flush, source)
             if landing is not None:
                 landing.result()
         self._check_tables(source.streams())
@@ -213,9 +213,9 @@ class _Run:
         if len(by_stream) == 1:
             self._land_stream(*by_stream.popitem(), flush.state)
         elif by_stream:
-            with ThreadPoolExecutor(min(len(by_stream), 4), "lakeport-stream") as lanes:
+            with ThreadPoolExecutor(min(len(by_stream), 4), "lakeport-stream") as executor:
                 each = [
-                    lanes.submit(self._land_stream, stream, batches, flush.state)
+                    executor.submit(self._land_stream, stream, batches, flush.state)
                     for stream, batches in by_stream.items()
                 ]
             self._raise_first(dict(zip(by_stream, each, strict=True)))
@@ -237,7 +237,7 @@ class _Run:
         if self.config.mode is not Mode.APPEND or self.config.file_type != "delta":
             return False
         declares = len(columns_of(batch)) > 0
-        return declares and self._lander(batch.stream).writer.current() is None
+        return declares and self._loader(batch.stream).writer.current() is None
 
     def _raise_first(self, landings: Mapping[str, Future[None]]) -> None:
         """Raise the first stream's error; those of the others become warnings, so none hides."""
@@ -262,14 +262,14 @@ class _Run:
             )
 
     def _land_stream(self, stream: str, batches: Sequence[Batch], state: bytes | None) -> None:
-        lander = self._lander(stream)
+        loader = self._loader(stream)
         begin = time.monotonic()
-        with _placed(lander.writer.uri):
-            for landed in lander.land(batches, state):
+        with _placed(loader.writer.uri):
+            for landed in loader.land(batches, state):
                 seconds, begin = time.monotonic() - begin, time.monotonic()
                 self._landed(landed, seconds)
         with self._lock:
-            self.report.dropped(stream, lander.take_dropped())
+            self.report.dropped(stream, loader.take_dropped())
 
     def _landed(self, landed: Landed, seconds: float) -> None:
         with self._lock:
@@ -283,8 +283,8 @@ class _Run:
         """Take the rows of a stream's earlier versions out of use."""
         if self.config.mode is Mode.OVERWRITE or not self.config.process_activate_version_messages:
             return
-        writer = self._lander(stream).writer
-        with self.halt.committing(writer.uri):
+        writer = self._loader(stream).writer
+        with self.cancellation.committing(writer.uri):
             retired = writer.retire(version)
         if retired is None:
             self._warn(
@@ -294,18 +294,18 @@ class _Run:
         elif retired.version >= 0:
             self.report.retired(retired)
 
-    def _lander(self, stream: str) -> Lander:
+    def _loader(self, stream: str) -> StreamLoader:
         from lakeport.destinations import open_table
-        from lakeport.loading.stream import Lander, Policies
+        from lakeport.loading.stream import Policies, StreamLoader
 
         with self._lock:
-            if stream not in self._landers:
+            if stream not in self._loaders:
                 writer = open_table(self.config, self.storage, self.runtime, stream, self.name)
                 policies = Policies.of(self.config)
-                self._landers[stream] = Lander(
-                    writer, self.runtime, policies, self._on_bad, self.halt
+                self._loaders[stream] = StreamLoader(
+                    writer, self.runtime, policies, self._on_bad, self.cancellation
                 )
-            return self._landers[stream]
+            return self._loaders[stream]
 
     def _on_bad(self, batch: Batch, bad: Sequence[BadRecord], records: int) -> None:
         with self._lock:
@@ -335,7 +335,7 @@ class _Run:
         from lakeport.writers.delta.table import DeltaTableWriter
 
         for stream, versions in self._versions.items():
-            table = self._landers[stream].writer
+            table = self._loaders[stream].writer
             if isinstance(table, DeltaTableWriter):
                 try:
                     tidy(table.writer, versions)
@@ -350,7 +350,7 @@ class _Run:
     def _finish(self, error: BaseException | None) -> LandingReport:
         """Close the books of a load, and tell."""
         report = self.report.finish(error)
-        if not self.halt.at_once:
+        if not self.cancellation.at_once:
             if self.config.manifest:
                 keep(report, self.storage)
             with suppress(LakeportError):
@@ -361,17 +361,17 @@ class _Run:
 
 
 @contextmanager
-def _lane() -> Iterator[ThreadPoolExecutor]:
+def _executor() -> Iterator[ThreadPoolExecutor]:
     """The thread that flushes are landed on; it is waited for, unless the load was interrupted."""
-    lane = ThreadPoolExecutor(1, "lakeport-flush")
+    executor = ThreadPoolExecutor(1, "lakeport-flush")
     patient = True
     try:
-        yield lane
+        yield executor
     except KeyboardInterrupt:
         patient = False
         raise
     finally:
-        lane.shutdown(wait=patient)
+        executor.shutdown(wait=patient)
 
 
 _PLACELESS = (DestinationError, PermissionRefused, Unreachable)

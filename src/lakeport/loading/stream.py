@@ -1,4 +1,4 @@
-"""One stream on its way into its table: judge, stage in Spark tasks, commit on the driver.
+"""One stream on its way into its table: scan, stage in Spark tasks, commit on the driver.
 
 ```
 batch ─▶ [scan] ─▶ reader ─▶ shape ─▶ plan against the table ─▶ stage (tasks) ─▶ commit (driver)
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeport.errors import BadRecord, BadRecords, ObjectExists, UnknownFields
-from lakeport.loading.halt import Halt
+from lakeport.loading.cancellation import Cancellation
 from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, UnknownPolicy
 from lakeport.schema.evolution import plan_evolution
 from lakeport.schema.kinds import merge_kinds, type_of_kind
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.spark.session import Runtime
 
-__all__ = ["Lander", "Policies", "columns_of"]
+__all__ = ["Policies", "StreamLoader", "columns_of"]
 
 _MOST_OF_TWO = 1.7  # a task is said to have too much beyond this multiple of its fair share,
 _LEAST = 0.3  # and of the whole
@@ -78,7 +78,7 @@ class Policies:
 
 
 @dataclass
-class Lander:
+class StreamLoader:
     """Lands one stream's batches, in order.
 
     Args:
@@ -87,14 +87,14 @@ class Lander:
         policies: of the run.
         on_bad: takes a batch, its bad records and the number of all its records; raises when the
             run has too many bad ones.
-        halt: asks for an end before the next commit.
+        cancellation: asks for an end before the next commit.
     """
 
     writer: TableWriter
     runtime: Runtime
     policies: Policies
     on_bad: Callable[[Batch, Sequence[BadRecord], int], None]
-    halt: Halt = field(default_factory=Halt)
+    cancellation: Cancellation = field(default_factory=Cancellation)
     _dropped: dict[str, int] = field(default_factory=dict)
     _extra: dict[str, pa.DataType] = field(default_factory=dict)
 
@@ -124,20 +124,20 @@ class Lander:
             for batch in batches:
                 self._count_again(batch)
             return before
-        judge = (
+        scan = (
             self.policies.on_bad_record != "fail"
             or self.policies.unknown_fields is UnknownPolicy.DROP
         )
         try:
-            return self._stage_and_commit(whole, self._parts(batches, judge), state)
+            return self._stage_and_commit(whole, self._parts(batches, scan), state)
         except UnknownFields:
-            if judge or self.policies.unknown_fields is not UnknownPolicy.EVOLVE:
+            if scan or self.policies.unknown_fields is not UnknownPolicy.EVOLVE:
                 raise
-            return self._stage_and_commit(whole, self._parts(batches, judge=True), state)
+            return self._stage_and_commit(whole, self._parts(batches, scan=True), state)
 
-    def _parts(self, batches: Sequence[Batch], judge: bool) -> list[_Part]:
-        """Batches with their kernels; all are judged before any is read by what they taught."""
-        readers = [self._judged(batch) if judge else batch.reader for batch in batches]
+    def _parts(self, batches: Sequence[Batch], scan: bool) -> list[_Part]:
+        """Batches with their kernels; all are scanned first, as a field is read by all it holds."""
+        readers = [self._scanned(batch) if scan else batch.reader for batch in batches]
         clock = datetime.now(UTC)
         parts = []
         for batch, reader in zip(batches, readers, strict=True):
@@ -153,7 +153,7 @@ class Lander:
             parts.append(_Part(batch, known, shape))
         return parts
 
-    def _judged(self, batch: Batch) -> Reader | None:
+    def _scanned(self, batch: Batch) -> Reader | None:
         """Scan a batch, hand its bad records on, and learn its undeclared fields."""
         if batch.reader is None:
             return None
@@ -217,7 +217,7 @@ class Lander:
             if whole.optional and not staged:
                 return None
             try:
-                with self.halt.committing(self.writer.uri):
+                with self.cancellation.committing(self.writer.uri):
                     landed = self.writer.commit(plan, staged, whole, state)
                 warnings = (*whole.warnings, *landed.warnings, *self._uneven(staged))
                 return replace(landed, warnings=warnings)

@@ -213,7 +213,7 @@ class Destination:
         """Land records of one stream.
 
         With a schema, from the catalog, from `process`, from `process_schema` or beside a record,
-        they are judged as Singer records. Without one, types come from all the values: whole
+        they are checked as Singer records. Without one, types come from all the values: whole
         numbers are INT64, numbers DOUBLE, `Decimal` DECIMAL, dates and times what they are, lists
         and mappings LIST and STRUCT; what no one type holds is JSON text.
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["check", "find", "forget", "hush", "hush_calls", "part"]
+__all__ = ["check", "detach", "find", "reset_pyspark", "silence_loggers", "silence_lost_calls"]
 
 _CONTEXT_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _AWS_PARTS: Final = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
@@ -134,7 +134,7 @@ def _wake(client: Any) -> None:
             connection.socket.shutdown(SHUT_RDWR)
 
 
-def part() -> None:
+def detach() -> None:
     """Let pyspark part with the JVM of a context that its owner has stopped; it lives on.
 
     Else a new context would be looked for there, whatever gateway it is given.
@@ -147,7 +147,7 @@ def part() -> None:
             SparkContext._jvm = None
 
 
-def forget(context: SparkContext | None, folder: Path) -> None:
+def reset_pyspark(context: SparkContext | None, folder: Path) -> None:
     """Let pyspark forget a JVM that is about to end, so that another one can be started."""
     from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER
     from pyspark import SparkContext
@@ -176,7 +176,7 @@ def forget(context: SparkContext | None, folder: Path) -> None:
     sys.path[:] = [entry for entry in sys.path if not entry.startswith(f"{folder}{os.sep}")]
 
 
-def hush(context: SparkContext) -> None:
+def silence_loggers(context: SparkContext) -> None:
     """Keep PySpark from printing stack traces of what whoever asked is told in one sentence.
 
     Its accumulator server does so when the JVM is gone, and its loggers when a query fails; these
@@ -191,7 +191,7 @@ def hush(context: SparkContext) -> None:
         server.handle_error = lambda *_: None  # type: ignore[method-assign]
 
 
-def hush_calls() -> None:
+def silence_lost_calls() -> None:
     """Keep py4j from logging, with stack traces, that calls under way lost the JVM.
 
     For the interpreter's end, when nobody waits for them any more.

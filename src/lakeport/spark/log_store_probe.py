@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["TrialLog"]
+__all__ = ["LogStoreProbe"]
 
 _LINES = ('{"commitInfo":{"operation":"CONNECTION TEST"}}',)
 _TAKEN = "FileAlreadyExistsException"
 
 
-class TrialLog:
+class LogStoreProbe:
     """A log of one commit in a folder that is used for nothing else.
 
     Args:

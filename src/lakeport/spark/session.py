@@ -198,8 +198,8 @@ class Runtime:
         if self._warmed:
             return
         self._warmed = True
-        rehearsal = (self._rehearse,) if self.is_local and "delta" in self.needs else ()
-        bodies = [self._warm, *rehearsal]
+        commit = (self._warm_commit,) if self.is_local and "delta" in self.needs else ()
+        bodies = [self._warm_workers, *commit]
         for body in bodies:
             threading.Thread(target=body, name="lakeport-warm", daemon=True).start()
 
@@ -250,7 +250,7 @@ class Runtime:
 
     def _end(self) -> None:
         """`stop`, at the interpreter's end: threads of ours may still talk to the JVM."""
-        adopt.hush_calls()
+        adopt.silence_lost_calls()
         self.stop()
 
     def _serves(self, needs: frozenset[str], settings: Mapping[str, str]) -> bool:
@@ -302,15 +302,15 @@ class Runtime:
             with suppress(Exception):
                 self.spark  # noqa: B018
 
-    def _warm(self) -> None:
-        from lakeport.spark.jvm.training import heat
+    def _warm_workers(self) -> None:
+        from lakeport.spark.jvm.training import warm_workers
 
         with suppress(Exception):
-            heat(self)
+            warm_workers(self)
 
-    def _rehearse(self) -> None:
-        from lakeport.spark.jvm.training import rehearse
+    def _warm_commit(self) -> None:
+        from lakeport.spark.jvm.training import warm_commit
 
         with suppress(Exception), self.flags() as folder:
             if folder:
-                rehearse(self, Path(folder))
+                warm_commit(self, Path(folder))

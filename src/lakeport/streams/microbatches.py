@@ -1,4 +1,4 @@
-"""The road of a stream's micro-batches: each is landed as one batch of a run named by the query.
+"""A stream's micro-batches: each is landed as one batch of a run named by the query.
 
 Spark gives a query an id that its checkpoint keeps, and its micro-batches numbers; a restarted
 query repeats the micro-batch that it was in with the same number and the same rows. So query id
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from lakeport.errors import DestinationError, LakeportError
 from lakeport.loading.report import LandingReport, Observer, ReportBuilder
-from lakeport.loading.stream import Lander, Policies
+from lakeport.loading.stream import Policies, StreamLoader
 from lakeport.model import Batch, Landed, Mode
 from lakeport.spark.failures import translate
 from lakeport.tables.compaction import MANY_SMALL_FILES
@@ -73,13 +73,13 @@ class MicroBatches:
         self._target = storage.uri()
         self._policies = Policies.of(config)
         self._writer = open_table(config, storage, runtime, stream)
-        self._lander = Lander(self._writer, runtime, self._policies, lambda *_: None)
+        self._loader = StreamLoader(self._writer, runtime, self._policies, lambda *_: None)
         self._total = self._builder()
         self._bytes = -1
         self._untidied: list[int] = []
         self._lock = Lock()
         # Spark interrupts its own thread to stop a query: a commit must not be hit by that.
-        self._lane = ThreadPoolExecutor(1, "lakeport-micro-batch")
+        self._executor = ThreadPoolExecutor(1, "lakeport-micro-batch")
 
     @property
     def report(self) -> LandingReport:
@@ -94,7 +94,7 @@ class MicroBatches:
             LakeportError: without a cause, since Spark logs what it gets; see `error`.
         """
         try:
-            self._lane.submit(self._land, frame, number).result()
+            self._executor.submit(self._land, frame, number).result()
         except BaseException as error:
             self.error = translate(error, self._runtime.secrets)
         if self.error is not None:
@@ -105,8 +105,8 @@ class MicroBatches:
         self.error = self.error or error
         if self.error is None and self._untidied:
             with suppress(RuntimeError):  # the interpreter ends: no thread is to be had
-                self._lane.submit(self._tidy).result()
-        self._lane.shutdown(wait=False)
+                self._executor.submit(self._tidy).result()
+        self._executor.shutdown(wait=False)
         return self.report
 
     def warn(self, text: str) -> None:
@@ -119,7 +119,7 @@ class MicroBatches:
         own, begin = self._builder(), time.monotonic()
         self.number = number
         try:
-            for landed in self._lander.land([self._batch(frame, number)], None):
+            for landed in self._loader.land([self._batch(frame, number)], None):
                 self._record(own, landed, time.monotonic() - begin)
         except BaseException as error:
             self._finish(own, translate(error, self._runtime.secrets))

@@ -1,7 +1,7 @@
 """Structured streams: a streaming DataFrame, landed micro-batch by micro-batch, exactly once.
 
 ```
-source ─micro-batch─▶ foreachBatch ─▶ lander (as for any frame) ─Landed─▶ report ─▶ checkpoint
+source ─micro-batch─▶ foreachBatch ─▶ loader (as for any frame) ─Landed─▶ report ─▶ checkpoint
 ```
 """
 
@@ -85,7 +85,7 @@ def land_stream(
         >>> stream.wait()  # doctest: +SKIP
         True
     """
-    from lakeport.destinations import check_layout, check_place, meet_workers, open_storage
+    from lakeport.destinations import check_layout, check_place, check_workers, open_storage
 
     if names_sink(to):
         config, buffer = load_sink(to, keys)  # type: ignore[arg-type]  # no config by then
@@ -98,7 +98,7 @@ def land_stream(
     runtime, streaming = _frame(frame, config, connector(checkpoint or ""))
     opened = open_storage(config)
     check_place(config, opened)
-    storage, found = meet_workers(config, opened, runtime, None)
+    storage, found = check_workers(config, opened, runtime, None)
     start = _Start(config, storage, runtime, streaming, observer, (*warnings, *found))
     return start.run(checkpoint or "", timing)
 
@@ -126,8 +126,8 @@ class _Start:
         table = open_table(self.config, self.storage, self.runtime, name)
         place = reach(checkpoint, self.config, self.runtime)
         folder = bind(frame.sparkSession, place, table.uri)
-        road: Future[MicroBatches] = Future()
-        query = self._query(frame, folder, timing, lambda df, n: road.result().land(df, n))
+        ready: Future[MicroBatches] = Future()
+        query = self._query(frame, folder, timing, lambda df, n: ready.result().land(df, n))
         try:
             config = self.config.model_copy(update={"run_id": str(query.id)})
             batches = MicroBatches(config, self.storage, self.runtime, name, self.observer)
@@ -136,10 +136,10 @@ class _Start:
             storage = self.storage if self.config.manifest else None
             stream = LandingStream(query, batches, self.runtime, storage)
         except BaseException as error:
-            road.set_exception(error)
+            ready.set_exception(error)
             query.stop()
             raise
-        road.set_result(batches)
+        ready.set_result(batches)
         return stream
 
     def _query(

@@ -1,4 +1,4 @@
-"""One table of a destination, whatever its format: what the road asks of a writer."""
+"""One table of a destination, whatever its format: what a load asks of a writer."""
 
 from __future__ import annotations
 

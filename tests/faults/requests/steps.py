@@ -12,7 +12,7 @@ __all__ = ["STEPS", "around_steps", "is_step"]
 
 STEPS = {
     "step spool": "lakeport.loading.run:_Run._flush",
-    "step stage": "lakeport.loading.stream:Lander._stage",
+    "step stage": "lakeport.loading.stream:StreamLoader._stage",
     "step publish": "lakeport.writers.delta.commit.staged_files:Publication.publish",
     "step commit": "lakeport.writers.delta.commit.transaction:Transaction.commit",
     "step intend": "lakeport.writers.files.journal:Journal.intend",

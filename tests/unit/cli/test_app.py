@@ -31,7 +31,7 @@ REPORT = LandingReport("r1", "/lake", NOW, NOW, 0.5)
 PLAN = LandingPlan("/lake", "delta", "append", ())
 
 
-class Road:
+class FakeLoad:
     """Stands for `land` and `plan`: remembers what it was called with."""
 
     def __init__(self) -> None:
@@ -52,14 +52,14 @@ class Road:
 
 
 @pytest.fixture
-def road(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Road:
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeLoad:
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("LAKEPORT_")]:
         monkeypatch.delenv(name)
-    road = Road()
-    monkeypatch.setattr(landing, "land", road.land)
-    monkeypatch.setattr(planning, "plan", road.plan)
-    return road
+    fake = FakeLoad()
+    monkeypatch.setattr(landing, "land", fake.land)
+    monkeypatch.setattr(planning, "plan", fake.plan)
+    return fake
 
 
 Cap = pytest.CaptureFixture[str]
@@ -70,7 +70,7 @@ def run(command: str) -> int:
     return main(shlex.split(command))
 
 
-def test_options_become_keys(road: Road, tmp_path: Path) -> None:
+def test_options_become_keys(fake: FakeLoad, tmp_path: Path) -> None:
     code = run(
         "land a.csv b.csv --to lake --table t --format delta --mode overwrite --partition-by x,y"
         " --run-id r --on-bad-record quarantine --max-bad-records 1% --unknown-fields drop"
@@ -78,8 +78,8 @@ def test_options_become_keys(road: Road, tmp_path: Path) -> None:
         " --spark spark.a=1=2 --spark spark.b="
     )
     assert code == 0
-    assert road.source == ["a.csv", "b.csv"]
-    assert road.config == LocalConfig(
+    assert fake.source == ["a.csv", "b.csv"]
+    assert fake.config == LocalConfig(
         path=tmp_path / "lake",
         table="t",
         file_type="delta",
@@ -94,10 +94,10 @@ def test_options_become_keys(road: Road, tmp_path: Path) -> None:
         target_file_size_mb="8",
         spark={"spark.a": "1=2", "spark.b": ""},
     )
-    assert road.reading == {}
+    assert fake.reading == {}
 
 
-def test_options_say_how_to_read(road: Road, tmp_path: Path) -> None:
+def test_options_say_how_to_read(fake: FakeLoad, tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text('{"type": "object"}')
     code = run(
         'land a --to lake --source-format csv --schema s.json --quote "\'" --escape !'
@@ -105,34 +105,34 @@ def test_options_say_how_to_read(road: Road, tmp_path: Path) -> None:
         " --no-header --no-infer"
     )
     assert code == 0
-    assert road.source == "a"
-    assert road.reading == {
+    assert fake.source == "a"
+    assert fake.reading == {
         "source_format": "csv",
         "schema": {"type": "object"},
         "csv": CsvOptions(False, "\t", "'", "!", "latin-1", ("", "NULL"), infer_types=False),
     }
 
 
-def test_a_config_file_is_a_target(road: Road, tmp_path: Path) -> None:
+def test_a_config_file_is_a_target(fake: FakeLoad, tmp_path: Path) -> None:
     (tmp_path / "lake.yaml").write_text("destination: local\npath: /lake\ntable: f\nmode: append\n")
     assert run("land a --to lake.yaml --table o") == 0
-    assert road.config == LocalConfig(path="/lake", table="o", mode="append")
+    assert fake.config == LocalConfig(path="/lake", table="o", mode="append")
 
 
-def test_the_report_is_printed(road: Road, capsys: Cap) -> None:
+def test_the_report_is_printed(fake: FakeLoad, capsys: Cap) -> None:
     assert run("land a --to lake") == 0
     out, err = capsys.readouterr()
     assert out == "0 rows landed in 0.5 s, run r1\n" and err == ""
 
 
-def test_json_prints_one_document(road: Road, capsys: Cap) -> None:
+def test_json_prints_one_document(fake: FakeLoad, capsys: Cap) -> None:
     assert run("land a --to lake --json") == 0
     out, err = capsys.readouterr()
     assert json.loads(out) == REPORT.to_dict() and err == ""
 
 
 @pytest.mark.parametrize("command", ["plan a --to lake", "land a --to lake --plan"])
-def test_a_plan_lands_nothing(road: Road, capsys: Cap, command: str) -> None:
+def test_a_plan_lands_nothing(fake: FakeLoad, capsys: Cap, command: str) -> None:
     assert main([*command.split(), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(PLAN.to_json())
 
@@ -162,7 +162,7 @@ def test_a_plan_lands_nothing(road: Road, capsys: Cap, command: str) -> None:
     ],
 )
 def test_a_wrong_command_line_exits_with_2(
-    road: Road, capsys: Cap, command: str, words: list[str]
+    fake: FakeLoad, capsys: Cap, command: str, words: list[str]
 ) -> None:
     assert main(command.split()) == 2
     out, err = capsys.readouterr()
@@ -170,7 +170,7 @@ def test_a_wrong_command_line_exits_with_2(
     assert "canary" not in err
     for word in words:
         assert word in err
-    assert road.source is None
+    assert fake.source is None
 
 
 def raises(error: BaseException) -> Callable[[Any], None]:
@@ -192,13 +192,13 @@ def raises(error: BaseException) -> Callable[[Any], None]:
         (ValueError("m"), 1),
     ],
 )
-def test_the_exit_code_tells_the_error(road: Road, error: Exception, code: int) -> None:
-    road.act = raises(error)
+def test_the_exit_code_tells_the_error(fake: FakeLoad, error: Exception, code: int) -> None:
+    fake.act = raises(error)
     assert run("land a --to lake") == code
 
 
-def test_errors_as_json(road: Road, capsys: Cap) -> None:
-    road.act = raises(SchemaConflict("does not fit", "do this"))
+def test_errors_as_json(fake: FakeLoad, capsys: Cap) -> None:
+    fake.act = raises(SchemaConflict("does not fit", "do this"))
     assert run("land a --to lake --json") == 4
     out, err = capsys.readouterr()
     assert out == ""
@@ -209,8 +209,8 @@ def test_errors_as_json(road: Road, capsys: Cap) -> None:
     assert json.loads(capsys.readouterr().err)["error"]["type"] == "ConfigError"
 
 
-def test_unexpected_errors_do_not_quote_data(road: Road, capsys: Cap) -> None:
-    road.act = raises(ValueError("row 'canary'"))
+def test_unexpected_errors_do_not_quote_data(fake: FakeLoad, capsys: Cap) -> None:
+    fake.act = raises(ValueError("row 'canary'"))
     assert run("land a --to lake") == 1
     err = capsys.readouterr().err
     assert "canary" not in err and "unexpected ValueError" in err and "--debug" in err
@@ -219,25 +219,27 @@ def test_unexpected_errors_do_not_quote_data(road: Road, capsys: Cap) -> None:
     assert "Traceback" in err and "row 'canary'" in err
 
 
-def test_secrets_are_masked_in_errors_and_traces(road: Road, tmp_path: Path, capsys: Cap) -> None:
+def test_secrets_are_masked_in_errors_and_traces(
+    fake: FakeLoad, tmp_path: Path, capsys: Cap
+) -> None:
     text = '{"destination": "local", "path": "/lake", "spark": {"x.secret.key": "canary/5f3a"}}'
     (tmp_path / "c.json").write_text(text)
     (tmp_path / "c.json").chmod(0o600)
-    road.act = raises(SchemaConflict("https://u:canary%2F5f3a@h", "canary/5f3a"))
+    fake.act = raises(SchemaConflict("https://u:canary%2F5f3a@h", "canary/5f3a"))
     assert run("land a --to c.json --debug") == 4
     err = capsys.readouterr().err
     assert "canary" not in err and "Traceback" in err and "**********" in err
 
 
-def test_an_interrupt_tells_what_is_durable(road: Road, capsys: Cap) -> None:
-    road.act = raises(KeyboardInterrupt())
+def test_an_interrupt_tells_what_is_durable(fake: FakeLoad, capsys: Cap) -> None:
+    fake.act = raises(KeyboardInterrupt())
     assert run("land a --to lake") == 130
     err = capsys.readouterr().err
     assert "interrupted; 1 batch is durable" in err and "--run-id" in err
 
 
-def test_a_termination_is_told_too(road: Road, capsys: Cap) -> None:
-    road.act = lambda observer: os.kill(os.getpid(), signal.SIGTERM)
+def test_a_termination_is_told_too(fake: FakeLoad, capsys: Cap) -> None:
+    fake.act = lambda observer: os.kill(os.getpid(), signal.SIGTERM)
     before = signal.getsignal(signal.SIGTERM)
     assert run("land a --to lake") == 143
     assert "terminated; nothing was landed" in capsys.readouterr().err
@@ -255,25 +257,25 @@ def states(*values: bytes) -> Callable[[Any], None]:
 
 
 def test_states_have_stdout_for_themselves(
-    road: Road, capfdbinary: pytest.CaptureFixture[bytes]
+    fake: FakeLoad, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    road.act = states(b'{"a":  1.10}', b'{"a": 2}')
+    fake.act = states(b'{"a":  1.10}', b'{"a": 2}')
     assert run("land - --to lake") == 0
     out, err = capfdbinary.readouterr()
     assert out == b'{"a":  1.10}\n{"a": 2}\n'
     assert b"careful" in err and b"batch 1 landed" in err and b"0 rows landed" in err
-    assert road.source == "-"
+    assert fake.source == "-"
 
 
-def test_a_state_file_leaves_stdout_to_words(road: Road, tmp_path: Path, capsys: Cap) -> None:
-    road.act = states(b'{"a": 1}', b'{"a": 2}')
+def test_a_state_file_leaves_stdout_to_words(fake: FakeLoad, tmp_path: Path, capsys: Cap) -> None:
+    fake.act = states(b'{"a": 1}', b'{"a": 2}')
     assert run("land - --to lake --state s.json") == 0
     assert json.loads((tmp_path / "s.json").read_text()) == {"a": 2}
     assert "batch 1 landed" in capsys.readouterr().out
 
 
-def test_json_keeps_states_in_the_report(road: Road, capsys: Cap) -> None:
-    road.act = states(b'{"a": 1}')
+def test_json_keeps_states_in_the_report(fake: FakeLoad, capsys: Cap) -> None:
+    fake.act = states(b'{"a": 1}')
     assert run("land - --to lake --json") == 0
     assert json.loads(capsys.readouterr().out) == REPORT.to_dict()
 
@@ -417,7 +419,9 @@ def test_secret_keys_are_refused_on_the_command_line() -> None:
     assert "LAKEPORT_PASSWORD" in caught.value.hint and "canary" not in str(caught.value)
 
 
-def test_output_does_not_need_a_real_stdout(road: Road, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_does_not_need_a_real_stdout(
+    fake: FakeLoad, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     assert run("land a --to lake") == 0
 

@@ -44,7 +44,7 @@ LINE = re.compile(r"^(DEBUG|INFO|WARNING|ERROR) \[(\S+)\] (\{.*\})$")
 Cap = pytest.CaptureFixture[str]
 
 
-class Road:
+class FakeLoad:
     """Stands for `land`: remembers what it was called with, and tells an observer a story."""
 
     def __init__(self) -> None:
@@ -71,13 +71,13 @@ class Road:
 
 
 @pytest.fixture
-def road(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Road:
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeLoad:
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("LAKEPORT_")]:
         monkeypatch.delenv(name)
-    road = Road()
-    monkeypatch.setattr(landing, "land", road.land)
-    return road
+    fake = FakeLoad()
+    monkeypatch.setattr(landing, "land", fake.land)
+    return fake
 
 
 def told(text: str) -> list[dict[str, Any]]:
@@ -224,7 +224,7 @@ def test_flags_by_argparse() -> None:
 
 
 @pytest.mark.parametrize("destination", DESTINATIONS)
-def test_templates_hold_valid_keys(road: Road, capsys: Cap, destination: str) -> None:
+def test_templates_hold_valid_keys(fake: FakeLoad, capsys: Cap, destination: str) -> None:
     assert main(["target", destination, "--show_templates"]) == 0
     out, err = capsys.readouterr()
     assert err == "" and not out.endswith("\n") and json.loads(out) == template(destination)
@@ -253,9 +253,9 @@ def story(observer: Any, emit: Callable[[bytes], None]) -> None:
 
 
 def test_logs_on_stderr_and_state_on_stdout(
-    road: Road, capfdbinary: pytest.CaptureFixture[bytes]
+    fake: FakeLoad, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    road.act = story
+    fake.act = story
     assert main(["target", "local", "--config_json", '{"path": "/lake"}']) == 0
     out, err = capfdbinary.readouterr()
     assert out == b'{"bookmarks": {"users": {"id":  2}}}\n'
@@ -281,19 +281,19 @@ def test_logs_on_stderr_and_state_on_stdout(
         "bytes": 99,
         "version": 7,
     }
-    assert road.reading == {"source": "-", "source_format": "singer", "stray_lines": "skip"}
+    assert fake.reading == {"source": "-", "source_format": "singer", "stray_lines": "skip"}
 
 
-def test_logs_on_stdout_and_state_in_a_file(road: Road, tmp_path: Path, capsys: Cap) -> None:
+def test_logs_on_stdout_and_state_in_a_file(fake: FakeLoad, tmp_path: Path, capsys: Cap) -> None:
     """As Mage's orchestrator starts it: bare JSON, numbers told once, STATE in the file alone."""
-    road.act = story
+    fake.act = story
     (tmp_path / "in.jsonl").write_bytes(b"{}\n")
     (tmp_path / "state").write_text("")
     command = ["target", "local", "--config_json", '{"path": "/lake"}', "--log_to_stdout", "1"]
     command += ["--settings", "absent.yaml", "--state", "state", "--input_file_path", "in.jsonl"]
     assert main([*command, "--debug"]) == 0
     out, err = capsys.readouterr()
-    assert err == "" and road.lines == b"{}\n"
+    assert err == "" and fake.lines == b"{}\n"
     logs = [json.loads(line) for line in out.splitlines()]
     assert {log["type"] for log in logs} == {"LOG"}
     assert not {"ERROR", "EXCEPTION"} & {log["level"] for log in logs}
@@ -307,7 +307,7 @@ def test_logs_on_stdout_and_state_in_a_file(road: Road, tmp_path: Path, capsys: 
     assert json.loads((tmp_path / "state").read_text()) == {"bookmarks": {"users": {"id": 2}}}
 
 
-def test_states_are_merged_into_the_file(road: Road, tmp_path: Path) -> None:
+def test_states_are_merged_into_the_file(fake: FakeLoad, tmp_path: Path) -> None:
     """Bookmarks of other streams stay, other keys come through, and the file is replaced whole."""
     file = tmp_path / "state"
     file.write_text('{"bookmarks": {"a": 1}}\n{"bookmarks": {"a": {"id": 3, "at": 1}, "b": 2}}\n')
@@ -320,7 +320,7 @@ def test_states_are_merged_into_the_file(road: Road, tmp_path: Path) -> None:
             seen.append(file.read_bytes())
             assert file.stat().st_ino != before
 
-    road.act = act
+    fake.act = act
     (tmp_path / "c.yaml").write_text("path: /lake\n")
     assert main(["target", "local", "--config", "c.yaml", "--state", "state"]) == 0
     assert [json.loads(text) for text in seen] == [
@@ -333,9 +333,9 @@ def test_states_are_merged_into_the_file(road: Road, tmp_path: Path) -> None:
     assert main(["target", "local", "--config", "c.yaml", "--state", "state"]) == 2
 
 
-def test_what_a_report_adds(road: Road, capsys: Cap) -> None:
+def test_what_a_report_adds(fake: FakeLoad, capsys: Cap) -> None:
     stream = StreamReport("users", rejected=2, dropped={"x": 3}, warnings=("odd",))
-    road.report = LandingReport(
+    fake.report = LandingReport(
         "r1", "/lake", NOW, NOW, 1.0, (stream,), stray_lines=4, quarantine=("/lake/_q",)
     )
     assert main(["target", "local", "--config_json", '{"path": "/lake"}']) == 0
@@ -352,7 +352,7 @@ def test_what_a_report_adds(road: Road, capsys: Cap) -> None:
     ]
 
 
-def test_the_librarys_words_are_lines(road: Road, capsys: Cap) -> None:
+def test_the_librarys_words_are_lines(fake: FakeLoad, capsys: Cap) -> None:
     """A tap's ERROR is no failure of this run: its line is a WARNING."""
     import logging
 
@@ -363,7 +363,7 @@ def test_the_librarys_words_are_lines(road: Road, capsys: Cap) -> None:
         log.error("the tap is unhappy")
         log.debug("unseen")
 
-    road.act = act
+    fake.act = act
     before = logging.getLogger("lakeport").handlers[:]
     assert main(["target", "local", "--config_json", '{"path": "/lake"}']) == 0
     lines = told(capsys.readouterr().err)
@@ -411,8 +411,8 @@ def raising(error: BaseException) -> Callable[[Any, Any], None]:
         (KeyboardInterrupt(), 130),
     ],
 )
-def test_exit_codes(road: Road, error: BaseException, code: int) -> None:
-    road.act = raising(error)
+def test_exit_codes(fake: FakeLoad, error: BaseException, code: int) -> None:
+    fake.act = raising(error)
     assert main(["target", "local", "--config_json", '{"path": "/lake"}']) == code
 
 
@@ -420,22 +420,22 @@ def test_exit_codes(road: Road, error: BaseException, code: int) -> None:
     "command",
     ["target", "target local --nope", "target local --log_to_stdout maybe", "target local --state"],
 )
-def test_a_wrong_command_line(road: Road, capsys: Cap, command: str) -> None:
+def test_a_wrong_command_line(fake: FakeLoad, capsys: Cap, command: str) -> None:
     assert main(command.split()) == 2
     assert "--help` lists what it takes" in capsys.readouterr().err
-    assert road.config is None
+    assert fake.config is None
 
 
 @pytest.mark.parametrize("name", ["amazon_s4", "amazon_s3"])
-def test_config_errors_come_before_anything_is_read(road: Road, capsys: Cap, name: str) -> None:
+def test_config_errors_come_before_anything_is_read(fake: FakeLoad, capsys: Cap, name: str) -> None:
     assert main(["target", name]) == 2
     shown = error_of(capsys.readouterr().err)
     assert ("`amazon_s3`" if name == "amazon_s4" else "`bucket` is missing") in shown
-    assert road.config is None
+    assert fake.config is None
 
 
-def test_an_error_is_one_line_with_its_hint(road: Road, capsys: Cap) -> None:
-    road.act = raising(SchemaConflict("column 'a' does not fit.", "do this."))
+def test_an_error_is_one_line_with_its_hint(fake: FakeLoad, capsys: Cap) -> None:
+    fake.act = raising(SchemaConflict("column 'a' does not fit.", "do this."))
     assert main(["target", "local", "--config_json", '{"path": "/lake"}']) == 1
     line = told(capsys.readouterr().err)[-1]
     assert line["level"] == "EXCEPTION"
@@ -451,13 +451,13 @@ def test_an_error_is_one_line_with_its_hint(road: Road, capsys: Cap) -> None:
     assert trace[0].startswith("Traceback") and "SchemaConflict" in trace[-1] + trace[-3]
 
 
-def test_a_termination_is_told(road: Road, capsys: Cap) -> None:
-    road.act = lambda observer, emit: os.kill(os.getpid(), signal.SIGTERM)
+def test_a_termination_is_told(fake: FakeLoad, capsys: Cap) -> None:
+    fake.act = lambda observer, emit: os.kill(os.getpid(), signal.SIGTERM)
     assert main(["target", "local", "--config_json", '{"path": "/lake"}']) == 143
     assert "terminated; nothing was landed" in error_of(capsys.readouterr().err)
 
 
-def test_no_line_holds_a_secret(road: Road, capsys: Cap) -> None:
+def test_no_line_holds_a_secret(fake: FakeLoad, capsys: Cap) -> None:
     """Neither plain nor encoded, in messages, tags, STATE and tracebacks."""
 
     def act(observer: Any, emit: Callable[[bytes], None]) -> None:
@@ -466,7 +466,7 @@ def test_no_line_holds_a_secret(road: Road, capsys: Cap) -> None:
         observer.on_state(b'{"url": "canary/5f3a", "canary/5f3a": ["canary/5f3a"]}')
         raise SchemaConflict("canary/5f3a", "authorization: Bearer canary")
 
-    road.act = act
+    fake.act = act
     command = ["target", "amazon_s3", "--config_json", json.dumps(S3), "--debug"]
     assert main(command) == 1
     err = capsys.readouterr().err
@@ -488,20 +488,20 @@ def silent_port() -> Iterator[int]:
 
 
 def test_a_connection_test_ends_before_mage_gives_up(
-    road: Road, capsys: Cap, silent_port: int, monkeypatch: pytest.MonkeyPatch
+    fake: FakeLoad, capsys: Cap, silent_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "SECONDS", 1.5)
     config = {**S3, "aws_endpoint": f"http://127.0.0.1:{silent_port}"}
     command = ["target", "amazon_s3", "--config_json", json.dumps(config), "--test_connection"]
     assert main([*command, "--show_templates"]) == 1
     out, err = capsys.readouterr()
-    assert out == "" and road.config is None
+    assert out == "" and fake.config is None
     shown = error_of(err)
     assert "no answer within" in shown and "Hint: " in shown and "canary" not in err
 
 
 def test_a_connection_test_that_passes(
-    road: Road, tmp_path: Path, capsys: Cap, monkeypatch: pytest.MonkeyPatch
+    fake: FakeLoad, tmp_path: Path, capsys: Cap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "SECONDS", 120.0)
     config = json.dumps({"path": str(tmp_path / "lake")})

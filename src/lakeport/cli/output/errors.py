@@ -22,10 +22,10 @@ from lakeport.scrub import scrub
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
 
-__all__ = ["Guard", "Voice", "mute_stdout"]
+__all__ = ["ErrorOutput", "Guard", "mute_stdout"]
 
 
-class Voice(Protocol):
+class ErrorOutput(Protocol):
     """What can tell an error; `landed` counts the batches before it."""
 
     landed: int
@@ -49,7 +49,7 @@ class Guard:
 
     def __init__(
         self,
-        output: Voice,
+        output: ErrorOutput,
         debug: bool = False,
         exit_code: Callable[[int], int] = lambda code: code,
         cut_off: tuple[str, str] | None = None,
@@ -97,14 +97,14 @@ class Guard:
         if isinstance(error, BrokenPipeError):
             mute_stdout()
             return 1
-        failure, code = self._judge(error)
+        failure, code = self._failure_of(error)
         text = ""
         if self._debug and not isinstance(error, KeyboardInterrupt):
             text = scrub("".join(traceback.format_exception(error)), self._secrets)
         self._output.failure(failure.scrubbed(self._secrets), text)
         return code
 
-    def _judge(self, error: BaseException) -> tuple[Failure, int]:
+    def _failure_of(self, error: BaseException) -> tuple[Failure, int]:
         if isinstance(error, LakeportError):
             return Failure.of(error), error.exit_code
         if isinstance(error, KeyboardInterrupt):

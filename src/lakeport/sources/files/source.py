@@ -205,12 +205,12 @@ class FileSource:
         """
         recode = not is_utf8(encoding)
         spool = partial(_spooled, self.files, self.place, encoding, self.limits)
-        with ThreadPoolExecutor(_THREADS, "lakeport-spool") as lanes:
-            fits = list(lanes.map(self._fits, self.files))
+        with ThreadPoolExecutor(_THREADS, "lakeport-spool") as executor:
+            fits = list(executor.map(self._fits, self.files))
             waiting = [n for n, fit in enumerate(fits) if recode or not fit]
             here = [n for n in waiting if not self._seen_by_tasks(self.files[n])]
             there = [n for n in waiting if n not in set(here)]
-            spooled = {n: file for found in lanes.map(spool, here) for n, file in found}
+            spooled = {n: file for found in executor.map(spool, here) for n, file in found}
         spooled |= dict(self.run(spool, there)) if there else {}
         return [spooled.get(n, file) for n, file in enumerate(self.files)]
 

@@ -70,8 +70,8 @@ def _shared(config: DestinationConfig) -> tuple[Path | None, Storage | None]:
 
 def _remove(storage: Storage) -> None:
     """Empty a store's spool; what can't be removed is left to the store's lifecycle rule."""
-    with suppress(LakeportError), ThreadPoolExecutor(_THREADS, "lakeport-spool") as lanes:
-        for done in [lanes.submit(storage.delete, found.key) for found in storage.list("")]:
+    with suppress(LakeportError), ThreadPoolExecutor(_THREADS, "lakeport-spool") as executor:
+        for done in [executor.submit(storage.delete, found.key) for found in storage.list("")]:
             done.result()
 
 
@@ -83,13 +83,13 @@ class Mover:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._lanes = ThreadPoolExecutor(_THREADS, "lakeport-spool")
+        self._executor = ThreadPoolExecutor(_THREADS, "lakeport-spool")
         self._moving: dict[str, Future[Split]] = {}
 
     def begin(self, split: Split) -> None:
         """Begin to move a file that is complete."""
         if self._place.storage is not None:
-            self._moving[split.uri] = self._lanes.submit(self._move, split)
+            self._moving[split.uri] = self._executor.submit(self._move, split)
 
     def flushes(self, source: Iterable[Flush]) -> Iterator[Flush]:
         """The same flushes, their batches' files moved.
@@ -101,7 +101,7 @@ class Mover:
             for flush in source:
                 yield replace(flush, batches=tuple(map(self._moved, flush.batches)))
         finally:
-            self._lanes.shutdown(cancel_futures=True)
+            self._executor.shutdown(cancel_futures=True)
 
     def discard(self, flush: Flush) -> None:
         """Delete the spooled files of a flush that has landed; fine if they are gone.

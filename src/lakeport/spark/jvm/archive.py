@@ -122,12 +122,12 @@ def train(needs: Iterable[str]) -> Path | None:
 
 def _train(needs: frozenset[str], part: Path) -> None:
     """Run what loads run, in a JVM that writes its classes down when it ends."""
-    from lakeport.spark.jvm.training import exercise
+    from lakeport.spark.jvm.training import training_load
     from lakeport.spark.session import Runtime
 
     runtime = Runtime(needs, {}, small=True, options=(f"-XX:ArchiveClassesAtExit={part}", *_QUIET))
     try:
-        exercise(runtime, needs)
+        training_load(runtime, needs)
         runtime.stop(fast=False, timeout=_EXIT_SECONDS)
     finally:
         runtime.stop()

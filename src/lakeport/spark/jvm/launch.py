@@ -106,7 +106,7 @@ class Launch:
                 context.stop()
         if jvm is not None:
             if self._joined:  # else pyspark knows of nothing, and importing it takes a while
-                adopt.forget(context, jvm.folder)
+                adopt.reset_pyspark(context, jvm.folder)
             if fast:
                 jvm.kill()
             else:
@@ -167,15 +167,15 @@ class Launch:
         conf = SparkConf(_jvm=client.jvm)
         for key, value in settings.items():
             conf.set(key, value)
-        adopt.part()
+        adopt.detach()
         try:
             context = SparkContext(conf=conf, gateway=client)
         except Exception as error:
-            adopt.forget(None, jvm.folder)
+            adopt.reset_pyspark(None, jvm.folder)
             told = translate(error)
             raise told from told.__cause__
         python = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
-        adopt.hush(context)
+        adopt.silence_loggers(context)
         context.pythonExec = sys.executable if local else python or "python3"
         return context
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from lakeport.spark.session import Runtime
 
-__all__ = ["exercise", "heat", "rehearse"]
+__all__ = ["training_load", "warm_commit", "warm_workers"]
 
 
-def exercise(runtime: Runtime, needs: frozenset[str]) -> None:
+def training_load(runtime: Runtime, needs: frozenset[str]) -> None:
     """Run what loads run.
 
     Raises:
@@ -49,16 +49,16 @@ def exercise(runtime: Runtime, needs: frozenset[str]) -> None:
             _meet_s3a(runtime, endpoint)
 
 
-def heat(runtime: Runtime) -> None:
+def warm_workers(runtime: Runtime) -> None:
     """Start the Python workers, and let them do for the first time what tasks do.
 
     Raises:
         LakeportError: it failed.
     """
-    run_tasks(runtime, _heat, range(runtime.cores))
+    run_tasks(runtime, _warm_worker, range(runtime.cores))
 
 
-def rehearse(runtime: Runtime, folder: Path) -> None:
+def warm_commit(runtime: Runtime, folder: Path) -> None:
     """Commit to a table of its own below `folder`, so that the first real commit is quick.
 
     Raises:
@@ -68,7 +68,7 @@ def rehearse(runtime: Runtime, folder: Path) -> None:
         _commit(runtime, folder, [("none.parquet", 1)], 0)
 
 
-def _heat(number: int) -> list[int]:
+def _warm_worker(number: int) -> list[int]:
     """Let a worker do for the first time what its tasks will do."""
     import io
 

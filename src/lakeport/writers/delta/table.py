@@ -1,4 +1,4 @@
-"""A Delta table as the road sees it: `DeltaWriter` bound to one run's mode, policy and name."""
+"""A Delta table as a load sees it: `DeltaWriter` bound to one run's mode, policy and name."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def stage(plan: TablePlan, tasks: list[range]) -> list[Staged]:
 def land(
     writer: FilesWriter, tasks: list[range], batch: Batch = BATCH, state: bytes | None = None
 ) -> Landed:
-    """What the road does with a batch: plan, stage, commit, and again after a clash."""
+    """What a load does with a batch: plan, stage, commit, and again after a clash."""
     while True:
         plan = writer.plan(SCHEMA, batch, (), CLOCK, len(tasks))
         staged = stage(plan, tasks)

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from lakeport.model import Storage
     from lakeport.spark.session import Runtime
 
-__all__ = ["Halt", "Halted"]
+__all__ = ["Cancellation", "Cancelled"]
 
 _END_SECONDS = 4.0  # for the batch in progress to end by itself,
 _LOOK_SECONDS = 4.0  # and to find out what became of it, once it was cut off
 
 
-class Halted(Exception):
+class Cancelled(Exception):
     """A commit was not begun, as the load was asked to end."""
 
 
-class Halt:
+class Cancellation:
     """Whether a load was asked to end, and which of its commits nobody knows the outcome of.
 
     Attributes:
@@ -50,11 +50,11 @@ class Halt:
         """A commit to a table.
 
         Raises:
-            Halted: the load was asked to end before.
+            Cancelled: the load was asked to end before.
         """
         with self._lock:
             if self._asked:
-                raise Halted
+                raise Cancelled
             self._open[table] = None
         try:
             yield
@@ -73,7 +73,7 @@ class Halt:
         tables = ", ".join(self._open)
         return f"whether the batch in progress has landed in {tables} is unknown" if tables else ""
 
-    def end(self, landing: Future[None] | None, runtime: Runtime, storage: Storage) -> None:
+    def cancel(self, landing: Future[None] | None, runtime: Runtime, storage: Storage) -> None:
         """Begin no further commit, and wait for the batch in progress, about eight seconds at most.
 
         Args:

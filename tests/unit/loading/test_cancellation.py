@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from lakeport.errors import CommitConflict, InputError, LakeportError, OutcomeUnknown, Unreachable
-from lakeport.loading import halt as module
-from lakeport.loading.halt import Halt, Halted
+from lakeport.loading import cancellation as module
+from lakeport.loading.cancellation import Cancellation, Cancelled
 
 TABLE = "s3://lake/t"
 UNKNOWN = "whether the batch in progress has landed in s3://lake/t is unknown"
@@ -38,51 +38,51 @@ class World:
         self.done.append("hurry")
 
 
-def end(halt: Halt, landing: Future[None] | None, streams: int = 0) -> list[str]:
+def end(cancellation: Cancellation, landing: Future[None] | None, streams: int = 0) -> list[str]:
     world: Any = World(streams)
-    halt.end(landing, world, world)
+    cancellation.cancel(landing, world, world)
     return list(world.done)
 
 
 def test_no_commit_begins_any_more() -> None:
-    halt = Halt()
-    assert end(halt, None) == ["hurry"]
-    with pytest.raises(Halted), halt.committing(TABLE):
+    cancellation = Cancellation()
+    assert end(cancellation, None) == ["hurry"]
+    with pytest.raises(Cancelled), cancellation.committing(TABLE):
         raise AssertionError("it began")
-    assert halt.unknown() == ""
+    assert cancellation.unknown() == ""
 
 
 def test_a_commit_that_ends_in_time_is_waited_for() -> None:
-    halt, landing = Halt(), Future[None]()
+    cancellation, landing = Cancellation(), Future[None]()
     begun = threading.Event()
 
     def land() -> None:
-        with halt.committing(TABLE):
+        with cancellation.committing(TABLE):
             begun.set()
             time.sleep(0.02)
         landing.set_result(None)
 
     threading.Thread(target=land).start()
     assert begun.wait(30)
-    assert end(halt, landing) == ["hurry"]
-    assert halt.unknown() == ""
+    assert end(cancellation, landing) == ["hurry"]
+    assert cancellation.unknown() == ""
 
 
 def test_a_commit_that_hangs_is_cut_off_and_unknown() -> None:
-    halt, landing = Halt(), Future[None]()
-    with halt.committing(TABLE):
-        assert end(halt, landing) == ["hurry", "stop"]
-        assert halt.unknown() == UNKNOWN
+    cancellation, landing = Cancellation(), Future[None]()
+    with cancellation.committing(TABLE):
+        assert end(cancellation, landing) == ["hurry", "stop"]
+        assert cancellation.unknown() == UNKNOWN
 
 
 def test_a_session_that_streams_run_on_goes_on() -> None:
-    assert end(Halt(), Future(), streams=1) == ["hurry"]
+    assert end(Cancellation(), Future(), streams=1) == ["hurry"]
 
 
 def test_a_batch_whose_commit_had_not_begun_has_not_landed() -> None:
-    halt, landing = Halt(), Future[None]()
-    assert end(halt, landing) == ["hurry", "stop"]
-    assert halt.unknown() == ""
+    cancellation, landing = Cancellation(), Future[None]()
+    assert end(cancellation, landing) == ["hurry", "stop"]
+    assert cancellation.unknown() == ""
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,10 @@ def test_a_batch_whose_commit_had_not_begun_has_not_landed() -> None:
     ],
 )
 def test_what_a_failed_commit_leaves_unknown(error: LakeportError, unknown: str) -> None:
-    halt = Halt()
-    with suppress(LakeportError), halt.committing(TABLE):
+    cancellation = Cancellation()
+    with suppress(LakeportError), cancellation.committing(TABLE):
         raise error
-    assert halt.unknown() == unknown
+    assert cancellation.unknown() == unknown
 
 
 def test_a_second_signal_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,6 +106,6 @@ def test_a_second_signal_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> No
         raise KeyboardInterrupt
 
     monkeypatch.setattr(module, "wait", interrupted)
-    halt = Halt()
-    assert end(halt, Future()) == []
-    assert halt.at_once
+    cancellation = Cancellation()
+    assert end(cancellation, Future()) == []
+    assert cancellation.at_once
