@@ -276,7 +276,7 @@ class Storage(Protocol):
     """
 
     @property
-    def rebinds(self) -> bool:
+    def can_rename_staged(self) -> bool:
         """Whether a staged object can be published under another key than it was staged for."""
         ...
 
@@ -300,8 +300,8 @@ class Storage(Protocol):
         """Make a staged object visible under `key`, only if nothing has that name.
 
         Raises:
-            ObjectExists: something else has that name. `rebinds` tells whether the same staged
-                object can be published under another key, or has to be staged again.
+            ObjectExists: something else has that name. `can_rename_staged` tells whether the same
+                staged object can be published under another key, or has to be staged again.
         """
         ...
 

@@ -10,7 +10,7 @@ from lakeport.loading.run import _Run
 from lakeport.storage.s3.client import Connection
 from lakeport.writers.delta.batches import LandedBatches
 from lakeport.writers.delta.commit import transaction as delta_commit
-from lakeport.writers.delta.commit.staged_files import Publication
+from lakeport.writers.delta.commit.staged_files import StagedFiles
 from tests.faults.requests.case import Case
 from tests.faults.requests.proxy import Point
 from tests.faults.requests.scenario import Scenario
@@ -36,7 +36,7 @@ def test_files_deleted_before_the_log_is_looked_at(
     case = ("commit /#1", "EIO-after")
     assert wrong(scenario, *case) == ""
     monkeypatch.setattr(delta_commit, "settle", settle)
-    monkeypatch.setattr(Publication, "_named", lambda self: False)
+    monkeypatch.setattr(StagedFiles, "_named", lambda self: False)
     assert "unreadable" in wrong(scenario, *case)
 
 

@@ -87,11 +87,11 @@ def test_filters_skip_no_row(tmp_path: Path) -> None:
     assert frame.where("s.x >= 1").count() == 2
 
 
-@pytest.mark.parametrize("coarse", [9, 0])  # 0: as after meeting other writers' changes
+@pytest.mark.parametrize("attempts", [9, 0])  # 0: as after meeting other writers' changes
 def test_wider_types_beside_overwritten_partitions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coarse: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attempts: int
 ) -> None:
-    monkeypatch.setattr("lakeport.writers.delta.writer._COARSE", coarse)
+    monkeypatch.setattr("lakeport.writers.delta.writer._WHOLE_TABLE_ATTEMPTS", attempts)
     into = writer(tmp_path, type_widening=True)
 
     def replace(parts: list[Any], part: pa.DataType, number: Any, type_: pa.DataType) -> None:

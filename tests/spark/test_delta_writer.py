@@ -142,9 +142,9 @@ def test_partition_keys_that_differ_are_refused(tmp_path: Path) -> None:
 
 def test_a_repeated_run_adds_nothing_and_other_content_is_refused(tmp_path: Path) -> None:
     into = writer(tmp_path)
-    again = {"run_id": "r", "sequence": 0, "digest": "d0", "state": b'{"at": 1}'}
+    again = {"run_id": "r", "sequence": 0, "digest": "d0", "singer_state": b'{"at": 1}'}
     land(into, ids(1), **again)
-    land(into, ids(2), run_id="r", sequence=1, digest="d1", state=b'{"at":  2}')
+    land(into, ids(2), run_id="r", sequence=1, digest="d1", singer_state=b'{"at":  2}')
     landed = land(into, ids(1), **again)
     assert (landed.skipped, landed.rows, landed.version) == (True, 0, 1)
     assert into.landed(run_id="r", sequence=1, digest="d1") is not None
@@ -153,7 +153,7 @@ def test_a_repeated_run_adds_nothing_and_other_content_is_refused(tmp_path: Path
     with pytest.raises(RunMismatch, match="batch 0"):
         land(into, ids(9), run_id="r", sequence=0, digest="zz")
     assert rows(tmp_path / "t") == [{"id": 1}, {"id": 2}]
-    assert into.table_state() == b'{"at":  2}'
+    assert into.singer_state() == b'{"at":  2}'
     names = {p.name for p in (tmp_path / "t").glob("*.parquet")}
     assert len(names) == 2
 
@@ -334,10 +334,10 @@ def test_a_table_with_a_check_constraint_is_written_by_spark(tmp_path: Path) -> 
     land(into, ids(1))
     path = tmp_path / "t"
     session().sql(f"alter table delta.`{path}` add constraint positive check (id > 0)")
-    landed = land(into, ids(2, 3), run_id="r", digest="d", state=b"{}")
+    landed = land(into, ids(2, 3), run_id="r", digest="d", singer_state=b"{}")
     assert landed.version == 2
     assert "Spark wrote this batch" in landed.warnings[0]
-    assert into.table_state() == b"{}"
+    assert into.singer_state() == b"{}"
     with pytest.raises(InputError, match="positive") as refused:
         land(into, ids(4, -77))
     assert "77" not in str(refused.value)

@@ -20,7 +20,7 @@ from lakeport.model import StoredObject
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakeport.tables.place import Place
+    from lakeport.tables.location import TableLocation
 
 __all__ = ["inventory", "shown"]
 
@@ -37,24 +37,26 @@ _SCHEMA = pa.schema(
 _CHANGES = "_change_data/"
 
 
-def inventory(spark: SparkSession, place: Place, before: float) -> pa.Table:
+def inventory(spark: SparkSession, location: TableLocation, before: float) -> pa.Table:
     """The files of a table and the folders they are in, as VACUUM takes them. Runs a Spark job.
 
     Args:
         spark: a session with Delta.
-        place: the table's.
+        location: the table's.
         before: newer files that no version has named are left out; Unix seconds.
 
     Raises:
         DestinationError: the store refused.
     """
     jvm: Any = spark._jvm
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, place.hadoop_uri)
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
+        spark._jsparkSession, location.hadoop_uri
+    )
     removed = _removed(spark, log)
     path = log.dataPath()
     root = path.getFileSystem(log.newDeltaHadoopConf()).makeQualified(path).toString()
-    start = len(f"{place.folder}/") if place.folder else 0
-    files = {item.key[start:]: item for item in place.storage.list(place.folder)}
+    start = len(f"{location.folder}/") if location.folder else 0
+    files = {item.key[start:]: item for item in location.storage.list(location.folder)}
     kept = shown(files, removed, before)
     folders = {str(folder) for name in kept for folder in PurePosixPath(name).parents} - {"."}
     rows = [

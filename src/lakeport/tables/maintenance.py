@@ -22,8 +22,8 @@ from lakeport.spark.quoting import quoted
 from lakeport.spark.settings import COMMIT_SETTINGS
 from lakeport.tables.compaction import target_bytes
 from lakeport.tables.inventory import inventory
-from lakeport.tables.judge import check_expression
 from lakeport.tables.queries import first_line
+from lakeport.tables.query_policy import check_expression
 from lakeport.writers.delta.commit.operation import USER_METADATA
 from lakeport.writers.delta.commit.outcome import settle
 from lakeport.writers.delta.log.commits import Commit, CommitLog, Mark
@@ -31,7 +31,7 @@ from lakeport.writers.delta.log.commits import Commit, CommitLog, Mark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakeport.tables.place import Place
+    from lakeport.tables.location import TableLocation
     from lakeport.writers.delta.log.snapshot import Contents
 
 __all__ = ["RETENTION_HOURS", "hours", "optimize", "sort_columns", "vacuum"]
@@ -170,7 +170,7 @@ def _told(commit: Commit) -> dict[str, Any]:
 
 def vacuum(
     spark: SparkSession,
-    place: Place,
+    location: TableLocation,
     newest: int,
     retain: int | None,
     *,
@@ -183,7 +183,7 @@ def vacuum(
 
     Args:
         spark: a session with Delta.
-        place: the table's.
+        location: the table's.
         newest: the table's version, or an earlier one.
         retain: whole hours; the table's own retention, at least a week, when absent.
         dry_run: delete nothing.
@@ -198,7 +198,7 @@ def vacuum(
         LakeportError: Delta refused.
     """
     with translated():
-        wanted = _retention(spark, place.hadoop_uri, retain, force)
+        wanted = _retention(spark, location.hadoop_uri, retain, force)
         mark = Mark("", "", -1, "", "", str(uuid.uuid4()))
         session = _session(
             spark,
@@ -209,17 +209,17 @@ def vacuum(
                 USER_METADATA: mark.text(),
             },
         )
-        command = f"VACUUM {_named(place.hadoop_uri)}"
+        command = f"VACUUM {_named(location.hadoop_uri)}"
         if wanted < RETENTION_HOURS:
             before = time.time() - RETENTION_HOURS * 3600
-            files = session.createDataFrame(inventory(session, place, before))
+            files = session.createDataFrame(inventory(session, location, before))
             files.createOrReplaceTempView(_INVENTORY)
             command += f" USING INVENTORY (TABLE {_INVENTORY})"
         command += f" RETAIN {wanted:d} HOURS"
         rows = session.sql(command + (" DRY RUN" if dry_run else "")).collect()
     if dry_run:
         return {"files": sorted(str(row[0]) for row in rows)}
-    return _vacuumed(CommitLog(place.storage, place.folder), mark, newest)
+    return _vacuumed(CommitLog(location.storage, location.folder), mark, newest)
 
 
 def _retention(spark: SparkSession, uri: str, retain: int | None, force: bool) -> int:

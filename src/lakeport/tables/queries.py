@@ -10,7 +10,7 @@ from lakeport.errors import ConfigError
 from lakeport.spark.active import active, ensure_active
 from lakeport.spark.failures import translated
 from lakeport.spark.quoting import quoted
-from lakeport.tables.judge import check_query
+from lakeport.tables.query_policy import check_query
 from lakeport.tables.views import FilesView, gone
 from lakeport.writers.delta.log.snapshot import Contents
 from lakeport.writers.delta.state import TableState
@@ -57,7 +57,7 @@ def run_query(
         spark: a session of its own, which gets the views.
         frame: the table.
         names: what the query may call it.
-        sql: one SELECT that reads the table alone; see `judge.check_query`.
+        sql: one SELECT that reads the table alone; see `query_policy.check_query`.
         limit: at most so many rows.
 
     Raises:
@@ -73,7 +73,7 @@ def run_query(
         check_query(jvm, plan, names, case_sensitive=sensitive)
         for name in names:
             frame.createOrReplaceTempView(quoted(name))
-        # The plan that was judged, not the text once more.
+        # The plan that was checked, not the text once more.
         dataset = jvm.org.apache.spark.sql.classic.Dataset
         with translated():
             try:

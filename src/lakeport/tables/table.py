@@ -57,20 +57,20 @@ class Table:
         runtime: Runtime | None = None,
         **keys: Any,
     ) -> None:
-        from lakeport.tables.place import locate
+        from lakeport.tables.location import locate
 
-        self._place = locate(table, to, keys)
+        self._location = locate(table, to, keys)
         self._runtime = runtime
 
     @property
     def uri(self) -> str:
         """The table, as users name it."""
-        return self._place.uri
+        return self._location.uri
 
     @property
     def config(self) -> DestinationConfig:
         """How the table's store is reached."""
-        return self._place.config
+        return self._location.config
 
     def describe(
         self, *, version: int | None = None, timestamp: str | datetime | None = None
@@ -123,7 +123,7 @@ class Table:
         if rows is None:
             from lakeport.tables.queries import fetch, read_table
 
-            frame = read_table(self._spark(), self._place.hadoop_uri, found)
+            frame = read_table(self._spark(), self._location.hadoop_uri, found)
             rows = fetch(frame.limit(limit), self.uri, found)
         return rows
 
@@ -151,7 +151,7 @@ class Table:
 
         found = self._versions().files_or_version(version, timestamp)
         spark = self._spark().newSession()
-        frame = read_table(spark, self._place.hadoop_uri, found)
+        frame = read_table(spark, self._location.hadoop_uri, found)
         names = ("t", self.uri.rstrip("/").rsplit("/", 1)[-1])
         return fetch(run_query(spark, frame, names, sql, limit), self.uri, found)
 
@@ -185,7 +185,7 @@ class Table:
 
         contents = self._newest()
         spark = self._spark(contents, writes=True)
-        log = CommitLog(self._place.storage, self._place.folder)
+        log = CommitLog(self._location.storage, self._location.folder)
         done = optimize(spark, log, contents, zorder, where)
         return {**done, "version": self._versions().newest()}
 
@@ -214,7 +214,7 @@ class Table:
         contents = self._newest()
         spark = self._spark(contents, writes=True)
         newest = contents.state.version
-        done = vacuum(spark, self._place, newest, retain_hours, dry_run=dry_run, force=force)
+        done = vacuum(spark, self._location, newest, retain_hours, dry_run=dry_run, force=force)
         return {"dry_run": True, "version": newest, **done} if dry_run else done
 
     def restore(self, version: int) -> int:
@@ -231,7 +231,7 @@ class Table:
         versions = self._versions()
         if versions.at(version, None) == versions.newest():
             raise SourceError(f"{self.uri} is at version {version} already", "name an older one.")
-        return restore(self._spark(writes=True), self._place, version)
+        return restore(self._spark(writes=True), self._location, version)
 
     def undo(self, run_id: str) -> dict[str, Any]:
         """Put the table back to what it was before a run, if only that run has changed it since.
@@ -252,7 +252,7 @@ class Table:
         from lakeport.tables.undo import undo
 
         self._versions().newest()
-        return undo(self._spark(writes=True), self._place, run_id)
+        return undo(self._spark(writes=True), self._location, run_id)
 
     def state(self) -> dict[str, Any] | None:
         """The Singer STATE that belongs to the table's rows: of the newest commit that has one.
@@ -271,7 +271,7 @@ class Table:
     def _versions(self) -> Versions:
         from lakeport.tables.versions import Versions
 
-        return Versions.of(self._place.storage, self._place.folder)
+        return Versions.of(self._location.storage, self._location.folder)
 
     def _newest(self) -> Contents:
         versions = self._versions()
@@ -283,7 +283,7 @@ class Table:
         if not isinstance(found, int):
             return found
         contents = versions.contents(found, self._spark)
-        return DeltaView(self._place.storage, self._place.folder, contents)
+        return DeltaView(self._location.storage, self._location.folder, contents)
 
     def _spark(self, contents: Contents | None = None, *, writes: bool = False) -> SparkSession:
         """The session, with a JVM that suits the table's size."""
@@ -291,6 +291,6 @@ class Table:
             from lakeport.spark.session import Runtime
 
             known = 0 if contents is None else sum(int(file["size"]) for file in contents.files)
-            settings = self._place.config.spark
-            self._runtime = Runtime.start(self._place.jars, settings, small=known < _LARGE_BYTES)
-        return self._place.session(self._runtime, writes=writes)
+            settings = self._location.config.spark
+            self._runtime = Runtime.start(self._location.jars, settings, small=known < _LARGE_BYTES)
+        return self._location.session(self._runtime, writes=writes)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakeport.model import Storage
-    from lakeport.tables.place import Place
+    from lakeport.tables.location import TableLocation
     from lakeport.writers.delta.commit.transaction import Transaction
 
 __all__ = ["find_run", "restore", "undo"]
@@ -99,60 +99,62 @@ def find_run(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, ...
     return tuple(sorted(commit.version for commit in mine))
 
 
-def undo(spark: SparkSession, place: Place, run_id: str) -> dict[str, Any]:
+def undo(spark: SparkSession, location: TableLocation, run_id: str) -> dict[str, Any]:
     """Bring back the version before a run.
 
     Args:
         spark: a session that may write to the table.
-        place: the table's.
+        location: the table's.
         run_id: the run's id or name.
 
     Raises:
         SourceError: there is no such run, no version before it, or files of that are gone.
         CommitConflict: others have changed the table since, or do so now.
     """
-    log = CommitLog(place.storage, place.folder)
+    log = CommitLog(location.storage, location.folder)
     txn = DeltaLog(spark, log).begin()
-    undone = find_run(log.back_from(txn.version), run_id, place.uri)
+    undone = find_run(log.back_from(txn.version), run_id, location.uri)
     before = undone[0] - 1
     if before < 0:
         raise SourceError(
-            f"run {run_id!r} made {place.uri}: there is no version before it",
+            f"run {run_id!r} made {location.uri}: there is no version before it",
             "delete the table's folder, if nobody else uses it.",
         )
-    version = _bring_back(spark, txn, place, before)
+    version = _bring_back(spark, txn, location, before)
     return {"version": version, "restored": before, "undone": list(undone)}
 
 
-def restore(spark: SparkSession, place: Place, version: int) -> int:
+def restore(spark: SparkSession, location: TableLocation, version: int) -> int:
     """Make a new version with an older one's contents; return its number.
 
     Args:
         spark: a session that may write to the table.
-        place: the table's.
+        location: the table's.
         version: the older version.
 
     Raises:
         SourceError: files of that version are gone.
         CommitConflict: others change the table at the same time.
     """
-    log = CommitLog(place.storage, place.folder)
-    return _bring_back(spark, DeltaLog(spark, log).begin(), place, version)
+    log = CommitLog(location.storage, location.folder)
+    return _bring_back(spark, DeltaLog(spark, log).begin(), location, version)
 
 
-def _bring_back(spark: SparkSession, txn: Transaction, place: Place, version: int) -> int:
+def _bring_back(
+    spark: SparkSession, txn: Transaction, location: TableLocation, version: int
+) -> int:
     """Commit an older version's contents; runs whose batches go are no longer taken for done."""
-    versions = Versions.of(place.storage, place.folder)
+    versions = Versions.of(location.storage, location.folder)
     then, now = (versions.contents(number, lambda: spark) for number in (version, txn.version))
     back, away = _beside(then, now), _beside(now, then)
-    _check_files(place.storage, place.folder, back, place.uri, version)
+    _check_files(location.storage, location.folder, back, location.uri, version)
     txn.read_all()
     was, is_now = _told_metadata(then), _told_metadata(now)
     if was != is_now:
         txn.set_metadata(json.dumps({"metaData": was}, ensure_ascii=False))
     txn.remove([txn.file(_plain(file)) for file in away])
     actions = [json.dumps({"add": _plain(file)}, ensure_ascii=False) for file in back]
-    for name, count in _counters(place, version, txn.version).items():
+    for name, count in _counters(location, version, txn.version).items():
         txn.watch(name)
         actions.append(transaction_action(name, count, int(time.time() * 1000)))
     metrics = {
@@ -166,9 +168,9 @@ def _bring_back(spark: SparkSession, txn: Transaction, place: Place, version: in
     return txn.commit(actions, Restoration(version, metrics))
 
 
-def _counters(place: Place, version: int, newest: int) -> dict[str, int]:
+def _counters(location: TableLocation, version: int, newest: int) -> dict[str, int]:
     """How far each run had come at a version, of the runs that went on after it."""
-    log = CommitLog(place.storage, place.folder)
+    log = CommitLog(location.storage, location.folder)
     later = takewhile(lambda commit: commit.version > version, log.back_from(newest))
     names = {name for commit in later for name in commit.transactions}
     found = {}

@@ -138,12 +138,12 @@ class Versions:
         Raises:
             SourceError: this is not a Delta table.
         """
-        commit = self._commits().newest_state(self.newest())
+        commit = self._commits().newest_singer_state(self.newest())
         if commit is None or commit.mark is None:
             return None
         known = entry(commit)
         told = {key: known[key] for key in ("version", "timestamp", "run_id")}
-        return {"state": commit.mark.state, **told}
+        return {"state": commit.mark.singer_state, **told}
 
     def _commits(self) -> CommitLog:
         return CommitLog(self.storage, self.folder)

@@ -70,7 +70,12 @@ class TableWriter(Protocol):
         ...
 
     def plan(
-        self, incoming: pa.Schema, batch: Batch, keys: Sequence[str], clock: datetime, tasks: int
+        self,
+        incoming: pa.Schema,
+        batch: Batch,
+        partition_keys: Sequence[str],
+        clock: datetime,
+        tasks: int,
     ) -> TablePlan:
         """Check the batch's columns against the table before anything is written.
 
@@ -80,7 +85,7 @@ class TableWriter(Protocol):
         ...
 
     def commit(
-        self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, state: bytes | None
+        self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, singer_state: bytes | None
     ) -> Landed:
         """Make what the tasks staged visible, whole.
 

@@ -13,7 +13,7 @@ __all__ = ["STEPS", "around_steps", "is_step"]
 STEPS = {
     "step spool": "lakeport.loading.run:_Run._flush",
     "step stage": "lakeport.loading.stream:StreamLoader._stage",
-    "step publish": "lakeport.writers.delta.commit.staged_files:Publication.publish",
+    "step publish": "lakeport.writers.delta.commit.staged_files:StagedFiles.publish",
     "step commit": "lakeport.writers.delta.commit.transaction:Transaction.commit",
     "step intend": "lakeport.writers.files.journal:Journal.intend",
     "step finish": "lakeport.writers.files.journal:Journal.finish",

@@ -23,8 +23,8 @@ from lakeport.tables.compaction import (
     packed,
     report,
 )
+from lakeport.tables.location import locate
 from lakeport.tables.maintenance import hours, sort_columns
-from lakeport.tables.place import locate
 from lakeport.tables.undo import find_run
 from lakeport.writers.delta.features import feature_notes, lacking_readers
 from lakeport.writers.delta.log.actions import clustering_action

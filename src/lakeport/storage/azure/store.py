@@ -43,7 +43,7 @@ class AzureStorage:
         return AzureStorage, (self.container, self.prefix, portable(self.settings))
 
     @property
-    def rebinds(self) -> bool:
+    def can_rename_staged(self) -> bool:
         """Never: blocks belong to one blob."""
         return False
 

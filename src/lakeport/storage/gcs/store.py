@@ -48,7 +48,7 @@ class GcsStorage:
         return GcsStorage, (self.bucket, self.prefix, portable(self.settings))
 
     @property
-    def rebinds(self) -> bool:
+    def can_rename_staged(self) -> bool:
         """Never: a resumable upload knows its name from the start."""
         return False
 

@@ -63,7 +63,7 @@ class LocalStorage:
         return False
 
     @property
-    def rebinds(self) -> bool:
+    def can_rename_staged(self) -> bool:
         """True: a staged file can take any name."""
         return True
 

@@ -55,7 +55,7 @@ class S3Storage:
         return S3Storage, (self.bucket, self.prefix, portable(self.settings), self.mark)
 
     @property
-    def rebinds(self) -> bool:
+    def can_rename_staged(self) -> bool:
         """Never: a multipart upload knows its key from the start."""
         return False
 

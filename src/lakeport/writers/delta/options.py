@@ -49,7 +49,7 @@ def table_settings(
 
 
 def cluster_columns(
-    state: TableState | None, schema: pa.Schema, keys: Sequence[str], *, partitioned: bool
+    state: TableState | None, schema: pa.Schema, columns: Sequence[str], *, partitioned: bool
 ) -> tuple[str, ...]:
     """The columns by which a new table is to be clustered; none for a table that is there.
 
@@ -57,7 +57,7 @@ def cluster_columns(
         ConfigError: a column is absent or of a type that can't be one, or the table has partitions.
         SchemaConflict: the table is clustered otherwise, or would lose such a column.
     """
-    wanted = spelled(keys, schema, "cluster")
+    wanted = spelled(columns, schema, "cluster")
     if state is not None:
         _check_known(state.clustering, schema, wanted)
         return ()
@@ -81,11 +81,11 @@ def cluster_columns(
     return wanted
 
 
-def spelled(keys: Sequence[str], schema: pa.Schema, purpose: str) -> tuple[str, ...]:
+def spelled(names: Sequence[str], schema: pa.Schema, purpose: str) -> tuple[str, ...]:
     """Columns that a user names in any case, each once, as the schema spells them.
 
     Args:
-        keys: the names.
+        names: what the user gave.
         schema: of the table after the load.
         purpose: what they are for, a verb: "cluster".
 
@@ -96,13 +96,13 @@ def spelled(keys: Sequence[str], schema: pa.Schema, purpose: str) -> tuple[str, 
     ('Day',)
     """
     spelling = {name.lower(): name for name in schema.names}
-    absent = [key for key in keys if key.lower() not in spelling]
+    absent = [name for name in names if name.lower() not in spelling]
     if absent:
         raise ConfigError(
             f"there is no column {absent[0]!r} to {purpose} by",
             f"the columns are {', '.join(schema.names)}.",
         )
-    return tuple(dict.fromkeys(spelling[key.lower()] for key in keys))
+    return tuple(dict.fromkeys(spelling[name.lower()] for name in names))
 
 
 def _check_known(known: Sequence[str], schema: pa.Schema, wanted: Sequence[str]) -> None:

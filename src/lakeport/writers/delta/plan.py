@@ -110,7 +110,7 @@ def plan_table(
     Raises:
         ConfigError: a partition or clustering column is absent or of a type that can't be one, or
             a property can't be set by a load.
-        SchemaConflict: the batch does not fit the table, or the keys differ from the table's.
+        SchemaConflict: the batch does not fit the table, or is to be partitioned otherwise.
         DestinationError: an overwrite of a table that only takes appends.
     """
     mode, policy = Mode(mode), EvolutionPolicy(policy)
@@ -218,9 +218,9 @@ def _widen(
 
 
 def _partition_columns(
-    state: TableState | None, schema: pa.Schema, keys: Sequence[str]
+    state: TableState | None, schema: pa.Schema, partition_keys: Sequence[str]
 ) -> tuple[str, ...]:
-    wanted = spelled(keys, schema, "partition")
+    wanted = spelled(partition_keys, schema, "partition")
     if state is not None:
         known = state.partition_columns
         if wanted and wanted != known:

@@ -24,12 +24,12 @@ class Changes:
     """What the configuration says about rows that the table has.
 
     Attributes:
-        keys: columns that identify a row; the batch's own if empty.
+        merge_keys: columns that identify a row; the batch's own if empty.
         hard_delete: rows that are marked as deleted go away.
         delete_column: marks a row as deleted; `_sdc_deleted_at` if None.
     """
 
-    keys: tuple[str, ...] = ()
+    merge_keys: tuple[str, ...] = ()
     hard_delete: bool = False
     delete_column: str | None = None
 
@@ -61,7 +61,7 @@ class DeltaTableWriter:
 
     def current(self) -> Current | None:
         """The table as it is now; None when there is none."""
-        state = self.writer.state()
+        state = self.writer.table_state()
         if state is None:
             return None
         return Current(state.schema, tuple(state.partition_columns), state.version)
@@ -71,13 +71,18 @@ class DeltaTableWriter:
         return self.writer.landed(run_id=self.run_id, sequence=batch.sequence, digest=batch.digest)
 
     def plan(
-        self, incoming: pa.Schema, batch: Batch, keys: Sequence[str], clock: datetime, tasks: int
+        self,
+        incoming: pa.Schema,
+        batch: Batch,
+        partition_keys: Sequence[str],
+        clock: datetime,
+        tasks: int,
     ) -> TablePlan:
         """Check the batch against the table before anything is written."""
         if self.mode is Mode.MERGE:
-            return self._merge_plan(incoming, batch, keys)
+            return self._merge_plan(incoming, batch, partition_keys)
         plan = self.writer.plan(
-            incoming, mode=self.mode, partition_keys=keys, policy=self.evolution
+            incoming, mode=self.mode, partition_keys=partition_keys, policy=self.evolution
         )
         return TablePlan(plan.schema, self.writer.sink(plan), plan)
 
@@ -88,7 +93,7 @@ class DeltaTableWriter:
         deleted = (changes.delete_column or DELETED_AT) if changes.hard_delete else ""
         merge = self.merger.plan(
             incoming,
-            changes.keys or batch.key_properties,
+            changes.merge_keys or batch.key_properties,
             deleted=deleted,
             partition_keys=partition_keys,
             policy=self.evolution,
@@ -99,7 +104,7 @@ class DeltaTableWriter:
         return TablePlan(merge.rows, self.merger.sink(merge), merge)
 
     def commit(
-        self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, state: bytes | None
+        self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, singer_state: bytes | None
     ) -> Landed:
         """Land what was staged, in one commit."""
         commit: Callable[..., Landed] = (
@@ -111,7 +116,7 @@ class DeltaTableWriter:
             run_id=self.run_id,
             sequence=batch.sequence,
             digest=batch.digest,
-            state=state,
+            singer_state=singer_state,
         )
 
     def retire(self, version: int) -> Landed | None:

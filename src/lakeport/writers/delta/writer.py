@@ -25,7 +25,7 @@ from lakeport.model import Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy, plan_evolution
 from lakeport.writers.delta.batches import LandedBatches
 from lakeport.writers.delta.commit.attempt import Attempt
-from lakeport.writers.delta.commit.staged_files import Publication, published
+from lakeport.writers.delta.commit.staged_files import StagedFiles, published
 from lakeport.writers.delta.log.commits import CommitLog, Mark
 from lakeport.writers.delta.plan import TARGET_FILE_SIZE, DeltaPlan, plan_table
 from lakeport.writers.delta.schema import file_schema, physical_names
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["DeltaWriter"]
 
 _ATTEMPTS = 15
-_COARSE = 3
+_WHOLE_TABLE_ATTEMPTS = 3
 _LONGEST_WAIT = 2.0
 _log = logging.getLogger(__name__)
 
@@ -78,13 +78,13 @@ class DeltaWriter:
         """The table, as users name it."""
         return self.storage.uri(self.folder)
 
-    def state(self) -> TableState | None:
+    def table_state(self) -> TableState | None:
         """The table as it is now; None when there is none.
 
         Raises:
             LakeportError: the log can't be read.
         """
-        return _state(self._begin())
+        return _table_state(self._begin())
 
     def plan(
         self,
@@ -95,7 +95,7 @@ class DeltaWriter:
         policy: EvolutionPolicy | str = EvolutionPolicy.EVOLVE,
     ) -> DeltaPlan:
         """Plan a batch against the table as it is now; see `plan_table` for the errors."""
-        return self._planned(self.state(), incoming, mode, partition_keys, policy)
+        return self._planned(self.table_state(), incoming, mode, partition_keys, policy)
 
     def _planned(
         self,
@@ -154,7 +154,7 @@ class DeltaWriter:
         run_id: str = "",
         sequence: int = 0,
         digest: str = "",
-        state: bytes | None = None,
+        singer_state: bytes | None = None,
         batch_id: str = "",
     ) -> Landed:
         """Land a batch in one commit, or find that this run had landed it.
@@ -165,7 +165,7 @@ class DeltaWriter:
             run_id: makes a repeated batch land once; empty for none.
             sequence: the batch's ordinal among the stream's batches of the run.
             digest: SHA-256 of the input in hex.
-            state: Singer STATE that becomes durable with the batch.
+            singer_state: the STATE that becomes durable with the batch.
             batch_id: the caller's name for the batch.
 
         Raises:
@@ -175,26 +175,32 @@ class DeltaWriter:
             SchemaConflict: the table has changed so that the batch no longer fits.
             LakeportError: the store or Spark refused.
         """
-        mark = self.mark(run_id, sequence, digest, state, batch_id)
+        mark = self.mark(run_id, sequence, digest, singer_state, batch_id)
         with self.published(staged) as files:
 
             def attempt(current: DeltaPlan, txn: Transaction, number: int) -> Landed:
-                one = Attempt(self.storage, self.folder, current, staged, mark)
-                version, removed = self.try_commit(one, txn, files, coarse=number < _COARSE)
+                whole_table = number < _WHOLE_TABLE_ATTEMPTS
+                one = Attempt(self.storage, self.folder, current, staged, mark, whole_table)
+                version, removed = self.try_commit(one, txn, files)
                 return one.landed(version, removed)
 
             return self.until_committed(plan, mark, attempt)
 
-    def published(self, staged: Sequence[Staged]) -> AbstractContextManager[Publication]:
+    def published(self, staged: Sequence[Staged]) -> AbstractContextManager[StagedFiles]:
         """Data files of the table, which go again unless the body commits them."""
         return published(self.storage, staged, self._commits())
 
     def mark(
-        self, run_id: str, sequence: int, digest: str, state: bytes | None, batch_id: str = ""
+        self,
+        run_id: str,
+        sequence: int,
+        digest: str,
+        singer_state: bytes | None,
+        batch_id: str = "",
     ) -> Mark:
         """What a commit is to say about itself; see `commit` for the arguments."""
         name, commit_id = batch_id or self.run, str(uuid.uuid4())
-        return Mark(run_id, self.stream, sequence, digest, name, commit_id, state)
+        return Mark(run_id, self.stream, sequence, digest, name, commit_id, singer_state)
 
     def until_committed(
         self,
@@ -225,15 +231,15 @@ class DeltaWriter:
             "nothing of this batch was committed; run it again when fewer writers are at work.",
         )
 
-    def table_state(self) -> bytes | None:
+    def singer_state(self) -> bytes | None:
         """The Singer STATE that the table's newest commit with one carries.
 
         Raises:
             DestinationError: the store refused.
         """
         commits = self._commits()
-        commit = commits.newest_state(commits.newest())
-        return None if commit is None or commit.mark is None else commit.mark.state
+        commit = commits.newest_singer_state(commits.newest())
+        return None if commit is None or commit.mark is None else commit.mark.singer_state
 
     def _commits(self) -> CommitLog:
         return CommitLog(self.storage, self.folder)
@@ -249,9 +255,7 @@ class DeltaWriter:
 
         return DeltaLog(self.session(), self._commits())
 
-    def try_commit(
-        self, attempt: Attempt, txn: Transaction, files: Publication, *, coarse: bool
-    ) -> tuple[int, int]:
+    def try_commit(self, attempt: Attempt, txn: Transaction, files: StagedFiles) -> tuple[int, int]:
         """Commit.
 
         Returns:
@@ -266,13 +270,13 @@ class DeltaWriter:
             if attempt.plan.needs_spark:
                 files.publish()
                 return attempt.through_spark(self.session(), txn.version)
-            done = attempt.direct(txn, files.publish, coarse=coarse)
+            done = attempt.direct(txn, files.publish)
         files.keep()
         return done
 
     def _again(self, plan: DeltaPlan, txn: Transaction) -> DeltaPlan:
         """The plan on the table's present state, if the files that were written still fit it."""
-        now = _state(txn)
+        now = _table_state(txn)
         if now is not None and plan.base is not None and now.metadata == plan.base.metadata:
             return plan
         if now is None and plan.base is None:
@@ -292,7 +296,7 @@ class DeltaWriter:
         return current
 
 
-def _state(txn: Transaction) -> TableState | None:
+def _table_state(txn: Transaction) -> TableState | None:
     if txn.version < 0:
         return None
     state = TableState(txn.version, txn.metadata(), txn.protocol())

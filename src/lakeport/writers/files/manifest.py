@@ -24,7 +24,7 @@ def write_manifest(
     clock: datetime,
     files: Sequence[tuple[str, Staged]],
     schema: pa.Schema,
-    state: bytes | None = None,
+    singer_state: bytes | None = None,
     home: str = HOME,
 ) -> str:
     """Write `_lakeport/manifests/<table>/<YYYYMMDD-HHMMSS>-<id>.json` and return its key.
@@ -36,7 +36,7 @@ def write_manifest(
         clock: the batch's one clock reading.
         files: key and description of every object.
         schema: the files' columns.
-        state: the STATE that the load allows, as the raw JSON that came.
+        singer_state: the STATE that the load allows, as the raw JSON that came.
         home: folder of everything that is not data.
 
     Raises:
@@ -59,7 +59,7 @@ def write_manifest(
             for key, staged in files
         ],
         "schema": [{"name": column.name, "type": str(column.type)} for column in schema],
-        "state": None if state is None else state.decode("utf-8", "replace"),
+        "state": None if singer_state is None else singer_state.decode("utf-8", "replace"),
     }
     name = f"{moment:%Y%m%d-%H%M%S}-{secrets.token_hex(8)}.json"
     key = f"{home}/manifests/{safe_segment(table)}/{name}"

@@ -15,11 +15,11 @@ from lakeport.model import Storage
 from lakeport.writers.files.journal import Done, Intent, Journal, Planned
 from lakeport.writers.files.sink import Names
 
-__all__ = ["Publication", "done_entry", "names_of", "resume"]
+__all__ = ["FilePublisher", "done_entry", "names_of", "resume"]
 
 
 @dataclass
-class Publication:
+class FilePublisher:
     """The objects of one batch on their way.
 
     Attributes:
@@ -36,7 +36,7 @@ class Publication:
     names: Names
     objects: list[Planned]
     next_ordinal: int
-    record: Callable[[Publication], None]
+    record: Callable[[FilePublisher], None]
     published: list[Planned] = field(default_factory=list)
     clashes: list[Planned] = field(default_factory=list)
 
@@ -60,7 +60,7 @@ class Publication:
             try:
                 self.storage.publish(planned.staged, planned.key)
             except ObjectExists:
-                if not self.storage.rebinds:
+                if not self.storage.can_rename_staged:
                     self.clashes.append(planned)
                     return
                 self.objects[index] = Planned(planned.staged, self.names.key(self.next_ordinal))
@@ -89,22 +89,22 @@ def resume(storage: Storage, journal: Journal, sequence: int, intent: Intent) ->
     """
     attempt = intent.attempt
 
-    def record(publication: Publication) -> None:
+    def record(publisher: FilePublisher) -> None:
         nonlocal attempt
         attempt += 1
-        journal.intend(sequence, publication.intent(intent.digest, attempt))
+        journal.intend(sequence, publisher.intent(intent.digest, attempt))
 
     objects = list(intent.objects)
-    publication = Publication(storage, names_of(intent.names), objects, intent.next_ordinal, record)
-    publication.published = [o for o in objects if storage.owned(o.staged, o.key)]
+    publisher = FilePublisher(storage, names_of(intent.names), objects, intent.next_ordinal, record)
+    publisher.published = [o for o in objects if storage.owned(o.staged, o.key)]
     try:
-        publication.run()
+        publisher.run()
     except (PermissionRefused, Unreachable):
         raise
     except DestinationError:
-        _take_back(publication)
+        _take_back(publisher)
         return None
-    done = done_entry(intent.digest, publication.objects)
+    done = done_entry(intent.digest, publisher.objects)
     journal.finish(sequence, done)
     return done
 
@@ -138,17 +138,17 @@ def done_entry(digest: str, objects: list[Planned]) -> Done:
     )
 
 
-def _take_back(publication: Publication) -> None:
+def _take_back(publisher: FilePublisher) -> None:
     """Delete what is visible of a batch whose other objects can't be published any more."""
-    storage = publication.storage
-    for planned in publication.published:
+    storage = publisher.storage
+    for planned in publisher.published:
         try:
             storage.delete(planned.key)
         except PermissionRefused as error:
-            keys = ", ".join(storage.uri(one.key) for one in publication.published)
+            keys = ", ".join(storage.uri(one.key) for one in publisher.published)
             raise PermissionRefused(
                 f"an interrupted run left part of a batch: {keys}",
                 "delete these objects, or allow it, and repeat the run.",
             ) from error
-    for planned in publication.objects:
+    for planned in publisher.objects:
         storage.discard(planned.staged)

@@ -14,7 +14,7 @@ from lakeport.writers.base import TablePlan
 from lakeport.writers.files.encode import Encoder
 from lakeport.writers.files.journal import Done, Journal, Planned
 from lakeport.writers.files.manifest import write_manifest
-from lakeport.writers.files.publish import Publication, done_entry, resume, withdraw
+from lakeport.writers.files.publish import FilePublisher, done_entry, resume, withdraw
 from lakeport.writers.files.sink import Names, Rows, Sink, visible_rows
 from lakeport.writers.naming import object_folder, table_folder
 
@@ -120,14 +120,19 @@ class FilesWriter:
         return self._landed(batch, done, done.rows, warnings=(note,))
 
     def plan(
-        self, incoming: pa.Schema, batch: Batch, keys: Sequence[str], clock: datetime, tasks: int
+        self,
+        incoming: pa.Schema,
+        batch: Batch,
+        partition_keys: Sequence[str],
+        clock: datetime,
+        tasks: int,
     ) -> TablePlan:
         """Name the batch's objects and return the kernel that stages them.
 
         Args:
             incoming: the batch's columns.
             batch: the same batch again after a `Clash` takes other names.
-            keys: partition columns, which files do not have.
+            partition_keys: columns by which the batch is to be partitioned, which files are not.
             clock: the batch's one clock reading.
             tasks: number of tasks; for a frame, its number of partitions.
 
@@ -150,8 +155,8 @@ class FilesWriter:
             dict(self._attempt.landed),
         )
         warnings: tuple[str, ...] = ()
-        if keys:
-            columns = ", ".join(repr(key) for key in keys)
+        if partition_keys:
+            columns = ", ".join(repr(key) for key in partition_keys)
             warnings = (
                 f"files are not partitioned by columns ({columns}); `date_partition_format` makes "
                 "folders by the time of the load.",
@@ -159,7 +164,7 @@ class FilesWriter:
         return TablePlan(incoming, sink, names, warnings)
 
     def commit(
-        self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, state: bytes | None
+        self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, singer_state: bytes | None
     ) -> Landed:
         """Make what the tasks staged visible.
 
@@ -168,26 +173,26 @@ class FilesWriter:
             CommitConflict: another process lands the same run's batch at this moment.
             DestinationError: the store refuses; with a journal, repeating the run finishes it.
         """
-        publication = self._publication(plan, staged, batch)
+        publisher = self._publisher(plan, staged, batch)
         try:
             if self.journal is not None:
-                publication.record(publication)
-            publication.run()
-            done = done_entry(batch.digest, publication.objects)
+                publisher.record(publisher)
+            publisher.run()
+            done = done_entry(batch.digest, publisher.objects)
             if self.journal is not None:
                 self.journal.finish(batch.sequence, done)
         except ObjectExists as clash:
-            self._remember(plan, staged, publication)
+            self._remember(plan, staged, publisher)
             raise Clash(clash.message, clash.hint) from clash
         except DestinationError as error:
-            advice = self._advice(publication)
+            advice = self._advice(publisher)
             if not advice:
                 raise
             raise type(error)(error.message, f"{error.hint} {advice}".strip()) from error
         self._attempt = _Attempt(-1)
-        for planned in publication.objects:
+        for planned in publisher.objects:
             self._drop_staging(planned.staged)
-        unwritten = self._write_manifest(plan, batch, publication.objects, state)
+        unwritten = self._write_manifest(plan, batch, publisher.objects, singer_state)
         return self._landed(batch, done, done.rows, warnings=plan.warnings + unwritten)
 
     def drop_strays(self, staged: Sequence[Staged]) -> None:
@@ -204,22 +209,22 @@ class FilesWriter:
             if one not in self._attempt.held:
                 self.storage.discard(one)
 
-    def _publication(self, plan: TablePlan, staged: Sequence[Staged], batch: Batch) -> Publication:
+    def _publisher(self, plan: TablePlan, staged: Sequence[Staged], batch: Batch) -> FilePublisher:
         attempt, names = self._attempt, plan.detail
         ordered = sorted(staged, key=lambda one: one.split)
-        if self.storage.rebinds:
+        if self.storage.can_rename_staged:
             objects = [Planned(one, names.key(i)) for i, one in enumerate(ordered)]
         else:
             objects = [Planned(one, one.key) for one in ordered]
 
-        def record(publication: Publication) -> None:
+        def record(publisher: FilePublisher) -> None:
             if self.journal is not None:
-                intent = publication.intent(batch.digest, attempt.intents)
+                intent = publisher.intent(batch.digest, attempt.intents)
                 self.journal.intend(batch.sequence, intent)
                 attempt.intents += 1
-                attempt.held = [planned.staged for planned in publication.objects]
+                attempt.held = [planned.staged for planned in publisher.objects]
 
-        return Publication(
+        return FilePublisher(
             self.storage,
             names,
             attempt.published + objects,
@@ -229,11 +234,11 @@ class FilesWriter:
         )
 
     def _remember(
-        self, plan: TablePlan, staged: Sequence[Staged], publication: Publication
+        self, plan: TablePlan, staged: Sequence[Staged], publisher: FilePublisher
     ) -> None:
         """Keep what became visible, as ranges of each task's rows, for the next plan."""
         attempt, tasks = self._attempt, max(1, plan.detail.tasks)
-        clashes = [planned.staged for planned in publication.clashes]
+        clashes = [planned.staged for planned in publisher.clashes]
         most = 1
         for split in {one.split for one in staged}:
             mine = [one for one in staged if one.split == split]
@@ -242,21 +247,21 @@ class FilesWriter:
             attempt.landed[split] = visible_rows(before, [one.rows for one in mine], visible)
             most = max(most, len(mine))
         attempt.first += tasks * most
-        attempt.published = publication.published
-        attempt.held = [planned.staged for planned in publication.published]
+        attempt.published = publisher.published
+        attempt.held = [planned.staged for planned in publisher.published]
 
-    def _advice(self, publication: Publication) -> str:
-        """What to know about a publication that was cut off; empty if nothing is left of it."""
+    def _advice(self, publisher: FilePublisher) -> str:
+        """What to know about a batch that was published in part; empty if nothing is left of it."""
         if self.journal is not None and self._attempt.held:
             return "repeat the run with the same `run_id`: it goes on where this one stopped."
-        if not publication.published:
+        if not publisher.published:
             return ""
-        keys = ", ".join(self.storage.uri(one.key) for one in publication.published)
-        count = f"{len(publication.published)} of {len(publication.objects)} objects"
+        keys = ", ".join(self.storage.uri(one.key) for one in publisher.published)
+        count = f"{len(publisher.published)} of {len(publisher.objects)} objects"
         return f"{count} of this batch are visible already: {keys}."
 
     def _write_manifest(
-        self, plan: TablePlan, batch: Batch, objects: Sequence[Planned], state: bytes | None
+        self, plan: TablePlan, batch: Batch, objects: Sequence[Planned], singer_state: bytes | None
     ) -> tuple[str, ...]:
         if not self.manifest or not objects:
             return ()
@@ -264,7 +269,7 @@ class FilesWriter:
         clock = plan.detail.clock
         try:
             write_manifest(
-                self.storage, self.folder, batch.stream, clock, files, plan.schema, state
+                self.storage, self.folder, batch.stream, clock, files, plan.schema, singer_state
             )
         except DestinationError as error:
             return (f"the manifest was not written: {error.message}",)
@@ -272,7 +277,7 @@ class FilesWriter:
 
     def _drop_staging(self, staged: Staged) -> None:
         """Give up the staging name, which only stores that rename keep."""
-        if self.storage.rebinds:
+        if self.storage.can_rename_staged:
             self.storage.discard(staged)
 
     def _landed(

@@ -279,7 +279,7 @@ def test_names_for_users_and_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert store.uri("a/b c") == str(tmp_path / "my lake/a/b c")
     assert store.hadoop_uri("a b") == f"file://{tmp_path}/my lake/a b"
     assert pickle.loads(pickle.dumps(store)) == store
-    assert store.rebinds
+    assert store.can_rename_staged
     for path in ("", "a\0"):
         with pytest.raises(ConfigError):
             LocalStorage(path)

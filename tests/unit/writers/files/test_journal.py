@@ -43,8 +43,8 @@ class KillAt:
         raise TypeError("tests stage in this process")
 
     @property
-    def rebinds(self) -> bool:
-        return self.store.rebinds
+    def can_rename_staged(self) -> bool:
+        return self.store.can_rename_staged
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(self.store, name)

@@ -31,7 +31,7 @@ class Bound(LocalStorage):
     """A store that binds a staged object to its key, as S3 does."""
 
     @property
-    def rebinds(self) -> bool:
+    def can_rename_staged(self) -> bool:
         return False
 
     def publish(self, staged: Staged, key: str) -> None:
@@ -118,7 +118,7 @@ def test_big_tasks_roll_over_under_distinct_names(tmp_path: Path, kind: type[Loc
     landed = land(writer, [range(30), range(30, 40)])
     assert ids(store) == list(range(40))
     assert len(landed.files) == 4
-    expected = ("", "-1", "-2", "-3") if store.rebinds else ("", "-1", "-2", "-4")
+    expected = ("", "-1", "-2", "-3") if store.can_rename_staged else ("", "-1", "-2", "-4")
     assert keys(store) == sorted(f"{NAME}{s}.parquet" for s in expected)
 
 

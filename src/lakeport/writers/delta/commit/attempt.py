@@ -50,6 +50,8 @@ class Attempt:
         plan: on the table's present state.
         staged: the files.
         mark: what the commit says about itself.
+        conflict_on_whole_table: an overwrite of partitions conflicts with changes to any partition,
+            which is quicker to find out than with changes to these alone.
         may_do_nothing: Spark's way may find that there is nothing to commit.
     """
 
@@ -58,18 +60,15 @@ class Attempt:
     plan: DeltaPlan
     staged: Sequence[Staged]
     mark: Mark
+    conflict_on_whole_table: bool = True
     may_do_nothing: ClassVar[bool] = False
 
-    def direct(
-        self, txn: Transaction, publish: Callable[[], None], *, coarse: bool
-    ) -> tuple[int, int]:
+    def direct(self, txn: Transaction, publish: Callable[[], None]) -> tuple[int, int]:
         """Commit our own actions.
 
         Args:
             txn: a fresh transaction, on the state that the plan is for.
             publish: makes the files visible.
-            coarse: let an overwrite of partitions conflict with changes to any partition, which
-                is quicker to find out than with these alone.
 
         Returns:
             The version, and the number of files removed.
@@ -81,7 +80,7 @@ class Attempt:
         adds = [self._add(item, moment) for item in self.staged]
         if self.plan.metadata_changes:
             txn.set_metadata(self._metadata(moment), replaces=self.plan.evolution.replaced)
-        removed = self.removed(txn, adds, coarse=coarse)
+        removed = self.removed(txn, adds)
         txn.remove(removed)
         actions = list(adds)
         if self.plan.cluster_by:
@@ -193,7 +192,7 @@ class Attempt:
         changed = {"schemaString": text, "configuration": dict(plan.properties)}
         return json.dumps({"metaData": {**plan.base.metadata, **changed}}, ensure_ascii=False)
 
-    def removed(self, txn: Transaction, adds: Sequence[str], *, coarse: bool) -> list[Added]:
+    def removed(self, txn: Transaction, adds: Sequence[str]) -> list[Added]:
         """The files that the commit removes."""
         if self.plan.mode is not Mode.OVERWRITE or self.plan.base is None:
             return []
@@ -202,7 +201,9 @@ class Attempt:
         if not adds:
             return []
         columns = self.plan.partition_columns
-        if not coarse and self.plan.evolution.widened.keys().isdisjoint(columns):
+        if not self.conflict_on_whole_table and self.plan.evolution.widened.keys().isdisjoint(
+            columns
+        ):
             return txn.files_beside(adds)  # by the types before, which may not hold the batch's
         names = physical_names(self.plan.schema_json, columns)
         types = {names[column]: self.plan.schema.field(column).type for column in columns}

@@ -10,12 +10,12 @@ from lakeport.errors import LakeportError, OutcomeUnknown
 from lakeport.model import Staged, Storage
 from lakeport.writers.delta.log.commits import CommitLog
 
-__all__ = ["Publication", "published"]
+__all__ = ["StagedFiles", "published"]
 
 _PUBLISHERS = 8
 
 
-class Publication:
+class StagedFiles:
     """Makes a batch's files visible, once.
 
     Args:
@@ -95,9 +95,9 @@ class Publication:
 @contextmanager
 def published(
     storage: Storage, staged: Sequence[Staged], log: CommitLog | None = None
-) -> Iterator[Publication]:
-    """Files that stay visible only if the body says so; see `Publication`."""
-    files = Publication(storage, staged, log)
+) -> Iterator[StagedFiles]:
+    """Files that stay visible only if the body says so; see `StagedFiles`."""
+    files = StagedFiles(storage, staged, log)
     try:
         yield files
     finally:

@@ -41,7 +41,7 @@ class Mark:
         digest: SHA-256 of the input in hex; empty unless the run has an id.
         batch_id: the caller's name for the batch.
         commit_id: unique to one attempt to land it.
-        state: the Singer STATE that becomes durable with the commit, as the bytes that came.
+        singer_state: the STATE that becomes durable with the commit, as the bytes that came.
     """
 
     run_id: str
@@ -50,7 +50,7 @@ class Mark:
     digest: str
     batch_id: str
     commit_id: str
-    state: bytes | None = None
+    singer_state: bytes | None = None
 
     @property
     def numbered(self) -> bool:
@@ -68,11 +68,11 @@ class Mark:
             "commit_id": self.commit_id,
             "state": None,
         }
-        if self.state is not None:
+        if self.singer_state is not None:
             try:
-                body["state"] = self.state.decode()
+                body["state"] = self.singer_state.decode()
             except UnicodeDecodeError:
-                body["state_base64"] = b64encode(self.state).decode()
+                body["state_base64"] = b64encode(self.singer_state).decode()
         return json.dumps({"lakeport": body}, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
@@ -80,8 +80,8 @@ class Mark:
         """Read a commit's user metadata; None when it is not ours."""
         try:
             body = json.loads(text or "")["lakeport"]
-            coded, state = body.get("state_base64"), body.get("state")
-            raw = b64decode(coded) if coded else None if state is None else state.encode()
+            coded, text = body.get("state_base64"), body.get("state")
+            raw = b64decode(coded) if coded else None if text is None else text.encode()
             return cls(
                 body["run_id"],
                 body["stream"],
@@ -232,7 +232,7 @@ class CommitLog:
             return None
         return next((row["version"] for row in rows if row and row["appId"] == app), -1)
 
-    def newest_state(self, version: int) -> Commit | None:
+    def newest_singer_state(self, version: int) -> Commit | None:
         """The commit whose STATE belongs to a version's rows; None when none in the log has one.
 
         A version that was restored brings back the STATE that it had.
@@ -241,7 +241,7 @@ class CommitLog:
             DestinationError: the store refused.
         """
         while version >= 0 and (commit := self.read(version)) is not None:
-            if commit.mark is not None and commit.mark.state is not None:
+            if commit.mark is not None and commit.mark.singer_state is not None:
                 return commit
             restored = commit.restored
             version = version - 1 if restored is None else restored

@@ -46,10 +46,10 @@ class BatchKeys:
         Raises:
             InputError: a row has no value in a key column.
         """
-        names = [*change.keys, *filter(None, [change.deleted])]
+        names = [*change.merge_keys, *filter(None, [change.deleted])]
         table = change.incoming.columns(list(dict.fromkeys(names)))
-        columns = table.select(list(change.keys))
-        for name in change.keys:
+        columns = table.select(list(change.merge_keys))
+        for name in change.merge_keys:
             empty = columns.column(name).null_count
             if empty:
                 raise InputError(

@@ -82,26 +82,26 @@ class Upsert:
     Attributes:
         incoming: the batch.
         schema: the table's columns.
-        keys: the columns that identify a row.
+        merge_keys: the columns that identify a row.
         created: column whose value stays; empty for none.
         deleted: column that marks a row of the batch as deleted; empty for none.
     """
 
     incoming: Incoming
     schema: pa.Schema
-    keys: tuple[str, ...]
+    merge_keys: tuple[str, ...]
     created: str
     deleted: str
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The keys."""
-        return self.keys
+        return self.merge_keys
 
     @cached_property
     def index(self) -> KeyIndex:
         """The batch's keys."""
-        return KeyIndex(self.incoming.columns(self.keys).columns)
+        return KeyIndex(self.incoming.columns(self.merge_keys).columns)
 
     def choose(self, table: pa.Table) -> Positions:
         """Positions of the batch's rows with the same keys."""

@@ -41,7 +41,7 @@ class ChangeAttempt(Attempt):
     replaced: Sequence[Mapping[str, Any]] = ()
     metrics: Mapping[str, int] = field(default_factory=dict)
 
-    def removed(self, txn: Transaction, adds: Sequence[str], *, coarse: bool) -> list[Added]:
+    def removed(self, txn: Transaction, adds: Sequence[str]) -> list[Added]:
         """The files that were rewritten."""
         return [txn.file(entry) for entry in self.replaced]
 
@@ -78,18 +78,18 @@ class ChangeAttempt(Attempt):
 
     def _described(self) -> tuple[str, str]:
         if isinstance(self.change, Upsert):
-            return "MERGE", _same(self.change.keys)
+            return "MERGE", _same(self.change.merge_keys)
         return "UPDATE" if self.change.deleted else "DELETE", _old(self.change)
 
     def _upsert(self, spark: SparkSession, table: DeltaTable, change: Upsert) -> None:
-        rows = _last_rows(spark, self.storage.hadoop_uri, change.incoming, change.keys)
+        rows = _last_rows(spark, self.storage.hadoop_uri, change.incoming, change.merge_keys)
         names = {name: f"source.{quoted(name)}" for name in change.incoming.schema.names}
         new: dict[str, str | Column] = {quoted(name): value for name, value in names.items()}
         updated = dict(new)
         if change.created in names:
             text = quoted(change.created)
             updated[text] = f"coalesce(target.{text}, source.{text})"
-        merge = table.alias("target").merge(rows.alias("source"), _same(change.keys))
+        merge = table.alias("target").merge(rows.alias("source"), _same(change.merge_keys))
         gone = ""
         if change.deleted:
             column = f"source.{quoted(change.deleted)}"

@@ -47,7 +47,7 @@ class MergePlan:
     Attributes:
         table: of the table.
         rows: the batch's columns, of the table's types and spelling.
-        keys: the table's columns that identify a row.
+        merge_keys: the table's columns that identify a row.
         created: column whose value an existing row keeps; empty for none.
         deleted: column that marks a row of the batch as deleted; empty for none.
         warnings: sentences for the report.
@@ -55,7 +55,7 @@ class MergePlan:
 
     table: DeltaPlan
     rows: pa.Schema
-    keys: tuple[str, ...]
+    merge_keys: tuple[str, ...]
     created: str
     deleted: str
     warnings: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class DeltaMerger:
     def plan(
         self,
         incoming: pa.Schema,
-        keys: Sequence[str],
+        merge_keys: Sequence[str],
         *,
         deleted: str = "",
         partition_keys: Sequence[str] = (),
@@ -90,7 +90,7 @@ class DeltaMerger:
 
         Args:
             incoming: the batch's columns.
-            keys: those that identify a row, in any case.
+            merge_keys: those that identify a row, in any case.
             deleted: the column that marks a row as deleted; empty for none.
             partition_keys: columns to partition a new table by.
             policy: whether columns may be added.
@@ -108,7 +108,7 @@ class DeltaMerger:
         return MergePlan(
             table,
             rows,
-            _keys(self.writer.stream, rows, keys),
+            _merge_keys(self.writer.stream, rows, merge_keys),
             names.get(self.created.lower(), ""),
             names.get(deleted.lower(), ""),
             table.warnings,
@@ -132,7 +132,7 @@ class DeltaMerger:
         run_id: str = "",
         sequence: int = 0,
         digest: str = "",
-        state: bytes | None = None,
+        singer_state: bytes | None = None,
     ) -> Landed:
         """Merge a staged batch in one commit, or find that this run had merged it.
 
@@ -140,13 +140,13 @@ class DeltaMerger:
             InputError: a row has no value in a key column.
             LakeportError: as `DeltaWriter.commit`.
         """
-        writer, mark = self.writer, self.writer.mark(run_id, sequence, digest, state)
+        writer, mark = self.writer, self.writer.mark(run_id, sequence, digest, singer_state)
         with published(writer.storage, staged) as batch:
             batch.publish()
             files = tuple((item.key, item.rows) for item in staged)
             size = sum(item.bytes for item in staged)
             rows = Incoming(writer.storage, files, plan.rows, size)
-            change = Upsert(rows, plan.table.schema, plan.keys, plan.created, plan.deleted)
+            change = Upsert(rows, plan.table.schema, plan.merge_keys, plan.created, plan.deleted)
             keys = BatchKeys.read(change)
 
             def attempt(current: DeltaPlan, txn: Transaction, _: int) -> Landed:
@@ -178,7 +178,7 @@ class DeltaMerger:
             SchemaConflict: the column that is to be set can't hold a time.
             LakeportError: the store or Spark refused.
         """
-        state = self.writer.state()
+        state = self.writer.table_state()
         names = {} if state is None else {name.lower(): name for name in state.schema.names}
         column = names.get(version_column.lower())
         if state is None:
@@ -214,7 +214,9 @@ class DeltaMerger:
             replaced: list[Entry] = []
             metrics: dict[str, int] = {}
             if not plan.needs_spark:
-                found = [e for e in tasks.entries(txn) if keys.may_be_in(e, plan, change.keys)]
+                found = [
+                    e for e in tasks.entries(txn) if keys.may_be_in(e, plan, change.merge_keys)
+                ]
                 rewritten = tasks.rewrite(plan, change, found)
                 new += [staged for one in rewritten for staged in one.staged]
                 inserted = tasks.insert(plan, change, keys.unmatched(rewritten))
@@ -223,7 +225,7 @@ class DeltaMerger:
                 replaced = [entry for entry in found if entry["path"] in paths]
                 metrics = _merge_metrics(len(keys), rewritten, inserted, replaced)
             one = self._attempt(plan, new, mark, change, replaced, metrics)
-            version, removed = self.writer.try_commit(one, txn, files, coarse=True)
+            version, removed = self.writer.try_commit(one, txn, files)
             return one.landed(version, removed, rows=len(keys))
 
     def _retire(self, plan: DeltaPlan, txn: Transaction, change: Retire, mark: Mark) -> Landed:
@@ -243,7 +245,7 @@ class DeltaMerger:
                 rows = sum(one.updated + one.deleted for one in rewritten)
                 metrics = _retire_metrics(rewritten, change)
             one = self._attempt(plan, new, mark, change, replaced, metrics)
-            version, removed = self.writer.try_commit(one, txn, files, coarse=True)
+            version, removed = self.writer.try_commit(one, txn, files)
             return one.landed(version, removed, rows=rows)
 
     def _attempt(
@@ -268,7 +270,7 @@ class DeltaMerger:
         )
 
 
-def _keys(stream: str, rows: pa.Schema, keys: Sequence[str]) -> tuple[str, ...]:
+def _merge_keys(stream: str, rows: pa.Schema, keys: Sequence[str]) -> tuple[str, ...]:
     names = {name.lower(): name for name in rows.names}
     if not keys:
         raise ConfigError(

@@ -20,7 +20,7 @@ from lakeport.errors import (
 from lakeport.model import Staged
 from lakeport.storage.local.store import LocalStorage
 from lakeport.writers.delta.commit.outcome import settle
-from lakeport.writers.delta.commit.staged_files import Publication, published
+from lakeport.writers.delta.commit.staged_files import StagedFiles, published
 from lakeport.writers.delta.log.commits import Commit, CommitLog
 
 FAILURES = [CommitConflict, DestinationError, OutcomeUnknown, PermissionRefused, Unreachable]
@@ -87,8 +87,8 @@ def staged(storage: LocalStorage, key: str) -> Staged:
     return Staged(key, done["token"], rows=1, bytes=4, checksum=done["checksum"])
 
 
-def fails(error: BaseException) -> Callable[[Publication], None]:
-    def body(files: Publication) -> None:
+def fails(error: BaseException) -> Callable[[StagedFiles], None]:
+    def body(files: StagedFiles) -> None:
         with files.committing(0):
             files.publish()
             raise error

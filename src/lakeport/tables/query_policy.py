@@ -1,7 +1,7 @@
-"""What a query may do, judged by its parsed plan before any of it is analysed or run.
+"""What a query may do, decided on its parsed plan before any of it is analysed or run.
 
 Spark's parser makes a tree of plan nodes, expressions, collections and plain values. The whole of
-it is walked, and whatever is not known here to read the table alone is refused: commands, scripts,
+it is checked, and whatever is not known here to read the table alone is refused: commands, scripts,
 other tables, paths, and functions that reach outside, wherever in the query they stand.
 """
 
@@ -174,18 +174,20 @@ def check_query(jvm: Any, plan: Any, names: Collection[str], *, case_sensitive: 
     Raises:
         ConfigError: the query is none, or reaches outside the table.
     """
-    judge = _Judge(jvm, "this is not one query of the table alone", case_sensitive=case_sensitive)
-    judge.walk(plan, frozenset(names))
+    checker = _TreeChecker(
+        jvm, "this is not one query of the table alone", case_sensitive=case_sensitive
+    )
+    checker.check(plan, frozenset(names))
 
 
 def check_expression(jvm: Any, expression: Any) -> None:
     """Refuse a condition that reads a table or reaches outside; see `check_query`."""
-    judge = _Judge(jvm, "this is no condition on a row alone", case_sensitive=False)
-    judge.walk(expression, frozenset())
+    checker = _TreeChecker(jvm, "this is no condition on a row alone", case_sensitive=False)
+    checker.check(expression, frozenset())
 
 
-class _Judge:
-    """Walks one tree; `verdict` begins the error's message."""
+class _TreeChecker:
+    """Goes through one tree; `verdict` begins the error's message."""
 
     def __init__(self, jvm: Any, verdict: str, *, case_sensitive: bool) -> None:
         analysis = jvm.org.apache.spark.sql.catalyst.analysis
@@ -201,8 +203,8 @@ class _Judge:
             f"{_CATALYST}plans.logical.UnresolvedWith": self._with,
         }
 
-    def walk(self, item: Any, names: frozenset[str]) -> None:
-        """Judge one object of the tree and all below it.
+    def check(self, item: Any, names: frozenset[str]) -> None:
+        """Check one object of the tree and all below it.
 
         Args:
             item: a JVM object, or a value that py4j has made one of Python's.
@@ -220,7 +222,7 @@ class _Judge:
 
     def _each(self, item: Any, names: frozenset[str]) -> None:
         for part in _parts(item):
-            self.walk(part, names)
+            self.check(part, names)
 
     def _relation(self, relation: Any, names: frozenset[str]) -> None:
         parts = list(_parts(relation.multipartIdentifier()))
@@ -234,9 +236,9 @@ class _Judge:
         """Each CTE sees those before it, itself if it is recursive; the rest of the query all."""
         for cte in _parts(node.cteRelations()):
             inner = names | {str(cte._1())}
-            self.walk(cte._2(), inner if node.allowRecursion() else names)
+            self.check(cte._2(), inner if node.allowRecursion() else names)
             names = inner
-        self.walk(node.child(), names)
+        self.check(node.child(), names)
 
     def _function(self, function: Any, names: frozenset[str]) -> None:
         self._check_function(list(_parts(function.nameParts())))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lakeport.model import Storage
     from lakeport.spark.session import Runtime
 
-__all__ = ["Place", "locate"]
+__all__ = ["TableLocation", "locate"]
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 _DESTINATIONS = {
@@ -39,8 +39,8 @@ _WHERE = frozenset({"bucket", "table_uri", "path"})
 
 
 @dataclass(frozen=True)
-class Place:
-    """One table's place.
+class TableLocation:
+    """One table's location.
 
     Attributes:
         config: how its store is reached.
@@ -94,8 +94,8 @@ def locate(
     table: str | os.PathLike[str],
     to: str | os.PathLike[str] | Mapping[str, Any] | DestinationConfig | None = None,
     keys: Mapping[str, Any] | None = None,
-) -> Place:
-    """Find a table's place.
+) -> TableLocation:
+    """Find a table's location.
 
     Args:
         table: a folder of this machine, a URI (`s3://`, `abfss://`, `gs://`), or, with `to`, the
@@ -143,11 +143,11 @@ def _credentials(config: DestinationConfig, kind: str) -> dict[str, Any]:
     return {name: getattr(config, name) for name in (own | {"spark"}) & config.model_fields_set}
 
 
-def _open(kind: str, uri: str, keys: Mapping[str, Any]) -> Place:
+def _open(kind: str, uri: str, keys: Mapping[str, Any]) -> TableLocation:
     """The place of a table's whole URI."""
     if kind == "local":
         config = load_target({"destination": kind, "path": uri, "object_key_path": ""}, keys)
-        return Place(config, open_storage(config), "")
+        return TableLocation(config, open_storage(config), "")
     uri = uri.replace("s3a://", "s3://", 1)
     where: dict[str, Any] = config_class(kind).uri_keys(uri)
     folder = ""
@@ -155,4 +155,4 @@ def _open(kind: str, uri: str, keys: Mapping[str, Any]) -> Place:
         above, _, folder = where["object_key_path"].strip("/").rpartition("/")
         where["object_key_path"] = above
     config = load_target({"destination": kind, **where}, keys)
-    return Place(config, open_storage(config), folder or getattr(config, "folder", ""))
+    return TableLocation(config, open_storage(config), folder or getattr(config, "folder", ""))
