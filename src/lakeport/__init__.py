@@ -17,7 +17,7 @@ from lakeport.errors import LakeportError
 if TYPE_CHECKING:
     from lakeport.loading.report import LandingReport, StreamReport
     from lakeport.loading.run import land
-    from lakeport.sources.csv.records import CsvOptions
+    from lakeport.sources.csv.options import CsvOptions
     from lakeport.streams.handle import LandingStream
     from lakeport.streams.start import land_stream
     from lakeport.tables import Table
@@ -36,7 +36,7 @@ __all__ = [
 # Loaded when first used: the command line starts before Spark and pyarrow are there.
 _HOMES = {
     "LandingReport": "lakeport.loading.report",
-    "CsvOptions": "lakeport.sources.csv.records",
+    "CsvOptions": "lakeport.sources.csv.options",
     "StreamReport": "lakeport.loading.report",
     "Table": "lakeport.tables",
     "land": "lakeport.loading.run",

@@ -123,7 +123,7 @@ class Reader(Protocol):
         ...
 
     def scan(self, split: Split) -> Scan:
-        """Judge every record of a split without raising for bad records or unknown fields."""
+        """Check every record of a split without raising for bad records or unknown fields."""
         ...
 
     def tolerant(self) -> Reader:

@@ -8,7 +8,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakeport.sources.csv.records import CsvOptions, blocks, record_end, records
+from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.csv.records import blocks, record_end, records
 from lakeport.sources.files.source import FileSource
 from lakeport.sources.input.plain import SourceFile
 

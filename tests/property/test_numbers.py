@@ -17,7 +17,7 @@ from lakeport.model import Split
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.numbers import double, significand
 from lakeport.sources.csv.values import convert, kinds_of, type_of_kinds
-from lakeport.sources.json import split_reader as walking
+from lakeport.sources.json import split_reader
 from lakeport.sources.json.inference import infer_fields
 from lakeport.sources.json.reader import JsonReader
 from lakeport.sources.json.undeclared import Refused
@@ -101,7 +101,7 @@ COLUMNS: dict[str, tuple[dict[str, Any], Callable[[str], Any]]] = {
 def landed(reader: JsonReader, lines: list[str]) -> tuple[list[Any], list[int]]:
     """The good rows, and which lines are bad."""
     with tempfile.NamedTemporaryFile() as file, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(walking, "_FEW", 1)
+        patch.setattr(split_reader, "_FEW", 1)
         file.write("\n".join(lines).encode())
         file.flush()
         split = Split(file.name)
@@ -163,8 +163,8 @@ def test_undeclared_numbers_keep_their_kind_on_either_path(numbers: list[str]) -
         file.flush()
         found = [reader.scan(Split(file.name)).unknown]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(walking, "_FEW", 1)
-            patch.setattr(walking.Walk, "_attempt", _refuse)
+            patch.setattr(split_reader, "_FEW", 1)
+            patch.setattr(split_reader.SplitReader, "_attempt", _refuse)
             found.append(reader.scan(Split(file.name)).unknown)
     assert found[0] == found[1]
 
@@ -180,7 +180,7 @@ def test_csv_columns_of_numbers_follow_the_same_rule(numbers: list[str]) -> None
         assert None not in wanted
 
 
-def _refuse(walk: Any, data: bytes) -> Any:
+def _refuse(reader: Any, data: bytes) -> Any:
     raise Refused
 
 

@@ -21,12 +21,12 @@ from lakeport.errors import BadRecords, LakeportError
 from lakeport.model import Split, UnknownPolicy
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.kinds import type_of_kind
-from lakeport.sources.json import split_reader as walking
+from lakeport.sources.json import split_reader
 from lakeport.sources.json.decoding import Fault
 from lakeport.sources.json.fast import FastPath
 from lakeport.sources.json.inference import infer_fields
 from lakeport.sources.json.reader import JsonReader
-from lakeport.sources.json.record import Judge
+from lakeport.sources.json.record import RecordParser
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 longs = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([2**53 + 1, -(2**63), 2**63 - 1, 0])
@@ -209,9 +209,11 @@ def files(draw: st.DrawFn, lines: st.SearchStrategy[str]) -> bytes:
     return b"\n".join(draw(st.lists(good | good | cut | rubbish, max_size=8)))
 
 
-def by_judge(reader: JsonReader, data: bytes) -> tuple[list[list[Any]], list[tuple[int, str, str]]]:
+def line_by_line(
+    reader: JsonReader, data: bytes
+) -> tuple[list[list[Any]], list[tuple[int, str, str]]]:
     columns = reader._columns()
-    judge = Judge(columns, reader.unknown, envelope=reader.envelope)
+    parser = RecordParser(columns, reader.unknown, envelope=reader.envelope)
     rows, bad = [], []
     data = data.removeprefix(b"\xef\xbb\xbf")
     for number, line in enumerate(data.split(b"\n"), 1):
@@ -219,13 +221,13 @@ def by_judge(reader: JsonReader, data: bytes) -> tuple[list[list[Any]], list[tup
         if not text:
             continue
         try:
-            rows.append(judge.record(text))
+            rows.append(parser.record(text))
         except Fault as fault:
             bad.append((number, fault.column, fault.reason))
     return rows, bad
 
 
-def judged_rows(reader: JsonReader, rows: list[list[Any]]) -> list[dict[str, Any]]:
+def parsed_rows(reader: JsonReader, rows: list[list[Any]]) -> list[dict[str, Any]]:
     fast = FastPath(reader._columns(), reader.unknown, envelope=reader.envelope)
     return fast.built(rows).to_pylist() if rows else []
 
@@ -235,16 +237,16 @@ def judged_rows(reader: JsonReader, rows: list[list[Any]]) -> list[dict[str, Any
 @pytest.mark.parametrize("policy", list(UnknownPolicy))
 @settings(max_examples=30)
 @given(data=st.data())
-def test_both_paths_judge_alike(
+def test_both_paths_agree(
     envelope: bool, with_json: bool, policy: UnknownPolicy, data: st.DataObject
 ) -> None:
     properties = {**PROPERTIES, **(JSON_PROPERTIES if with_json else {})}
     fields = parse_schema("s", {"properties": properties})
     reader = JsonReader("s", fields, envelope, policy)
     content = data.draw(files(wrapped if envelope else objects))
-    rows, bad = by_judge(reader, content)
+    rows, bad = line_by_line(reader, content)
     with pytest.MonkeyPatch.context() as patch, spooled(content) as split:
-        patch.setattr(walking, "_FEW", data.draw(st.sampled_from([1, 2, 64])))
+        patch.setattr(split_reader, "_FEW", data.draw(st.sampled_from([1, 2, 64])))
         scan = reader.scan(split)
     assert [(b.line, b.column, b.reason) for b in scan.bad] == bad
     assert scan.rows == len(rows)
@@ -252,7 +254,7 @@ def test_both_paths_judge_alike(
     if policy is UnknownPolicy.EVOLVE:
         extended = reader.extended({n: type_of_kind(k) for n, k in scan.unknown.items()})
     if policy is not UnknownPolicy.FAIL or not scan.unknown:
-        wanted = judged_rows(extended, by_judge(extended, content)[0])
+        wanted = parsed_rows(extended, line_by_line(extended, content)[0])
         assert repr(landed(extended.tolerant(), content)) == repr(wanted)
 
 

@@ -14,8 +14,9 @@ from lakeport.model import Batch, Flush, Split
 from lakeport.sources.input.plain import SourceFile, is_packed, spool_plain
 from lakeport.sources.input.unpacking import DEFAULT
 from lakeport.sources.splits import open_split
+from lakeport.sources.spool.location import open_spool
 from lakeport.sources.spool.sidecar import read_sidecar
-from lakeport.sources.spool.upload import Mover, spooling
+from lakeport.sources.spool.upload import SpoolUploader
 from tests.emulators import Azurite, FakeGcs, Minio
 
 CLUSTER: Any = SimpleNamespace(is_local=False)
@@ -49,39 +50,39 @@ def azure(request: pytest.FixtureRequest) -> tuple[dict[str, Any], str]:
 def test_a_spool_in_a_store(cloud: Any, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     keys, uri = cloud(request)
     config = load_target({**keys, "spool_uri": uri, "spool_dir": str(tmp_path)})
-    with spooling(config, CLUSTER) as place:
-        storage = place.storage
+    with open_spool(config, CLUSTER) as spool:
+        storage = spool.storage
         assert storage is not None
         assert storage.uri().startswith(uri.rstrip("/").replace("abfss:", "abfs:") + "/lakeport-")
-        (place.folder / "0.jsonl").write_bytes(b'{"a": 1}\n{"a": 2}\n')
-        (place.folder / "0.lines").write_bytes(b"l" * 16)
-        (place.folder / "0.times").write_bytes(b"t" * 16)
-        path = place.folder / "0.jsonl"
+        (spool.folder / "0.jsonl").write_bytes(b'{"a": 1}\n{"a": 2}\n')
+        (spool.folder / "0.lines").write_bytes(b"l" * 16)
+        (spool.folder / "0.times").write_bytes(b"t" * 16)
+        path = spool.folder / "0.jsonl"
         lines, times = (str(path.with_suffix(suffix)) for suffix in (".lines", ".times"))
         split = Split(str(path), 0, 18, 1, lines, times)
-        mover = Mover(place)
-        mover.begin(split)
-        (flush,) = mover.flushes([Flush((Batch("s", 0, splits=(split,)),))])
+        uploader = SpoolUploader(spool)
+        uploader.begin(split)
+        (flush,) = uploader.flushes([Flush((Batch("s", 0, splits=(split,)),))])
         (moved,) = flush.batches[0].splits
-        assert [p.name for p in place.folder.iterdir()] == [".owner"]
+        assert [p.name for p in spool.folder.iterdir()] == [".owner"]
         with open_split(moved) as file:
             file.seek(9)
             assert file.read() == b'{"a": 2}\n'
         assert read_sidecar(moved, moved.lines) == b"l" * 16
         assert read_sidecar(moved, moved.times) == b"t" * 16
-        mover.discard(flush)
+        uploader.discard(flush)
         assert list(storage.list("")) == []
         # What tasks write themselves: a file as it is stored, and unpacked from a store.
         (tmp_path / "x.csv").write_bytes(b"a\n1\n")
         file = SourceFile(str(tmp_path / "x.csv"), "x.csv", "csv", 4)
-        there = spool_plain(file, place, 0, "utf-8", DEFAULT)
+        there = spool_plain(file, spool, 0, "utf-8", DEFAULT)
         assert (there.bytes, there.storage, is_packed(there)) == (4, storage, False)
-        assert place.reaches(there.uri, there.storage)
-        assert not place.reaches(file.uri, None)
-        again = spool_plain(there, place, 1, "utf-8", DEFAULT)
+        assert spool.reaches(there.uri, there.storage)
+        assert not spool.reaches(file.uri, None)
+        again = spool_plain(there, spool, 1, "utf-8", DEFAULT)
         with again.open() as text:
             assert text.read() == b"a\n1\n"
-        with pytest.raises(ZeroDivisionError), place.create("half") as half:
+        with pytest.raises(ZeroDivisionError), spool.create("half") as half:
             half.write(b"x")
             1 / 0  # noqa: B018
         assert len(list(storage.list(""))) == 2
@@ -92,14 +93,14 @@ def test_a_spool_in_a_store(cloud: Any, request: pytest.FixtureRequest, tmp_path
 def test_a_mounted_spool_is_read_in_place(tmp_path: Path) -> None:
     mount = tmp_path / "mount"
     config = load_target({"destination": "local", "path": "x", "spool_uri": mount.as_uri()})
-    with pytest.raises(ConfigError, match="there is no such folder"), spooling(config, CLUSTER):
+    with pytest.raises(ConfigError, match="there is no such folder"), open_spool(config, CLUSTER):
         pass
     mount.mkdir()
-    with spooling(config, CLUSTER) as place:
-        assert place.folder.parent == mount
-        assert place.reaches(str(mount / "data" / "x.csv"), None)
-        assert not place.reaches(str(tmp_path / "x.csv"), None)
+    with open_spool(config, CLUSTER) as spool:
+        assert spool.folder.parent == mount
+        assert spool.reaches(str(mount / "data" / "x.csv"), None)
+        assert not spool.reaches(str(tmp_path / "x.csv"), None)
     assert list(mount.iterdir()) == []
     wrong = load_target({"destination": "local", "path": "x", "spool_uri": "ftp://there/x"})
     with pytest.raises(ConfigError, match="no destination takes the target ftp"):
-        spooling(wrong, CLUSTER).__enter__()
+        open_spool(wrong, CLUSTER).__enter__()

@@ -23,7 +23,7 @@ from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard
 
 if TYPE_CHECKING:
-    from lakeport.sources.csv.records import CsvOptions
+    from lakeport.sources.csv.options import CsvOptions
 
 __all__ = ["land"]
 
@@ -157,7 +157,7 @@ def land(
             set_keys,
             spark,
         )
-        reading = _reading(
+        read_options = _read_options(
             source_format=source_format,
             schema=_schema(schema),
             csv=_csv(
@@ -170,7 +170,7 @@ def land(
                 infer_types=False if no_infer else None,
             ),
         )
-        _run(guard, output, source, to, given, reading, only_plan)
+        _run(guard, output, source, to, given, read_options, only_plan)
 
 
 def _run(
@@ -179,7 +179,7 @@ def _run(
     source: list[str],
     to: str,
     given: Mapping[str, Any],
-    reading: Mapping[str, Any],
+    read_options: Mapping[str, Any],
     only_plan: bool,
 ) -> None:
     from lakeport.config.load import load_target
@@ -191,11 +191,11 @@ def _run(
     if only_plan:
         from lakeport.loading import planning
 
-        output.plan(planning.plan(what, config, **reading))
+        output.plan(planning.plan(what, config, **read_options))
         return
     from lakeport.loading import run as landing
 
-    landing.land(what, config, observer=output, **reading)
+    landing.land(what, config, observer=output, **read_options)
 
 
 def _output(json_out: bool, state: Path | None, streams_states: bool) -> Output:
@@ -210,7 +210,7 @@ def _output(json_out: bool, state: Path | None, streams_states: bool) -> Output:
     return Json(states=sink) if json_out else Console(states=sink)
 
 
-def _reading(**given: Any) -> dict[str, Any]:
+def _read_options(**given: Any) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -223,9 +223,9 @@ def _schema(path: Path | None) -> Mapping[str, Any] | None:
 
 
 def _csv(**given: Any) -> CsvOptions | None:
-    options = _reading(**given)
+    options = _read_options(**given)
     if not options:
         return None
-    from lakeport.sources.csv.records import CsvOptions
+    from lakeport.sources.csv.options import CsvOptions
 
     return CsvOptions(**options)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from lakeport.config.load import load_target
 from lakeport.errors import LakeportError, SchemaConflict
 from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan
-from lakeport.sources.open import Reading, open_source
-from lakeport.sources.spool.upload import spooling
+from lakeport.sources.open import ReadOptions, open_source
+from lakeport.sources.spool.location import open_spool
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.loading.run import Target
     from lakeport.model import Batch, Reader, Split, Storage
-    from lakeport.sources.csv.records import CsvOptions
+    from lakeport.sources.csv.options import CsvOptions
     from lakeport.sources.files.declared import Declared
     from lakeport.spark import workers
     from lakeport.spark.session import Runtime
@@ -57,15 +57,15 @@ def plan(
     from lakeport.spark.session import Runtime
 
     config = load_target(to, keys)
-    reading = Reading(source_format, csv, declaration(schema), stray_lines)
+    options = ReadOptions(source_format, csv, declaration(schema), stray_lines)
     warnings = (*config.warnings, *check_layout(config))
     storage = open_storage(config)
     needs = destination(config.destination).jars if config.file_type == "delta" else frozenset()
     runtime = Runtime.start(needs, config.spark, small=True)
     check_place(config, storage)
     seen: dict[str, _Seen] = {}
-    with spooling(config, runtime) as spool:
-        opened = open_source(source, reading, config, spool, runtime, lambda *_: None)
+    with open_spool(config, runtime) as spool:
+        opened = open_source(source, options, config, spool, runtime, lambda *_: None)
         if runtime.adopted or not runtime.is_local:
             workers.check(runtime, worker_packages(config, source))
         for flush in opened:

@@ -31,14 +31,14 @@ from lakeport.errors import (
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.report import Failure, LandingReport, Observer, ReportBuilder, keep
 from lakeport.model import Mode
-from lakeport.sources.open import Reading, open_source
-from lakeport.sources.spool.upload import spooling
+from lakeport.sources.open import ReadOptions, open_source
+from lakeport.sources.spool.location import open_spool
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.loading.stream import StreamLoader
     from lakeport.model import Batch, Flush, Landed, Storage
-    from lakeport.sources.csv.records import CsvOptions
+    from lakeport.sources.csv.options import CsvOptions
     from lakeport.sources.files.declared import Declared
     from lakeport.sources.open import Source
     from lakeport.spark.session import Runtime
@@ -95,8 +95,8 @@ def land(
     from lakeport.sources.files.declared import declaration
 
     config = load_target(to, keys)
-    reading = Reading(source_format, csv, declaration(schema), stray_lines)
-    return _Run(config, observer, on_state).land(source, reading)
+    options = ReadOptions(source_format, csv, declaration(schema), stray_lines)
+    return _Run(config, observer, on_state).land(source, options)
 
 
 class _Run:
@@ -125,7 +125,7 @@ class _Run:
         self._flushes = self._records = self._bad = 0
         self._lock = threading.Lock()
 
-    def land(self, source: Any, reading: Reading) -> LandingReport:
+    def land(self, source: Any, options: ReadOptions) -> LandingReport:
         from lakeport.destinations import check_layout, check_place, check_workers
         from lakeport.spark.failures import mask_causes
         from lakeport.spark.session import Runtime
@@ -139,9 +139,9 @@ class _Run:
         error: BaseException | None = None
         try:
             check_place(self.config, self.storage)
-            with spooling(self.config, self.runtime) as spool, self._translate_jvm_errors():
+            with open_spool(self.config, self.runtime) as spool, self._translate_jvm_errors():
                 opened = open_source(
-                    source, reading, self.config, spool, self.runtime, self._progress
+                    source, options, self.config, spool, self.runtime, self._progress
                 )
                 self.storage, found = check_workers(self.config, self.storage, self.runtime, source)
                 for text in found:

@@ -18,13 +18,13 @@ from lakeport.sources.input.unpacking import unpack_limits
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.model import Storage
-    from lakeport.sources.csv.records import CsvOptions
+    from lakeport.sources.csv.options import CsvOptions
     from lakeport.sources.input.plain import SourceFile
     from lakeport.sources.singer.messages import Schema
-    from lakeport.sources.spool.location import Place
+    from lakeport.sources.spool.location import SpoolLocation
     from lakeport.spark.session import Runtime
 
-__all__ = ["Reading", "Source", "open_source"]
+__all__ = ["ReadOptions", "Source", "open_source"]
 
 _SINGER_SPLIT = 32 << 20
 _FILE_SPLIT = 64 << 20
@@ -32,7 +32,7 @@ _SNIFFED = 4 << 20
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadOptions:
     """How to read a source, where it does not tell by itself.
 
     Attributes:
@@ -71,9 +71,9 @@ class Source:
 
 def open_source(
     source: Any,
-    reading: Reading,
+    options: ReadOptions,
     config: DestinationConfig,
-    spool: Place,
+    spool: SpoolLocation,
     runtime: Runtime,
     on_progress: Callable[[str, int, int], None],
 ) -> Source:
@@ -81,9 +81,9 @@ def open_source(
 
     Args:
         source: paths, a binary stream of Singer lines, or a frame.
-        reading: how to read it.
+        options: how to read it.
         config: the target's policies and sizes.
-        spool: see `spooling.spooling`.
+        spool: see `spool.location.open_spool`.
         runtime: Spark, for preparation that is worth sharing out.
         on_progress: takes a stream, its records and its bytes so far.
 
@@ -96,7 +96,7 @@ def open_source(
         from lakeport.sources.input.decompression import open_stream
 
         lines = open_stream(source, limits=unpack_limits(config))
-        return _singer(lines, reading, config, spool, on_progress)
+        return _singer(lines, options, config, spool, on_progress)
     names = _names(source)
     if names is None:
         _refuse_metadata(config)
@@ -107,21 +107,21 @@ def open_source(
 
     limits = unpack_limits(config)
     if names == ["-"]:
-        if reading.format not in ("", "singer"):
+        if options.format not in ("", "singer"):
             raise ConfigError(
-                f"standard input can't be read as {reading.format!r}",
+                f"standard input can't be read as {options.format!r}",
                 "pipe Singer messages in, or name files.",
             )
-        return _singer(open_inputs(names, limits), reading, config, spool, on_progress)
-    told = reading.format or ("singer" if _speak_singer(names) else "")
+        return _singer(open_inputs(names, limits), options, config, spool, on_progress)
+    told = options.format or ("singer" if _speak_singer(names) else "")
     files = discover(names, format=told, storage_for=partial(_storage_of, config))
     if files[0].format == "singer":
         here = [_here(file, spool.folder, number) for number, file in enumerate(files)]
         timed = config.add_record_metadata  # when a record was read stands in a sidecar
         origin = _plain(here) if spool.local and not timed else None
-        return _singer(open_inputs(here, limits), reading, config, spool, on_progress, origin)
+        return _singer(open_inputs(here, limits), options, config, spool, on_progress, origin)
     _refuse_metadata(config)
-    return _files(files, names, reading, config, spool, runtime)
+    return _files(files, names, options, config, spool, runtime)
 
 
 def _refuse_metadata(config: DestinationConfig) -> None:
@@ -200,16 +200,16 @@ def _names(source: Any) -> list[str] | None:
 
 def _singer(
     lines: BinaryIO,
-    reading: Reading,
+    options: ReadOptions,
     config: DestinationConfig,
-    spool: Place,
+    spool: SpoolLocation,
     on_progress: Callable[[str, int, int], None],
     origin: Path | None = None,
 ) -> Source:
     from lakeport.sources.singer.source import SingerSource
-    from lakeport.sources.spool.upload import Mover
+    from lakeport.sources.spool.upload import SpoolUploader
 
-    mover = Mover(spool)
+    uploader = SpoolUploader(spool)
     singer = SingerSource(
         lines,
         spool_dir=spool.folder,
@@ -218,7 +218,7 @@ def _singer(
         split_bytes=_SINGER_SPLIT,
         on_bad_record=config.on_bad_record,
         unknown=config.unknown_fields,
-        stray_lines=reading.stray_lines,
+        stray_lines=options.stray_lines,
         max_record_mb=max(1, int(config.max_record_mb)),
         digest=config.run_id is not None,
         batch_roots=tuple(Path(root) for root in config.batch_roots),
@@ -228,13 +228,13 @@ def _singer(
         add_record_metadata=config.add_record_metadata,
         origin=origin,
         on_progress=on_progress,
-        on_file=mover.begin,
+        on_file=uploader.begin,
     )
     return Source(
-        mover.flushes(singer),
+        uploader.flushes(singer),
         lambda: list(singer.counts),
         lambda: singer.stray_lines_skipped,
-        mover.discard,
+        uploader.discard,
     )
 
 
@@ -251,9 +251,9 @@ def _catalog(config: DestinationConfig) -> dict[str, Schema]:
 def _files(
     files: Sequence[SourceFile],
     names: Sequence[str],
-    reading: Reading,
+    options: ReadOptions,
     config: DestinationConfig,
-    spool: Place,
+    spool: SpoolLocation,
     runtime: Runtime,
 ) -> Source:
     from lakeport.sources.files.source import FileSource
@@ -264,8 +264,8 @@ def _files(
             files,
             stream=_stream(config, names, files),
             spool_dir=spool,
-            csv=reading.csv,
-            declared=reading.schema,
+            csv=options.csv,
+            declared=options.schema,
             unknown=config.unknown_fields,
             folders=config.partition_columns == "auto",
             split_bytes=_FILE_SPLIT,
@@ -277,9 +277,9 @@ def _files(
     )
 
 
-def _frame(frame: Any, config: DestinationConfig, spool: Place, runtime: Runtime) -> Source:
+def _frame(frame: Any, config: DestinationConfig, spool: SpoolLocation, runtime: Runtime) -> Source:
     from lakeport.sources.frames.source import FrameSource, is_spark_frame
-    from lakeport.sources.spool.upload import Mover
+    from lakeport.sources.spool.upload import SpoolUploader
 
     if not is_spark_frame(frame):
         _check_spool(config, runtime)
@@ -289,7 +289,7 @@ def _frame(frame: Any, config: DestinationConfig, spool: Place, runtime: Runtime
     source = FrameSource(
         frame, stream=config.table, spool_dir=spool.folder, split_bytes=_FILE_SPLIT, digest=digest
     )
-    return Source(Mover(spool).flushes(source))
+    return Source(SpoolUploader(spool).flushes(source))
 
 
 def _stream(config: DestinationConfig, names: Sequence[str], files: Sequence[SourceFile]) -> str:

@@ -15,8 +15,9 @@ import pyarrow as pa
 from lakeport.errors import BadRecords, LakeportError
 from lakeport.model import Split
 from lakeport.sources.csv.inference import InferKinds, merged, read_head, split_file
+from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.csv.reader import CsvReader
-from lakeport.sources.csv.records import CsvOptions, blocks
+from lakeport.sources.csv.records import blocks
 from lakeport.sources.csv.values import type_of_kinds
 from lakeport.sources.input.plain import SourceFile
 from lakeport.writers.files.csv import header, lines
@@ -185,8 +186,8 @@ def _check_types(
 ) -> None:
     """Typed values are what the texts say, and bad where they say none."""
     if case.options["way"] == "inferred":
-        judge = InferKinds(layout, frozenset(layout), options)
-        kinds = merged([found for split in splits for found in judge(split)])
+        infer = InferKinds(layout, frozenset(layout), options)
+        kinds = merged([found for split in splits for found in infer(split)])
         types = {name: type_of_kinds(kind) for name, kind in kinds.items()}
     else:
         told = case.options["types"]

@@ -9,11 +9,11 @@ from lakeport.errors import InputError
 from lakeport.model import UnknownPolicy
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.kinds import type_of_kind
-from lakeport.sources.json import split_reader as walking
+from lakeport.sources.json import split_reader
 from lakeport.sources.json.decoding import Fault
 from lakeport.sources.json.fast import FastPath
 from lakeport.sources.json.reader import JsonReader
-from lakeport.sources.json.record import Judge
+from lakeport.sources.json.record import RecordParser
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.kernels import rows_of, split_of
 from tests.fuzz.oracle.model import Bad, Either, row_of, same
@@ -29,8 +29,8 @@ def check(case: Case) -> None:
 def check_reader(reader: JsonReader, data: bytes, few: int) -> None:
     """Read lines in every way that there is."""
     lines = _lines(data)
-    rows, faults = _judged(reader, lines)
-    with mock.patch.object(walking, "_FEW", few):
+    rows, faults = _line_by_line(reader, lines)
+    with mock.patch.object(split_reader, "_FEW", few):
         scan = reader.scan(split_of(data))
         bad = {b.line: (b.column, b.reason) for b in scan.bad}
         if bad != faults or scan.rows != len(rows):
@@ -46,7 +46,7 @@ def check_reader(reader: JsonReader, data: bytes, few: int) -> None:
                 final = reader.extended({n: type_of_kind(k) for n, k in scan.unknown.items()})
             except InputError:
                 return
-            rows, faults = _judged(final, lines)
+            rows, faults = _line_by_line(final, lines)
         found = rows_of(final.tolerant(), split_of(data))
     fast = FastPath(final._columns(), final.unknown, envelope=final.envelope)
     wanted = rows_dicts(fast.built(list(rows.values()))) if rows else []
@@ -66,14 +66,14 @@ def _lines(data: bytes) -> dict[int, bytes]:
     return {n: line for n, line in stripped if line}
 
 
-def _judged(
+def _line_by_line(
     reader: JsonReader, lines: dict[int, bytes]
 ) -> tuple[dict[int, list[Any]], dict[int, tuple[str, str]]]:
-    judge = Judge(reader._columns(), reader.unknown, envelope=reader.envelope)
+    parser = RecordParser(reader._columns(), reader.unknown, envelope=reader.envelope)
     rows, faults = {}, {}
     for number, line in lines.items():
         try:
-            rows[number] = judge.record(line)
+            rows[number] = parser.record(line)
         except Fault as fault:
             faults[number] = fault.column, fault.reason
     return rows, faults

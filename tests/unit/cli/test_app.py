@@ -24,7 +24,7 @@ from lakeport.loading import run as landing
 from lakeport.loading.plan import LandingPlan
 from lakeport.loading.report import LandingReport
 from lakeport.model import Landed
-from lakeport.sources.csv.records import CsvOptions
+from lakeport.sources.csv.options import CsvOptions
 
 NOW = datetime(2024, 3, 4, tzinfo=UTC)
 REPORT = LandingReport("r1", "/lake", NOW, NOW, 0.5)

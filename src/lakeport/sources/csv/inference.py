@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from lakeport.errors import SourceError
 from lakeport.model import Split
+from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.csv.reader import Layout, blocks_of, texts_of
-from lakeport.sources.csv.records import Block, CsvOptions, blocks, record_end, records
+from lakeport.sources.csv.records import Block, blocks, record_end, records
 from lakeport.sources.csv.values import ANY_KIND, kinds_of
 from lakeport.sources.input.plain import SourceFile
 
@@ -51,7 +52,7 @@ class InferKinds:
 
     Attributes:
         layout: the columns of the split's file.
-        columns: those to judge.
+        columns: those to infer.
         options: how the file is written.
     """
 
@@ -60,7 +61,7 @@ class InferKinds:
     options: CsvOptions
 
     def __call__(self, split: Split) -> list[ColumnKinds]:
-        """Judge one split. Records with a wrong number of fields don't count."""
+        """Infer the kinds in one split. Records with a wrong number of fields don't count."""
         kinds = dict.fromkeys(self.layout, ANY_KIND)
         for block in blocks_of(split, self.options, ""):
             texts = texts_of(block, len(self.layout), self.options)

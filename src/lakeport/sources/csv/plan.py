@@ -18,7 +18,7 @@ from lakeport.sources.files.source import Planned
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lakeport.sources.csv.records import CsvOptions
+    from lakeport.sources.csv.options import CsvOptions
     from lakeport.sources.files.source import FileSource
     from lakeport.sources.input.plain import SourceFile
 
@@ -171,6 +171,6 @@ def _kinds(
         files.setdefault(head.layout, set()).add(file.uri)
     found = []
     for layout, uris in files.items():
-        judge = InferKinds(layout, frozenset(names), source.csv)
-        found += source.run(judge, [split for split in splits if split.uri in uris])
+        infer = InferKinds(layout, frozenset(names), source.csv)
+        found += source.run(infer, [split for split in splits if split.uri in uris])
     return merged(found)

@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from lakeport.errors import BadRecord, BadRecords, SourceError, UnknownFields
 from lakeport.model import Scan, Split, UnknownPolicy
-from lakeport.sources.csv.records import Block, CsvOptions, blocks, record_end, records
+from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.csv.records import Block, blocks, record_end, records
 from lakeport.sources.csv.values import convert
 from lakeport.sources.splits import open_split
 

@@ -207,8 +207,8 @@ def _lost_doubles(texts: pa.StringArray, values: pa.Array) -> Any:
         lost = pc.or_(lost, pc.and_not(zero, pc.match_substring_regex(texts, _ZERO)))
     large = pc.fill_null(pc.greater_equal(pc.abs(values), _EXACT), False)
     if _any(large):
-        judged = pa.array([not _kept(text) for text in texts.filter(large).to_pylist()])
-        lost = pc.replace_with_mask(lost, large, judged)
+        checked = pa.array([not _kept(text) for text in texts.filter(large).to_pylist()])
+        lost = pc.replace_with_mask(lost, large, checked)
     return lost
 
 

@@ -12,12 +12,12 @@ from typing import Any
 from lakeport.errors import ConfigError
 from lakeport.model import Batch, Flush, Reader, Split, UnknownPolicy
 from lakeport.schema.types import Field
-from lakeport.sources.csv.records import CsvOptions
+from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.files.declared import declared_fields, is_json_schema
 from lakeport.sources.files.folders import FolderReader, folder_fields, with_folders
 from lakeport.sources.input.plain import SourceFile, digest_of, is_packed, is_utf8, spool_plain
 from lakeport.sources.input.unpacking import DEFAULT, UnpackLimits
-from lakeport.sources.spool.location import Place
+from lakeport.sources.spool.location import SpoolLocation
 
 __all__ = ["FileSource", "Run", "run_here"]
 
@@ -92,7 +92,7 @@ class FileSource:
         files: Sequence[SourceFile],
         *,
         stream: str,
-        spool_dir: Path | str | Place,
+        spool_dir: Path | str | SpoolLocation,
         csv: CsvOptions | None = None,
         declared: Mapping[str, Any] | None = None,
         unknown: UnknownPolicy = UnknownPolicy.EVOLVE,
@@ -107,14 +107,16 @@ class FileSource:
     ) -> None:
         self.files = with_folders(files) if folders else tuple(files)
         self.stream = stream
-        self.place = spool_dir if isinstance(spool_dir, Place) else Place(Path(spool_dir))
+        self.spool = (
+            spool_dir if isinstance(spool_dir, SpoolLocation) else SpoolLocation(Path(spool_dir))
+        )
         self.csv = csv or CsvOptions()
         self.unknown = unknown
         self.split_bytes = split_bytes
         self.max_record_mb = max_record_mb
         self.limits = limits
         self.run = run
-        self.look: Run = run_here if self.place.local else run  # for what is quick on a disk
+        self.look: Run = run_here if self.spool.local else run  # for what is quick on a disk
         self.keys = tuple(key_properties)
         fields = declared_fields(stream, declared, self.keys)
         self.declares_all = bool(declared) and is_json_schema(declared or {})
@@ -204,7 +206,7 @@ class FileSource:
         Tasks spool what they can reach; what only this machine has is spooled from here.
         """
         recode = not is_utf8(encoding)
-        spool = partial(_spooled, self.files, self.place, encoding, self.limits)
+        spool = partial(_spooled, self.files, self.spool, encoding, self.limits)
         with ThreadPoolExecutor(_THREADS, "lakeport-spool") as executor:
             fits = list(executor.map(self._fits, self.files))
             waiting = [n for n, fit in enumerate(fits) if recode or not fit]
@@ -215,13 +217,17 @@ class FileSource:
         return [spooled.get(n, file) for n, file in enumerate(self.files)]
 
     def _fits(self, file: SourceFile) -> bool:
-        return self.place.reaches(file.uri, file.storage) and not is_packed(file)
+        return self.spool.reaches(file.uri, file.storage) and not is_packed(file)
 
     def _seen_by_tasks(self, file: SourceFile) -> bool:
-        return file.storage is not None or self.place.reaches(file.uri, None)
+        return file.storage is not None or self.spool.reaches(file.uri, None)
 
 
 def _spooled(
-    files: Sequence[SourceFile], place: Place, encoding: str, limits: UnpackLimits, number: int
+    files: Sequence[SourceFile],
+    spool: SpoolLocation,
+    encoding: str,
+    limits: UnpackLimits,
+    number: int,
 ) -> list[tuple[int, SourceFile]]:
-    return [(number, spool_plain(files[number], place, number, encoding, limits))]
+    return [(number, spool_plain(files[number], spool, number, encoding, limits))]

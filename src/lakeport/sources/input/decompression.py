@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 from lakeport.errors import MissingDependency, SourceError
 from lakeport.sources.input.lines import filler
-from lakeport.sources.input.unpacking import DEFAULT, Swelling, UnpackLimits
+from lakeport.sources.input.unpacking import DEFAULT, ExpansionGuard, UnpackLimits
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -223,7 +223,7 @@ class _Input:
     def __init__(self, source: str | _Lent, limits: UnpackLimits) -> None:
         self._raw = source if isinstance(source, _Lent) else _open_raw(source)
         self._name = "stdin" if source == STDIN else getattr(source, "name", str(source))
-        self._swelling = Swelling(self._name, limits)
+        self._guard = ExpansionGuard(self._name, limits)
         self._left = memoryview(b"")
         self._blocks: Iterator[bytes] | None = None
         self._started = False
@@ -261,14 +261,14 @@ class _Input:
 
     def _decompress(self, kind: _Kind, data: bytes) -> Iterator[bytes]:
         decoder = kind.decoder()
-        self._swelling.packed += len(data)
+        self._guard.packed += len(data)
         while True:
             try:
                 plain = decoder.decompress(data, *kind.limit)
             except Exception as error:  # each library has its own class
                 raise self._corrupt(kind.name, str(error)) from None
             if plain:
-                self._swelling.add(len(plain))
+                self._guard.add(len(plain))
                 yield plain
             data = b""
             if decoder.eof:
@@ -283,7 +283,7 @@ class _Input:
 
     def _packed(self, kind: _Kind) -> bytes:
         data = self._raw.read(kind.step) or b""
-        self._swelling.packed += len(data)
+        self._guard.packed += len(data)
         return data
 
     def _corrupt(self, kind: str, reason: str) -> SourceError:

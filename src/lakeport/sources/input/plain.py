@@ -18,13 +18,13 @@ from lakeport.errors import SourceError
 from lakeport.host.scratch import scratch
 from lakeport.model import Split
 from lakeport.sources.input.decompression import compression_of, open_input
-from lakeport.sources.input.unpacking import Swelling, UnpackLimits
+from lakeport.sources.input.unpacking import ExpansionGuard, UnpackLimits
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from lakeport.model import Storage
-    from lakeport.sources.spool.location import Place
+    from lakeport.sources.spool.location import SpoolLocation
 
 __all__ = [
     "COMPRESSIONS",
@@ -110,16 +110,16 @@ def _packed(head: bytes) -> str:
 class _Member(io.RawIOBase):
     """The content of an archive's member, as far as the limits let it go."""
 
-    def __init__(self, plain: IO[bytes], swelling: Swelling) -> None:
+    def __init__(self, plain: IO[bytes], guard: ExpansionGuard) -> None:
         self._plain = plain
-        self._swelling = swelling
+        self._guard = guard
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Buffer, /) -> int:
         data = self._plain.read(len(memoryview(buffer)))
-        self._swelling.add(len(data))
+        self._guard.add(len(data))
         memoryview(buffer)[: len(data)] = data
         return len(data)
 
@@ -144,8 +144,8 @@ def _only_member(path: Path, limits: UnpackLimits) -> Iterator[BinaryIO]:
                     "unpack it and give the file, or compress that with gzip, zstd, bzip2 or xz.",
                 )
             with archive.open(members[0]) as plain:
-                swelling = Swelling(str(path), limits, packed=path.stat().st_size)
-                yield cast("BinaryIO", io.BufferedReader(_Member(plain, swelling), _CHUNK))
+                guard = ExpansionGuard(str(path), limits, packed=path.stat().st_size)
+                yield cast("BinaryIO", io.BufferedReader(_Member(plain, guard), _CHUNK))
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise SourceError(
             f"archive {name!r} is damaged or cut off: {error}", "get the file again."
@@ -162,7 +162,7 @@ def is_utf8(encoding: str) -> bool:
 
 
 def spool_plain(
-    file: SourceFile, place: Place, number: int, encoding: str, limits: UnpackLimits
+    file: SourceFile, spool: SpoolLocation, number: int, encoding: str, limits: UnpackLimits
 ) -> SourceFile:
     """Write a file's content, decompressed and as UTF-8, to the spool by streaming.
 
@@ -176,28 +176,28 @@ def spool_plain(
         DestinationError: the spool's store refuses.
     """
     suffix = PurePosixPath(file.name).suffix.lower() in COMPRESSIONS
-    at = place.new(number, PurePosixPath(file.name).stem if suffix else file.name)
+    at = spool.new(number, PurePosixPath(file.name).stem if suffix else file.name)
     size = 0
-    with _stored(file, place) as stored:
+    with _stored(file, spool) as stored:
         with stored.open("rb") as head:
             packed = _packed(head.read(8))
         opener = _only_member if packed == "zip" else open_input
-        with opener(stored, limits) as plain, place.create(at) as target:
+        with opener(stored, limits) as plain, spool.create(at) as target:
             for chunk in _recoded(plain, encoding, file.name):
                 size += len(chunk)
                 target.write(chunk)
-    storage = place.storage
+    storage = spool.storage
     uri, key = (at, "") if storage is None else (storage.uri(at), at)
     return replace(file, uri=uri, bytes=size, storage=storage, key=key)
 
 
 @contextmanager
-def _stored(file: SourceFile, place: Place) -> Iterator[Path]:
+def _stored(file: SourceFile, spool: SpoolLocation) -> Iterator[Path]:
     """A local path of a file as it is stored; a copy of it where it lies in a store."""
     if file.storage is None:
         yield Path(file.uri)
         return
-    folder = place.folder if place.storage is None else None
+    folder = spool.folder if spool.storage is None else None
     with scratch("stored", folder) as copies:
         path = copies / PurePosixPath(file.name).name
         with file.open() as source, path.open("xb") as target:

@@ -15,7 +15,7 @@ from lakeport.errors import SourceError
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
 
-__all__ = ["DEFAULT", "Swelling", "UnpackLimits", "unpack_limits"]
+__all__ = ["DEFAULT", "ExpansionGuard", "UnpackLimits", "unpack_limits"]
 
 _FLOOR = 1 << 30
 
@@ -42,7 +42,7 @@ def unpack_limits(config: DestinationConfig) -> UnpackLimits:
     return UnpackLimits(config.max_unpack_ratio, int(config.max_unpacked_mb * (1 << 20)))
 
 
-class Swelling:
+class ExpansionGuard:
     """Counts what goes into a decoder and what comes out.
 
     Args:

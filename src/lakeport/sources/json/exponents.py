@@ -56,7 +56,7 @@ class Exponents:
     def kept(self, doubles: Any) -> bool:
         """Whether an array of doubles surely holds the numbers as they were written.
 
-        Fractions count as kept; see `numbers.double`, which judges the others one by one.
+        Fractions count as kept; see `numbers.double`, which decides on the others one by one.
         """
         zero = pc.any(pc.equal(doubles, 0.0)).as_py()
         return below(doubles, _EXACT) and not (zero and self._beyond_doubles)

@@ -32,7 +32,7 @@ from lakeport.sources.json.undeclared import (
     mirror,
 )
 from lakeport.sources.singer.envelopes import strip, unwrap
-from lakeport.sources.singer.metadata import TOLD
+from lakeport.sources.singer.metadata import MESSAGE_KEYS
 
 __all__ = ["FastPath"]
 
@@ -53,7 +53,7 @@ class FastPath:
         columns: what to yield.
         unknown: whether undeclared fields are passed over (`drop`) or make it give up.
         envelope: whether lines are Singer RECORD messages.
-        metadata: whether what the messages tell besides the records belongs to the columns.
+        metadata: whether columns take what the messages have beside the records.
     """
 
     def __init__(
@@ -69,8 +69,10 @@ class FastPath:
         self._names = frozenset(c.name for c in columns)
         self._drop = unknown is UnknownPolicy.DROP
         self._envelope = envelope
-        self._told = TOLD if envelope and metadata else {}
-        self._outer = {**_ENVELOPE, "time_extracted": TIMESTAMP} if self._told else _ENVELOPE
+        self._message_keys = MESSAGE_KEYS if envelope and metadata else {}
+        self._outer = (
+            {**_ENVELOPE, "time_extracted": TIMESTAMP} if self._message_keys else _ENVELOPE
+        )
         self._plain = tuple(c for c in columns if not (c.raw or c.mixed))
         self._raws = tuple(c for c in columns if c.raw or c.mixed)
         self._parsed_as = {c.name: _parse_type(c.type) for c in columns}
@@ -90,7 +92,7 @@ class FastPath:
         arrays = self._parsed(text, rows, self._columns, bare=bare, ignore=False)
         return self._batch(rows, arrays)
 
-    def loose(
+    def undeclared(
         self, block: bytes, *, foreign: bool, survey: bool = False
     ) -> tuple[pa.RecordBatch, Unknown]:
         """Convert lines with JSON text columns, undeclared fields to drop, or text of any kind.
@@ -98,7 +100,7 @@ class FastPath:
         Args:
             block: whole lines.
             foreign: whether messages have keys that are not Singer's.
-            survey: whether to tell what is undeclared instead of giving up at it.
+            survey: whether to list undeclared fields instead of giving up at them.
 
         Raises:
             Refused: some line has to be looked at.
@@ -129,12 +131,12 @@ class FastPath:
         lines = tidy(block)
         if lines is not None and lines[1] and self._envelope and foreign:
             decode_once(lines[0])
-            records = strip(lines[0]) if self._told else unwrap(lines[0])
+            records = strip(lines[0]) if self._message_keys else unwrap(lines[0])
             inner = None if records is None else tidy(records)
             lines = inner if inner is not None and inner[1] == lines[1] else None
         if lines is None or not lines[1]:
             raise Refused
-        return (*lines, not self._envelope or (foreign and not self._told))
+        return (*lines, not self._envelope or (foreign and not self._message_keys))
 
     def _parsed(
         self, text: bytes, rows: int, columns: tuple[Column, ...], *, bare: bool, ignore: bool
@@ -156,10 +158,10 @@ class FastPath:
             if table is None or table.column(0).null_count:
                 raise Refused
             parts = table.column(0).chunk(0).flatten()
-            for i, c in enumerate(columns if self._told else ()):
-                if c.name in self._told:
-                    told = table.column(self._told[c.name]).chunk(0)
-                    parts[i] = pc.coalesce(told, parts[i])
+            for i, c in enumerate(columns if self._message_keys else ()):
+                if c.name in self._message_keys:
+                    values = table.column(self._message_keys[c.name]).chunk(0)
+                    parts[i] = pc.coalesce(values, parts[i])
         return [_finished(p, c.type, exponents) for p, c in zip(parts, columns, strict=True)]
 
     def _raw_columns(self, text: bytes, *, bare: bool, survey: bool) -> dict[str, Any]:

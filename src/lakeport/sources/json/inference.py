@@ -33,9 +33,10 @@ _ARROW = {pa.bool_(): Kind.BOOLEAN, pa.null(): Kind.NULL}
 def infer_fields(blocks: Iterable[bytes]) -> tuple[Field, ...]:
     """Find the columns of JSON records without a schema, looking at every record.
 
-    Integers, numbers, booleans, text, lists and objects are told apart; text stays text, whatever
+    Integers, numbers, booleans, text, lists and objects are kept apart; text stays text, whatever
     it looks like. Values that don't go together, and numbers that neither 64 bit nor a double can
-    hold, make the column JSON text. Lines that are no objects are left to the reader to judge.
+    hold, make the column JSON text. Lines that are no objects are passed over: the reader refuses
+    them.
 
     Args:
         blocks: whole lines, each block of a size that fits in memory.

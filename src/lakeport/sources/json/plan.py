@@ -24,7 +24,7 @@ from lakeport.sources.json.reader import JsonReader
 
 if TYPE_CHECKING:
     from lakeport.sources.files.source import FileSource
-    from lakeport.sources.spool.location import Place
+    from lakeport.sources.spool.location import SpoolLocation
 
 __all__ = ["plan_json"]
 
@@ -39,7 +39,7 @@ def plan_json(source: FileSource) -> Planned:
         SourceError: a file is not JSON, or no file holds a record.
     """
     files = source.plain_files()
-    lines = dict(source.run(partial(_as_lines, source.place), list(enumerate(files))))
+    lines = dict(source.run(partial(_as_lines, source.spool), list(enumerate(files))))
     files = [lines[number] for number in sorted(lines)]
     splits = source.look(partial(_cut, source.split_bytes), files)
     fields = _fields(source, splits)
@@ -55,20 +55,20 @@ def plan_json(source: FileSource) -> Planned:
     return Planned(reader, tuple(splits), size, _OUTPUT_RATIO)
 
 
-def _as_lines(place: Place, item: tuple[int, SourceFile]) -> list[tuple[int, SourceFile]]:
+def _as_lines(spool: SpoolLocation, item: tuple[int, SourceFile]) -> list[tuple[int, SourceFile]]:
     number, file = item
     if file.format == "jsonl" or is_lines(file):
         return [item]
-    at = place.new(number, "lines.jsonl")
+    at = spool.new(number, "lines.jsonl")
     try:
-        with file.open() as document, place.create(at) as target:
+        with file.open() as document, spool.create(at) as target:
             size = document_to_lines(document, target, file.name)
     except SourceError:
         if not begins_as_lines(file):
             raise
         return [item]  # JSON lines, some of which are bad records
-    uri, key = (at, "") if place.storage is None else (place.storage.uri(at), at)
-    plain = replace(file, uri=uri, format="jsonl", bytes=size, storage=place.storage, key=key)
+    uri, key = (at, "") if spool.storage is None else (spool.storage.uri(at), at)
+    plain = replace(file, uri=uri, format="jsonl", bytes=size, storage=spool.storage, key=key)
     return [(number, plain)]
 
 

@@ -1,7 +1,7 @@
 """Newline-delimited JSON -> record batches of exactly the declared types.
 
 A block of lines goes through pyarrow's parser first. If anything in it is not exactly as declared
-it is cut into smaller blocks, and what is left of those is judged record by record, so that one odd
+it is cut into smaller blocks, and what is left of those is parsed record by record, so that one odd
 record does not slow down the rest. Which way a record went makes no difference to its values.
 """
 
@@ -17,7 +17,7 @@ from lakeport.errors import BadRecord, BadRecords, UnknownFields
 from lakeport.model import Scan, Split, UnknownPolicy
 from lakeport.schema.types import Field
 from lakeport.sources.json.columns import Column, columns_of, schema_of
-from lakeport.sources.json.split_reader import OnBad, OnUnknown, Walk, merge_unknown
+from lakeport.sources.json.split_reader import OnBad, OnUnknown, SplitReader, merge_unknown
 from lakeport.sources.json.undeclared import Unknown
 from lakeport.sources.singer.metadata import Metadata
 
@@ -93,10 +93,10 @@ class JsonReader:
             SourceError: the file can't be read.
         """
         on_bad = self._skip if self.skip_bad else self._fail
-        return self._walk(on_bad, self._surprise).batches(split)
+        return self._split_reader(on_bad, self._surprise).batches(split)
 
     def scan(self, split: Split) -> Scan:
-        """Judge every record of a split without raising for bad records or unknown fields.
+        """Check every record of a split without raising for bad records or unknown fields.
 
         With policy `drop`, `unknown` also has the dotted paths of undeclared members of objects.
 
@@ -105,8 +105,10 @@ class JsonReader:
         """
         bad: list[BadRecord] = []
         unknown: Unknown = {}
-        walk = self._walk(bad.append, lambda found, _: merge_unknown(unknown, found), survey=True)
-        rows = sum(batch.num_rows for batch in walk.batches(split))
+        reader = self._split_reader(
+            bad.append, lambda found, _: merge_unknown(unknown, found), survey=True
+        )
+        rows = sum(batch.num_rows for batch in reader.batches(split))
         return Scan(
             rows=rows,
             bad=tuple(bad),
@@ -117,8 +119,10 @@ class JsonReader:
     def _columns(self) -> tuple[Column, ...]:
         return _columns_of(self.stream, self.fields, self.extra, self.key_properties)
 
-    def _walk(self, on_bad: OnBad, on_unknown: OnUnknown, *, survey: bool = False) -> Walk:
-        return Walk(
+    def _split_reader(
+        self, on_bad: OnBad, on_unknown: OnUnknown, *, survey: bool = False
+    ) -> SplitReader:
+        return SplitReader(
             self.stream,
             self._columns(),
             self.unknown,

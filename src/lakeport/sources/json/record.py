@@ -1,4 +1,4 @@
-"""The slow path: record by record, with a verdict on each."""
+"""The slow path: record by record, exactly, with the reason why one is bad."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from lakeport.sources.json.columns import Column
 from lakeport.sources.json.decoding import Decoder, Fault
 from lakeport.sources.json.exact import Converter, converter, mixed, raw_converter
 from lakeport.sources.json.inference import kind_of_value
-from lakeport.sources.singer.metadata import TOLD
+from lakeport.sources.singer.metadata import MESSAGE_KEYS
 
-__all__ = ["Judge"]
+__all__ = ["RecordParser"]
 
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-class Judge:
+class RecordParser:
     """Reads single lines exactly; not to be shared between threads.
 
     Attributes:
@@ -36,7 +36,7 @@ class Judge:
         metadata: bool = False,
     ) -> None:
         self.unknown: dict[str, str] = {}
-        self._told: dict[str, tuple[int, Converter]] = {}
+        self._message_keys: dict[str, tuple[int, Converter]] = {}
         self._envelope = envelope
         self._drop = unknown is UnknownPolicy.DROP
         self._decoder = Decoder()
@@ -52,8 +52,11 @@ class Judge:
             else:
                 self._plain[c.name] = converter(c.type, c.name, self._undeclared)
         for c in columns if envelope and metadata else ():
-            if (key := TOLD.get(c.name)) is not None:
-                self._told[key] = self._index[c.name], converter(c.type, key, self._undeclared)
+            if (key := MESSAGE_KEYS.get(c.name)) is not None:
+                self._message_keys[key] = (
+                    self._index[c.name],
+                    converter(c.type, key, self._undeclared),
+                )
 
     def record(self, line: bytes) -> list[Any]:
         """Convert one record to the values of the columns, in order.
@@ -77,7 +80,7 @@ class Judge:
                 self.unknown[name] = kind_of_value(value)
             else:
                 raise Fault("", "field with an empty name")
-        for key, (at, convert) in self._told.items():
+        for key, (at, convert) in self._message_keys.items():
             if message.get(key) is not None:
                 row[at] = convert(message[key])
         for name in self._required:

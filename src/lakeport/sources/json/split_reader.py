@@ -1,4 +1,4 @@
-"""One pass over one split: blocks go the fast way, what that refuses is judged line by line."""
+"""One pass over one split: blocks go the fast way, what that refuses is parsed line by line."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from lakeport.sources.json.blocks import LineNumbers, LongLine, read_blocks
 from lakeport.sources.json.columns import Column
 from lakeport.sources.json.decoding import Fault
 from lakeport.sources.json.fast import FastPath
-from lakeport.sources.json.record import Judge
+from lakeport.sources.json.record import RecordParser
 from lakeport.sources.json.undeclared import Refused, Unknown
 from lakeport.sources.singer.envelopes import has_known_keys
 from lakeport.sources.singer.metadata import Metadata, Received
 
-__all__ = ["Walk", "merge_unknown"]
+__all__ = ["SplitReader", "merge_unknown"]
 
 _FEW = 64
 _PARTS = 8
@@ -29,7 +29,7 @@ OnBad = Callable[[BadRecord], None]
 OnUnknown = Callable[[Unknown, int], None]
 
 
-class Walk:
+class SplitReader:
     """Reads one split once.
 
     Args:
@@ -38,10 +38,10 @@ class Walk:
         unknown: the policy for undeclared fields.
         envelope: whether lines are Singer RECORD messages.
         limit: bytes that a line may have.
-        survey: whether undeclared fields are expected, so that telling them must be fast.
+        survey: whether undeclared fields are expected, so that finding them must be fast.
         metadata: what the target knows about the records; None to leave the columns `_sdc_*` out.
-        on_bad: told every bad record; may raise.
-        on_unknown: told the undeclared fields of good records, and the line number where that is
+        on_bad: takes every bad record; may raise.
+        on_unknown: takes the undeclared fields of good records, and the line number where that is
             known (0 else); may raise.
     """
 
@@ -65,11 +65,11 @@ class Walk:
         self._on_bad = on_bad
         self._on_unknown = on_unknown
         self._metadata = metadata
-        told = metadata is not None
-        self._fast = FastPath(columns, unknown, envelope=envelope, metadata=told)
-        self._judge = Judge(columns, unknown, envelope=envelope, metadata=told)
+        with_metadata = metadata is not None
+        self._fast = FastPath(columns, unknown, envelope=envelope, metadata=with_metadata)
+        self._parser = RecordParser(columns, unknown, envelope=envelope, metadata=with_metadata)
         self._lenient = survey or unknown is UnknownPolicy.DROP or any(c.mixed for c in columns)
-        self._loose = any(c.raw for c in columns)
+        self._undeclared = any(c.raw for c in columns)
         self._foreign = False
 
     def batches(self, split: Split) -> Iterator[pa.RecordBatch]:
@@ -98,7 +98,7 @@ class Walk:
         except Refused:
             lines = data.split(b"\n")
         if len(lines) <= _FEW:
-            yield from self._judged(lines, first, numbers)
+            yield from self._line_by_line(lines, first, numbers)
             return
         size = -(-len(lines) // _PARTS)
         for start in range(0, len(lines), size):
@@ -106,19 +106,19 @@ class Walk:
             yield from self._convert(part, first + start, numbers)
 
     def _attempt(self, data: bytes) -> pa.RecordBatch:
-        if not self._loose:
+        if not self._undeclared:
             try:
                 return self._fast.strict(data, foreign=self._foreign)
             except Refused:
                 if not self._lenient:
                     raise
-        batch, unknown = self._fast.loose(data, foreign=self._foreign, survey=self._survey)
-        self._loose = True
+        batch, unknown = self._fast.undeclared(data, foreign=self._foreign, survey=self._survey)
+        self._undeclared = True
         if unknown:
             self._on_unknown(unknown, 0)
         return batch
 
-    def _judged(
+    def _line_by_line(
         self, lines: Sequence[bytes], first: int, numbers: LineNumbers
     ) -> Iterator[pa.RecordBatch]:
         rows: list[list[Any]] = []
@@ -128,12 +128,12 @@ class Walk:
             if not text:
                 continue
             try:
-                row = self._judge.record(text)
+                row = self._parser.record(text)
             except Fault as fault:
                 self._bad(numbers[ordinal], fault, line.removesuffix(b"\r"))
                 continue
-            if self._judge.unknown:
-                found = {name: (kind, 1) for name, kind in self._judge.unknown.items()}
+            if self._parser.unknown:
+                found = {name: (kind, 1) for name, kind in self._parser.unknown.items()}
                 self._on_unknown(found, numbers[ordinal])
             rows.append(row)
             good.append(ordinal)

@@ -13,7 +13,7 @@ from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Scan, Split
 from lakeport.schema.types import cast_batch, normalise, repeated
 from lakeport.sources.input.plain import SourceFile
-from lakeport.sources.input.unpacking import DEFAULT, Swelling, UnpackLimits
+from lakeport.sources.input.unpacking import DEFAULT, ExpansionGuard, UnpackLimits
 from lakeport.sources.parquet.texts import in_pieces, packed_bytes, repeating_columns, written_out
 from lakeport.sources.parquet.values import (
     as_text,
@@ -133,7 +133,7 @@ def read_footer(file: SourceFile, limits: UnpackLimits = DEFAULT) -> list[Footer
         meta = parquet.metadata
         groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
         sizes = tuple((group.num_rows, group.total_byte_size) for group in groups)
-        Swelling(file.uri, limits, packed=file.bytes).add(sum(size for _, size in sizes))
+        ExpansionGuard(file.uri, limits, packed=file.bytes).add(sum(size for _, size in sizes))
         with _naming(file.uri):
             schema = normalise(stored_schema(parquet))
         return [Footer(file, schema, sizes)]
@@ -265,12 +265,12 @@ class ParquetReader:
     def _pieces(self, parquet: Any, split: Split) -> Iterator[pa.RecordBatch]:
         """The split's rows, with repeated texts as dictionaries, in pieces that fit the memory."""
         metadata, groups = parquet.metadata, range(split.start, split.end)
-        swelling = Swelling(split.uri, self.limits, packed_bytes(metadata, groups))
+        guard = ExpansionGuard(split.uri, self.limits, packed_bytes(metadata, groups))
         repeating = repeating_columns(metadata, groups)
         again = _opened(split, dictionaries=repeating) if repeating else nullcontext(parquet)
         with again as opened:
             for batch in _batches(opened, split):
-                yield from in_pieces(batch, swelling)
+                yield from in_pieces(batch, guard)
 
     def scan(self, split: Split) -> Scan:
         """See `lakeport.model.Reader.scan`."""

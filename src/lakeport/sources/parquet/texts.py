@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeport.sources.input.unpacking import Swelling
+from lakeport.sources.input.unpacking import ExpansionGuard
 
 __all__ = ["in_pieces", "packed_bytes", "repeating_columns", "written_out"]
 
@@ -50,7 +50,7 @@ def _chunks(metadata: Any, groups: Sequence[int]) -> Iterator[Any]:
         yield from map(group.column, range(group.num_columns))
 
 
-def in_pieces(batch: pa.RecordBatch, swelling: Swelling) -> Iterator[pa.RecordBatch]:
+def in_pieces(batch: pa.RecordBatch, guard: ExpansionGuard) -> Iterator[pa.RecordBatch]:
     """A batch's rows in pieces whose repeated texts have 64 MiB at most, or are one row.
 
     Raises:
@@ -61,9 +61,9 @@ def in_pieces(batch: pa.RecordBatch, swelling: Swelling) -> Iterator[pa.RecordBa
         half = batch.num_rows // 2
         for rows in (range(half), range(half, batch.num_rows)):
             # A slice of lists would keep the elements of all.
-            yield from in_pieces(batch.take(pa.array(rows)), swelling)
+            yield from in_pieces(batch.take(pa.array(rows)), guard)
     else:
-        swelling.add(size)
+        guard.add(size)
         yield batch
 
 

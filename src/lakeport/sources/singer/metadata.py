@@ -29,14 +29,14 @@ from lakeport.schema.metadata import DELETED_AT, SEQUENCE, TABLE_VERSION
 from lakeport.schema.types import TIMESTAMP, Field, FieldType, Kind
 from lakeport.sources.spool.sidecar import read_sidecar
 
-__all__ = ["TOLD", "Metadata", "Received", "declared"]
+__all__ = ["MESSAGE_KEYS", "Metadata", "Received", "declared"]
 
 _EXTRACTED_AT = "_sdc_extracted_at"
 _RECEIVED_AT = "_sdc_received_at"
 _BATCHED_AT = "_sdc_batched_at"
 _SYNC_STARTED_AT = "_sdc_sync_started_at"
 
-TOLD = {_EXTRACTED_AT: "time_extracted", TABLE_VERSION: "version"}
+MESSAGE_KEYS = {_EXTRACTED_AT: "time_extracted", TABLE_VERSION: "version"}
 """Columns that a RECORD message tells -> its keys; what it lacks is taken from the record."""
 
 _KINDS = {

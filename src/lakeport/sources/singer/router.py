@@ -30,7 +30,7 @@ class Router:
 
     A line belongs to a stream when it begins with `"type": "RECORD"` and the stream's name, in
     either order and any spacing, written without escapes. The rest of the line is for the source
-    kernel to judge, duplicate keys included.
+    kernel to check, duplicate keys included.
     """
 
     def __init__(self) -> None:

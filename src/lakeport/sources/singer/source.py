@@ -6,7 +6,7 @@ lines ─▶ runs of RECORD lines ─▶ spool, per stream ─┐
 ```
 A flush is cut right behind the line with which the records since the last cut, of all streams
 together, reach the limit of bytes or rows. So the cuts depend on the input alone: a repeated run
-cuts at the same places. The source kernel judges each record later, inside the tasks.
+cuts at the same places. The source kernel checks each record later, inside the tasks.
 """
 
 from __future__ import annotations

@@ -5,23 +5,29 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
+from lakeport.errors import ConfigError, LakeportError
+from lakeport.host.scratch import scratch
 from lakeport.model import Staged
 
 if TYPE_CHECKING:
+    from lakeport.config.base import DestinationConfig
     from lakeport.model import Storage
+    from lakeport.spark.session import Runtime
 
-__all__ = ["Place", "open_new"]
+__all__ = ["SpoolLocation", "open_new", "open_spool"]
 
 _CHUNK = 1 << 20
+_THREADS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SpoolLocation:
     """A spool. Picklable, because tasks write to it, too.
 
     Attributes:
@@ -73,3 +79,51 @@ def open_new(path: Path) -> BinaryIO:
     """Create a file that only this user can read; never follows a link, never overwrites."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     return os.fdopen(os.open(path, flags, 0o600), "wb", buffering=_CHUNK)
+
+
+@contextmanager
+def open_spool(config: DestinationConfig, runtime: Runtime) -> Iterator[SpoolLocation]:
+    """A spool for one run, which is gone afterwards.
+
+    Args:
+        config: its `spool_dir`, `spool_uri` and credentials.
+        runtime: on a local master, `spool_uri` is not needed and not used.
+
+    Raises:
+        ConfigError: `spool_uri` names neither a folder nor a store, or can't be used.
+    """
+    mount, storage = (None, None) if runtime.is_local else _shared(config)
+    folder = config.spool_dir if mount is None else str(mount)
+    with scratch(parent=folder) as path:
+        try:
+            yield SpoolLocation(path, storage, runtime.is_local, mount)
+        finally:
+            if storage is not None:
+                _remove(storage)
+
+
+def _shared(config: DestinationConfig) -> tuple[Path | None, Storage | None]:
+    """The mounted folder or the store that `spool_uri` names, if it is set."""
+    uri = config.spool_uri
+    if uri is None:
+        return None, None
+    scheme, mark, path = uri.partition("://")
+    if not mark or scheme == "file":
+        folder = Path(path if mark else uri).absolute()
+        if not folder.is_dir():
+            raise ConfigError(
+                f"`spool_uri` is {uri!r}, and there is no such folder",
+                "name one that this machine and every worker mount under the same path, or a "
+                "prefix in a store, such as s3://bucket/spool.",
+            )
+        return folder, None
+    from lakeport.sources.remote import storage_of
+
+    return None, storage_of(config, f"{uri.rstrip('/')}/lakeport-{secrets.token_hex(8)}")
+
+
+def _remove(storage: Storage) -> None:
+    """Empty a store's spool; what can't be removed is left to the store's lifecycle rule."""
+    with suppress(LakeportError), ThreadPoolExecutor(_THREADS, "lakeport-spool") as executor:
+        for done in [executor.submit(storage.delete, found.key) for found in storage.list("")]:
+            done.result()

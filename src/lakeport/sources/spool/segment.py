@@ -228,15 +228,15 @@ class Segment:
             self._times += _PAIR.pack(self._file_records, now)
             self._last_time = now
 
-    def _refer(self, place: Origin, lines: memoryview, records: int, line: int) -> None:
+    def _refer(self, origin: Origin, lines: memoryview, records: int, line: int) -> None:
         """Take lines that stay where they are."""
-        if place.start != self._referred and self._file_records:
+        if origin.start != self._referred and self._file_records:
             self._close_file()
         if self._origin is None:
-            self._origin, self._first_line = place, line
+            self._origin, self._first_line = origin, line
         if self._hash:
             self._hash.update(lines)
-        self._referred = place.start + len(lines)
+        self._referred = origin.start + len(lines)
         self._file_records += records
         self._file_bytes += len(lines)
         self.records += records

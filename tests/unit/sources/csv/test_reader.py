@@ -27,7 +27,8 @@ from lakeport.errors import (
     UnknownFields,
 )
 from lakeport.model import Batch, Reader, UnknownPolicy
-from lakeport.sources.csv.records import CsvOptions, blocks, record_end, records
+from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.csv.records import blocks, record_end, records
 from lakeport.sources.csv.values import convert, kinds_of, type_of_kinds
 from lakeport.sources.files.discovery import discover
 from lakeport.sources.files.source import FileSource

@@ -13,8 +13,8 @@ import pytest
 
 from lakeport.errors import BadRecords, InputError, SourceError
 from lakeport.model import Flush, UnknownPolicy
-from lakeport.sources.spool.location import Place
-from lakeport.sources.spool.upload import Mover
+from lakeport.sources.spool.location import SpoolLocation
+from lakeport.sources.spool.upload import SpoolUploader
 from tests.singer_kit import (
     STREAMS,
     NotedReader,
@@ -198,9 +198,9 @@ def test_landed_batches_leave_nothing_on_disk(tmp_path: Path) -> None:
     tap = source(schema() + record(1) + record(2), under=tmp_path, split_bytes=1)
     (flush,) = tap
     assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 4
-    mover = Mover(Place(tmp_path))
-    mover.discard(flush)
-    mover.discard(flush)
+    uploader = SpoolUploader(SpoolLocation(tmp_path))
+    uploader.discard(flush)
+    uploader.discard(flush)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
@@ -270,7 +270,7 @@ def test_a_cut_off_last_line_names_its_stream_and_line() -> None:
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", '"\\ud800"', "00", '"\\x"'])
-def test_records_that_only_a_kernel_can_judge_reach_it(value: str) -> None:
+def test_records_that_only_a_kernel_can_check_reach_it(value: str) -> None:
     bad = f'{{"type": "RECORD", "stream": "users", "record": {{"id": {value}}}}}\n'.encode()
     (flush,) = source(schema() + record(1) + bad + record(2))
     assert [line for _, line in lines_of(flush.batches[0])][1] == bad.strip()
@@ -408,7 +408,7 @@ def test_long_runs_of_a_plain_file_stay_where_they_are(tmp_path: Path, head: byt
     inside = sum(split.end - split.start for split in splits if split.uri == str(file))
     assert inside > 0.5 * len(text)
     for flush in placed:
-        Mover(Place(tmp_path)).discard(flush)
+        SpoolUploader(SpoolLocation(tmp_path)).discard(flush)
     assert file.read_bytes() == text
     assert all(not Path(split.uri).exists() for split in splits if split.lines)
 
