@@ -169,9 +169,9 @@ def open_storage(config: DestinationConfig) -> Storage:
     Raises:
         MissingDependency: the destination's SDK is not installed.
     """
-    from lakeport.storage.retry import Contact
+    from lakeport.storage.retry import Retrier
 
-    Contact.begin()
+    Retrier.restore_deadlines()
     try:
         return config.storage()
     except ModuleNotFoundError as error:

@@ -352,8 +352,8 @@ class Storage(Protocol):
         """Remove an object; fine if there is none."""
         ...
 
-    def hurry(self) -> None:
-        """Give what is asked next a few seconds together, as there is no time for more.
+    def shorten_deadline(self) -> None:
+        """Give the requests that come next a few seconds together.
 
         For when another way to the store was given up, or the process has to end.
         """

@@ -12,7 +12,7 @@ from lakeport.errors import ConfigError, DestinationError
 from lakeport.storage.checksums import Cutter
 from lakeport.storage.keys import clean_prefix, join_key, under
 from lakeport.storage.ranged import RangedReader
-from lakeport.storage.retry import Patience
+from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3.upload import part_bytes
 
 texts = st.text(st.sampled_from("ab./\\%2eé\n \ud800"), max_size=12)
@@ -68,4 +68,4 @@ def test_ranges_are_slices(data: bytes, reads: list[tuple[int, int]]) -> None:
 
 @given(st.integers(0, 10_000))
 def test_delays_are_capped(attempt: int) -> None:
-    assert 0 < Patience().ceiling(attempt) <= Patience().longest
+    assert 0 < RetryPolicy().backoff(attempt) <= RetryPolicy().max_delay

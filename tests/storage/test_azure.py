@@ -16,7 +16,7 @@ from lakeport.storage.azure import errors as azure_errors
 from lakeport.storage.azure.client import connect
 from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.azure.store import AzureStorage
-from lakeport.storage.retry import Patience
+from lakeport.storage.retry import RetryPolicy
 from tests.emulators import Azurite
 from tests.storage.behaviours import BEHAVIOURS, hides_its_secrets, keys, published, stage
 
@@ -177,7 +177,10 @@ def test_there_is_no_such_container(azurite: Azurite) -> None:
 
 def test_an_endpoint_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = AzureSettings(
-        "devstoreaccount1", "a2V5", endpoint="http://127.0.0.1:1", patience=Patience(deadline=0.2)
+        "devstoreaccount1",
+        "a2V5",
+        endpoint="http://127.0.0.1:1",
+        retry_policy=RetryPolicy(deadline=0.2),
     )
     with pytest.raises(Unreachable, match="can't be reached"):
         AzureStorage("lake", "", settings).put("a", b"1")

@@ -17,13 +17,13 @@ from lakeport.storage.gcs.client import connect
 from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.gcs.store import GcsStorage
 from lakeport.storage.probe import PROBE_KEY
-from lakeport.storage.retry import Patience
+from lakeport.storage.retry import RetryPolicy
 from tests.emulators import FakeGcs, TokenServer
 from tests.gcs_stub import GcsStub
 from tests.s3_stub import Fault
 from tests.storage.behaviours import BEHAVIOURS, hides_its_secrets, keys, published, stage
 
-QUICK = Patience(deadline=30, first=0.01, longest=0.05)
+QUICK = RetryPolicy(deadline=30, initial_delay=0.01, max_delay=0.05)
 _prefixes = (f"run/{number}" for number in itertools.count())
 
 
@@ -50,7 +50,7 @@ def no_credentials_around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
 
 def storage_of(endpoint: str, credentials: str = "", prefix: str = "") -> GcsStorage:
-    settings = GcpSettings(credentials, endpoint, patience=QUICK)
+    settings = GcpSettings(credentials, endpoint, retry_policy=QUICK)
     return GcsStorage("lake", prefix or next(_prefixes), settings)
 
 
@@ -101,7 +101,7 @@ def test_a_broken_key_is_refused() -> None:
 def test_a_token_server_that_is_gone_is_not_taken_for_the_store(stub: GcsStub) -> None:
     with TokenServer() as tokens:
         key = tokens.key()
-    settings = GcpSettings(json.dumps(key), stub.endpoint, patience=Patience(deadline=0.2))
+    settings = GcpSettings(json.dumps(key), stub.endpoint, retry_policy=RetryPolicy(deadline=0.2))
     with pytest.raises(Unreachable, match="the token server http://127") as caught:
         GcsStorage("lake", "", settings).put("a", b"1")
     assert "gs://lake/a" in caught.value.message
@@ -257,7 +257,7 @@ def test_a_store_that_ignores_the_condition_is_found_out(stub: GcsStub) -> None:
 def test_nobody_listens_there() -> None:
     with GcsStub() as gone:
         endpoint = gone.endpoint
-    settings = GcpSettings("", endpoint, patience=Patience(deadline=0.2))
+    settings = GcpSettings("", endpoint, retry_policy=RetryPolicy(deadline=0.2))
     with pytest.raises(Unreachable, match="can't be reached") as caught:
         GcsStorage("lake", "", settings).put("a", b"1")
     assert "google_endpoint" in caught.value.hint
@@ -266,9 +266,9 @@ def test_nobody_listens_there() -> None:
 def test_the_deadline_ends_a_storm(stub: GcsStub) -> None:
     stub.inject(Fault("status", times=10_000, status=503))
     storage = storage_of(stub.endpoint)
-    hurried = dataclasses.replace(storage.settings, patience=Patience(0.3, 0.05, 0.1))
+    impatient = dataclasses.replace(storage.settings, retry_policy=RetryPolicy(0.3, 0.05, 0.1))
     with pytest.raises(Unreachable, match="503"):
-        dataclasses.replace(storage, settings=hurried).put("a", b"1")
+        dataclasses.replace(storage, settings=impatient).put("a", b"1")
 
 
 def test_the_project_is_named_where_the_requester_pays(stub: GcsStub) -> None:

@@ -18,7 +18,7 @@ from lakeport.storage.azure.store import AzureStorage
 from lakeport.storage.gcs.client import connect
 from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.gcs.store import GcsStorage
-from lakeport.storage.retry import Patience
+from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3.settings import AwsSettings
 from lakeport.storage.s3.store import S3Storage
 from tests.emulators import Minio, TokenServer
@@ -47,10 +47,10 @@ def test_keys_of_the_environment_and_of_profiles_travel(
     minio: Minio, nowhere: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     bucket = minio.create_bucket("lent")
-    quick = Patience(deadline=1)
-    chain = AwsSettings(endpoint=minio.endpoint, patience=quick)
+    quick = RetryPolicy(deadline=1)
+    chain = AwsSettings(endpoint=minio.endpoint, retry_policy=quick)
     assert sent(S3Storage(bucket, "", chain)).settings == chain, "there is nothing to take along"
-    profile = AwsSettings(endpoint=minio.endpoint, patience=quick, profile="tests")
+    profile = AwsSettings(endpoint=minio.endpoint, retry_policy=quick, profile="tests")
     keys = f"aws_access_key_id={minio.access_key}\naws_secret_access_key={minio.secret_key}\n"
     (tmp_path / "credentials").write_text(f"[tests]\n{keys}")
     there = sent(S3Storage(bucket, "by-profile", profile, "mark"))

@@ -10,7 +10,7 @@ import pytest
 from lakeport.errors import DestinationError, ObjectExists, PermissionRefused, Unreachable
 from lakeport.storage import retry as transfer
 from lakeport.storage.probe import PROBE_KEY
-from lakeport.storage.retry import Patience
+from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3 import client as s3_client
 from lakeport.storage.s3.client import connect
 from lakeport.storage.s3.messages import NoSuchUpload
@@ -19,7 +19,7 @@ from lakeport.storage.s3.store import S3Storage
 from tests.s3_stub import BrokenS3, Fault
 from tests.storage.behaviours import published, stage
 
-QUICK = Patience(deadline=30, first=0.01, longest=0.05)
+QUICK = RetryPolicy(deadline=30, initial_delay=0.01, max_delay=0.05)
 COMPLETE = "CompleteMultipartUpload"
 
 
@@ -30,8 +30,8 @@ def stub() -> Iterator[BrokenS3]:
         yield store
 
 
-def storage_of(store: BrokenS3, patience: Patience = QUICK) -> S3Storage:
-    settings = AwsSettings("stub", "stub", endpoint=store.endpoint, patience=patience)
+def storage_of(store: BrokenS3, retry_policy: RetryPolicy = QUICK) -> S3Storage:
+    settings = AwsSettings("stub", "stub", endpoint=store.endpoint, retry_policy=retry_policy)
     return S3Storage("lake", "in", settings)
 
 
@@ -79,7 +79,7 @@ class Clock:
 
 def test_the_deadline_is_one_for_all(stub: BrokenS3, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "time", Clock())
-    storage = storage_of(stub, Patience(deadline=0.5, first=0.05, longest=0.1))
+    storage = storage_of(stub, RetryPolicy(deadline=0.5, initial_delay=0.05, max_delay=0.1))
     storage.put("a", b"1")
     stub.inject(Fault("status", times=10_000, status=503))
     with pytest.raises(Unreachable, match=r"kept answering 503 SlowDown for 0\.[45] s"):
@@ -90,7 +90,7 @@ def test_the_deadline_is_one_for_all(stub: BrokenS3, monkeypatch: pytest.MonkeyP
 def test_nobody_listens_there() -> None:
     with BrokenS3() as gone:
         endpoint = gone.endpoint
-    settings = AwsSettings("k", "s", endpoint=endpoint, patience=Patience(deadline=0.2))
+    settings = AwsSettings("k", "s", endpoint=endpoint, retry_policy=RetryPolicy(deadline=0.2))
     with pytest.raises(Unreachable, match="can't be reached") as caught:
         S3Storage("lake", "", settings).put("a", b"1")
     assert "aws_endpoint" in caught.value.hint
@@ -277,7 +277,7 @@ def test_credentials_of_the_chain_are_fetched_anew_once_when_expired(
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "old")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "old")
-    storage = S3Storage("lake", "in", AwsSettings(endpoint=stub.endpoint, patience=QUICK))
+    storage = S3Storage("lake", "in", AwsSettings(endpoint=stub.endpoint, retry_policy=QUICK))
     storage.put("a", b"1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "new")
     stub.inject(Fault("status", status=400, code="ExpiredToken"))

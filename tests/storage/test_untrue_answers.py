@@ -17,7 +17,7 @@ from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.azure.store import AzureStorage
 from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.gcs.store import GcsStorage
-from lakeport.storage.retry import Contact, Patience
+from lakeport.storage.retry import Retrier, RetryPolicy
 from lakeport.storage.s3 import client as s3_client
 from lakeport.storage.s3 import upload as s3_upload
 from lakeport.storage.s3.settings import AwsSettings
@@ -30,7 +30,7 @@ from tests.gcs_stub import GcsStub
 from tests.s3_stub import BrokenS3
 from tests.storage.behaviours import published, stage
 
-QUICK = Patience(deadline=20, first=0.01, longest=0.05)
+QUICK = RetryPolicy(deadline=20, initial_delay=0.01, max_delay=0.05)
 COMPLETE = {"s3": "COMPLETE a", "azure": "PUT blocklist a", "gcs": "LAST session /"}
 PUT = {"s3": "PUT a", "azure": "PUT a", "gcs": "POST multipart /"}
 GET = {"s3": "GET a", "azure": "GET a", "gcs": "GET media a"}
@@ -62,14 +62,14 @@ def s3() -> Iterator[Store]:
         FaultProxy(stub.endpoint, "s3") as proxy,
     ):
         stub.create_bucket("lake")
-        settings = AwsSettings("stub", "stub", endpoint=proxy.endpoint, patience=QUICK)
+        settings = AwsSettings("stub", "stub", endpoint=proxy.endpoint, retry_policy=QUICK)
         yield Store(proxy, "lake", S3Storage("lake", "in", settings))
 
 
 @pytest.fixture
 def gcs() -> Iterator[Store]:
     with GcsStub() as stub, FaultProxy(stub.endpoint, "gcs") as proxy:
-        settings = GcpSettings("", proxy.endpoint, patience=QUICK)
+        settings = GcpSettings("", proxy.endpoint, retry_policy=QUICK)
         yield Store(proxy, "lake", GcsStorage("lake", "in", settings))
 
 
@@ -78,7 +78,7 @@ def azure(azurite: Azurite) -> Iterator[Store]:
     container = azurite.create_container(f"lake-{uuid.uuid4().hex}")
     with FaultProxy(azurite.endpoint, "azure") as proxy:
         keys = (azurite.account, azurite.account_key)
-        settings = AzureSettings(*keys, endpoint=proxy.endpoint, patience=QUICK)
+        settings = AzureSettings(*keys, endpoint=proxy.endpoint, retry_policy=QUICK)
         yield Store(proxy, container, AzureStorage(container, "in", settings))
 
 
@@ -131,7 +131,7 @@ def test_an_object_that_was_put_is_ours(store: Store, fault: str) -> None:
 def test_what_asks_for_no_free_name_is_not_told_of_a_taken_one(
     store: Store, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_client, "_CONTENDED", Patience(0.1, 0.01, 0.05))
+    monkeypatch.setattr(s3_client, "_CONTENDED", RetryPolicy(0.1, 0.01, 0.05))
     storage = store.storage
     storage.put("a", b"1")
     refusal = Fault("denied", status=status, times=1 << 30)
@@ -142,7 +142,7 @@ def test_what_asks_for_no_free_name_is_not_told_of_a_taken_one(
     if store.proxy.dialect in BEGIN:
         asked.append((BEGIN, lambda: stage(storage, "a", b"2")))
     for requests, act in asked:
-        Contact.begin()
+        Retrier.restore_deadlines()
         with (
             store.failing(requests, refusal),
             pytest.raises(DestinationError, match=str(status)) as caught,

@@ -88,7 +88,7 @@ class Cancellation:
         try:
             left = wait(running, _END_SECONDS).not_done
             with suppress(LakeportError):
-                storage.hurry()
+                storage.shorten_deadline()
             if left:
                 if not runtime.streams:
                     runtime.stop()

@@ -12,9 +12,9 @@ from typing import Any, Literal, TypeVar, cast
 from lakeport.errors import LakeportError, ObjectExists
 from lakeport.model import Storage
 from lakeport.storage.probe import PROBE_KEY, honours_create_only, unfit_for_tables
-from lakeport.storage.retry import Patience
+from lakeport.storage.retry import RetryPolicy
 
-__all__ = ["CheckItem", "Checks", "clock_item", "hurried", "item_of", "writing_items"]
+__all__ = ["CheckItem", "Checks", "clock_item", "item_of", "with_short_timeouts", "writing_items"]
 
 S = TypeVar("S")
 
@@ -43,10 +43,13 @@ class CheckItem:
     hint: str = ""
 
 
-def hurried(settings: S) -> S:
-    """A store's settings for a connection test, which has seconds: little patience."""
+def with_short_timeouts(settings: S) -> S:
+    """A store's settings for a connection test, which has seconds, not minutes."""
     changed: S = replace(
-        cast(Any, settings), patience=Patience(deadline=1.5), connect_seconds=2, read_seconds=3
+        cast(Any, settings),
+        retry_policy=RetryPolicy(deadline=1.5),
+        connect_seconds=2,
+        read_seconds=3,
     )
     return changed
 

@@ -1,4 +1,4 @@
-"""What every cloud's uploads share: retries with one deadline, and parts sent in the background."""
+"""Retries of requests to a store: how long, how often, and one deadline for all layers."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ import math
 import random
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 __all__ = [
     "GIVE_UP_SECONDS",
     "SLOW_STORE",
     "Condition",
-    "Contact",
     "GivenUp",
     "NoAnswer",
-    "Patience",
-    "Pipeline",
+    "Retrier",
+    "RetryPolicy",
 ]
 
 GIVE_UP_SECONDS = 120.0
@@ -40,45 +38,46 @@ _FIRST_CONTACT = 15.0  # seconds
 _GRACE = 5.0  # seconds that all requests have together once one was given up,
 _AFTERMATH = 30.0  # if they come within these
 _SHARE = 3  # requests that stay without an answer use a deadline up,
-_LEAST_SILENCE = 5.0  # unless that left them less than these seconds each
+_LEAST_TIMEOUT = 5.0  # unless that left them less than these seconds each
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """How long to go on asking a store that fails for the moment.
 
-    The delay before a retry is drawn between nothing and a ceiling that doubles up to `longest`
+    The delay before a retry is drawn between nothing and a bound that doubles up to `max_delay`
     (full jitter), so that many tasks do not come back together.
 
     Attributes:
         deadline: seconds after which the last failure is final; the retries of all layers share it.
-        first: ceiling of the first delay in seconds.
-        longest: ceiling of any delay in seconds.
+        initial_delay: bound of the first delay in seconds.
+        max_delay: bound of any delay in seconds.
     """
 
     deadline: float = GIVE_UP_SECONDS
-    first: float = 0.2
-    longest: float = 10.0
+    initial_delay: float = 0.2
+    max_delay: float = 10.0
 
-    def ceiling(self, attempt: int) -> float:
+    def backoff(self, attempt: int) -> float:
         """Longest delay in seconds after failure number `attempt`, counted from 0.
 
-        >>> [Patience(first=0.5, longest=4.0).ceiling(n) for n in range(5)]
+        >>> [RetryPolicy(initial_delay=0.5, max_delay=4.0).backoff(n) for n in range(5)]
         [0.5, 1.0, 2.0, 4.0, 4.0]
         """
-        return min(self.longest, self.first * 2.0 ** min(attempt, 30))
+        return min(self.max_delay, self.initial_delay * 2.0 ** min(attempt, 30))
 
-    def at_first(self) -> Patience:
-        """What there is of it until a store has answered for the first time.
+    def before_first_answer(self) -> RetryPolicy:
+        """The policy until a store has answered for the first time.
 
         A wrong endpoint shall not take two minutes to show.
 
-        >>> Patience().at_first().deadline, Patience(deadline=3).at_first().deadline
+        >>> long, short = RetryPolicy(), RetryPolicy(deadline=3)
+        >>> long.before_first_answer().deadline, short.before_first_answer().deadline
         (15.0, 3)
         """
-        return self if self.deadline < _FIRST_CONTACT else Patience(_FIRST_CONTACT)
+        return self if self.deadline < _FIRST_CONTACT else RetryPolicy(_FIRST_CONTACT)
 
-    def silence(self, most: float) -> float:
+    def read_timeout(self, most: float) -> float:
         """Seconds after which an endpoint that stays silent is asked anew.
 
         One request that is never answered must not use the whole deadline up.
@@ -86,14 +85,14 @@ class Patience:
         Args:
             most: where the deadline is long.
 
-        >>> [Patience(deadline).silence(60) for deadline in (600, 30, 6, 2)]
+        >>> [RetryPolicy(deadline).read_timeout(60) for deadline in (600, 30, 6, 2)]
         [60, 10.0, 5.0, 2]
         """
-        return min(most, max(_LEAST_SILENCE, self.deadline / _SHARE), self.deadline)
+        return min(most, max(_LEAST_TIMEOUT, self.deadline / _SHARE), self.deadline)
 
 
 class GivenUp(Exception):
-    """A failure that may pass, and was waited for as long as it should be.
+    """A transient failure that did not pass before the deadline.
 
     Args:
         cause: the last failure.
@@ -110,80 +109,81 @@ class NoAnswer(Exception):
     """A request was not answered in the time that was left, or none was left to send it."""
 
 
-class Contact:
-    """What the requests of one process have met at a store; they share one deadline.
+class Retrier:
+    """Repeats the requests of one process to one store, and remembers how the store fares.
 
     When a request has been given up, those that come next find out what became of it, and tidy
-    up. They must not wait as long again, one after the other: until one passes, they have a few
+    up. They must not wait as long again, one after the other: until one succeeds, they have a few
     seconds together.
 
     Attributes:
         reached: whether the store has answered at all.
     """
 
-    _works: ClassVar[int] = 0
+    _loads: ClassVar[int] = 0
 
     def __init__(self) -> None:
         self.reached = False
-        self._lost_at = -math.inf
-        self._lost_in = 0
+        self._shortened_at = -math.inf
+        self._shortened_in = 0
 
     @classmethod
-    def begin(cls) -> None:
-        """Have every store asked for as long as ever: what was given up was another load's."""
-        cls._works += 1
+    def restore_deadlines(cls) -> None:
+        """Give every store its full deadline again: what was given up was another load's."""
+        cls._loads += 1
 
-    def lose(self) -> None:
+    def shorten_deadline(self) -> None:
         """Have the requests that come next share a few seconds, as there is no time for more."""
-        self._lost_at, self._lost_in = time.monotonic(), self._works
+        self._shortened_at, self._shortened_in = time.monotonic(), self._loads
 
-    def ask(
+    def call(
         self,
-        call: Callable[[], T],
-        passing: Callable[[Exception], bool],
-        patience: Callable[[Exception], Patience],
+        send: Callable[[], T],
+        is_transient: Callable[[Exception], bool],
+        policy: Callable[[Exception], RetryPolicy],
     ) -> T:
-        """Call until it succeeds, fails for good, or the deadline comes.
+        """Send a request until it succeeds, fails for good, or the deadline comes.
 
         Args:
-            call: what to do.
-            passing: whether a failure may pass by itself.
-            patience: for a failure; a store that was never reached gets less of it.
+            send: the request.
+            is_transient: whether a failure may pass by itself.
+            policy: for a failure; a store that was never reached gets less time.
 
         Raises:
             GivenUp: the failures did not pass.
-            Exception: what `call` raised, and will not pass.
+            Exception: what `send` raised, and is not transient.
         """
         began = time.monotonic()
-        hurried = began - self._lost_at < _AFTERMATH and self._lost_in == self._works
-        end = self._lost_at + _GRACE
+        since = began - self._shortened_at
+        shortened = since < _AFTERMATH and self._shortened_in == self._loads
+        end = self._shortened_at + _GRACE
         attempt = 0
         failure: Exception | None = None
         while True:
             try:
-                answer = _in_time(call, end) if hurried else call()
+                answer = _in_time(send, end) if shortened else send()
             except Exception as error:
-                if not passing(error) and not isinstance(error, NoAnswer):
+                if not is_transient(error) and not isinstance(error, NoAnswer):
                     raise
                 if failure is None or not isinstance(error, NoAnswer):
                     failure = error  # an answer tells more than none
-                allowed = patience(error)
-                allowed = allowed if self.reached else allowed.at_first()
-                delay = random.uniform(0, allowed.ceiling(attempt))
+                allowed = policy(error)
+                allowed = allowed if self.reached else allowed.before_first_answer()
+                delay = random.uniform(0, allowed.backoff(attempt))
                 now = time.monotonic()
-                if now + delay > (end if hurried else began + allowed.deadline):
-                    if not hurried:
-                        self.lose()
+                if now + delay > (end if shortened else began + allowed.deadline):
+                    if not shortened:
+                        self.shorten_deadline()
                     raise GivenUp(failure, now - began) from error
             else:
-                self._lost_at = -math.inf
+                self._shortened_at = -math.inf
                 return answer
             attempt += 1
             time.sleep(delay)
 
 
-def _in_time(call: Callable[[], T], end: float) -> T:
-    """The call's answer, if it comes before `end`; a call that hangs is left behind.
+def _in_time(send: Callable[[], T], end: float) -> T:
+    """The request's answer, if it comes before `end`; a request that hangs is left behind.
 
     Raises:
         NoAnswer: it did not come.
@@ -192,43 +192,14 @@ def _in_time(call: Callable[[], T], end: float) -> T:
 
     def run() -> None:
         try:
-            outcome.set_result(call())
+            outcome.set_result(send())
         except Exception as error:
             outcome.set_exception(error)
 
     if end <= time.monotonic():
         raise NoAnswer
-    threading.Thread(target=run, name="lakeport-hurried", daemon=True).start()
+    threading.Thread(target=run, name="lakeport-request", daemon=True).start()
     try:
         return outcome.result(end - time.monotonic())
     except FutureTimeout:
         raise NoAnswer from None
-
-
-class Pipeline:
-    """Runs uploads behind the encoder's back, with at most `threads` of them under way.
-
-    A failure comes out of the next `submit` or of `drain`.
-    """
-
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="lakeport-upload")
-        self._running: deque[Future[Any]] = deque()
-
-    def submit(self, call: Callable[..., Any], *arguments: Any) -> None:
-        """Run a call in the background; wait first while too many are under way."""
-        while len(self._running) >= self._threads:
-            self._running.popleft().result()
-        self._running.append(self._pool.submit(call, *arguments))
-
-    def drain(self) -> None:
-        """Wait for all calls."""
-        while self._running:
-            self._running.popleft().result()
-        self._pool.shutdown()
-
-    def cancel(self) -> None:
-        """Drop what has not begun and wait for the rest; failures are swallowed."""
-        self._running.clear()
-        self._pool.shutdown(cancel_futures=True)

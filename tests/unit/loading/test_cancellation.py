@@ -34,8 +34,8 @@ class World:
     def stop(self) -> None:
         self.done.append("stop")
 
-    def hurry(self) -> None:
-        self.done.append("hurry")
+    def shorten_deadline(self) -> None:
+        self.done.append("shorten_deadline")
 
 
 def end(cancellation: Cancellation, landing: Future[None] | None, streams: int = 0) -> list[str]:
@@ -46,7 +46,7 @@ def end(cancellation: Cancellation, landing: Future[None] | None, streams: int =
 
 def test_no_commit_begins_any_more() -> None:
     cancellation = Cancellation()
-    assert end(cancellation, None) == ["hurry"]
+    assert end(cancellation, None) == ["shorten_deadline"]
     with pytest.raises(Cancelled), cancellation.committing(TABLE):
         raise AssertionError("it began")
     assert cancellation.unknown() == ""
@@ -64,24 +64,24 @@ def test_a_commit_that_ends_in_time_is_waited_for() -> None:
 
     threading.Thread(target=land).start()
     assert begun.wait(30)
-    assert end(cancellation, landing) == ["hurry"]
+    assert end(cancellation, landing) == ["shorten_deadline"]
     assert cancellation.unknown() == ""
 
 
 def test_a_commit_that_hangs_is_cut_off_and_unknown() -> None:
     cancellation, landing = Cancellation(), Future[None]()
     with cancellation.committing(TABLE):
-        assert end(cancellation, landing) == ["hurry", "stop"]
+        assert end(cancellation, landing) == ["shorten_deadline", "stop"]
         assert cancellation.unknown() == UNKNOWN
 
 
 def test_a_session_that_streams_run_on_goes_on() -> None:
-    assert end(Cancellation(), Future(), streams=1) == ["hurry"]
+    assert end(Cancellation(), Future(), streams=1) == ["shorten_deadline"]
 
 
 def test_a_batch_whose_commit_had_not_begun_has_not_landed() -> None:
     cancellation, landing = Cancellation(), Future[None]()
-    assert end(cancellation, landing) == ["hurry", "stop"]
+    assert end(cancellation, landing) == ["shorten_deadline", "stop"]
     assert cancellation.unknown() == ""
 
 

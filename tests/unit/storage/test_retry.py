@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from lakeport.storage import retry as transfer
-from lakeport.storage.retry import Contact, GivenUp, NoAnswer, Patience
+from lakeport.storage.retry import GivenUp, NoAnswer, Retrier, RetryPolicy
 
 
 class Clock:
@@ -35,8 +35,8 @@ class Store:
     """Answers with what it is told to, and counts."""
 
     def __init__(self, answer: Callable[[], str]) -> None:
-        self.contact = Contact()
-        self.contact.reached = True
+        self.retrier = Retrier()
+        self.retrier.reached = True
         self.answer, self.asked = answer, 0
 
     def ask(self, deadline: float = 60) -> str:
@@ -44,8 +44,8 @@ class Store:
             self.asked += 1
             return self.answer()
 
-        return self.contact.ask(
-            call, lambda error: isinstance(error, OSError), lambda _: Patience(deadline)
+        return self.retrier.call(
+            call, lambda error: isinstance(error, OSError), lambda _: RetryPolicy(deadline)
         )
 
 
@@ -80,7 +80,7 @@ def test_nothing_is_sent_once_these_are_over(clock: Clock) -> None:
 
 def test_a_request_that_passes_makes_up_for_it(clock: Clock) -> None:
     store = Store(busy)
-    store.contact.lose()
+    store.retrier.shorten_deadline()
     store.answer = lambda: "fine"
     assert store.ask() == "fine"
     store.answer = busy
@@ -92,7 +92,7 @@ def test_a_request_that_passes_makes_up_for_it(clock: Clock) -> None:
 
 def test_a_later_load_begins_anew(clock: Clock) -> None:
     store = Store(busy)
-    store.contact.lose()
+    store.retrier.shorten_deadline()
     clock.now += 31
     began = clock.now
     with pytest.raises(GivenUp):
@@ -104,7 +104,7 @@ def test_what_was_given_up_by_another_load_is_asked_for_as_long_as_ever(clock: C
     store = Store(busy)
     with pytest.raises(GivenUp):
         store.ask()
-    Contact.begin()
+    Retrier.restore_deadlines()
     began = clock.now
     with pytest.raises(GivenUp):
         store.ask()
@@ -117,7 +117,7 @@ def test_the_last_answer_is_told_when_the_time_is_over(clock: Clock) -> None:
         raise OSError("busy")
 
     store = Store(slow)
-    store.contact.lose()
+    store.retrier.shorten_deadline()
     with pytest.raises(GivenUp) as caught:
         store.ask()
     assert str(caught.value.cause) == "busy"
@@ -131,7 +131,7 @@ def test_what_fails_for_good_is_raised_as_it_is(clock: Clock) -> None:
     for _ in range(2):
         with pytest.raises(LookupError, match="no such bucket"):
             store.ask()
-        store.contact.lose()
+        store.retrier.shorten_deadline()
 
 
 def test_a_store_that_hangs_is_left_behind_when_time_is_over(
@@ -140,7 +140,7 @@ def test_a_store_that_hangs_is_left_behind_when_time_is_over(
     monkeypatch.setattr(transfer, "_GRACE", 0.05)
     answered = threading.Event()
     store = Store(lambda: str(answered.wait(60)))
-    store.contact.lose()
+    store.retrier.shorten_deadline()
     with pytest.raises(GivenUp) as caught:
         store.ask()
     assert isinstance(caught.value.cause, NoAnswer)

@@ -13,7 +13,7 @@ from lakeport.config.secrets import Secret
 from lakeport.errors import ConfigError
 from lakeport.scrub import MASK
 from lakeport.storage.keys import clean_prefix
-from lakeport.storage.retry import Patience
+from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3.settings import ID_KEY, AwsSettings
 
 __all__ = [
@@ -213,7 +213,7 @@ class AwsConfig(DestinationConfig):
             sse_kms_key_id=self.sse_kms_key_id or "",
             tags=tuple(self.object_tags.items()),
             metadata=tuple(self.object_metadata.items()),
-            patience=Patience(self.give_up_after),
+            retry_policy=RetryPolicy(self.give_up_after),
         )
 
 

@@ -14,7 +14,7 @@ from lakeport.config.base import DestinationConfig
 from lakeport.config.clouds.aws import OptionalEndpoint, OptionalSecret, OptionalText, blank
 from lakeport.config.secrets import Secret
 from lakeport.storage.azure.settings import AzureSettings
-from lakeport.storage.retry import Patience
+from lakeport.storage.retry import RetryPolicy
 
 __all__ = ["AzureConfig"]
 
@@ -123,7 +123,7 @@ class AzureConfig(DestinationConfig):
             managed_identity=self.managed_identity,
             cloud=cloud,
             endpoint=self.azure_endpoint or "",
-            patience=Patience(self.give_up_after),
+            retry_policy=RetryPolicy(self.give_up_after),
         )
 
 

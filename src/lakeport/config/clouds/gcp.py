@@ -23,7 +23,7 @@ from lakeport.config.clouds.aws import (
 from lakeport.config.secrets import Secret
 from lakeport.errors import ConfigError
 from lakeport.storage.gcs.settings import GcpSettings
-from lakeport.storage.retry import Patience
+from lakeport.storage.retry import RetryPolicy
 
 __all__ = ["GcpConfig"]
 
@@ -147,5 +147,5 @@ class GcpConfig(DestinationConfig):
             endpoint=self.google_endpoint or emulator.rstrip("/"),
             project=self.google_project or "",
             kms_key_name=self.kms_key_name or "",
-            patience=Patience(self.give_up_after),
+            retry_policy=RetryPolicy(self.give_up_after),
         )

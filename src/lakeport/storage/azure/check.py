@@ -7,7 +7,7 @@ import dataclasses
 from lakeport.storage.azure.client import connect
 from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.azure.store import AzureStorage
-from lakeport.storage.checks import Checks, clock_item, hurried, item_of, writing_items
+from lakeport.storage.checks import Checks, clock_item, item_of, with_short_timeouts, writing_items
 
 __all__ = ["check_azure"]
 
@@ -17,7 +17,7 @@ def check_azure(storage: AzureStorage) -> Checks:
 
     What can't work any more after a failure is left out.
     """
-    settings = hurried(storage.settings)
+    settings = with_short_timeouts(storage.settings)
     storage = dataclasses.replace(storage, settings=settings)
     found = item_of("credentials", lambda: _credentials(settings))
     yield found

@@ -11,7 +11,7 @@ from lakeport.errors import LakeportError, MissingDependency
 from lakeport.storage.azure import errors as azure_errors
 from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.per_process import PerProcess
-from lakeport.storage.retry import Condition, Contact
+from lakeport.storage.retry import Condition, Retrier
 
 __all__ = ["Connection", "connect", "portable"]
 
@@ -25,7 +25,7 @@ class Connection:
 
     def __init__(self, settings: AzureSettings) -> None:
         self.settings = settings
-        self.contact = Contact()
+        self.retrier = Retrier()
         self._client, self._credential = _client(settings)
 
     def blob(self, container: str, key: str) -> Any:
@@ -60,13 +60,15 @@ class Connection:
             try:
                 answer = send()
             except Exception as error:
-                self.contact.reached |= azure_errors.answered(error)
+                self.retrier.reached |= azure_errors.answered(error)
                 raise
-            self.contact.reached = True
+            self.retrier.reached = True
             return answer
 
         try:
-            return self.contact.ask(attempt, azure_errors.passing, lambda _: self.settings.patience)
+            return self.retrier.call(
+                attempt, azure_errors.passing, lambda _: self.settings.retry_policy
+            )
         except Exception as error:
             raise azure_errors.translate(error, action, name, self.settings, condition) from None
 
@@ -157,7 +159,7 @@ def _client(settings: AzureSettings) -> tuple[Any, Any]:
             credential=credential,
             retry_total=0,
             connection_timeout=settings.connect_seconds,
-            read_timeout=settings.silence,
+            read_timeout=settings.read_timeout,
             max_single_put_size=256 << 20,
             user_agent="lakeport",
         )

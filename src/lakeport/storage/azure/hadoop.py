@@ -35,18 +35,18 @@ def hadoop_settings(
     'SharedKey'
     """
     found = _credentials(settings, os.environ if environ is None else environ)
-    found |= _patience(settings.patience.deadline)
+    found |= _retries(settings.retry_policy.deadline)
     result = {f"fs.azure.{name}.{settings.host}": value for name, value in found.items()}
     return result | _emulator(settings)
 
 
-def _patience(deadline: float) -> dict[str, str]:
+def _retries(deadline: float) -> dict[str, str]:
     """How long the connector goes on: by counts, as it knows no deadline.
 
     The delays grow from half a second to an eighth of the whole; a silent store is asked anew
     after a twelfth.
 
-    >>> _patience(120)["io.retry.max.retries"], _patience(120)["http.read.timeout"]
+    >>> _retries(120)["io.retry.max.retries"], _retries(120)["http.read.timeout"]
     ('11', '10000')
     """
     longest, waited, retries = deadline / 8, 0.0, 0

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from urllib.parse import parse_qs, urlsplit
 
-from lakeport.storage.retry import Patience
+from lakeport.storage.retry import RetryPolicy
 
 __all__ = ["AzureSettings"]
 
@@ -32,7 +32,7 @@ class AzureSettings:
         token_end: when it expires, in seconds since 1970.
         cloud: end of the account's host names.
         endpoint: address of an emulator's Blob service, without the account; empty for Azure.
-        patience: for failures that may pass.
+        retry_policy: for transient failures.
         connect_seconds: how long one connection may take to be made.
         read_seconds: how long the endpoint may stay silent.
     """
@@ -48,14 +48,14 @@ class AzureSettings:
     token_end: int = 0
     cloud: str = _CLOUD
     endpoint: str = ""
-    patience: Patience = field(default_factory=Patience)
+    retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     connect_seconds: float = 5
     read_seconds: float = 60
 
     @property
-    def silence(self) -> float:
+    def read_timeout(self) -> float:
         """Seconds after which an endpoint that stays silent is asked anew."""
-        return self.patience.silence(self.read_seconds)
+        return self.retry_policy.read_timeout(self.read_seconds)
 
     @property
     def host(self) -> str:

@@ -158,9 +158,9 @@ class AzureStorage:
         except Absent:
             return
 
-    def hurry(self) -> None:
-        """Give what is asked next a few seconds together."""
-        connect(self.settings).contact.lose()
+    def shorten_deadline(self) -> None:
+        """Give the requests that come next a few seconds together."""
+        connect(self.settings).retrier.shorten_deadline()
 
     def _call(
         self,

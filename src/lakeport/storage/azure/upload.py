@@ -16,8 +16,8 @@ from lakeport.model import Staged
 from lakeport.storage.azure.client import connect
 from lakeport.storage.azure.errors import Absent, BlocksGone
 from lakeport.storage.azure.settings import AzureSettings
+from lakeport.storage.background import BackgroundUploads
 from lakeport.storage.checksums import Cutter
-from lakeport.storage.retry import Pipeline
 
 __all__ = ["ID_KEY", "AzureStageWriter", "block_bytes", "commit", "is_ours"]
 
@@ -65,20 +65,20 @@ class AzureStageWriter:
         self._cutter = Cutter(block_bytes)
         self._lock = threading.Lock()
         self._blocks: dict[int, str] = {}
-        self._pipeline = Pipeline(_THREADS)
+        self._uploads = BackgroundUploads(_THREADS)
 
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes; waits while two blocks are under way."""
         for block in self._cutter.feed(data):
-            self._pipeline.submit(self._send, self._cutter.number, block)
+            self._uploads.submit(self._send, self._cutter.number, block)
         return memoryview(data).nbytes
 
     def finish(self) -> Mapping[str, Any]:
         """Send the rest and wait until all blocks are stored."""
         rest = self._cutter.rest()
         if rest:
-            self._pipeline.submit(self._send, self._cutter.number, rest)
-        self._pipeline.drain()
+            self._uploads.submit(self._send, self._cutter.number, rest)
+        self._uploads.drain()
         token = {
             "id": self._id,
             "blocks": [self._blocks[number] for number in sorted(self._blocks)],
@@ -90,7 +90,7 @@ class AzureStageWriter:
 
     def abort(self) -> None:
         """Leave the blocks to Azure, which drops them. Never raises."""
-        self._pipeline.cancel()
+        self._uploads.cancel()
 
     def _send(self, number: int, body: bytes) -> None:
         # All ids of a blob's blocks have to have one length, also those of other writers.

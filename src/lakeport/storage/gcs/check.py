@@ -5,7 +5,14 @@ from __future__ import annotations
 import dataclasses
 
 from lakeport.errors import LakeportError
-from lakeport.storage.checks import CheckItem, Checks, clock_item, hurried, item_of, writing_items
+from lakeport.storage.checks import (
+    CheckItem,
+    Checks,
+    clock_item,
+    item_of,
+    with_short_timeouts,
+    writing_items,
+)
 from lakeport.storage.gcs.client import Connection, connect
 from lakeport.storage.gcs.store import GcsStorage
 
@@ -17,7 +24,7 @@ def check_gcs(storage: GcsStorage) -> Checks:
 
     What can't work any more after a failure is left out.
     """
-    settings = hurried(storage.settings)
+    settings = with_short_timeouts(storage.settings)
     storage = dataclasses.replace(storage, settings=settings)
     found = item_of("credentials", lambda: _credentials(storage))
     yield found

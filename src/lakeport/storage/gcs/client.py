@@ -14,7 +14,7 @@ from lakeport.errors import LakeportError, MissingDependency, Unreachable
 from lakeport.storage.gcs import errors as gcs_errors
 from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.per_process import PerProcess
-from lakeport.storage.retry import Condition, Contact, Patience
+from lakeport.storage.retry import Condition, Retrier, RetryPolicy
 
 __all__ = ["Connection", "connect", "portable"]
 
@@ -32,7 +32,7 @@ class Connection:
             raise _missing() from error
         self.settings = settings
         self._lock = threading.Lock()
-        self.contact = Contact()
+        self.retrier = Retrier()
         self._pays = False
         self._sessions = threading.local()
         self._new_session = requests.Session
@@ -53,7 +53,7 @@ class Connection:
         accept: Collection[int] = (200,),
         condition: Condition = "none",
         doubts: list[Exception] | None = None,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         headers: dict[str, str] | None = None,
         **arguments: Any,
     ) -> Any:
@@ -67,7 +67,7 @@ class Connection:
             accept: the statuses that are no failure.
             condition: of the request.
             doubts: gets the failures after which the store may have done what was asked.
-            patience: instead of the settings' own.
+            retry_policy: instead of the settings' own.
             headers: of the request.
             arguments: of `requests.Session.request`.
 
@@ -87,8 +87,8 @@ class Connection:
             return answer
 
         try:
-            return self.contact.ask(
-                send, gcs_errors.passing, lambda _: patience or self.settings.patience
+            return self.retrier.call(
+                send, gcs_errors.passing, lambda _: retry_policy or self.settings.retry_policy
             )
         except Exception as error:
             raise gcs_errors.translate(error, action, name, self.settings, condition) from None
@@ -143,12 +143,12 @@ class Connection:
                 method,
                 url,
                 headers=headers,
-                timeout=(self.settings.connect_seconds, self.settings.silence),
+                timeout=(self.settings.connect_seconds, self.settings.read_timeout),
                 allow_redirects=False,
                 auth=_keep,
                 **arguments,
             )
-            self.contact.reached = True
+            self.retrier.reached = True
             if not self._worth_another(answer):
                 break
         return answer

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from urllib.parse import quote, urlsplit
 
-from lakeport.storage.retry import Patience
+from lakeport.storage.retry import RetryPolicy
 
 __all__ = ["GcpSettings"]
 
@@ -24,7 +24,7 @@ class GcpSettings:
             application default credentials: it is an emulator.
         project: billed for requests to buckets whose requester pays; empty for none.
         kms_key_name: full resource name of the key that encrypts objects; empty for the bucket's.
-        patience: for failures that may pass.
+        retry_policy: for transient failures.
         connect_seconds: how long one connection may take to be made.
         read_seconds: how long the endpoint may stay silent.
         token: an access token that a driver lent to its tasks, instead of looking for one.
@@ -35,16 +35,16 @@ class GcpSettings:
     endpoint: str = ""
     project: str = ""
     kms_key_name: str = ""
-    patience: Patience = field(default_factory=Patience)
+    retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     connect_seconds: float = 5
     read_seconds: float = 60
     token: str = field(default="", repr=False)
     token_end: datetime | None = None
 
     @property
-    def silence(self) -> float:
+    def read_timeout(self) -> float:
         """Seconds after which an endpoint that stays silent is asked anew."""
-        return self.patience.silence(self.read_seconds)
+        return self.retry_policy.read_timeout(self.read_seconds)
 
     @property
     def is_google(self) -> bool:

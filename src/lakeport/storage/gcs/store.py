@@ -182,9 +182,9 @@ class GcsStorage:
         except Absent:
             return
 
-    def hurry(self) -> None:
-        """Give what is asked next a few seconds together."""
-        connect(self.settings).contact.lose()
+    def shorten_deadline(self) -> None:
+        """Give the requests that come next a few seconds together."""
+        connect(self.settings).retrier.shorten_deadline()
 
     def _get(self, key: str, headers: dict[str, str] | None = None, /, **query: str) -> Any:
         return connect(self.settings).request(

@@ -10,11 +10,12 @@ from typing import Any
 
 from lakeport.errors import DestinationError, LakeportError, ObjectExists, PermissionRefused
 from lakeport.model import Staged
+from lakeport.storage.background import BackgroundUploads
 from lakeport.storage.checksums import Cutter
 from lakeport.storage.gcs.client import Connection, connect
 from lakeport.storage.gcs.errors import Absent
 from lakeport.storage.gcs.settings import GcpSettings
-from lakeport.storage.retry import Patience, Pipeline
+from lakeport.storage.retry import RetryPolicy
 
 __all__ = ["ID_KEY", "GcsStageWriter", "cancel", "finalise", "is_ours", "resource"]
 
@@ -22,7 +23,7 @@ ID_KEY = "lakeport-id"
 _CREATE = "storage.objects.create"
 _UNIT = 256 << 10  # what all parts but the last have to be multiples of
 _CHUNK = 8 << 20
-_BRIEF = Patience(deadline=10)
+_BRIEF = RetryPolicy(deadline=10)
 _INCOMPLETE = 308
 _STALLS = 3  # answers in a row that tell of no new bytes
 
@@ -66,13 +67,13 @@ class GcsStageWriter:
         self._session = ""
         self._taken = False
         self._sent = 0
-        self._pipeline = Pipeline(1)
-        self._pipeline.submit(self._begin)
+        self._uploads = BackgroundUploads(1)
+        self._uploads.submit(self._begin)
 
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes; waits while a chunk is under way."""
         for chunk in self._cutter.feed(data):
-            self._pipeline.submit(self._send, chunk)
+            self._uploads.submit(self._send, chunk)
         return memoryview(data).nbytes
 
     def finish(self) -> Mapping[str, Any]:
@@ -80,8 +81,8 @@ class GcsStageWriter:
         rest = self._cutter.rest()
         whole = len(rest) // _UNIT * _UNIT
         if whole:
-            self._pipeline.submit(self._send, rest[:whole])
-        self._pipeline.drain()
+            self._uploads.submit(self._send, rest[:whole])
+        self._uploads.drain()
         checksum = self._cutter.checksum
         token = {
             "session": "" if self._taken else self._session,
@@ -94,7 +95,7 @@ class GcsStageWriter:
 
     def abort(self) -> None:
         """Cancel the upload. Never raises."""
-        self._pipeline.cancel()
+        self._uploads.cancel()
         cancel(self._session, self._settings)
 
     def _begin(self) -> None:
@@ -259,7 +260,12 @@ def cancel(session: str, settings: GcpSettings) -> None:
         return
     try:
         connect(settings).request(
-            "DELETE", session, _CREATE, "upload", accept=(200, 204, 404, 410, 499), patience=_BRIEF
+            "DELETE",
+            session,
+            _CREATE,
+            "upload",
+            accept=(200, 204, 404, 410, 499),
+            retry_policy=_BRIEF,
         )
     except LakeportError:
         return

@@ -200,7 +200,7 @@ class LocalStorage:
         with translated("delete", self.uri(key)):
             self._path(key).unlink(missing_ok=True)
 
-    def hurry(self) -> None:
+    def shorten_deadline(self) -> None:
         """Nothing: a disk answers, or fails for good."""
 
     def sweep(self, older_than_seconds: float = _WEEK) -> int:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import dataclasses
 
 from lakeport.errors import LakeportError, PermissionRefused
-from lakeport.storage.checks import CheckItem, Checks, clock_item, hurried, item_of, writing_items
+from lakeport.storage.checks import (
+    CheckItem,
+    Checks,
+    clock_item,
+    item_of,
+    with_short_timeouts,
+    writing_items,
+)
 from lakeport.storage.s3.client import Connection, connect
 from lakeport.storage.s3.messages import NO_CREDENTIALS
 from lakeport.storage.s3.store import S3Storage
@@ -37,7 +44,7 @@ def check_s3(storage: S3Storage, *, tables: bool = False) -> Checks:
         tables: whether to try what Delta tables need beyond that: create-only writes that are
             honoured, reading and listing.
     """
-    settings = hurried(storage.settings)
+    settings = with_short_timeouts(storage.settings)
     storage = dataclasses.replace(storage, settings=settings)
     found = item_of("credentials", lambda: _credentials(connect(settings)))
     yield found

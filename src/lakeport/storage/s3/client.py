@@ -8,13 +8,13 @@ from typing import Any
 
 from lakeport.errors import LakeportError, MissingDependency
 from lakeport.storage.per_process import PerProcess
-from lakeport.storage.retry import Condition, Contact, Patience
+from lakeport.storage.retry import Condition, Retrier, RetryPolicy
 from lakeport.storage.s3 import errors as s3_errors
 from lakeport.storage.s3.settings import AwsSettings
 
 __all__ = ["Connection", "connect", "for_spark", "portable"]
 
-_CONTENDED = Patience(deadline=10)
+_CONTENDED = RetryPolicy(deadline=10)
 _RENEWED_ANYWHERE = {"assume-role-with-web-identity", "container-role", "iam-role"}
 _WITHOUT_KEY = {"head_bucket", "list_multipart_uploads", "list_objects_v2"}
 
@@ -25,7 +25,7 @@ class Connection:
     def __init__(self, settings: AwsSettings) -> None:
         self.settings = settings
         self._lock = threading.Lock()
-        self.contact = Contact()
+        self.retrier = Retrier()
         self._client, self.credentials = _client(settings)
 
     def call(
@@ -35,7 +35,7 @@ class Connection:
         key: str = "",
         *,
         doubts: list[Exception] | None = None,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         **parameters: Any,
     ) -> Any:
         """Send one request, again while the failure may pass, and name the failure that does not.
@@ -45,7 +45,7 @@ class Connection:
             bucket: the bucket's name.
             key: the full key; the prefix where the operation has none.
             doubts: gets the failures that were passing ones.
-            patience: instead of the settings' own.
+            retry_policy: instead of the settings' own.
             parameters: of the request, without `Bucket` and `Key`.
 
         Raises:
@@ -63,11 +63,15 @@ class Connection:
                     doubts.append(error)
                 raise
 
-        def allowed(error: Exception) -> Patience:
-            return _CONTENDED if s3_errors.contended(error) else patience or self.settings.patience
+        def allowed(error: Exception) -> RetryPolicy:
+            return (
+                _CONTENDED
+                if s3_errors.contended(error)
+                else retry_policy or self.settings.retry_policy
+            )
 
         try:
-            return self.contact.ask(send, s3_errors.passing, allowed)
+            return self.retrier.call(send, s3_errors.passing, allowed)
         except Exception as error:
             raise s3_errors.translate(
                 error, operation, bucket, key, self.settings, _condition(parameters)
@@ -105,11 +109,11 @@ class Connection:
         try:
             answer = getattr(self._client, operation)(**parameters)
         except Exception as error:
-            self.contact.reached |= s3_errors.answered(error)
+            self.retrier.reached |= s3_errors.answered(error)
             if not self._renew(error):
                 raise
             answer = getattr(self._client, operation)(**parameters)
-        self.contact.reached = True
+        self.retrier.reached = True
         if operation == "get_object":
             answer["Body"] = answer["Body"].read()
         return answer
@@ -223,7 +227,7 @@ def _client(settings: AwsSettings) -> tuple[Any, Any]:
             session._credentials = _assumed(session, settings)
         config = Config(
             connect_timeout=settings.connect_seconds,
-            read_timeout=settings.silence,
+            read_timeout=settings.read_timeout,
             tcp_keepalive=True,
             retries={"total_max_attempts": 1, "mode": "standard"},
             request_checksum_calculation="when_required",
@@ -251,7 +255,7 @@ def _assumed(session: Any, settings: AwsSettings) -> Any:
         endpoint_url=(settings.endpoint or None) if not settings.is_aws else None,
         config=Config(
             connect_timeout=settings.connect_seconds,
-            read_timeout=min(20, settings.silence),
+            read_timeout=min(20, settings.read_timeout),
             retries={"total_max_attempts": 3, "mode": "standard"},
         ),
     )

@@ -31,7 +31,7 @@ def hadoop_settings(bucket: str, settings: AwsSettings) -> dict[str, str]:
     'eu-west-1'
     """
     found = {"endpoint.region": settings.region, **_endpoint(settings), **_proxy(settings)}
-    found |= _patience(settings.patience.deadline)
+    found |= _retries(settings.retry_policy.deadline)
     provider, keys = _credentials(settings)
     found |= keys
     if settings.role_arn:
@@ -53,14 +53,14 @@ def _endpoint(settings: AwsSettings) -> dict[str, str]:
     return {**style, "endpoint": settings.endpoint, "connection.ssl.enabled": tls}
 
 
-def _patience(deadline: float) -> dict[str, str]:
+def _retries(deadline: float) -> dict[str, str]:
     """How long the connector goes on, in three layers: S3A's retries of the SDK's of a request.
 
     A commit's put that fails is looked for, which may fail as long: each has half of the time. A
     call of the SDK ends when its time is over, however it fails; S3A takes 15 s for the least, and
     counts a part's upload to it, so that parts have to be small.
 
-    >>> _patience(120)["connection.request.timeout"], _patience(120)["retry.limit"]
+    >>> _retries(120)["connection.request.timeout"], _retries(120)["retry.limit"]
     ('30000ms', '1')
     """
     again = 1 if deadline >= 4 * _SHORTEST_CALL else 0

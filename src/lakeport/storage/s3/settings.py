@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from lakeport.storage.retry import Patience
+from lakeport.storage.retry import RetryPolicy
 
 __all__ = ["ID_KEY", "AwsSettings"]
 
@@ -34,7 +34,7 @@ class AwsSettings:
         sse: `AES256`, `aws:kms` or empty.
         tags: of data objects.
         metadata: of data objects.
-        patience: for failures that may pass.
+        retry_policy: for transient failures.
         renewal: where the keys come from that a driver lent to its tasks, for when they expire.
         connect_seconds: how long one connection may take to be made.
         read_seconds: how long the endpoint may stay silent.
@@ -56,15 +56,15 @@ class AwsSettings:
     tags: tuple[tuple[str, str], ...] = ()
     metadata: tuple[tuple[str, str], ...] = ()
     checksum: str = ""
-    patience: Patience = field(default_factory=Patience)
+    retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     renewal: AwsSettings | None = field(default=None, repr=False)
     connect_seconds: float = 5
     read_seconds: float = 60
 
     @property
-    def silence(self) -> float:
+    def read_timeout(self) -> float:
         """Seconds after which an endpoint that stays silent is asked anew."""
-        return self.patience.silence(self.read_seconds)
+        return self.retry_policy.read_timeout(self.read_seconds)
 
     @property
     def is_aws(self) -> bool:

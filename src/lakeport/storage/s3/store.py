@@ -182,9 +182,9 @@ class S3Storage:
         except NoSuchKey:
             return
 
-    def hurry(self) -> None:
-        """Give what is asked next a few seconds together."""
-        connect(self.settings).contact.lose()
+    def shorten_deadline(self) -> None:
+        """Give the requests that come next a few seconds together."""
+        connect(self.settings).retrier.shorten_deadline()
 
     def _call(self, operation: str, full: str, **parameters: Any) -> Any:
         return connect(self.settings).call(operation, self.bucket, full, **parameters)

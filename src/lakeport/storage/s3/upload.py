@@ -11,8 +11,9 @@ from urllib.parse import urlencode
 
 from lakeport.errors import LakeportError, ObjectExists, PermissionRefused
 from lakeport.model import Staged
+from lakeport.storage.background import BackgroundUploads
 from lakeport.storage.checksums import Cutter, crc32c_text, md5_text
-from lakeport.storage.retry import Patience, Pipeline
+from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3.client import connect
 from lakeport.storage.s3.errors import contended, may_be_done
 from lakeport.storage.s3.messages import NoSuchKey, NoSuchUpload
@@ -32,7 +33,7 @@ _MIB = 1 << 20
 _THREADS = 2
 _LAST_PART = 10_000
 _MARKS = (9_000, 1_000, 4_096)  # first part number of marks, how many, and their largest size
-_BRIEF = Patience(deadline=10)
+_BRIEF = RetryPolicy(deadline=10)
 
 
 def part_bytes(number: int) -> int:
@@ -82,21 +83,21 @@ class S3StageWriter:
         self._failure: LakeportError | None = None
         self._lock = threading.Lock()
         self._parts: dict[int, dict[str, Any]] = {}
-        self._pipeline = Pipeline(_THREADS)
-        self._pipeline.submit(self._begin, mark)
+        self._uploads = BackgroundUploads(_THREADS)
+        self._uploads.submit(self._begin, mark)
 
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes; waits while two parts are under way."""
         for part in self._cutter.feed(data):
-            self._pipeline.submit(self._send, self._cutter.number, part)
+            self._uploads.submit(self._send, self._cutter.number, part)
         return memoryview(data).nbytes
 
     def finish(self) -> Mapping[str, Any]:
         """Send the rest and wait until all parts are stored."""
         rest = self._cutter.rest()
         if rest or not self._cutter.number:
-            self._pipeline.submit(self._send, max(1, self._cutter.number), rest)
-        self._pipeline.drain()
+            self._uploads.submit(self._send, max(1, self._cutter.number), rest)
+        self._uploads.drain()
         token = {
             "upload_id": self._upload,
             "parts": [self._parts[number] for number in sorted(self._parts)],
@@ -110,7 +111,7 @@ class S3StageWriter:
 
     def abort(self) -> None:
         """Drop the upload, if the permissions allow it. Never raises."""
-        self._pipeline.cancel()
+        self._uploads.cancel()
         if self._upload:
             abort(self._bucket, self._key, self._upload, self._settings)
 
@@ -279,7 +280,7 @@ def abort(bucket: str, key: str, upload_id: str, settings: AwsSettings) -> None:
     """Drop an upload; what is refused or fails is left to the bucket's lifecycle rule."""
     try:
         connect(settings).call(
-            "abort_multipart_upload", bucket, key, UploadId=upload_id, patience=_BRIEF
+            "abort_multipart_upload", bucket, key, UploadId=upload_id, retry_policy=_BRIEF
         )
     except LakeportError:
         return

@@ -14,7 +14,7 @@ from lakeport.destinations import DESTINATIONS, table_pattern
 from lakeport.errors import ConfigError
 from lakeport.storage.azure.hadoop import hadoop_settings
 from lakeport.storage.azure.settings import AzureSettings
-from lakeport.storage.retry import Patience
+from lakeport.storage.retry import RetryPolicy
 
 URI = "abfss://lake@acme.dfs.core.windows.net/silver/users"
 KEY = "Y2FuYXJ5LWtleQ=="
@@ -232,7 +232,7 @@ def test_names_of_containers(name: str, good: bool) -> None:
 
 @pytest.mark.parametrize("deadline", [1, 5, 30, 120, 600])
 def test_sparks_connector_asks_about_as_long_as_it_is_told_to(deadline: float) -> None:
-    found = hadoop_settings(AzureSettings("lake", "a2V5", patience=Patience(deadline)), {})
+    found = hadoop_settings(AzureSettings("lake", "a2V5", retry_policy=RetryPolicy(deadline)), {})
 
     def value(name: str) -> float:
         return float(found[f"fs.azure.{name}.lake.dfs.core.windows.net"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeport.storage.retry import Patience
+from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3.hadoop import hadoop_settings
 from lakeport.storage.s3.settings import AwsSettings
 
@@ -48,7 +48,7 @@ def test_a_proxy_may_speak_tls_and_lack_a_port(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("deadline", [1, 30, 60, 120, 600])
 def test_a_commit_and_the_look_for_it_share_the_deadline(deadline: float) -> None:
     start = "fs.s3a.bucket.lake."
-    settings = AwsSettings(region="eu-west-1", patience=Patience(deadline))
+    settings = AwsSettings(region="eu-west-1", retry_policy=RetryPolicy(deadline))
     found = hadoop_settings("lake", settings)
     call = float(found[f"{start}connection.request.timeout"].removesuffix("ms")) / 1000
     calls = 1 + int(found[f"{start}retry.limit"])

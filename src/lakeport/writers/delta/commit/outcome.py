@@ -46,7 +46,7 @@ def settle(
     if failure.hint and not isinstance(failure, OutcomeUnknown):
         hint = f"{_HINT} Before that: {failure.hint}"
     if _unanswered(failure):
-        log.hurry()  # the store has had the time that it gets
+        log.shorten_deadline()  # the store has had the time that it gets
     try:
         found = next(filter(ours, log.since(read)), None)
     except LakeportError as unread:

@@ -158,9 +158,9 @@ class CommitLog:
         """The table, as Spark names it."""
         return self._storage.hadoop_uri(self._folder)
 
-    def hurry(self) -> None:
+    def shorten_deadline(self) -> None:
         """Give what is asked next a few seconds together."""
-        self._storage.hurry()
+        self._storage.shorten_deadline()
 
     def newest(self) -> int:
         """The newest version that has a commit file; -1 when none has.

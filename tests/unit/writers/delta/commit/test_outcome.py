@@ -148,17 +148,17 @@ def test_files_that_no_table_is_to_name_always_go(tmp_path: Path) -> None:
 
 
 def test_the_log_is_not_waited_for_long_once_the_store_was(tmp_path: Path) -> None:
-    hurried: list[str] = []
+    shortened: list[str] = []
 
     class Slow(LocalStorage):
-        def hurry(self) -> None:
-            hurried.append("hurry")
+        def shorten_deadline(self) -> None:
+            shortened.append("shorten_deadline")
 
     log = CommitLog(Slow(str(tmp_path)), "t")
     with pytest.raises(OutcomeUnknown) as raised:
         settle(log, ours, 0, Unreachable("the store stayed silent", "look at the proxy."))
-    assert hurried == ["hurry"]
+    assert shortened == ["shorten_deadline"]
     assert raised.value.hint.endswith("Before that: look at the proxy.")
     with pytest.raises(CommitConflict):
         settle(log, ours, 0, CommitConflict("another writer was faster"))
-    assert hurried == ["hurry"]
+    assert shortened == ["shorten_deadline"]
