@@ -320,5 +320,5 @@ def spark_session(
 
     if writes and storage.needs_unique_names():
         raise unfit_for_tables(f"the store at {storage.uri()}", "If-None-Match")
-    root, lent = storage.hadoop_uri(), not runtime.is_local
-    return lambda: session_for(runtime, root, config.hadoop_settings(lent=lent))
+    root, for_workers = storage.hadoop_uri(), not runtime.is_local
+    return lambda: session_for(runtime, root, config.hadoop_settings(for_workers=for_workers))

@@ -153,12 +153,12 @@ def test_keys_of_a_profile_reach_spark_and_are_renewed(
 ) -> None:
     """A place for keys that Spark's own client does not look at, as it does not at SSO."""
     given = tmp_path / "keys.json"
-    (tmp_path / "config").write_text(f"[profile lender]\ncredential_process = cat {given}\n")
+    (tmp_path / "config").write_text(f"[profile driver]\ncredential_process = cat {given}\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "absent"))
     own = ("aws_access_key_id", "aws_secret_access_key")
     config = {name: value for name, value in keys(minio).items() if name not in own}
-    config |= {"table": "lent", "aws_profile": "lender"}
+    config |= {"table": "handed", "aws_profile": "driver"}
     rule = {"Effect": "Allow", "Action": ["s3:*"], "Resource": ["arn:aws:s3:::*"]}
     for number in (1, 2):  # other keys each time: those before were about to expire
         session = minio.restricted({"Version": "2012-10-17", "Statement": [rule]})
@@ -166,8 +166,8 @@ def test_keys_of_a_profile_reach_spark_and_are_renewed(
         lakeport.land(rows(number), config)
     give(given, minio.access_key, minio.secret_key)
     lakeport.land(rows(3), config, role_arn="arn:aws:iam::123456789012:role/loader")
-    assert ids(minio, "lent") == [1, 2, 3]
-    table = lakeport.Table("lent", config)
+    assert ids(minio, "handed") == [1, 2, 3]
+    table = lakeport.Table("handed", config)
     assert table.query("select max(id) m from t").to_pylist() == [{"m": 3}]
 
 

@@ -142,7 +142,7 @@ def _begin_spark(
         from lakeport.spark.log_store_probe import LogStoreProbe
 
         session = session_for(
-            runtime, storage.hadoop_uri(), config.hadoop_settings(lent=not runtime.is_local)
+            runtime, storage.hadoop_uri(), config.hadoop_settings(for_workers=not runtime.is_local)
         )
         folder = storage.hadoop_uri(f"_lakeport/check-{uuid.uuid4().hex}")
         return LogStoreProbe(session, folder, runtime.secrets)

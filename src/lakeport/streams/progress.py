@@ -55,7 +55,7 @@ def reach(checkpoint: str | os.PathLike[str], config: DestinationConfig, runtime
     storage = storage_of(config, f"s3://{rest}" if scheme == "s3a" else name)
     if storage is None:
         return name
-    hand_over(runtime, storage.hadoop_uri(), _settings(storage, lent=not runtime.is_local))
+    hand_over(runtime, storage.hadoop_uri(), _settings(storage, for_workers=not runtime.is_local))
     return storage.hadoop_uri()
 
 
@@ -70,7 +70,7 @@ def _knows(runtime: Runtime, scheme: str) -> bool:
     return True
 
 
-def _settings(storage: Storage, *, lent: bool) -> Mapping[str, str]:
+def _settings(storage: Storage, *, for_workers: bool) -> Mapping[str, str]:
     """What Spark's connector needs to reach a store; some values are secrets."""
     from lakeport.storage.azure import hadoop as azure_hadoop
     from lakeport.storage.azure.store import AzureStorage
@@ -79,7 +79,9 @@ def _settings(storage: Storage, *, lent: bool) -> Mapping[str, str]:
     from lakeport.storage.s3.store import S3Storage
 
     if isinstance(storage, S3Storage):
-        return s3a.hadoop_settings(storage.bucket, for_spark(storage.settings, lent=lent))
+        return s3a.hadoop_settings(
+            storage.bucket, for_spark(storage.settings, for_workers=for_workers)
+        )
     return (
         azure_hadoop.hadoop_settings(storage.settings) if isinstance(storage, AzureStorage) else {}
     )

@@ -171,11 +171,11 @@ class DeltaLakeAzureConfig(AzureConfig):
         """Whether a folder's URI names the storage account of this table."""
         return _somewhere(uri).account in ("", self._settings().account)
 
-    def hadoop_settings(self, *, lent: bool = False) -> Mapping[str, str]:
+    def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
         """What Spark's Azure connector needs to reach the account; some values are secrets.
 
         Args:
-            lent: without effect: the connector takes no token, and looks for a managed identity on
+            for_workers: without effect: the connector takes no token, and looks for a managed identity on
                 each worker.
         """
         return hadoop_settings(self._settings())

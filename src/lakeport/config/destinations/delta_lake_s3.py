@@ -47,13 +47,13 @@ class DeltaLakeS3Config(AwsConfig):
 
         return S3Storage(self.bucket, self.object_key_path, self.aws_settings())
 
-    def hadoop_settings(self, *, lent: bool = False) -> Mapping[str, str]:
+    def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
         """What Spark's S3 connector needs to reach the bucket; some values are secrets.
 
         Args:
-            lent: with the keys that this process finds, for workers that would find none.
+            for_workers: with the keys that this process finds, for workers that would find none.
         """
         from lakeport.storage.s3.client import for_spark
 
         settings = self.aws_settings()
-        return hadoop_settings(self.bucket, for_spark(settings, lent=lent))
+        return hadoop_settings(self.bucket, for_spark(settings, for_workers=for_workers))

@@ -13,7 +13,7 @@ from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.per_process import PerProcess
 from lakeport.storage.retry import Condition, Retrier
 
-__all__ = ["Connection", "connect", "portable"]
+__all__ = ["Connection", "connect", "with_credentials"]
 
 T = TypeVar("T")
 _SCOPE = "https://storage.azure.com/.default"
@@ -60,14 +60,14 @@ class Connection:
             try:
                 answer = send()
             except Exception as error:
-                self.retrier.reached |= azure_errors.answered(error)
+                self.retrier.reached |= azure_errors.has_response(error)
                 raise
             self.retrier.reached = True
             return answer
 
         try:
             return self.retrier.call(
-                attempt, azure_errors.passing, lambda _: self.settings.retry_policy
+                attempt, azure_errors.is_transient, lambda _: self.settings.retry_policy
             )
         except Exception as error:
             raise azure_errors.translate(error, action, name, self.settings, condition) from None
@@ -78,9 +78,9 @@ class Connection:
         Raises:
             PermissionRefused: the credentials are not accepted.
         """
-        self.lend()
+        self.access_token()
 
-    def lend(self) -> tuple[str, int]:
+    def access_token(self) -> tuple[str, int]:
         """A token and when it expires, in seconds since 1970; empty where none is used.
 
         Raises:
@@ -108,7 +108,7 @@ def connect(settings: AzureSettings) -> Connection:
     return _connections.get(settings)
 
 
-def portable(settings: AzureSettings) -> AzureSettings:
+def with_credentials(settings: AzureSettings) -> AzureSettings:
     """The settings with a token, so that no other process has to look for credentials.
 
     Where credentials are given, or none are found, the settings stay as they are.
@@ -116,13 +116,13 @@ def portable(settings: AzureSettings) -> AzureSettings:
     if settings.access_key or settings.sas_token or settings.client_secret or settings.token:
         return settings
     try:
-        token, end = connect(settings).lend()
+        token, end = connect(settings).access_token()
     except LakeportError:
         return settings
     return replace(settings, token=token, token_end=end)
 
 
-class _Lent:
+class _HandedToken:
     """A token that came with the settings; once it is spent, the machine's own credentials."""
 
     def __init__(self, settings: AzureSettings) -> None:
@@ -152,7 +152,7 @@ def _client(settings: AzureSettings) -> tuple[Any, Any]:
     elif settings.sas_token:
         credential = AzureSasCredential(settings.sas_token)
     else:
-        credential = token = _Lent(settings) if settings.token else _identity(settings)
+        credential = token = _HandedToken(settings) if settings.token else _identity(settings)
     try:
         client = BlobServiceClient(
             settings.blob_url,

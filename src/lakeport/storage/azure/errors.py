@@ -18,9 +18,9 @@ from lakeport.storage.retry import SLOW_STORE, Condition, GivenUp
 if TYPE_CHECKING:
     from lakeport.storage.azure.settings import AzureSettings
 
-__all__ = ["Absent", "BlocksGone", "answered", "passing", "translate"]
+__all__ = ["Absent", "BlocksGone", "has_response", "is_transient", "translate"]
 
-_PASSING_STATUS = {408, 429, 500, 502, 503, 504}
+_TRANSIENT_STATUS = {408, 429, 500, 502, 503, 504}
 _NETWORK = {
     "IncompleteReadError",
     "ServiceRequestError",
@@ -45,16 +45,16 @@ class BlocksGone(DestinationError):
     """What was staged is no longer there, as another write of the same name took its place."""
 
 
-def answered(error: Exception) -> bool:
+def has_response(error: Exception) -> bool:
     """Whether the endpoint answered at all."""
     return _status(error) > 0
 
 
-def passing(error: Exception) -> bool:
+def is_transient(error: Exception) -> bool:
     """Whether the same request may succeed later."""
     status = _status(error)
     if status:
-        return status in _PASSING_STATUS
+        return status in _TRANSIENT_STATUS
     return _kind(error) in _NETWORK and not _unknown_host(error) and "SSL" not in str(error)
 
 
@@ -76,7 +76,7 @@ def translate(
     """
     if isinstance(error, LakeportError):
         return error
-    if passing(error):
+    if is_transient(error):
         error = GivenUp(error, 0.0)
     if isinstance(error, GivenUp):
         return _given_up(error, name, settings)
@@ -84,7 +84,7 @@ def translate(
         return ObjectExists(f"{name} exists already", "the next free name is tried.")
     if condition == "same" and _status(error) == 412:
         return replaced(name)
-    if answered(error):
+    if has_response(error):
         return _from_answer(error, action, name, settings)
     return _from_client(error, name, settings)
 
@@ -92,7 +92,7 @@ def translate(
 def _given_up(given_up: GivenUp, name: str, settings: AzureSettings) -> Unreachable:
     """What the last answer was, and for how long there was no better one."""
     error, seconds = given_up.cause, given_up.seconds
-    if answered(error):
+    if has_response(error):
         return Unreachable(
             f"{name}: {settings.blob_url} kept answering {_status(error)} {_code(error)} for "
             f"{seconds:.1f} s",

@@ -28,7 +28,7 @@ class AzureSettings:
         client_id: of the service principal, or of a user-assigned managed identity.
         client_secret: of the service principal.
         managed_identity: whether to use the machine's managed identity.
-        token: an access token that a driver lent to its tasks, instead of looking for one.
+        token: an access token that a driver handed to its tasks, instead of looking for one.
         token_end: when it expires, in seconds since 1970.
         cloud: end of the account's host names.
         endpoint: address of an emulator's Blob service, without the account; empty for Azure.

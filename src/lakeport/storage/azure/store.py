@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 from lakeport.errors import ObjectExists, PermissionRefused
 from lakeport.model import Staged, StoredObject
-from lakeport.storage.azure.client import connect, portable
+from lakeport.storage.azure.client import connect, with_credentials
 from lakeport.storage.azure.errors import Absent
 from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.azure.upload import ID_KEY, AzureStageWriter, commit, is_ours
@@ -40,7 +40,7 @@ class AzureStorage:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Carry the credentials along to tasks, which may run where none can be found."""
-        return AzureStorage, (self.container, self.prefix, portable(self.settings))
+        return AzureStorage, (self.container, self.prefix, with_credentials(self.settings))
 
     @property
     def can_rename_staged(self) -> bool:

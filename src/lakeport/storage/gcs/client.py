@@ -16,10 +16,10 @@ from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.per_process import PerProcess
 from lakeport.storage.retry import Condition, Retrier, RetryPolicy
 
-__all__ = ["Connection", "connect", "portable"]
+__all__ = ["Connection", "connect", "with_credentials"]
 
 _SCOPES = ["https://www.googleapis.com/auth/devstorage.read_write"]
-_LENT = timedelta(minutes=20)
+_LEAST_LIFETIME = timedelta(minutes=20)
 
 
 class Connection:
@@ -52,7 +52,7 @@ class Connection:
         *,
         accept: Collection[int] = (200,),
         condition: Condition = "none",
-        doubts: list[Exception] | None = None,
+        ambiguous_failures: list[Exception] | None = None,
         retry_policy: RetryPolicy | None = None,
         headers: dict[str, str] | None = None,
         **arguments: Any,
@@ -66,7 +66,8 @@ class Connection:
             name: the object's or bucket's URI, for messages.
             accept: the statuses that are no failure.
             condition: of the request.
-            doubts: gets the failures after which the store may have done what was asked.
+            ambiguous_failures: gets the failures after which the request may have
+                succeeded.
             retry_policy: instead of the settings' own.
             headers: of the request.
             arguments: of `requests.Session.request`.
@@ -79,16 +80,16 @@ class Connection:
             try:
                 answer = self._send(method, url, dict(headers or {}), arguments)
                 if answer.status_code not in accept:
-                    raise gcs_errors.Answered(answer)
+                    raise gcs_errors.ErrorResponse(answer)
             except Exception as error:
-                if doubts is not None and gcs_errors.may_be_done(error):
-                    doubts.append(error)
+                if ambiguous_failures is not None and gcs_errors.may_have_succeeded(error):
+                    ambiguous_failures.append(error)
                 raise
             return answer
 
         try:
             return self.retrier.call(
-                send, gcs_errors.passing, lambda _: retry_policy or self.settings.retry_policy
+                send, gcs_errors.is_transient, lambda _: retry_policy or self.settings.retry_policy
             )
         except Exception as error:
             raise gcs_errors.translate(error, action, name, self.settings, condition) from None
@@ -104,7 +105,7 @@ class Connection:
         except Exception as error:
             raise gcs_errors.translate(error, "", "", self.settings) from None
 
-    def lend(self) -> tuple[str, datetime | None]:
+    def access_token(self) -> tuple[str, datetime | None]:
         """A token that lasts for twenty minutes or more, and when it expires; empty for none.
 
         Raises:
@@ -113,7 +114,7 @@ class Connection:
         if self._credentials is None:
             return "", None
         end = self._credentials.expiry
-        soon = datetime.now(UTC).replace(tzinfo=None) + _LENT
+        soon = datetime.now(UTC).replace(tzinfo=None) + _LEAST_LIFETIME
         if not self._credentials.valid or (end is not None and end < soon):
             self.authenticate()
         return str(self._credentials.token), self._credentials.expiry
@@ -129,7 +130,7 @@ class Connection:
             answer = self._send("GET", url, {}, {"params": {"fields": "name"}})
         except Exception as error:
             raise gcs_errors.translate(error, "", f"gs://{bucket}", self.settings) from None
-        words = "" if answer.ok else gcs_errors.Answered(answer).words
+        words = "" if answer.ok else gcs_errors.ErrorResponse(answer).words
         return int(answer.status_code), words, dict(answer.headers)
 
     def _send(self, method: str, url: str, headers: dict[str, str], arguments: Any) -> Any:
@@ -199,7 +200,7 @@ def connect(settings: GcpSettings) -> Connection:
     return _connections.get(settings)
 
 
-def portable(settings: GcpSettings) -> GcpSettings:
+def with_credentials(settings: GcpSettings) -> GcpSettings:
     """The settings with a token, so that no other process has to look for credentials.
 
     Where a key is given, or nothing is found, the settings stay as they are.
@@ -207,7 +208,7 @@ def portable(settings: GcpSettings) -> GcpSettings:
     if settings.credentials or settings.token or settings.anonymous:
         return settings
     try:
-        token, end = connect(settings).lend()
+        token, end = connect(settings).access_token()
     except LakeportError:
         return settings
     return replace(settings, token=token, token_end=end)
@@ -227,8 +228,8 @@ def _credentials(settings: GcpSettings) -> Any:
         raise _missing() from error
     try:
         if settings.token:
-            lent: Any = credentials.Credentials
-            return lent(settings.token, expiry=settings.token_end)
+            fixed: Any = credentials.Credentials
+            return fixed(settings.token, expiry=settings.token_end)
         if not settings.credentials:
             return google.auth.default(scopes=_SCOPES)[0]  # type: ignore[no-untyped-call,unused-ignore]
         info = json.loads(settings.credentials)

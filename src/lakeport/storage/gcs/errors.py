@@ -18,10 +18,18 @@ from lakeport.storage.retry import SLOW_STORE, Condition, GivenUp
 if TYPE_CHECKING:
     from lakeport.storage.gcs.settings import GcpSettings
 
-__all__ = ["Absent", "Answered", "may_be_done", "passing", "translate"]
+__all__ = ["Absent", "ErrorResponse", "is_transient", "may_have_succeeded", "translate"]
 
 _OF_TOKENS = {"RefreshError", "TransportError"}
-_PASSING = {408, 409, 429, 500, 502, 503, 504}  # 409: something else changes it at this moment
+_TRANSIENT_STATUS = {
+    408,
+    409,
+    429,
+    500,
+    502,
+    503,
+    504,
+}  # 409: something else changes it at this moment
 _ROLES = {
     "storage.objects.create": "roles/storage.objectCreator",
     "storage.objects.delete": "roles/storage.objectUser",
@@ -51,7 +59,7 @@ class Absent(DestinationError):
     """There is no such object, bucket or upload."""
 
 
-class Answered(Exception):
+class ErrorResponse(Exception):
     """An answer whose status is a failure."""
 
     def __init__(self, answer: Any) -> None:
@@ -65,19 +73,19 @@ class Answered(Exception):
         self.words = scrub(str(words or answer.reason or ""))[:500]
 
 
-def passing(error: Exception) -> bool:
+def is_transient(error: Exception) -> bool:
     """Whether the same request may succeed later."""
-    if isinstance(error, Answered):
-        return error.status in _PASSING
+    if isinstance(error, ErrorResponse):
+        return error.status in _TRANSIENT_STATUS
     names = _names(error)
     if "RefreshError" in names or "SSLError" in names:
         return bool(getattr(error, "retryable", False))
     return bool(names & {"ConnectionError", "Timeout", "ChunkedEncodingError", "TransportError"})
 
 
-def may_be_done(error: Exception) -> bool:
+def may_have_succeeded(error: Exception) -> bool:
     """Whether the store may have done what was asked although the answer was a failure."""
-    return passing(error) and not _names(error) & {"ConnectTimeout", "TransportError"}
+    return is_transient(error) and not _names(error) & {"ConnectTimeout", "TransportError"}
 
 
 def translate(
@@ -86,12 +94,12 @@ def translate(
     """The most specific error of lakeport's for a failure of a request."""
     if isinstance(error, LakeportError):
         return error
-    if passing(error):
+    if is_transient(error):
         error = GivenUp(error, 0.0)
     if isinstance(error, GivenUp) and not _names(error.cause) & _OF_TOKENS:
         return _given_up(error, name, settings)
     error = error.cause if isinstance(error, GivenUp) else error
-    if isinstance(error, Answered):
+    if isinstance(error, ErrorResponse):
         if error.status == 412 and condition == "absent":
             return ObjectExists(f"{name} exists already", "the next free name is tried.")
         return _from_answer(error, action, name, settings)
@@ -125,7 +133,7 @@ def translate(
 def _given_up(given_up: GivenUp, name: str, settings: GcpSettings) -> Unreachable:
     """What the last answer was, and for how long there was no better one."""
     error, seconds = given_up.cause, given_up.seconds
-    if isinstance(error, Answered):
+    if isinstance(error, ErrorResponse):
         return Unreachable(
             f"{name}: {settings.base} kept answering {error.status} for {seconds:.1f} s",
             SLOW_STORE,
@@ -138,7 +146,9 @@ def _given_up(given_up: GivenUp, name: str, settings: GcpSettings) -> Unreachabl
     )
 
 
-def _from_answer(error: Answered, action: str, name: str, settings: GcpSettings) -> LakeportError:
+def _from_answer(
+    error: ErrorResponse, action: str, name: str, settings: GcpSettings
+) -> LakeportError:
     status, words = error.status, error.words
     if status == 401:
         return PermissionRefused(

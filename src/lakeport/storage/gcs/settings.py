@@ -27,7 +27,7 @@ class GcpSettings:
         retry_policy: for transient failures.
         connect_seconds: how long one connection may take to be made.
         read_seconds: how long the endpoint may stay silent.
-        token: an access token that a driver lent to its tasks, instead of looking for one.
+        token: an access token that a driver handed to its tasks, instead of looking for one.
         token_end: when it expires (UTC, without a zone).
     """
 

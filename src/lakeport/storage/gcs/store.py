@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, cast
 from lakeport.errors import ObjectExists, PermissionRefused
 from lakeport.model import Staged, StoredObject
 from lakeport.storage.checksums import crc32c_text
-from lakeport.storage.gcs.client import connect, portable
+from lakeport.storage.gcs.client import connect, with_credentials
 from lakeport.storage.gcs.errors import Absent
 from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.gcs.upload import ID_KEY, GcsStageWriter, cancel, finalise, is_ours, resource
@@ -45,7 +45,7 @@ class GcsStorage:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Carry the credentials along to tasks, which may run where none can be found."""
-        return GcsStorage, (self.bucket, self.prefix, portable(self.settings))
+        return GcsStorage, (self.bucket, self.prefix, with_credentials(self.settings))
 
     @property
     def can_rename_staged(self) -> bool:

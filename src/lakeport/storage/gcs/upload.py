@@ -169,7 +169,7 @@ def finalise(bucket: str, key: str, staged: Staged, settings: GcpSettings) -> No
         raise ObjectExists(f"{name} exists already", "the next free name is tried.")
     tail = base64.b64decode(token["tail"])
     connection = connect(settings)
-    doubts: list[Exception] = []
+    ambiguous_failures: list[Exception] = []
     try:
         answer = connection.request(
             "PUT",
@@ -178,12 +178,12 @@ def finalise(bucket: str, key: str, staged: Staged, settings: GcpSettings) -> No
             name,
             accept=(200, 201),
             condition="absent",
-            doubts=doubts,
+            ambiguous_failures=ambiguous_failures,
             headers={**_range(staged, len(tail)), "X-Goog-Hash": f"crc32c={token['crc32c']}"},
             data=tail,
         )
     except (ObjectExists, Absent):
-        if not _finalised(connection, bucket, key, staged, bool(doubts)):
+        if not _finalised(connection, bucket, key, staged, bool(ambiguous_failures)):
             raise
         return
     _check(answer, staged, name)

@@ -12,7 +12,7 @@ from lakeport.storage.retry import Condition, Retrier, RetryPolicy
 from lakeport.storage.s3 import errors as s3_errors
 from lakeport.storage.s3.settings import AwsSettings
 
-__all__ = ["Connection", "connect", "for_spark", "portable"]
+__all__ = ["Connection", "connect", "for_spark", "with_credentials"]
 
 _CONTENDED = RetryPolicy(deadline=10)
 _RENEWED_ANYWHERE = {"assume-role-with-web-identity", "container-role", "iam-role"}
@@ -34,7 +34,7 @@ class Connection:
         bucket: str,
         key: str = "",
         *,
-        doubts: list[Exception] | None = None,
+        ambiguous_failures: list[Exception] | None = None,
         retry_policy: RetryPolicy | None = None,
         **parameters: Any,
     ) -> Any:
@@ -44,7 +44,7 @@ class Connection:
             operation: the client's method, such as `put_object`.
             bucket: the bucket's name.
             key: the full key; the prefix where the operation has none.
-            doubts: gets the failures that were passing ones.
+            ambiguous_failures: gets the transient failures.
             retry_policy: instead of the settings' own.
             parameters: of the request, without `Bucket` and `Key`.
 
@@ -59,8 +59,8 @@ class Connection:
             try:
                 return self._send(operation, parameters)
             except Exception as error:
-                if doubts is not None and s3_errors.passing(error):
-                    doubts.append(error)
+                if ambiguous_failures is not None and s3_errors.is_transient(error):
+                    ambiguous_failures.append(error)
                 raise
 
         def allowed(error: Exception) -> RetryPolicy:
@@ -71,7 +71,7 @@ class Connection:
             )
 
         try:
-            return self.retrier.call(send, s3_errors.passing, allowed)
+            return self.retrier.call(send, s3_errors.is_transient, allowed)
         except Exception as error:
             raise s3_errors.translate(
                 error, operation, bucket, key, self.settings, _condition(parameters)
@@ -98,7 +98,7 @@ class Connection:
         try:
             answer = self._client.head_bucket(Bucket=bucket)
         except Exception as error:
-            if not s3_errors.answered(error):
+            if not s3_errors.has_response(error):
                 raise s3_errors.translate(error, "head_bucket", bucket, "", self.settings) from None
             answer = getattr(error, "response", {})
         about = answer["ResponseMetadata"]
@@ -109,7 +109,7 @@ class Connection:
         try:
             answer = getattr(self._client, operation)(**parameters)
         except Exception as error:
-            self.retrier.reached |= s3_errors.answered(error)
+            self.retrier.reached |= s3_errors.has_response(error)
             if not self._renew(error):
                 raise
             answer = getattr(self._client, operation)(**parameters)
@@ -163,7 +163,7 @@ def _found_keys(settings: AwsSettings) -> AwsSettings:
     return _with_keys(settings, held)
 
 
-def portable(settings: AwsSettings) -> AwsSettings:
+def with_credentials(settings: AwsSettings) -> AwsSettings:
     """The settings with the keys that this process finds, so that no other has to look for them.
 
     The keys of a role, a profile or the SDK's chain last for at least ten minutes. Where nothing
@@ -177,14 +177,14 @@ def portable(settings: AwsSettings) -> AwsSettings:
     return replace(_with_keys(settings, held), role_arn="", external_id="", renewal=settings)
 
 
-def for_spark(settings: AwsSettings, *, lent: bool) -> AwsSettings:
+def for_spark(settings: AwsSettings, *, for_workers: bool) -> AwsSettings:
     """The settings that Spark's S3 connector is given, wherever it is given any.
 
     Args:
         settings: of the store.
-        lent: they go to other machines, which are to look for nothing.
+        for_workers: they go to other machines, which are to look for nothing.
     """
-    return portable(settings) if lent else _found_keys(settings)
+    return with_credentials(settings) if for_workers else _found_keys(settings)
 
 
 def _found(settings: AwsSettings) -> Any:

@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from lakeport.storage.s3.settings import AwsSettings
 
 __all__ = [
-    "answered",
     "contended",
     "expired",
-    "may_be_done",
-    "passing",
+    "has_response",
+    "is_transient",
+    "may_have_succeeded",
     "translate",
 ]
 
 
-_PASSING_STATUS = {408, 425, 429, 500, 502, 503, 504}
-_PASSING_CODES = {
+_TRANSIENT_STATUS = {408, 425, 429, 500, 502, 503, 504}
+_TRANSIENT_CODES = {
     "InternalError",
     "RequestTimeout",
     "ServiceUnavailable",
@@ -78,7 +78,7 @@ def code_of(error: Exception) -> tuple[int, str]:
     return int(status), str(response.get("Error", {}).get("Code", ""))
 
 
-def answered(error: Exception) -> bool:
+def has_response(error: Exception) -> bool:
     """Whether the endpoint answered at all."""
     return code_of(error)[0] > 0
 
@@ -93,17 +93,17 @@ def expired(error: Exception) -> bool:
     return code_of(error)[1] in _EXPIRED
 
 
-def passing(error: Exception) -> bool:
+def is_transient(error: Exception) -> bool:
     """Whether the same request may succeed later."""
     status, code = code_of(error)
     if status:
-        return status in _PASSING_STATUS or code in _PASSING_CODES or code in _CONTENDED
+        return status in _TRANSIENT_STATUS or code in _TRANSIENT_CODES or code in _CONTENDED
     return _kind(error) in _NETWORK - {"SSLError"}
 
 
-def may_be_done(error: Exception) -> bool:
+def may_have_succeeded(error: Exception) -> bool:
     """Whether the store may have done what was asked although the answer was a failure."""
-    return passing(error) and not contended(error) and _kind(error) not in _NEVER_SENT
+    return is_transient(error) and not contended(error) and _kind(error) not in _NEVER_SENT
 
 
 def translate(
@@ -118,7 +118,7 @@ def translate(
     if isinstance(error, LakeportError):
         return error
     name = f"s3://{bucket}/{key}" if key else f"s3://{bucket}"
-    if passing(error):
+    if is_transient(error):
         error = GivenUp(error, 0.0)
     if isinstance(error, GivenUp):
         if condition == "absent" and contended(error.cause):
@@ -128,7 +128,7 @@ def translate(
         return ObjectExists(f"{name} exists already", _NEXT_NAME)
     if code_of(error)[0] == 412 and condition == "same":
         return replaced(name)
-    if answered(error):
+    if has_response(error):
         return _from_answer(error, operation, bucket, key, settings)
     return _from_client(error, settings)
 
@@ -136,7 +136,7 @@ def translate(
 def _given_up(given_up: GivenUp, name: str, settings: AwsSettings) -> Unreachable:
     """What the last answer was, and for how long there was no better one."""
     error, seconds = given_up.cause, given_up.seconds
-    if answered(error):
+    if has_response(error):
         status, code = code_of(error)
         return Unreachable(
             f"{name}: {_where(settings)} kept answering {status} {code} for {seconds:.1f} s",
@@ -174,7 +174,7 @@ def _from_answer(
         return make(name, bucket, settings)
     if status in (301, 307) or code in {"AuthorizationHeaderMalformed", "PermanentRedirect"}:
         return wrong_region(error, bucket, settings)
-    if "kms" in code.lower() and not passing(error):
+    if "kms" in code.lower() and not is_transient(error):
         return DestinationError(
             f"{name}: the encryption key was refused ({code}): {words_of(error, settings)}",
             "check `sse_kms_key_id`: the key has to exist in the bucket's region and be enabled.",

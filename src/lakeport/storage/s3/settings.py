@@ -35,7 +35,7 @@ class AwsSettings:
         tags: of data objects.
         metadata: of data objects.
         retry_policy: for transient failures.
-        renewal: where the keys come from that a driver lent to its tasks, for when they expire.
+        renewal: where the keys come from that a driver handed to its tasks, for when they expire.
         connect_seconds: how long one connection may take to be made.
         read_seconds: how long the endpoint may stay silent.
     """

@@ -13,7 +13,7 @@ from lakeport.model import Staged, StoredObject
 from lakeport.storage.keys import join_key, under
 from lakeport.storage.probe import honours_create_only
 from lakeport.storage.ranged import RangedReader
-from lakeport.storage.s3.client import connect, portable
+from lakeport.storage.s3.client import connect, with_credentials
 from lakeport.storage.s3.messages import NoSuchKey
 from lakeport.storage.s3.settings import ID_KEY, AwsSettings
 from lakeport.storage.s3.upload import (
@@ -52,7 +52,7 @@ class S3Storage:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Carry the credentials along to tasks, which may run where none can be found."""
-        return S3Storage, (self.bucket, self.prefix, portable(self.settings), self.mark)
+        return S3Storage, (self.bucket, self.prefix, with_credentials(self.settings), self.mark)
 
     @property
     def can_rename_staged(self) -> bool:

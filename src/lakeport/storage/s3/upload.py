@@ -15,7 +15,7 @@ from lakeport.storage.background import BackgroundUploads
 from lakeport.storage.checksums import Cutter, crc32c_text, md5_text
 from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3.client import connect
-from lakeport.storage.s3.errors import contended, may_be_done
+from lakeport.storage.s3.errors import contended, may_have_succeeded
 from lakeport.storage.s3.messages import NoSuchKey, NoSuchUpload
 from lakeport.storage.s3.settings import ID_KEY, AwsSettings
 
@@ -177,40 +177,44 @@ def complete(
     parameters: dict[str, Any] = {"IfNoneMatch": "*"} if conditional else {}
     if "crc32c" in token:
         parameters |= {"ChecksumCRC32C": token["crc32c"], "ChecksumType": "FULL_OBJECT"}
-    doubts: list[Exception] = []
+    ambiguous_failures: list[Exception] = []
     try:
         connect(settings).call(
             "complete_multipart_upload",
             bucket,
             key,
-            doubts=doubts,
+            ambiguous_failures=ambiguous_failures,
             UploadId=token["upload_id"],
             MultipartUpload={"Parts": token["parts"]},
             **parameters,
         )
     except (ObjectExists, NoSuchUpload) as error:
-        fought = any(map(contended, doubts))
-        untold = isinstance(error, ObjectExists) and not fought
-        if _completed(bucket, key, staged, settings, untold or any(map(may_be_done, doubts))):
+        was_contended = any(map(contended, ambiguous_failures))
+        ambiguous = any(map(may_have_succeeded, ambiguous_failures))
+        if isinstance(error, ObjectExists) and not was_contended:
+            ambiguous = True
+        if _completed(bucket, key, staged, settings, ambiguous):
             return
-        if isinstance(error, NoSuchUpload) and fought:
+        if isinstance(error, NoSuchUpload) and was_contended:
             # After a conflict S3 wants the upload begun anew, which is what a clash leads to.
             name = f"s3://{bucket}/{key}"
             raise ObjectExists(f"{name} was written by somebody else", error.hint) from None
         raise
 
 
-def _completed(bucket: str, key: str, staged: Staged, settings: AwsSettings, doubt: bool) -> bool:
+def _completed(
+    bucket: str, key: str, staged: Staged, settings: AwsSettings, ambiguous: bool
+) -> bool:
     """Whether a request completed the upload, although none of them was told so.
 
-    Without permission to read, one more part is offered to the upload, where there is `doubt`: it
+    Without permission to read, one more part is offered to the upload, where it is `ambiguous`: it
     refuses that once it has been completed, and only this process could complete it. An upload
-    that S3 ended for a conflict, or a lifecycle rule for its age, refuses it, too: no doubt then.
+    that S3 ended for a conflict, or a lifecycle rule for its age, refuses it, too: that is not ambiguous.
     """
     try:
         return is_ours(bucket, key, str(staged.token["id"]), settings)
     except PermissionRefused:
-        if not doubt:
+        if not ambiguous:
             return False
     try:
         connect(settings).call(

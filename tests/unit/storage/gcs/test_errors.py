@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from lakeport.errors import PermissionRefused
-from lakeport.storage.gcs.errors import Answered, translate
+from lakeport.storage.gcs.errors import ErrorResponse, translate
 from lakeport.storage.gcs.settings import GcpSettings
 
 
@@ -16,7 +16,7 @@ def refused(settings: GcpSettings) -> str:
     answer = SimpleNamespace(
         status_code=401, reason="Unauthorized", json=lambda: {"error": {"message": "Invalid"}}
     )
-    told = translate(Answered(answer), "storage.objects.create", "gs://lake/a", settings)
+    told = translate(ErrorResponse(answer), "storage.objects.create", "gs://lake/a", settings)
     assert type(told) is PermissionRefused
     assert told.message == "gs://lake/a: Google does not accept the credentials: Invalid"
     return told.hint

@@ -8,7 +8,7 @@ import botocore.exceptions as aws  # type: ignore[import-untyped,unused-ignore]
 import pytest
 
 from lakeport.errors import ConfigError, DestinationError, PermissionRefused, Unreachable
-from lakeport.storage.s3.errors import may_be_done, passing, translate
+from lakeport.storage.s3.errors import is_transient, may_have_succeeded, translate
 from lakeport.storage.s3.settings import AwsSettings
 
 SETTINGS = AwsSettings("AKCANARY", "s3cr3t-canary", "tok-canary", profile="lake")
@@ -87,10 +87,10 @@ def test_the_stores_words_are_shown_without_secrets() -> None:
 
 def test_what_may_pass_and_what_may_be_done() -> None:
     lost = aws.ReadTimeoutError(**OK)
-    assert (passing(lost), may_be_done(lost)) == (True, True)
+    assert (is_transient(lost), may_have_succeeded(lost)) == (True, True)
     unsent = aws.EndpointConnectionError(**OK)
-    assert (passing(unsent), may_be_done(unsent)) == (True, False)
+    assert (is_transient(unsent), may_have_succeeded(unsent)) == (True, False)
     fought = answer(409, "ConditionalRequestConflict")
-    assert (passing(fought), may_be_done(fought)) == (True, False)
+    assert (is_transient(fought), may_have_succeeded(fought)) == (True, False)
     for final in (aws.SSLError(**OK), aws.NoCredentialsError(), answer(403, "AccessDenied")):
-        assert not passing(final)
+        assert not is_transient(final)

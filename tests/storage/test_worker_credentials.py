@@ -46,7 +46,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPat
 def test_keys_of_the_environment_and_of_profiles_travel(
     minio: Minio, nowhere: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    bucket = minio.create_bucket("lent")
+    bucket = minio.create_bucket("handed")
     quick = RetryPolicy(deadline=1)
     chain = AwsSettings(endpoint=minio.endpoint, retry_policy=quick)
     assert sent(S3Storage(bucket, "", chain)).settings == chain, "there is nothing to take along"
@@ -66,7 +66,7 @@ def test_keys_of_the_environment_and_of_profiles_travel(
 def test_sessions_of_a_role_travel_and_know_their_origin(
     minio: Minio, nowhere: pytest.MonkeyPatch
 ) -> None:
-    bucket = minio.create_bucket("lent-role")
+    bucket = minio.create_bucket("handed-role")
     role = AwsSettings(
         minio.access_key,
         minio.secret_key,
@@ -89,10 +89,13 @@ def test_tokens_of_google_travel(nowhere: pytest.MonkeyPatch, tmp_path: Path) ->
         assert there.settings.token == server.tokens[-1]
         assert sent(there) == there
         nowhere.delenv("GOOGLE_APPLICATION_CREDENTIALS")
-        assert connect(there.settings).lend() == (there.settings.token, there.settings.token_end)
+        assert connect(there.settings).access_token() == (
+            there.settings.token,
+            there.settings.token_end,
+        )
         assert server.issued == 1
         assert there.settings.token not in repr(there)
-        # A token that is about to end is not lent.
+        # A token that is about to end is not handed on.
         server.expires_in = 900
         nowhere.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
         here = GcsStorage("lake", "", GcpSettings(project="test-2"))
@@ -118,10 +121,10 @@ def test_tokens_of_azure_travel(nowhere: pytest.MonkeyPatch) -> None:
     assert "t0ken" not in repr(there)
     assert "t0ken" in there.settings.secrets
     asked.clear()
-    assert azure_client.connect(there.settings).lend()[0] == "t0ken"
+    assert azure_client.connect(there.settings).access_token()[0] == "t0ken"
     assert asked == [], "the token that came along is used"
     spent = AzureSettings("acme", managed_identity=True, token="old", token_end=1)
-    assert azure_client.connect(spent).lend()[0] == "t0ken"
+    assert azure_client.connect(spent).access_token()[0] == "t0ken"
     assert asked, "a spent one is not"
 
     def refuse(settings: AzureSettings) -> Any:
