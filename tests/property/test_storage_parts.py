@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.errors import ConfigError, DestinationError
-from lakeport.storage.checksums import Cutter
+from lakeport.storage.checksums import Chunker
 from lakeport.storage.keys import clean_prefix, join_key, under
 from lakeport.storage.ranged import RangedReader
 from lakeport.storage.retry import RetryPolicy
@@ -36,15 +36,15 @@ def test_no_key_leaves_its_prefix(given_prefix: str, key: str) -> None:
 
 @given(st.lists(st.binary(max_size=40)), st.lists(st.integers(1, 30), min_size=1))
 def test_parts_are_the_bytes_in_order(pieces: list[bytes], sizes: list[int]) -> None:
-    cutter = Cutter(lambda number: sizes[(number - 1) % len(sizes)])
-    parts = [part for piece in pieces for part in cutter.feed(piece)]
+    chunker = Chunker(lambda number: sizes[(number - 1) % len(sizes)])
+    parts = [part for piece in pieces for part in chunker.feed(piece)]
     assert [len(part) for part in parts] == [sizes[n % len(sizes)] for n in range(len(parts))]
-    rest = cutter.rest()
+    rest = chunker.rest()
     data = b"".join(pieces)
     assert b"".join(parts) + rest == data
-    assert cutter.bytes == len(data)
+    assert chunker.bytes == len(data)
     crc = google_crc32c.value(data).to_bytes(4, "big")
-    assert cutter.checksum == base64.b64encode(crc).decode()
+    assert chunker.checksum == base64.b64encode(crc).decode()
 
 
 def test_ten_thousand_parts_hold_a_tebibyte() -> None:

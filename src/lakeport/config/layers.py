@@ -11,7 +11,7 @@ from lakeport.config.classes import all_keys, config_class, what_to_name
 from lakeport.config.mage.streaming_sink import is_sink, sink_keys
 from lakeport.errors import ConfigError
 
-__all__ = ["build", "environment_keys", "flat", "for_destination", "told_of"]
+__all__ = ["build", "environment_keys", "flat", "for_destination", "prefixed_errors"]
 
 _PREFIX = "LAKEPORT_"
 
@@ -115,7 +115,7 @@ def for_destination(destination: str, values: Mapping[str, Any]) -> dict[str, An
 
 
 @contextmanager
-def told_of(place: str) -> Iterator[None]:
+def prefixed_errors(place: str) -> Iterator[None]:
     """Let errors begin with the place where the keys stand; as they are if that is empty."""
     try:
         yield

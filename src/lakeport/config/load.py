@@ -12,7 +12,7 @@ from typing import Any
 from lakeport.config.base import DestinationConfig
 from lakeport.config.classes import uri_values, what_to_name
 from lakeport.config.files import expand, parse_text, read_text, read_with_mode, texts
-from lakeport.config.layers import build, flat, for_destination, told_of
+from lakeport.config.layers import build, flat, for_destination, prefixed_errors
 from lakeport.config.mage.streaming_sink import Buffer, is_sink, sink_keys
 from lakeport.errors import ConfigError
 
@@ -54,7 +54,7 @@ def load_target(
         values = {**given, "destination": to.destination}
         return build(values, overrides, environ).warned(*to.warnings)
     if isinstance(to, Mapping):
-        with told_of("the config"):
+        with prefixed_errors("the config"):
             values = flat(to)
         return build(values, overrides, environ)
     text = os.fspath(to)
@@ -126,11 +126,11 @@ def load_files(
     for path in map(Path, paths):
         text, mode = read_with_mode(path)
         raw = parse_text(text, _called(path))
-        with told_of(_called(path)):
+        with prefixed_errors(_called(path)):
             keys = flat(raw)
         held[path] = keys, mode
         values |= expand(keys, environ, _called(path), variables=variables)
-    with told_of(", ".join(map(_called, paths))):
+    with prefixed_errors(", ".join(map(_called, paths))):
         config = build(translate(values), overrides, environ)
     for path, (keys, mode) in held.items():
         if any(secret in text for text in texts(keys) for secret in config.secrets()):
@@ -201,7 +201,7 @@ def load_values(
         ConfigError: naming what is wrong; also when the keys name another destination.
     """
     environ = os.environ if environ is None else environ
-    with told_of(name):
+    with prefixed_errors(name):
         return build(for_destination(destination, flat(values)), overrides, environ)
 
 

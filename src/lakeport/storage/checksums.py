@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator
 
 import google_crc32c
 
-__all__ = ["Cutter", "crc32c_text", "md5_text"]
+__all__ = ["Chunker", "crc32c_text", "md5_text"]
 
 
-class Cutter:
+class Chunker:
     """Cuts what is written into parts, and knows the checksum of all that was cut.
 
     Args:
         size: bytes of part number n, counted from 1.
 
-    >>> cutter = Cutter(lambda number: 4)
-    >>> list(cutter.feed(b"abcdef")), cutter.rest(), cutter.bytes
+    >>> chunker = Chunker(lambda number: 4)
+    >>> list(chunker.feed(b"abcdef")), chunker.rest(), chunker.bytes
     ([b'abcd'], b'ef', 6)
     """
 

@@ -29,8 +29,8 @@ class PerProcess(Generic[S, C]):
 
     def __init__(self, make: Callable[[S], C]) -> None:
         self._make = make
-        self.forget()
-        os.register_at_fork(after_in_child=self.forget)
+        self.reset()
+        os.register_at_fork(after_in_child=self.reset)
 
     def get(self, settings: S) -> C:
         """The connection for these settings; raises what making it raises."""
@@ -39,7 +39,7 @@ class PerProcess(Generic[S, C]):
                 self._made[settings] = self._make(settings)
             return self._made[settings]
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Begin anew."""
         self._made: dict[S, C] = {}
         self._lock = threading.Lock()

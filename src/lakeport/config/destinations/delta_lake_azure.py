@@ -28,7 +28,7 @@ _CONTAINER = re.compile(r"\$root|\$web|(?=.{3,63}$)[a-z0-9](?:-?[a-z0-9])*")
 _STREAM = "{stream}"
 
 
-class _Place(NamedTuple):
+class _TableUri(NamedTuple):
     container: str
     account: str
     cloud: str
@@ -36,7 +36,7 @@ class _Place(NamedTuple):
     folder: str
 
 
-def _place(uri: str) -> _Place:
+def _parsed(uri: str) -> _TableUri:
     """Take a table's URI apart.
 
     Raises:
@@ -64,7 +64,7 @@ def _place(uri: str) -> _Place:
         raise ValueError("has a part that ends with a dot, which Azure does not take")
     if _STREAM in parent:
         raise ValueError(f"can hold {_STREAM} in its last part only")
-    return _Place(
+    return _TableUri(
         match["container"],
         match["account"] or "",
         match["cloud"] or "core.windows.net",
@@ -73,10 +73,10 @@ def _place(uri: str) -> _Place:
     )
 
 
-def _somewhere(uri: str) -> _Place:
+def _parsed_folder(uri: str) -> _TableUri:
     """A folder's URI taken apart; the folder is `parent`."""
     try:
-        return _place(f"{uri.rstrip('/')}/_")
+        return _parsed(f"{uri.rstrip('/')}/_")
     except ValueError as error:
         raise ConfigError(
             f"{uri!r} {error}", "write abfss://container@account.dfs.core.windows.net/path."
@@ -89,7 +89,7 @@ def _masked(value: object) -> object:
 
 
 def _checked(uri: str) -> str:
-    _place(uri)
+    _parsed(uri)
     return uri
 
 
@@ -127,7 +127,7 @@ class DeltaLakeAzureConfig(AzureConfig):
 
     @model_validator(mode="after")
     def _one_account(self) -> Self:
-        named = _place(self.table_uri).account
+        named = _parsed(self.table_uri).account
         if not named and self.account_name is None:
             raise ValueError("`account_name` is missing, and `table_uri` does not name one either")
         if named and self.account_name not in (None, named):
@@ -146,13 +146,13 @@ class DeltaLakeAzureConfig(AzureConfig):
     @property
     def folder(self) -> str:
         """The table's folder in the folder that holds it."""
-        return _place(self.table_uri).folder
+        return _parsed(self.table_uri).folder
 
     def storage(self) -> AzureStorage:
         """The folder that holds the table: what is not the table's own lies beside it."""
         from lakeport.storage.azure.store import AzureStorage
 
-        place = _place(self.table_uri)
+        place = _parsed(self.table_uri)
         return AzureStorage(place.container, place.parent, self._settings())
 
     def storage_at(self, uri: str) -> AzureStorage:
@@ -163,23 +163,23 @@ class DeltaLakeAzureConfig(AzureConfig):
         """
         from lakeport.storage.azure.store import AzureStorage
 
-        place = _somewhere(uri)
+        place = _parsed_folder(uri)
         settings = self.azure_settings(place.account or self._settings().account, place.cloud)
         return AzureStorage(place.container, place.parent, settings)
 
     def shares_account(self, uri: str) -> bool:
         """Whether a folder's URI names the storage account of this table."""
-        return _somewhere(uri).account in ("", self._settings().account)
+        return _parsed_folder(uri).account in ("", self._settings().account)
 
     def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
         """What Spark's Azure connector needs to reach the account; some values are secrets.
 
         Args:
-            for_workers: without effect: the connector takes no token, and looks for a managed identity on
-                each worker.
+            for_workers: without effect: the connector takes no token, and looks for a managed
+                identity on each worker.
         """
         return hadoop_settings(self._settings())
 
     def _settings(self) -> AzureSettings:
-        place = _place(self.table_uri)
+        place = _parsed(self.table_uri)
         return self.azure_settings(place.account or self.account_name or "", place.cloud)

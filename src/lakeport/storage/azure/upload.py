@@ -17,7 +17,7 @@ from lakeport.storage.azure.client import connect
 from lakeport.storage.azure.errors import Absent, BlocksGone
 from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.background import BackgroundUploads
-from lakeport.storage.checksums import Cutter
+from lakeport.storage.checksums import Chunker
 
 __all__ = ["ID_KEY", "AzureStageWriter", "block_bytes", "commit", "is_ours"]
 
@@ -62,22 +62,22 @@ class AzureStageWriter:
         self._id = uuid.uuid4().hex
         self._type = content_type
         self._metadata = {**metadata, ID_KEY: self._id}
-        self._cutter = Cutter(block_bytes)
+        self._chunker = Chunker(block_bytes)
         self._lock = threading.Lock()
         self._blocks: dict[int, str] = {}
         self._uploads = BackgroundUploads(_THREADS)
 
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes; waits while two blocks are under way."""
-        for block in self._cutter.feed(data):
-            self._uploads.submit(self._send, self._cutter.number, block)
+        for block in self._chunker.feed(data):
+            self._uploads.submit(self._send, self._chunker.number, block)
         return memoryview(data).nbytes
 
     def finish(self) -> Mapping[str, Any]:
         """Send the rest and wait until all blocks are stored."""
-        rest = self._cutter.rest()
+        rest = self._chunker.rest()
         if rest:
-            self._uploads.submit(self._send, self._cutter.number, rest)
+            self._uploads.submit(self._send, self._chunker.number, rest)
         self._uploads.drain()
         token = {
             "id": self._id,
@@ -85,8 +85,8 @@ class AzureStageWriter:
             "type": self._type,
             "metadata": self._metadata,
         }
-        checksum = f"crc32c:{self._cutter.checksum}"
-        return {"token": token, "bytes": self._cutter.bytes, "checksum": checksum}
+        checksum = f"crc32c:{self._chunker.checksum}"
+        return {"token": token, "bytes": self._chunker.bytes, "checksum": checksum}
 
     def abort(self) -> None:
         """Leave the blocks to Azure, which drops them. Never raises."""

@@ -31,7 +31,7 @@ def check_gcs(storage: GcsStorage) -> Checks:
     if found.status == "failed":
         return
     try:
-        status, words, headers = connect(settings).look(storage.bucket)
+        status, words, headers = connect(settings).probe_bucket(storage.bucket)
     except LakeportError as error:
         yield CheckItem("bucket", "failed", error.message, error.hint)
         return

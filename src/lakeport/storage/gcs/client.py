@@ -119,7 +119,7 @@ class Connection:
             self.authenticate()
         return str(self._credentials.token), self._credentials.expiry
 
-    def look(self, bucket: str) -> tuple[int, str, dict[str, str]]:
+    def probe_bucket(self, bucket: str) -> tuple[int, str, dict[str, str]]:
         """Ask for an object that need not exist: HTTP status, the store's words, headers.
 
         Raises:

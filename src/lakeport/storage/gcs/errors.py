@@ -21,15 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Absent", "ErrorResponse", "is_transient", "may_have_succeeded", "translate"]
 
 _OF_TOKENS = {"RefreshError", "TransportError"}
-_TRANSIENT_STATUS = {
-    408,
-    409,
-    429,
-    500,
-    502,
-    503,
-    504,
-}  # 409: something else changes it at this moment
+# 409: something else changes the object at this moment.
+_TRANSIENT_STATUS = {408, 409, 429, 500, 502, 503, 504}
 _ROLES = {
     "storage.objects.create": "roles/storage.objectCreator",
     "storage.objects.delete": "roles/storage.objectUser",

@@ -11,7 +11,7 @@ from typing import Any
 from lakeport.errors import DestinationError, LakeportError, ObjectExists, PermissionRefused
 from lakeport.model import Staged
 from lakeport.storage.background import BackgroundUploads
-from lakeport.storage.checksums import Cutter
+from lakeport.storage.checksums import Chunker
 from lakeport.storage.gcs.client import Connection, connect
 from lakeport.storage.gcs.errors import Absent
 from lakeport.storage.gcs.settings import GcpSettings
@@ -63,7 +63,7 @@ class GcsStageWriter:
         self._id = uuid.uuid4().hex
         self._content_type = content_type
         self._metadata = {**metadata, ID_KEY: self._id}
-        self._cutter = Cutter(lambda number: _CHUNK)
+        self._chunker = Chunker(lambda number: _CHUNK)
         self._session = ""
         self._taken = False
         self._sent = 0
@@ -72,18 +72,18 @@ class GcsStageWriter:
 
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes; waits while a chunk is under way."""
-        for chunk in self._cutter.feed(data):
+        for chunk in self._chunker.feed(data):
             self._uploads.submit(self._send, chunk)
         return memoryview(data).nbytes
 
     def finish(self) -> Mapping[str, Any]:
         """Send all but the last bytes and wait until they are stored."""
-        rest = self._cutter.rest()
+        rest = self._chunker.rest()
         whole = len(rest) // _UNIT * _UNIT
         if whole:
             self._uploads.submit(self._send, rest[:whole])
         self._uploads.drain()
-        checksum = self._cutter.checksum
+        checksum = self._chunker.checksum
         token = {
             "session": "" if self._taken else self._session,
             "offset": self._sent,
@@ -91,7 +91,7 @@ class GcsStageWriter:
             "id": self._id,
             "crc32c": checksum,
         }
-        return {"token": token, "bytes": self._cutter.bytes, "checksum": f"crc32c:{checksum}"}
+        return {"token": token, "bytes": self._chunker.bytes, "checksum": f"crc32c:{checksum}"}
 
     def abort(self) -> None:
         """Cancel the upload. Never raises."""

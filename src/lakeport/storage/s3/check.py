@@ -51,7 +51,7 @@ def check_s3(storage: S3Storage, *, tables: bool = False) -> Checks:
     if found.status == "failed":
         return
     try:
-        status, headers = connect(settings).look(storage.bucket)
+        status, headers = connect(settings).probe_bucket(storage.bucket)
     except LakeportError as error:
         yield CheckItem("bucket", "failed", error.message, error.hint)
         return

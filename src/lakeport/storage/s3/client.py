@@ -89,7 +89,7 @@ class Connection:
         except Exception as error:
             raise s3_errors.translate(error, "connect", "", "", self.settings) from None
 
-    def look(self, bucket: str) -> tuple[int, dict[str, str]]:
+    def probe_bucket(self, bucket: str) -> tuple[int, dict[str, str]]:
         """Ask for the bucket once: HTTP status and headers, whatever the answer is.
 
         Raises:

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from lakeport.errors import LakeportError, ObjectExists, PermissionRefused
 from lakeport.model import Staged
 from lakeport.storage.background import BackgroundUploads
-from lakeport.storage.checksums import Cutter, crc32c_text, md5_text
+from lakeport.storage.checksums import Chunker, crc32c_text, md5_text
 from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3.client import connect
 from lakeport.storage.s3.errors import contended, may_have_succeeded
@@ -78,7 +78,7 @@ class S3StageWriter:
         }
         if settings.tags:
             self._parameters["Tagging"] = urlencode(settings.tags)
-        self._cutter = Cutter(part_bytes)
+        self._chunker = Chunker(part_bytes)
         self._upload = ""
         self._failure: LakeportError | None = None
         self._lock = threading.Lock()
@@ -88,15 +88,15 @@ class S3StageWriter:
 
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes; waits while two parts are under way."""
-        for part in self._cutter.feed(data):
-            self._uploads.submit(self._send, self._cutter.number, part)
+        for part in self._chunker.feed(data):
+            self._uploads.submit(self._send, self._chunker.number, part)
         return memoryview(data).nbytes
 
     def finish(self) -> Mapping[str, Any]:
         """Send the rest and wait until all parts are stored."""
-        rest = self._cutter.rest()
-        if rest or not self._cutter.number:
-            self._uploads.submit(self._send, max(1, self._cutter.number), rest)
+        rest = self._chunker.rest()
+        if rest or not self._chunker.number:
+            self._uploads.submit(self._send, max(1, self._chunker.number), rest)
         self._uploads.drain()
         token = {
             "upload_id": self._upload,
@@ -104,10 +104,10 @@ class S3StageWriter:
             "id": self._id,
             "key": self._key,
         }
-        checksum = self._cutter.checksum
-        if self._settings.content_checksum == "crc32c" and self._cutter.bytes:
+        checksum = self._chunker.checksum
+        if self._settings.content_checksum == "crc32c" and self._chunker.bytes:
             token["crc32c"] = checksum  # MinIO refuses the one of an empty object
-        return {"token": token, "bytes": self._cutter.bytes, "checksum": f"crc32c:{checksum}"}
+        return {"token": token, "bytes": self._chunker.bytes, "checksum": f"crc32c:{checksum}"}
 
     def abort(self) -> None:
         """Drop the upload, if the permissions allow it. Never raises."""
@@ -209,7 +209,8 @@ def _completed(
 
     Without permission to read, one more part is offered to the upload, where it is `ambiguous`: it
     refuses that once it has been completed, and only this process could complete it. An upload
-    that S3 ended for a conflict, or a lifecycle rule for its age, refuses it, too: that is not ambiguous.
+    that S3 ended for a conflict, or a lifecycle rule for its age, refuses it, too:
+    that is not ambiguous.
     """
     try:
         return is_ours(bucket, key, str(staged.token["id"]), settings)
