@@ -152,7 +152,7 @@ def test_tls_trouble_is_told(minio: Minio) -> None:
 
 def test_the_real_region_is_named(minio: Minio, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = (200, {"x-amz-bucket-region": "eu-west-1"})
-    monkeypatch.setattr(Connection, "look", lambda _self, _bucket: seen)
+    monkeypatch.setattr(Connection, "probe_bucket", lambda _self, _bucket: seen)
     assert "`aws_region: eu-west-1`" in advice(checked(s3(minio)))
 
 
