@@ -120,7 +120,7 @@ def rows(*ids: int, **more: Any) -> pa.Table:
 def test_what_keeps_a_table_in_order_is_found_when_its_answer_is_lost(
     tmp_path: Path, runtime: Any, monkeypatch: pytest.MonkeyPatch, told: type[LakeportError]
 ) -> None:
-    from lakeport.tables import maintenance
+    from lakeport.writers.delta import optimize
 
     for number in (1, 2):
         lakeport.land(rows(number), tmp_path, table="t", run_id=f"r{number}")
@@ -134,7 +134,7 @@ def test_what_keeps_a_table_in_order_is_found_when_its_answer_is_lost(
         return lost
 
     with monkeypatch.context() as patch:
-        patch.setattr(maintenance, "_optimized", losing(maintenance._optimized))
+        patch.setattr(optimize, "_run", losing(optimize._run))
         done = table.optimize()
     assert (done["files_removed"], done["files_added"], done["version"]) == (2, 1, 2)
     assert 0 < done["bytes_added"] < done["bytes_removed"]

@@ -331,16 +331,12 @@ class _Run:
 
     def _tidy(self) -> None:
         """Merge small files that have piled up. The rows are durable: what fails is a warning."""
-        from lakeport.tables.tidying import tidy
-        from lakeport.writers.delta.table import DeltaTableWriter
-
         for stream, versions in self._versions.items():
             table = self._loaders[stream].writer
-            if isinstance(table, DeltaTableWriter):
-                try:
-                    tidy(table.writer, versions)
-                except LakeportError as error:
-                    self._warn(f"the small files of {table.uri} were not merged: {error.message}")
+            try:
+                table.compact(versions)
+            except LakeportError as error:
+                self._warn(f"the small files of {table.uri} were not merged: {error.message}")
 
     def _warn(self, text: str) -> None:
         self.report.warn(text)

@@ -26,6 +26,7 @@ from lakeport.spark.failure_rules import DEBUG_HINT, MEMORY_HINT, RULES, TRANSIE
 
 __all__ = [
     "MaskedCause",
+    "first_line",
     "from_java",
     "mask_causes",
     "of_spark",
@@ -226,3 +227,8 @@ def _sentence(text: str) -> str:
     line = line.partition("\n")[0].strip()
     sentence = re.split(r"\.\s", line, maxsplit=1)[0].rstrip(".:")
     return sentence if len(sentence) <= _LONGEST else sentence[: _LONGEST - 1] + "…"
+
+
+def first_line(error: Exception) -> str:
+    """The first line of what Spark says."""
+    return next((line for line in str(error).splitlines() if line.strip()), "no reason given")

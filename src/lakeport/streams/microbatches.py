@@ -18,9 +18,7 @@ from lakeport.loading.report import LandingReport, Observer, ReportBuilder
 from lakeport.loading.stream import Policies, StreamLoader
 from lakeport.model import Batch, Landed, Mode
 from lakeport.spark.failures import translate
-from lakeport.tables.compaction import MANY_SMALL_FILES
-from lakeport.tables.tidying import tidy
-from lakeport.writers.delta.table import DeltaTableWriter
+from lakeport.writers.delta.compaction import MANY_SMALL_FILES
 from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
@@ -142,18 +140,15 @@ class MicroBatches:
 
     def _prune(self, number: int) -> None:
         """Keep no more of the journal than Spark keeps of the checkpoint."""
-        journal = getattr(self._writer, "journal", None)
-        if journal is not None and number and number % _KEPT == 0:
+        if number and number % _KEPT == 0:
             with suppress(DestinationError):  # whoever may not delete keeps it all
-                journal.prune(number - _KEPT)
+                self._writer.prune(number - _KEPT)
 
     def _tidy(self) -> None:
         """Merge small files that have piled up. The rows are durable: what fails is a warning."""
         versions, self._untidied = self._untidied, []
-        if not isinstance(self._writer, DeltaTableWriter):
-            return
         try:
-            tidy(self._writer.writer, versions)
+            self._writer.compact(versions)
         except Exception as error:
             told = translate(error, self._runtime.secrets).message
             self.warn(f"the small files of {self._writer.uri} were not merged: {told}")

@@ -1,32 +1,25 @@
-"""Keeping Delta tables in order, through Delta's own interfaces: OPTIMIZE and VACUUM.
-
-Each runs in a session of its own, whose settings suit the table's size: Delta's defaults are made
-for tables of thousands of folders.
-"""
+"""Keeping Delta tables in order: what may be asked of OPTIMIZE, and VACUUM."""
 
 from __future__ import annotations
 
 import re
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from lakeport.config.explain import nearest
-from lakeport.errors import ConfigError, LakeportError
+from lakeport.errors import ConfigError
 from lakeport.spark.active import active
-from lakeport.spark.failures import translated
+from lakeport.spark.failures import first_line, translated
 from lakeport.spark.quoting import quoted
-from lakeport.spark.settings import COMMIT_SETTINGS
-from lakeport.tables.compaction import target_bytes
 from lakeport.tables.inventory import inventory
-from lakeport.tables.queries import first_line
 from lakeport.tables.query_policy import check_expression
 from lakeport.writers.delta.commit.operation import USER_METADATA
-from lakeport.writers.delta.commit.outcome import settle
-from lakeport.writers.delta.log.commits import Commit, CommitLog, Mark
+from lakeport.writers.delta.log.commits import CommitLog, Mark
+from lakeport.writers.delta.optimize import maintenance_session, no_condition, sql_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +27,7 @@ if TYPE_CHECKING:
     from lakeport.tables.location import TableLocation
     from lakeport.writers.delta.log.snapshot import Contents
 
-__all__ = ["RETENTION_HOURS", "hours", "optimize", "sort_columns", "vacuum"]
+__all__ = ["RETENTION_HOURS", "check_condition", "hours", "sort_columns", "vacuum"]
 
 RETENTION_HOURS = 168
 """What readers and writers are sure to be done in: a week."""
@@ -92,80 +85,26 @@ def sort_columns(contents: Contents, names: Sequence[str]) -> list[str]:
     return found
 
 
-def optimize(
-    spark: SparkSession,
-    log: CommitLog,
-    contents: Contents,
-    zorder: Sequence[str],
-    where: str | None,
-) -> dict[str, Any]:
-    """Merge small files; return how many files and bytes came and went.
-
-    Args:
-        spark: a session with Delta.
-        log: the table's.
-        contents: the table as it is.
-        zorder: columns by which to sort the rows into files.
-        where: a condition on partition columns, which Spark's parser reads as one expression.
+def check_condition(spark: SparkSession, contents: Contents, where: str) -> None:
+    """Refuse what is not one expression on a row alone; see `query_policy.check_expression`.
 
     Raises:
-        ConfigError: a column or the condition does not fit the table.
-        OutcomeUnknown: nothing tells whether the commit was made, or will be.
-        LakeportError: Delta refused.
+        ConfigError: it is none, or the table is clustered and has no partitions to choose from.
     """
-    columns = sort_columns(contents, zorder)
-    target = str(target_bytes(contents.state.properties))
-    sizes = {f"{_DELTA}.optimize.{which}FileSize": target for which in ("min", "max")}
-    mark = Mark("", "", -1, "", "", str(uuid.uuid4()))
-    session = _session(spark, {**sizes, USER_METADATA: mark.text()})
-    if where is not None:
-        _check_condition(session, contents, where)
-    command = f"OPTIMIZE {_named(log.hadoop_uri)}"
-    if where is not None:
-        command += f" WHERE {where}\n"  # what may be a comment at its end stays there
-    if columns:
-        command += f" ZORDER BY ({', '.join(columns)})"
-    try:
-        return _optimized(session, command, where, contents)
-    except ConfigError:
-        raise
-    except LakeportError as failure:
-        return _told(settle(log, lambda c: c.mark == mark, contents.state.version, failure))
+    from pyspark.errors import ParseException
 
-
-def _optimized(
-    session: SparkSession, command: str, where: str | None, contents: Contents
-) -> dict[str, Any]:
-    from pyspark.errors import AnalysisException
-
-    with translated():
+    session = maintenance_session(spark, {})
+    parser: Any = session._jsparkSession.sessionState().sqlParser()
+    with active(session):
         try:
-            done = session.sql(command)
-        except AnalysisException as error:
-            if where is None:
-                raise
-            raise _no_condition(where, first_line(error), contents) from error
-        found = done.select("metrics").first()
-    metrics = found[0].asDict(recursive=True) if found else {}
-    return {
-        "files_removed": metrics.get("numFilesRemoved", 0),
-        "files_added": metrics.get("numFilesAdded", 0),
-        "bytes_removed": (metrics.get("filesRemoved") or {}).get("totalSize") or 0,
-        "bytes_added": (metrics.get("filesAdded") or {}).get("totalSize") or 0,
-        "partitions": metrics.get("partitionsOptimized", 0),
-    }
-
-
-def _told(commit: Commit) -> dict[str, Any]:
-    """The same of a commit whose maker lost the answer."""
-    metrics = commit.info.get("operationMetrics") or {}
-    return {
-        "files_removed": commit.removed,
-        "files_added": commit.added,
-        "bytes_removed": int(metrics.get("numRemovedBytes", 0)),
-        "bytes_added": commit.bytes_added,
-        "partitions": len(commit.touched),
-    }
+            condition = parser.parseExpression(where)
+        except ParseException as error:
+            raise no_condition(where, first_line(error), contents) from error
+    check_expression(session._jvm, condition)
+    if contents.cluster_columns:
+        raise ConfigError(
+            "a clustered table has no partitions to choose from", "leave out the condition."
+        )
 
 
 def vacuum(
@@ -200,7 +139,7 @@ def vacuum(
     with translated():
         wanted = _retention(spark, location.hadoop_uri, retain, force)
         mark = Mark("", "", -1, "", "", str(uuid.uuid4()))
-        session = _session(
+        session = maintenance_session(
             spark,
             {
                 f"{_DELTA}.retentionDurationCheck.enabled": str(not force).lower(),
@@ -209,7 +148,7 @@ def vacuum(
                 USER_METADATA: mark.text(),
             },
         )
-        command = f"VACUUM {_named(location.hadoop_uri)}"
+        command = f"VACUUM {sql_name(location.hadoop_uri)}"
         if wanted < RETENTION_HOURS:
             before = time.time() - RETENTION_HOURS * 3600
             files = session.createDataFrame(inventory(session, location, before))
@@ -245,28 +184,6 @@ def _vacuumed(log: CommitLog, mark: Mark, read: int) -> dict[str, Any]:
     }
 
 
-def _named(uri: str) -> str:
-    """A table in SQL text. Delta's own builder of OPTIMIZE leaves quotes in a path as they are."""
-    return "delta." + quoted(uri)
-
-
-def _session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
-    """A session of its own, with as many tasks for each step as there are cores for them."""
-    tasks = str(max(2, spark.sparkContext.defaultParallelism))
-    own = spark.newSession()
-    base = {
-        **COMMIT_SETTINGS,
-        "spark.sql.shuffle.partitions": tasks,
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": tasks,
-        "spark.sql.variable.substitute": "false",
-        f"{_DELTA}.snapshotPartitions": "2",
-        f"{_DELTA}.v2.enableMode": "NONE",
-    }
-    for name, value in {**base, **settings}.items():
-        own.conf.set(name, value)
-    return own
-
-
 def _own_retention(spark: SparkSession, uri: str) -> int:
     """How many hours the table keeps deleted files by its own properties."""
     jvm: Any = spark._jvm
@@ -284,31 +201,6 @@ def _check_retention(retain: int, least: int, who: str, force: bool) -> None:
         f"files would be kept for {retain} hours only, less than {least}",
         f"{who} may find files gone in the middle of their work, and no version older than that "
         "can be read again. Keep more, or force it (`--force`) while nobody uses the table.",
-    )
-
-
-def _check_condition(spark: SparkSession, contents: Contents, where: str) -> None:
-    from pyspark.errors import ParseException
-
-    parser: Any = spark._jsparkSession.sessionState().sqlParser()
-    with active(spark):
-        try:
-            condition = parser.parseExpression(where)
-        except ParseException as error:
-            raise _no_condition(where, first_line(error), contents) from error
-    check_expression(spark._jvm, condition)
-    if contents.cluster_columns:
-        raise ConfigError(
-            "a clustered table has no partitions to choose from", "leave out the condition."
-        )
-
-
-def _no_condition(where: str, reason: str, contents: Contents) -> ConfigError:
-    columns = ", ".join(contents.state.partition_columns) or "none: leave out the condition"
-    return ConfigError(
-        f"{where!r} is no condition on partition columns: {reason}",
-        f"write one SQL expression on partition columns, such as \"day >= '2024-05-01'\". The "
-        f"table's are {columns}.",
     )
 
 

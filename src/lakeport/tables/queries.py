@@ -1,25 +1,22 @@
-"""Asking a table in Spark SQL, and what only Spark can read of its log."""
+"""Asking a table in Spark SQL."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import ConfigError
-from lakeport.spark.active import active, ensure_active
-from lakeport.spark.failures import translated
+from lakeport.spark.active import active
+from lakeport.spark.failures import first_line, translated
 from lakeport.spark.quoting import quoted
 from lakeport.tables.query_policy import check_query
 from lakeport.tables.views import FilesView, gone
-from lakeport.writers.delta.log.snapshot import Contents
-from lakeport.writers.delta.state import TableState
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["contents_by_spark", "fetch", "first_line", "read_table", "run_query"]
+__all__ = ["fetch", "read_table", "run_query"]
 
 _LOST = (
     "FAILED_READ_FILE.FILE_NOT_EXIST",
@@ -128,33 +125,3 @@ def fetch(frame: DataFrame, uri: str, found: FilesView | int) -> pa.Table:
             if isinstance(found, int) and lost:
                 raise gone(uri, found) from error
             raise
-
-
-def contents_by_spark(spark: SparkSession, uri: str, version: int) -> Contents:
-    """A table's contents at a version, by Delta's own view of the log.
-
-    Raises:
-        LakeportError: the log can't be read.
-    """
-    jvm: Any = spark._jvm
-    with translated():
-        ensure_active(spark)
-        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, uri)
-        none = jvm.scala.Option.apply(None)
-        snapshot = log.getSnapshotAt(version, none, none, False)
-        metadata = json.loads(snapshot.metadata().json())["metaData"]
-        protocol = json.loads(snapshot.protocol().json())["protocol"]
-        files = [json.loads(text) for text in snapshot.allFiles().toJSON().collectAsList()]
-        domains = json.loads(_domains(snapshot))
-    return Contents(TableState(version, metadata, protocol), tuple(files), domains)
-
-
-def _domains(snapshot: Any) -> str:
-    listed = snapshot.domainMetadata()
-    found = [listed.apply(index) for index in range(listed.size())]
-    return json.dumps({item.domain(): item.configuration() for item in found})
-
-
-def first_line(error: Exception) -> str:
-    """The first line of what Spark says."""
-    return next((line for line in str(error).splitlines() if line.strip()), "no reason given")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -180,13 +181,17 @@ class Table:
             SourceError: this is not a Delta table.
             CommitConflict: another writer removed the same files at the same time.
         """
-        from lakeport.tables.maintenance import optimize
+        from lakeport.tables.maintenance import check_condition, sort_columns
         from lakeport.writers.delta.log.commits import CommitLog
+        from lakeport.writers.delta.optimize import optimize
 
         contents = self._newest()
         spark = self._spark(contents, writes=True)
+        columns = sort_columns(contents, zorder)
+        if where is not None:
+            check_condition(spark, contents, where)
         log = CommitLog(self._location.storage, self._location.folder)
-        done = optimize(spark, log, contents, zorder, where)
+        done = asdict(optimize(spark, log, contents, sort_by=columns, where=where))
         return {**done, "version": self._versions().newest()}
 
     def vacuum(

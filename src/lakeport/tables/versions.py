@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Storage
-from lakeport.tables.queries import contents_by_spark
 from lakeport.tables.views import FilesView, entry
 from lakeport.writers.delta.log.commits import CommitLog
-from lakeport.writers.delta.log.snapshot import Contents, LogFiles, replay
+from lakeport.writers.delta.log.contents import read_contents
+from lakeport.writers.delta.log.snapshot import Contents, LogFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,11 +121,7 @@ class Versions:
         Raises:
             LakeportError: the log can't be read.
         """
-        contents = replay(self.storage, self.log, version)
-        if contents is None:
-            uri = self.storage.hadoop_uri(self.folder)
-            contents = contents_by_spark(session(), uri, version)
-        return contents
+        return read_contents(self.storage, self.folder, self.log, version, session)
 
     def entries(self, version: int, limit: int) -> list[dict[str, Any]]:
         """The lines of the table's history from a version backwards."""

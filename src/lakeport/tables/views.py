@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakeport.errors import DestinationError, SchemaConflict, SourceError
 from lakeport.model import Storage, StoredObject
 from lakeport.schema.types import from_spark_json
-from lakeport.tables.compaction import MANY_SMALL_FILES, SMALL_FILE_BYTES, groups
+from lakeport.writers.delta.compaction import MANY_SMALL_FILES, SMALL_FILE_BYTES, groups
 from lakeport.writers.delta.features import lacking_readers
 from lakeport.writers.delta.log.actions import parse_path, parse_value
 from lakeport.writers.delta.log.commits import Commit

@@ -109,3 +109,22 @@ class TableWriter(Protocol):
     def discard(self, staged: Sequence[Staged]) -> None:
         """Drop what was staged and will not be committed. Never raises."""
         ...
+
+    def compact(self, versions: Sequence[int]) -> None:
+        """Merge small files where the commits of a run have piled them up; plain files stay.
+
+        Args:
+            versions: the table's versions that the run has made.
+
+        Raises:
+            LakeportError: the store or Spark refused; the run's rows are as durable as before.
+        """
+        ...
+
+    def prune(self, sequence: int) -> None:
+        """Forget that the run has landed the batches before this one, where that is kept in files.
+
+        Raises:
+            DestinationError: the store refused to delete.
+        """
+        ...

@@ -14,18 +14,18 @@ from lakeport.config.load import load_target
 from lakeport.errors import CommitConflict, ConfigError, SchemaConflict, SourceError
 from lakeport.model import Mode
 from lakeport.storage.local.store import LocalStorage
-from lakeport.tables.compaction import (
+from lakeport.tables.compaction import report
+from lakeport.tables.location import locate
+from lakeport.tables.maintenance import hours, sort_columns
+from lakeport.tables.undo import find_run
+from lakeport.writers.delta.compaction import (
     MANY_SMALL_FILES,
     SMALL_FILE_BYTES,
     condition,
     crowded,
     groups,
     packed,
-    report,
 )
-from lakeport.tables.location import locate
-from lakeport.tables.maintenance import hours, sort_columns
-from lakeport.tables.undo import find_run
 from lakeport.writers.delta.features import feature_notes, lacking_readers
 from lakeport.writers.delta.log.actions import clustering_action
 from lakeport.writers.delta.log.commits import Commit, CommitLog, Mark

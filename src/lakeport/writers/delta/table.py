@@ -11,6 +11,7 @@ from lakeport.model import Batch, Landed, Mode, Staged
 from lakeport.schema.metadata import DELETED_AT, TABLE_VERSION
 from lakeport.writers.base import Current, TablePlan
 from lakeport.writers.delta.merge.merger import DeltaMerger
+from lakeport.writers.delta.optimize import compact
 from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
@@ -128,6 +129,13 @@ class DeltaTableWriter:
             hard=self.changes.hard_delete,
             run_id=self.run_id,
         )
+
+    def compact(self, versions: Sequence[int]) -> None:
+        """Merge small files where the commits of a run have piled them up."""
+        compact(self.writer.storage, self.writer.folder, self.writer.session, versions)
+
+    def prune(self, sequence: int) -> None:
+        """Nothing: the log itself tells what has landed."""
 
     def drop_strays(self, staged: Sequence[Staged]) -> None:
         """Drop what lost attempts of the tasks left behind."""

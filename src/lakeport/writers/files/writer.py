@@ -203,6 +203,14 @@ class FilesWriter:
         """None: files are only ever added."""
         return None
 
+    def compact(self, versions: Sequence[int]) -> None:
+        """Nothing: files are only ever added."""
+
+    def prune(self, sequence: int) -> None:
+        """Forget the run's batches before this one."""
+        if self.journal is not None:
+            self.journal.prune(sequence)
+
     def discard(self, staged: Sequence[Staged]) -> None:
         """Drop what will not be committed, but keep what a repeated run can still publish."""
         for one in staged:

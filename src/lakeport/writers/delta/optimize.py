@@ -1,0 +1,186 @@
+"""Merging small files through Delta's OPTIMIZE: when it is asked for, and after a run.
+
+OPTIMIZE runs in a session of its own, whose settings suit the table's size: Delta's defaults are
+made for tables of thousands of folders.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeport.errors import ConfigError, LakeportError, SourceError
+from lakeport.spark.failures import first_line, translated
+from lakeport.spark.quoting import quoted
+from lakeport.spark.settings import COMMIT_SETTINGS
+from lakeport.writers.delta.commit.operation import USER_METADATA
+from lakeport.writers.delta.commit.outcome import settle
+from lakeport.writers.delta.compaction import condition, crowded, target_bytes
+from lakeport.writers.delta.log.commits import Commit, CommitLog, Mark
+from lakeport.writers.delta.log.contents import read_contents
+from lakeport.writers.delta.log.snapshot import Contents, LogFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakeport.model import Storage
+
+__all__ = ["Optimized", "compact", "maintenance_session", "no_condition", "optimize", "sql_name"]
+
+_DELTA = "spark.databricks.delta"
+_AT_ONCE = 100
+"""Partitions that one OPTIMIZE names: a longer condition takes Spark's parser long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Optimized:
+    """What one OPTIMIZE did; sizes in bytes."""
+
+    files_removed: int = 0
+    files_added: int = 0
+    bytes_removed: int = 0
+    bytes_added: int = 0
+    partitions: int = 0
+
+
+def compact(
+    storage: Storage,
+    folder: str,
+    session: Callable[[], SparkSession],
+    versions: Sequence[int],
+) -> None:
+    """Merge the small files of the partitions that a run wrote to, if 20 or more are in one.
+
+    Args:
+        storage: where the table is.
+        folder: its key; empty when it is the storage's root.
+        session: gives the Spark session, which is only asked for when it is needed.
+        versions: the table's versions that the run made.
+
+    Raises:
+        LakeportError: the store or Delta refused; the run's rows are as durable as before.
+    """
+    log = CommitLog(storage, folder)
+    commits = [commit for commit in map(log.read, versions) if commit is not None]
+    touched = [values for commit in commits for values in commit.touched]
+    files = LogFiles.of(storage, folder)
+    if files.newest < 0:
+        raise SourceError(f"{log.uri} is no longer a Delta table", "nothing was merged.")
+    contents = read_contents(storage, folder, files, files.newest, session)
+    groups = crowded(contents, touched)
+    if groups and (contents.cluster_columns or not contents.state.partition_columns):
+        optimize(session(), log, contents)
+        return
+    for start in range(0, len(groups), _AT_ONCE):
+        where = condition(groups[start : start + _AT_ONCE], contents.state.schema)
+        optimize(session(), log, contents, where=where)
+
+
+def optimize(
+    spark: SparkSession,
+    log: CommitLog,
+    contents: Contents,
+    *,
+    sort_by: Sequence[str] = (),
+    where: str | None = None,
+) -> Optimized:
+    """Merge small files; return how many files and bytes came and went.
+
+    Args:
+        spark: a session with Delta.
+        log: the table's.
+        contents: the table as it is.
+        sort_by: columns by which to sort the rows into files (Z-order), quoted for SQL.
+        where: a condition on partition columns, one expression that is safe to be run.
+
+    Raises:
+        ConfigError: the condition does not fit the table.
+        OutcomeUnknown: nothing tells whether the commit was made, or will be.
+        LakeportError: Delta refused.
+    """
+    target = str(target_bytes(contents.state.properties))
+    sizes = {f"{_DELTA}.optimize.{which}FileSize": target for which in ("min", "max")}
+    mark = Mark("", "", -1, "", "", str(uuid.uuid4()))
+    session = maintenance_session(spark, {**sizes, USER_METADATA: mark.text()})
+    command = f"OPTIMIZE {sql_name(log.hadoop_uri)}"
+    if where is not None:
+        command += f" WHERE {where}\n"  # what may be a comment at its end stays there
+    if sort_by:
+        command += f" ZORDER BY ({', '.join(sort_by)})"
+    try:
+        return _run(session, command, where, contents)
+    except ConfigError:
+        raise
+    except LakeportError as failure:
+        return _told(settle(log, lambda c: c.mark == mark, contents.state.version, failure))
+
+
+def no_condition(where: str, reason: str, contents: Contents) -> ConfigError:
+    """The error for what is no condition on the table's partitions."""
+    columns = ", ".join(contents.state.partition_columns) or "none: leave out the condition"
+    return ConfigError(
+        f"{where!r} is no condition on partition columns: {reason}",
+        f"write one SQL expression on partition columns, such as \"day >= '2024-05-01'\". The "
+        f"table's are {columns}.",
+    )
+
+
+def sql_name(uri: str) -> str:
+    """A table in SQL text. Delta's own builder of OPTIMIZE leaves quotes in a path as they are.
+
+    >>> sql_name("file:///lake/a`b")
+    'delta.`file:///lake/a``b`'
+    """
+    return "delta." + quoted(uri)
+
+
+def maintenance_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """A session of its own, with as many tasks for each step as there are cores for them."""
+    tasks = str(max(2, spark.sparkContext.defaultParallelism))
+    own = spark.newSession()
+    base = {
+        **COMMIT_SETTINGS,
+        "spark.sql.shuffle.partitions": tasks,
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": tasks,
+        "spark.sql.variable.substitute": "false",
+        f"{_DELTA}.snapshotPartitions": "2",
+        f"{_DELTA}.v2.enableMode": "NONE",
+    }
+    for name, value in {**base, **settings}.items():
+        own.conf.set(name, value)
+    return own
+
+
+def _run(session: SparkSession, command: str, where: str | None, contents: Contents) -> Optimized:
+    from pyspark.errors import AnalysisException
+
+    with translated():
+        try:
+            done = session.sql(command)
+        except AnalysisException as error:
+            if where is None:
+                raise
+            raise no_condition(where, first_line(error), contents) from error
+        found = done.select("metrics").first()
+    metrics = found[0].asDict(recursive=True) if found else {}
+    return Optimized(
+        files_removed=metrics.get("numFilesRemoved", 0),
+        files_added=metrics.get("numFilesAdded", 0),
+        bytes_removed=(metrics.get("filesRemoved") or {}).get("totalSize") or 0,
+        bytes_added=(metrics.get("filesAdded") or {}).get("totalSize") or 0,
+        partitions=metrics.get("partitionsOptimized", 0),
+    )
+
+
+def _told(commit: Commit) -> Optimized:
+    """The same of a commit whose maker lost the answer."""
+    metrics = commit.info.get("operationMetrics") or {}
+    return Optimized(
+        files_removed=commit.removed,
+        files_added=commit.added,
+        bytes_removed=int(metrics.get("numRemovedBytes", 0)),
+        bytes_added=commit.bytes_added,
+        partitions=len(commit.touched),
+    )
