@@ -17,7 +17,9 @@ from typing import Any, BinaryIO
 import pytest
 
 from lakeport.model import Batch, Flush, Split, UnknownPolicy
+from lakeport.sources.singer.options import SingerOptions
 from lakeport.sources.singer.source import SingerSource
+from lakeport.sources.spool.segment import SpoolWriter
 
 STREAMS = Path(__file__).parent / "streams"
 
@@ -80,8 +82,14 @@ def source(stream: bytes | BinaryIO | io.RawIOBase, **options: Any) -> SingerSou
     """A source over some lines, spooling into a folder of its own."""
     folder = Path(tempfile.mkdtemp(dir=options.pop("under", None)))
     opened: Any = io.BytesIO(stream) if isinstance(stream, bytes) else stream
+    watched = {key: options.pop(key) for key in ("origin", "on_progress") if key in options}
+    written = {key: options.pop(key) for key in ("digest", "on_file") if key in options}
+    written["times"] = options.get("add_record_metadata", False)
+    writer = SpoolWriter(
+        options.pop("spool_dir", folder), options.pop("split_bytes", 1 << 20), **written
+    )
     return SingerSource(
-        opened, **{"spool_dir": folder, "flush_bytes": 1 << 20, "split_bytes": 1 << 20, **options}
+        opened, writer, SingerOptions(**{"flush_bytes": 1 << 20, **options}), **watched
     )
 
 

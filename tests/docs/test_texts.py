@@ -14,7 +14,9 @@ from lakeport.errors import BadRecord
 from lakeport.model import Flush, Split
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.sources.json.reader import JsonReader
+from lakeport.sources.singer.options import SingerOptions
 from lakeport.sources.singer.source import SingerSource
+from lakeport.sources.spool.segment import SpoolWriter
 from tests.docs.pages import DOCS, ROOT, blocks
 
 _ROW = re.compile(r"^\| `(?P<reason>.+?)` \| `(?P<example>.+?)` \|$", re.M)
@@ -46,10 +48,8 @@ def test_reasons_of_records(reason: str, example: str, tmp_path: Path) -> None:
 def test_reasons_of_lines(reason: str, example: str, tmp_path: Path) -> None:
     source = SingerSource(
         io.BytesIO(f"{example}\n".encode()),
-        spool_dir=tmp_path,
-        flush_bytes=1 << 20,
-        split_bytes=1 << 20,
-        on_bad_record="quarantine",
+        SpoolWriter(tmp_path, 1 << 20),
+        SingerOptions(flush_bytes=1 << 20, on_bad_record="quarantine"),
     )
     bad: list[BadRecord] = [record for flush in _flushes(source) for record in flush.bad]
     assert [record.reason for record in bad] == [reason]

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.csv.records import blocks, record_end, records
+from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.source import FileSource
 from lakeport.sources.input.plain import SourceFile
+from lakeport.sources.spool.location import SpoolLocation
 
 FIELDS = st.text(st.sampled_from(list("ab01\",;\n\r \\'é€")), max_size=8).filter(
     lambda text: text != "" and text != "NA"
@@ -47,7 +49,10 @@ def test_any_csv_at_any_split_size_gives_the_same_rows(
         file = SourceFile(str(path), path.name, "csv", path.stat().st_size)
         options = CsvOptions(delimiter=delimiter, infer_types=False)
         source = FileSource(
-            [file], stream="t", spool_dir=folder, csv=options, split_bytes=split_bytes
+            [file],
+            "t",
+            SpoolLocation(Path(folder)),
+            FileOptions(csv=options, split_bytes=split_bytes),
         )
         (flush,) = source
         batch = flush.batches[0]

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 
 from lakeport.errors import InputError, SourceError
-from lakeport.sources.frames.source import FrameSource, is_frame
+from lakeport.sources.frames.source import FrameSource, is_spark_frame
 
 if TYPE_CHECKING:
     from lakeport.spark.session import Runtime
 
 
 def normal(frame: Any) -> Any:
-    (flush,) = FrameSource(frame, stream="t", spool_dir=Path("unused"))
+    (flush,) = FrameSource(frame, "t", Path("unused"))
     batch = flush.batches[0]
     assert batch.reader is None
     return batch.frame
@@ -23,7 +23,7 @@ def normal(frame: Any) -> Any:
 
 def test_a_frame_of_plain_types_is_handed_on_as_it_is(runtime: Runtime) -> None:
     frame = runtime.spark.sql("select 1 as id, 'x' as `a.b`, array(map('k', 1.5d)) as l")
-    assert is_frame(frame)
+    assert is_spark_frame(frame)
     assert normal(frame) is frame
 
 

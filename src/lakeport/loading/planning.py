@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from lakeport.config.load import load_target
 from lakeport.errors import LakeportError, SchemaConflict
 from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan
-from lakeport.sources.open import ReadOptions, open_source
+from lakeport.sources.open import open_source
+from lakeport.sources.options import ReadOptions
 from lakeport.sources.spool.location import open_spool
 
 if TYPE_CHECKING:

@@ -31,7 +31,8 @@ from lakeport.errors import (
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.report import Failure, LandingReport, Observer, ReportBuilder, keep
 from lakeport.model import Mode
-from lakeport.sources.open import ReadOptions, open_source
+from lakeport.sources.open import open_source
+from lakeport.sources.options import ReadOptions
 from lakeport.sources.spool.location import open_spool
 
 if TYPE_CHECKING:

@@ -5,47 +5,40 @@ from __future__ import annotations
 import io
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from lakeport.errors import ConfigError, InputError
-from lakeport.model import Flush, Mode
+from lakeport.model import Flush
+from lakeport.sources.files.discovery import discover, stream_name
+from lakeport.sources.files.options import FileOptions
+from lakeport.sources.input.decompression import (
+    STDIN,
+    compressed,
+    open_input,
+    open_inputs,
+    open_stream,
+)
 from lakeport.sources.input.unpacking import unpack_limits
+from lakeport.sources.spool.segment import SpoolWriter
+from lakeport.sources.spool.upload import SpoolUploader
+from lakeport.spark.jobs import run_tasks
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.model import Storage
-    from lakeport.sources.csv.options import CsvOptions
     from lakeport.sources.input.plain import SourceFile
-    from lakeport.sources.singer.messages import Schema
+    from lakeport.sources.options import ReadOptions
     from lakeport.sources.spool.location import SpoolLocation
     from lakeport.spark.session import Runtime
 
-__all__ = ["ReadOptions", "Source", "open_source"]
+__all__ = ["Source", "open_source"]
 
 _SINGER_SPLIT = 32 << 20
-_FILE_SPLIT = 64 << 20
 _SNIFFED = 4 << 20
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """How to read a source, where it does not tell by itself.
-
-    Attributes:
-        format: csv, tsv, json, jsonl, parquet or singer; by the files' names when empty.
-        csv: how CSV files are written.
-        schema: a JSON schema, or column -> type name.
-        stray_lines: whether a Singer line that is no JSON object fails the run or is skipped.
-    """
-
-    format: str = ""
-    csv: CsvOptions | None = None
-    schema: Mapping[str, Any] | None = None
-    stray_lines: Literal["fail", "skip"] = "fail"
 
 
 @dataclass
@@ -83,7 +76,7 @@ def open_source(
         source: paths, a binary stream of Singer lines, or a frame.
         options: how to read it.
         config: the target's policies and sizes.
-        spool: see `spool.location.open_spool`.
+        spool: see `open_spool`.
         runtime: Spark, for preparation that is worth sharing out.
         on_progress: takes a stream, its records and its bytes so far.
 
@@ -93,8 +86,6 @@ def open_source(
     """
     if isinstance(source, (io.IOBase, io.BytesIO)) or hasattr(source, "readinto"):
         _check_spool(config, runtime)
-        from lakeport.sources.input.decompression import open_stream
-
         lines = open_stream(source, limits=unpack_limits(config))
         return _singer(lines, options, config, spool, on_progress)
     names = _names(source)
@@ -102,24 +93,21 @@ def open_source(
         _refuse_metadata(config)
         return _frame(source, config, spool, runtime)
     _check_spool(config, runtime)
-    from lakeport.sources.files.discovery import discover
-    from lakeport.sources.input.decompression import open_inputs
-
     limits = unpack_limits(config)
-    if names == ["-"]:
+    if names == [STDIN]:
         if options.format not in ("", "singer"):
             raise ConfigError(
                 f"standard input can't be read as {options.format!r}",
                 "pipe Singer messages in, or name files.",
             )
         return _singer(open_inputs(names, limits), options, config, spool, on_progress)
-    told = options.format or ("singer" if _speak_singer(names) else "")
-    files = discover(names, format=told, storage_for=partial(_storage_of, config))
+    format_ = options.format or ("singer" if _begin_as_singer(names) else "")
+    files = discover(names, format=format_, storage_for=partial(_storage_of, config))
     if files[0].format == "singer":
-        here = [_here(file, spool.folder, number) for number, file in enumerate(files)]
+        paths = [_local_path(file, spool.folder, number) for number, file in enumerate(files)]
         timed = config.add_record_metadata  # when a record was read stands in a sidecar
-        origin = _plain(here) if spool.local and not timed else None
-        return _singer(open_inputs(here, limits), options, config, spool, on_progress, origin)
+        origin = _plain_file(paths) if spool.local and not timed else None
+        return _singer(open_inputs(paths, limits), options, config, spool, on_progress, origin)
     _refuse_metadata(config)
     return _files(files, names, options, config, spool, runtime)
 
@@ -151,9 +139,8 @@ def _storage_of(config: DestinationConfig, uri: str) -> Storage | None:
     return storage_of(config, uri)
 
 
-def _speak_singer(names: Sequence[str]) -> bool:
+def _begin_as_singer(names: Sequence[str]) -> bool:
     """Whether all names are local files that begin with a Singer message."""
-    from lakeport.sources.input.decompression import open_input
     from lakeport.sources.singer.messages import Schema, State, decode
 
     for name in names:
@@ -169,7 +156,7 @@ def _speak_singer(names: Sequence[str]) -> bool:
     return True
 
 
-def _here(file: SourceFile, spool: Path, number: int) -> str:
+def _local_path(file: SourceFile, spool: Path, number: int) -> str:
     """A local path of a file; one that lies in a store is copied to the spool first."""
     if file.storage is None:
         return file.uri
@@ -179,10 +166,8 @@ def _here(file: SourceFile, spool: Path, number: int) -> str:
     return str(target)
 
 
-def _plain(names: Sequence[str]) -> Path | None:
+def _plain_file(names: Sequence[str]) -> Path | None:
     """The one file, if its bytes are what is in it, so that tasks can read parts of it."""
-    from lakeport.sources.input.decompression import compressed
-
     path = Path(names[0]).absolute()
     return path if len(names) == 1 and path.is_file() and not compressed(path) else None
 
@@ -206,46 +191,24 @@ def _singer(
     on_progress: Callable[[str, int, int], None],
     origin: Path | None = None,
 ) -> Source:
+    from lakeport.sources.singer.options import SingerOptions
     from lakeport.sources.singer.source import SingerSource
-    from lakeport.sources.spool.upload import SpoolUploader
 
     uploader = SpoolUploader(spool)
-    singer = SingerSource(
-        lines,
-        spool_dir=spool.folder,
-        flush_bytes=max(1, int(config.maximum_batch_size_mb * 2**20)),
-        flush_rows=config.maximum_batch_rows or 0,
-        split_bytes=_SINGER_SPLIT,
-        on_bad_record=config.on_bad_record,
-        unknown=config.unknown_fields,
-        stray_lines=options.stray_lines,
-        max_record_mb=max(1, int(config.max_record_mb)),
+    writer = SpoolWriter(
+        spool.folder,
+        _SINGER_SPLIT,
         digest=config.run_id is not None,
-        batch_roots=tuple(Path(root) for root in config.batch_roots),
-        limits=unpack_limits(config),
-        catalog=_catalog(config),
-        single_flush=config.mode is Mode.OVERWRITE,
-        add_record_metadata=config.add_record_metadata,
-        origin=origin,
-        on_progress=on_progress,
+        times=config.add_record_metadata,
         on_file=uploader.begin,
     )
+    singer = SingerSource(lines, writer, SingerOptions.of(config, options), origin, on_progress)
     return Source(
         uploader.flushes(singer),
         lambda: list(singer.counts),
         lambda: singer.stray_lines_skipped,
         uploader.discard,
     )
-
-
-def _catalog(config: DestinationConfig) -> dict[str, Schema]:
-    """The config's catalog as the SCHEMAs that it stands for."""
-    from lakeport.sources.singer.messages import Schema
-
-    return {
-        name: Schema(name, stream.schema, stream.key_properties, stream.partition_keys, cut=True)
-        for name, stream in config.catalog.items()
-    }
 
 
 def _files(
@@ -257,45 +220,25 @@ def _files(
     runtime: Runtime,
 ) -> Source:
     from lakeport.sources.files.source import FileSource
-    from lakeport.spark.jobs import run_tasks
 
-    return Source(
-        FileSource(
-            files,
-            stream=_stream(config, names, files),
-            spool_dir=spool,
-            csv=options.csv,
-            declared=options.schema,
-            unknown=config.unknown_fields,
-            folders=config.partition_columns == "auto",
-            split_bytes=_FILE_SPLIT,
-            max_record_mb=max(1, int(config.max_record_mb)),
-            limits=unpack_limits(config),
-            digest=config.run_id is not None,
-            run=partial(run_tasks, runtime),
-        )
-    )
+    stream = _stream(config, names, files)
+    run = partial(run_tasks, runtime)
+    return Source(FileSource(files, stream, spool, FileOptions.of(config, options), run))
 
 
 def _frame(frame: Any, config: DestinationConfig, spool: SpoolLocation, runtime: Runtime) -> Source:
     from lakeport.sources.frames.source import FrameSource, is_spark_frame
-    from lakeport.sources.spool.upload import SpoolUploader
 
     if not is_spark_frame(frame):
         _check_spool(config, runtime)
     if config.table is None or "{stream}" in config.table:
         raise ConfigError("a frame has no name of its own", "give `table`, without `{stream}`.")
-    digest = config.run_id is not None
-    source = FrameSource(
-        frame, stream=config.table, spool_dir=spool.folder, split_bytes=_FILE_SPLIT, digest=digest
-    )
+    source = FrameSource(frame, config.table, spool.folder, digest=config.run_id is not None)
     return Source(SpoolUploader(spool).flushes(source))
 
 
 def _stream(config: DestinationConfig, names: Sequence[str], files: Sequence[SourceFile]) -> str:
     """The stream's name: the table's, else the file's or the folder's."""
-    from lakeport.sources.files.discovery import stream_name
-
     if config.table is not None and "{stream}" not in config.table:
         return config.table
     return stream_name(names, files)

@@ -9,25 +9,28 @@ from typing import Any
 from lakeport.errors import LakeportError
 from lakeport.schema.kinds import type_of_kind
 from lakeport.schema.types import FieldType, Kind
+from lakeport.sources.singer.options import SingerOptions
 from lakeport.sources.singer.source import SingerSource
+from lakeport.sources.spool.segment import SpoolWriter
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.kernels import MEMORY, rows_of
 from tests.fuzz.oracle.model import Bad, Either, landed, parsed
 from tests.singer_kit import ShortReads
 
-_SETTINGS = ("flush_rows", "flush_bytes", "split_bytes", "on_bad_record", "stray_lines")
+_SETTINGS = ("flush_rows", "flush_bytes", "on_bad_record", "stray_lines")
 _SCHEMA = {"properties": {"id": {"type": "integer"}, "v": {"type": ["null", "string"]}}}
 
 
 def check(case: Case) -> None:
-    settings = {key: case.options[key] for key in _SETTINGS}
+    options = SingerOptions(**{key: case.options[key] for key in _SETTINGS})
     stream: Any = ShortReads(case.data, case.options["seed"], case.options["most"])
     found: dict[str, list[Any]] = {}
     states: list[bytes] = []
     bad = 0
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         try:
-            for flush in SingerSource(stream, spool_dir=Path(folder), **settings):
+            writer = SpoolWriter(Path(folder), case.options["split_bytes"])
+            for flush in SingerSource(stream, writer, options):
                 states += flush.states
                 bad += len(flush.bad)
                 for batch in flush.batches:

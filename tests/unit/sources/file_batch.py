@@ -5,7 +5,9 @@ from typing import Any
 
 from lakeport.model import Batch
 from lakeport.sources.files.discovery import discover
+from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.source import FileSource
+from lakeport.sources.spool.location import SpoolLocation
 
 
 def file_batch(tmp_path: Path, *contents: bytes, name: str, **settings: Any) -> Batch:
@@ -16,7 +18,7 @@ def file_batch(tmp_path: Path, *contents: bytes, name: str, **settings: Any) -> 
     spool.mkdir(exist_ok=True)
     for number, content in enumerate(contents):
         (folder / f"{number}{name}").write_bytes(content)
-    source = FileSource(discover([str(folder)]), stream="t", spool_dir=spool, **settings)
+    source = FileSource(discover([str(folder)]), "t", SpoolLocation(spool), FileOptions(**settings))
     (flush,) = source
     assert flush.last
     (batch,) = flush.batches

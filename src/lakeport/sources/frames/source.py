@@ -1,14 +1,14 @@
 """Frames as sources: pandas, Polars, Arrow and anything with `__arrow_c_stream__`.
 
 A frame is spooled batch by batch into Arrow IPC streams, which tasks map into memory. A Spark
-DataFrame is not spooled at all: see `spark_frames`.
+DataFrame is not spooled at all: see `frames.spark`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -18,27 +18,26 @@ import pyarrow as pa
 from lakeport.errors import SourceError
 from lakeport.model import Batch, Flush, Scan, Split
 from lakeport.schema.types import check_names, normalise
+from lakeport.sources.frames.pandas import pandas_batches
+from lakeport.sources.frames.spark import digest_of, normalised
 from lakeport.sources.parquet.reader import aligned
 from lakeport.sources.splits import open_split
 from lakeport.sources.spool.location import open_new
 
-__all__ = ["ArrowReader", "FrameSource", "is_frame", "is_spark_frame"]
+__all__ = ["ArrowReader", "FrameSource", "is_spark_frame"]
 
 _ROWS = 1 << 16
 _OUTPUT_RATIO = 0.4
 
 
-def is_frame(value: object) -> bool:
-    """Whether `FrameSource` takes this value; no library is imported to find out.
-
-    >>> is_frame(pa.table({"a": [1]})), is_frame([{"a": 1}])
-    (True, False)
-    """
-    return _kind(value) != ""
-
-
 def is_spark_frame(value: object) -> bool:
-    """Whether it is a Spark DataFrame, whose rows are with the workers already."""
+    """Whether it is a Spark DataFrame, whose rows are with the workers already.
+
+    No library is imported to find out.
+
+    >>> is_spark_frame(pa.table({"a": [1]}))
+    False
+    """
     return _kind(value) == "spark"
 
 
@@ -71,10 +70,8 @@ class FrameSource:
             RecordBatchReader, Dataset or Scanner, Spark DataFrame (classic), or an object with
             `__arrow_c_stream__`.
         stream: the stream's name.
-        spool_dir: where to spool; every task must see it.
+        folder: where to spool; every task must see it, or its files are uploaded.
         split_bytes: about how much one task reads.
-        key_properties: columns that identify a record.
-        partition_keys: columns to partition by.
         digest: whether to compute `Batch.digest` over the spooled rows; frames whose rows come in
             another order have another one. Not available for Spark frames.
 
@@ -85,12 +82,10 @@ class FrameSource:
     def __init__(
         self,
         frame: Any,
-        *,
         stream: str,
-        spool_dir: Path | str,
+        folder: Path,
         split_bytes: int = 64 << 20,
-        key_properties: Sequence[str] = (),
-        partition_keys: Sequence[str] = (),
+        *,
         digest: bool = False,
     ) -> None:
         self._kind = _kind(frame)
@@ -105,10 +100,8 @@ class FrameSource:
             )
         self._frame = frame
         self._stream = stream
-        self._spool_dir = Path(spool_dir)
+        self._folder = folder
         self._split_bytes = split_bytes
-        self._keys = tuple(key_properties)
-        self._partitions = tuple(partition_keys)
         self._digest = digest
 
     def __iter__(self) -> Iterator[Flush]:
@@ -117,44 +110,36 @@ class FrameSource:
         yield Flush((batch,), last=True)
 
     def _spark(self) -> Batch:
-        from lakeport.sources.frames.spark import digest_of, normalised
-
         frame = normalised(self._frame, self._stream)
         return Batch(
             self._stream,
             0,
             frame=frame,
             digest=digest_of(frame) if self._digest else "",
-            key_properties=self._keys,
-            partition_keys=self._partitions,
         )
 
     def _spooled(self) -> Batch:
         schema, batches = _open(self._frame, self._kind)
         check_names(self._stream, schema.names)
         target = normalise(schema)
-        spool = _Spool(self._spool_dir, schema, self._split_bytes, self._digest)
-        with spool:
+        writer = _FrameWriter(self._folder, schema, self._split_bytes, self._digest)
+        with writer:
             for batch in _regular(schema, batches):
-                spool.write(batch)
+                writer.write(batch)
         return Batch(
             self._stream,
             0,
             reader=ArrowReader(self._stream, target),
-            splits=tuple(Split(str(path), first_line=0) for path in spool.paths),
-            records=spool.rows,
-            bytes=spool.bytes,
-            digest=spool.hash.hexdigest() if self._digest else "",
-            key_properties=self._keys,
-            partition_keys=self._partitions,
+            splits=tuple(Split(str(path), first_line=0) for path in writer.paths),
+            records=writer.rows,
+            bytes=writer.bytes,
+            digest=writer.hash.hexdigest() if self._digest else "",
             output_ratio=_OUTPUT_RATIO,
         )
 
 
 def _open(frame: Any, kind: str) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
     if kind == "pandas":
-        from lakeport.sources.frames.pandas import pandas_batches
-
         return pandas_batches(frame, _ROWS)
     if kind in ("polars", "lazy"):
         _refuse_objects(frame.collect_schema())
@@ -227,7 +212,7 @@ def _one(schema: pa.Schema, parts: list[pa.RecordBatch]) -> pa.RecordBatch:
     return table.to_batches()[0]
 
 
-class _Spool:
+class _FrameWriter:
     """Arrow IPC streams of about `split_bytes` each."""
 
     def __init__(self, folder: Path, schema: pa.Schema, split_bytes: int, digest: bool) -> None:
@@ -242,7 +227,7 @@ class _Spool:
         self._file: BinaryIO | None = None
         self._writer: Any = None
 
-    def __enter__(self) -> _Spool:
+    def __enter__(self) -> _FrameWriter:
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lakeport.errors import SourceError
 from lakeport.model import Split
 from lakeport.schema.types import Field, check_names
-from lakeport.sources.files.source import Planned
+from lakeport.sources.files.file_set import FilePlan, FileSet
 from lakeport.sources.input.plain import SourceFile
 from lakeport.sources.json.blocks import Block, read_blocks
 from lakeport.sources.json.documents import (
@@ -23,7 +23,6 @@ from lakeport.sources.json.inference import infer_fields, merge_inferred
 from lakeport.sources.json.reader import JsonReader
 
 if TYPE_CHECKING:
-    from lakeport.sources.files.source import FileSource
     from lakeport.sources.spool.location import SpoolLocation
 
 __all__ = ["plan_json"]
@@ -32,27 +31,25 @@ _OUTPUT_RATIO = 0.2
 _MAX_LINE = 100 << 20
 
 
-def plan_json(source: FileSource) -> Planned:
+def plan_json(files: FileSet) -> FilePlan:
     """Turn documents into lines, cut the files at line ends, and infer undeclared fields.
 
     Raises:
         SourceError: a file is not JSON, or no file holds a record.
     """
-    files = source.plain_files()
-    lines = dict(source.run(partial(_as_lines, source.spool), list(enumerate(files))))
-    files = [lines[number] for number in sorted(lines)]
-    splits = source.look(partial(_cut, source.split_bytes), files)
-    fields = _fields(source, splits)
+    lines = dict(files.run(partial(_as_lines, files.spool), list(enumerate(files.plain()))))
+    plain = [lines[number] for number in sorted(lines)]
+    splits = files.look(partial(_cut, files.options.split_bytes), plain)
+    fields = _fields(files, splits)
     reader = JsonReader(
-        source.stream,
+        files.stream,
         fields,
         envelope=False,
-        unknown=source.unknown,
-        key_properties=source.keys,
-        max_record_mb=source.max_record_mb,
+        unknown=files.options.unknown,
+        max_record_mb=files.options.max_record_mb,
     )
-    size = sum(file.bytes for file in files)
-    return Planned(reader, tuple(splits), size, _OUTPUT_RATIO)
+    size = sum(file.bytes for file in plain)
+    return FilePlan(reader, tuple(splits), size, _OUTPUT_RATIO)
 
 
 def _as_lines(spool: SpoolLocation, item: tuple[int, SourceFile]) -> list[tuple[int, SourceFile]]:
@@ -76,23 +73,23 @@ def _cut(split_bytes: int, file: SourceFile) -> list[Split]:
     return split_lines(file, split_bytes)
 
 
-def _fields(source: FileSource, splits: list[Split]) -> tuple[Field, ...]:
-    if source.declares_all:
-        return source.fields
-    declared = {field.name: field for field in source.fields}
-    parts = sorted(source.run(_infer, list(enumerate(splits))), key=itemgetter(0))
+def _fields(files: FileSet, splits: list[Split]) -> tuple[Field, ...]:
+    if files.declares_all:
+        return files.fields
+    declared = {field.name: field for field in files.fields}
+    parts = sorted(files.run(_infer, list(enumerate(splits))), key=itemgetter(0))
     found = merge_inferred(fields for _, fields in parts)
     present = {field.name for field in found}
-    absent = [name for name in declared if name not in present | source.given]
+    absent = [name for name in declared if name not in present | files.folder_names]
     if absent:
         raise SourceError(
             f"field {absent[0]!r} is declared, but no record has it",
             f"the records have {', '.join(repr(field.name) for field in found[:20])}.",
         )
     if not splits:
-        raise SourceError(f"stream {source.stream!r}: no file holds a record", "name other files.")
+        raise SourceError(f"stream {files.stream!r}: no file holds a record", "name other files.")
     fields = tuple(declared.get(field.name, field) for field in found)
-    check_names(source.stream, [field.name for field in fields])
+    check_names(files.stream, [field.name for field in fields])
     return fields
 
 

@@ -9,25 +9,19 @@ from typing import TYPE_CHECKING
 
 from lakeport.model import Batch, UnknownPolicy
 from lakeport.sources.input.lines import count_lines, line_end
+from lakeport.sources.singer.batch_files import Piece
 from lakeport.sources.singer.messages import Schema
-from lakeport.sources.spool.segment import Origin, Segment, Spool
+from lakeport.sources.singer.options import SingerOptions
+from lakeport.sources.spool.segment import Origin, Segment, SpoolWriter
 
 if TYPE_CHECKING:
     from lakeport.model import Reader
     from lakeport.schema.types import Field
     from lakeport.sources.singer.metadata import Metadata
 
-__all__ = ["Collector", "Limits", "Stream", "StreamCount"]
+__all__ = ["Collector", "Stream", "StreamCount"]
 
 _NO_LIMIT = 1 << 62
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """When a flush is full: size of its record lines in bytes, number of records; 0 for never."""
-
-    bytes: int = 0
-    rows: int = 0
 
 
 @dataclass(slots=True)
@@ -57,28 +51,26 @@ class Collector:
 
     Args:
         spool: where the lines go.
-        limits: when a flush is full.
-        unknown: what the source kernel does with undeclared fields.
-        max_record_mb: longest line, in MB.
-        sync_started: when the run began, in microseconds since 1970, for records that get
-            metadata; 0 for those that don't.
+        options: when a flush is full, and how its records are to be read.
+        origin: the plain file that the buffers of `add_run` are read from, if tasks can read it.
+
+    Attributes:
+        streams: the streams so far, by name, in order of their first SCHEMA.
+        origin: see above; `start` is where the present buffer begins in it.
     """
 
     def __init__(
-        self,
-        spool: Spool,
-        limits: Limits,
-        unknown: UnknownPolicy,
-        max_record_mb: int,
-        sync_started: int = 0,
+        self, spool: SpoolWriter, options: SingerOptions, origin: Origin | None = None
     ) -> None:
         self.streams: dict[str, Stream] = {}
+        self.origin = origin
         self._spool = spool
-        self._flush_bytes = limits.bytes or _NO_LIMIT
-        self._flush_rows = limits.rows or _NO_LIMIT
-        self._unknown = unknown
-        self._max_mb = max_record_mb
-        self._sync_started = sync_started
+        self._options = options
+        self._flush_bytes = self._flush_rows = _NO_LIMIT
+        if not options.single_flush:
+            self._flush_bytes = options.flush_bytes or _NO_LIMIT
+            self._flush_rows = options.flush_rows or _NO_LIMIT
+        self._sync_started = time.time_ns() // 1000
         self._bytes = 0
         self._rows = 0
         self._closed: list[Batch] = []
@@ -109,19 +101,20 @@ class Collector:
         return False
 
     def add_run(
-        self,
-        stream: Stream,
-        data: bytearray,
-        start: int,
-        end: int,
-        count: int,
-        line: int,
-        origin: Origin | None = None,
+        self, stream: Stream, data: bytearray, start: int, end: int, count: int, line: int
     ) -> tuple[int, int]:
         """Spool consecutive record lines up to the cut.
 
+        Args:
+            stream: whose records they are.
+            data: a buffer of whole lines.
+            start: where the first record line begins in it.
+            end: one past the newline of the last one.
+            count: how many lines that is.
+            line: number of the first one in the input.
+
         Returns:
-            Where that is in `data`, and how many lines were taken.
+            Where the cut is in `data`, and how many lines were taken.
         """
         if self._bytes + end - start >= self._flush_bytes:
             end = data.index(b"\n", start + self._flush_bytes - self._bytes - 1, end) + 1
@@ -129,33 +122,42 @@ class Collector:
         if self._rows + count > self._flush_rows:
             count = self._flush_rows - self._rows
             end = line_end(data, start, end, count)
-        self.add(stream, data, start, end, count, line, origin=origin)
+        segment = self._segment(stream, envelope=True)
+        segment.append(data, start, end, count, line, self.origin)
+        self._add(stream, end - start, count)
         return end, count
 
-    def add(
-        self,
-        stream: Stream,
-        data: bytes | bytearray,
-        start: int,
-        end: int,
-        count: int,
-        line: int,
-        *,
-        envelope: bool = True,
-        origin: Origin | None = None,
-    ) -> None:
-        """Spool `count` consecutive lines of `data`; `line` is the number of the first."""
+    def add_line(self, stream: Stream, line: bytes, number: int) -> None:
+        """Spool one record line that is not as the input has it, or did not show by its start."""
+        self._segment(stream, envelope=True).append(line, 0, len(line), 1, number)
+        self._add(stream, len(line), 1)
+
+    def add_piece(self, stream: Stream, piece: Piece) -> None:
+        """Spool record lines out of a BATCH's file."""
+        segment = self._segment(stream, envelope=False)
+        segment.append(piece.data, 0, piece.end, piece.records, piece.line)
+        self._add(stream, piece.end, piece.records)
+
+    def _segment(self, stream: Stream, *, envelope: bool) -> Segment:
+        """The stream's open segment; lines with and without envelopes don't share one."""
         if stream.segment is not None and stream.envelope != envelope:
             self._close(stream)
         if stream.segment is None:
             stream.segment = self._spool.segment()
             stream.envelope = envelope
             stream.begun = time.time_ns() // 1000
-        stream.segment.append(data, start, end, count, line, origin)
+        return stream.segment
+
+    def _add(self, stream: Stream, size: int, count: int) -> None:
         stream.count.records += count
-        stream.count.bytes += end - start
-        self._bytes += end - start
+        stream.count.bytes += size
+        self._bytes += size
         self._rows += count
+
+    def advance(self, size: int) -> None:
+        """Say that the next buffer begins this many bytes further on in the origin."""
+        if self.origin is not None:
+            self.origin.start += size
 
     def cut(self, *, last: bool = False) -> tuple[Batch, ...]:
         """Hand out the flush's batches and begin the next flush.
@@ -217,14 +219,14 @@ class Collector:
             stream.message.stream,
             stream.fields,
             envelope=stream.envelope,
-            unknown=UnknownPolicy.DROP if stream.message.cut else self._unknown,
+            unknown=UnknownPolicy.DROP if stream.message.cut else self._options.unknown,
             key_properties=stream.message.key_properties,
-            max_record_mb=self._max_mb,
+            max_record_mb=self._options.max_record_mb,
             metadata=self._metadata(stream),
         )
 
     def _metadata(self, stream: Stream) -> Metadata | None:
-        if not self._sync_started:
+        if not self._options.add_record_metadata:
             return None
         from lakeport.sources.singer.metadata import Metadata
 
@@ -234,7 +236,7 @@ class Collector:
         from lakeport.schema.jsonschema import parse_schema
 
         fields = parse_schema(message.stream, message.schema, message.key_properties)
-        if not self._sync_started:
+        if not self._options.add_record_metadata:
             return fields
         from lakeport.sources.singer.metadata import declared
 

@@ -12,17 +12,15 @@ cuts at the same places. The source kernel checks each record later, inside the 
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal
+from typing import TYPE_CHECKING, BinaryIO
 
 from lakeport.errors import BadRecord, BadRecords, InputError
-from lakeport.model import Flush, Split, UnknownPolicy
+from lakeport.model import Flush
 from lakeport.sources.input.lines import Block, read_blocks
-from lakeport.sources.input.unpacking import DEFAULT, UnpackLimits
 from lakeport.sources.singer.batch_files import default_roots, read_batch_files
-from lakeport.sources.singer.collector import Collector, Limits, Stream, StreamCount
+from lakeport.sources.singer.collector import Collector, Stream, StreamCount
 from lakeport.sources.singer.messages import (
     ActivateVersion,
     BatchFiles,
@@ -35,9 +33,10 @@ from lakeport.sources.singer.messages import (
     Unknown,
     decode,
 )
+from lakeport.sources.singer.options import SingerOptions
 from lakeport.sources.singer.router import Router, stream_of
 from lakeport.sources.singer.state import PendingStates
-from lakeport.sources.spool.segment import Origin, Spool
+from lakeport.sources.spool.segment import Origin, SpoolWriter
 
 if TYPE_CHECKING:
     from lakeport.schema.types import Field
@@ -54,28 +53,12 @@ class SingerSource:
     """Iterates the flushes of one Singer input; the last one has `last` set, even if empty.
 
     Args:
-        streams_input: decompressed bytes, one message a line.
-        spool_dir: an empty private folder on disk; the caller makes it and removes it.
-        flush_bytes: size of the record lines at which a flush is cut; 0 for no limit.
-        flush_rows: number of records at which a flush is cut; 0 for no limit.
-        split_bytes: size at which a spool file, the input of one task, is full.
-        on_bad_record: `fail` raises at the first line that is no message; `quarantine` hands such
-            lines on in `Flush.bad`.
-        unknown: what the source kernel does with undeclared fields.
-        stray_lines: `fail` treats lines that are no JSON object as bad records, `skip` logs them.
-        max_record_mb: longest line, in MB (2**20 bytes).
-        digest: whether batches carry the SHA-256 of their record lines.
-        single_flush: cut once, at the end (for an overwrite).
-        origin: the plain file that `streams_input` reads from its start, if tasks can read it too:
-            long runs of records are then read from there, and not spooled.
-        catalog: streams whose schema is this one, whatever the input's SCHEMA says; their records
-            are cut to it.
-        batch_roots: folders in which the files of BATCH messages may lie; the system's temporary
-            folder and the current one if empty.
-        limits: what a compressed file of a BATCH may become.
-        add_record_metadata: whether batches have the columns `_sdc_*` (`sources.singer.metadata`).
+        lines: decompressed bytes, one message a line.
+        spool: takes the lines of the records.
+        options: how messages become flushes.
+        origin: the plain file that `lines` reads from its start, if tasks can read it too: long
+            runs of records are then read from there, and not spooled.
         on_progress: called at times with a stream, its records and its bytes so far.
-        on_file: is told of each spool file that is complete.
 
     Attributes:
         lines: lines read so far.
@@ -86,25 +69,11 @@ class SingerSource:
 
     def __init__(
         self,
-        streams_input: BinaryIO,
-        *,
-        spool_dir: Path,
-        flush_bytes: int,
-        flush_rows: int = 0,
-        split_bytes: int,
-        on_bad_record: Literal["fail", "quarantine"] = "fail",
-        unknown: UnknownPolicy = UnknownPolicy.EVOLVE,
-        stray_lines: Literal["fail", "skip"] = "fail",
-        max_record_mb: int = 100,
-        digest: bool = False,
-        single_flush: bool = False,
+        lines: BinaryIO,
+        spool: SpoolWriter,
+        options: SingerOptions,
         origin: Path | None = None,
-        batch_roots: Sequence[Path] = (),
-        limits: UnpackLimits = DEFAULT,
-        add_record_metadata: bool = False,
-        catalog: Mapping[str, Schema] | None = None,
         on_progress: Callable[[str, int, int], None] | None = None,
-        on_file: Callable[[Split], None] = lambda split: None,
     ) -> None:
         self.lines = 0
         self.versions: dict[str, int] = {}
@@ -112,23 +81,14 @@ class SingerSource:
         self._early: dict[str, int] = {}
         self.stray_lines_skipped = 0
         self.bad_lines = 0
-        self._input = streams_input
-        self._spool = Spool(
-            spool_dir, split_bytes, digest=digest, times=add_record_metadata, on_file=on_file
-        )
-        started = time.time_ns() // 1000 if add_record_metadata else 0
-        cuts = Limits() if single_flush else Limits(flush_bytes, flush_rows)
-        self._collector = Collector(self._spool, cuts, unknown, max_record_mb, started)
-        self._single = single_flush
-        self._quarantine = on_bad_record == "quarantine"
-        self._skip_stray = stray_lines == "skip"
-        self._max_mb = max_record_mb
-        self._roots = tuple(batch_roots) or default_roots()
-        self._unpacking = limits
-        self._catalog = catalog or {}
+        self._input = lines
+        self._spool = spool
+        self._options = options
+        self._collector = Collector(spool, options, None if origin is None else Origin(str(origin)))
+        self._single = options.single_flush
+        self._roots = options.batch_roots or default_roots()
         self._on_progress = on_progress
         self._router = Router()
-        self._origin = None if origin is None else Origin(str(origin))
         self._states = PendingStates()
         self._bad: list[BadRecord] = []
         self._bad_bytes = 0
@@ -156,10 +116,9 @@ class SingerSource:
             InputError: a SCHEMA or a BATCH that can't be used.
             SourceError: the input, a BATCH's file or the spool folder can't be read or written.
         """
-        for block in read_blocks(self._input, self._max_mb << 20):
+        for block in read_blocks(self._input, self._options.max_record_mb << 20):
             yield from self._read(block)
-            if self._origin is not None:
-                self._origin.start += block.end
+            self._collector.advance(block.end)
             self._spool.settle()
             if self._on_progress is not None:
                 self._collector.report(self._on_progress)
@@ -168,8 +127,9 @@ class SingerSource:
     def _read(self, block: Block) -> Iterator[Flush]:
         if block.too_long is not None:
             self.lines += 1
-            self._origin = None  # how far it reaches is not known any more
-            self._bad_line(f"longer than the limit of {self._max_mb} MB", block.too_long)
+            self._collector.origin = None  # how far it reaches is not known any more
+            limit = self._options.max_record_mb
+            self._bad_line(f"longer than the limit of {limit} MB", block.too_long)
         data, at = block.data, 0
         if self.lines == 0 and data.startswith(_BOM):
             at = len(_BOM)
@@ -182,9 +142,7 @@ class SingerSource:
             else:
                 name, end, count = run
                 stream = self._collector.streams[name]
-                end, count = self._collector.add_run(
-                    stream, data, at, end, count, self.lines + 1, self._origin
-                )
+                end, count = self._collector.add_run(stream, data, at, end, count, self.lines + 1)
                 self.lines += count
             at = end
             if self._collector.full or (self._bad_bytes >= _MAX_HELD_BAD and not self._single):
@@ -222,18 +180,18 @@ class SingerSource:
         if stream is None:
             self._bad_line("a record before its stream's SCHEMA", line.rstrip(b"\r\n"), name)
             return
-        line = line.lstrip(b" \t\r")
-        self._collector.add(stream, line, 0, len(line), 1, self.lines)
+        self._collector.add_line(stream, line.lstrip(b" \t\r"), self.lines)
 
     def _stream(self, name: str) -> Stream | None:
         """A stream that has its schema, from a SCHEMA or from the catalog."""
-        if name not in self._collector.streams and name in self._catalog:
-            self._schema(self._catalog[name])
+        catalog = self._options.catalog
+        if name not in self._collector.streams and name in catalog:
+            self._schema(catalog[name])
         return self._collector.streams.get(name)
 
     def _bad_line(self, reason: str, raw: bytes, stream: str = "") -> None:
         bad = BadRecord(stream, self.lines, "", reason, raw)
-        if not self._quarantine:
+        if self._options.on_bad_record != "quarantine":
             raise BadRecords((bad,))
         self._bad.append(bad)
         self._bad_bytes += len(raw) + 256  # an object's own size, about
@@ -246,7 +204,7 @@ class SingerSource:
             )
 
     def _stray(self, text: bytes) -> None:
-        if not self._skip_stray:
+        if self._options.stray_lines != "skip":
             self._bad_line("not a JSON object", text)
             return
         self.stray_lines_skipped += 1
@@ -255,7 +213,7 @@ class SingerSource:
         _log.info("Unable to parse: %s", shown)
 
     def _schema(self, message: Schema) -> None:
-        message = self._catalog.get(message.stream, message)
+        message = self._options.catalog.get(message.stream, message)
         try:
             new = self._collector.declare(message)
         except InputError as error:
@@ -278,14 +236,13 @@ class SingerSource:
                 f"line {self.lines}: BATCH of stream {message.stream!r} before its SCHEMA",
                 "have the tap send the SCHEMA first",
             )
-        for piece in read_batch_files(message, self._roots, self._max_mb, self._unpacking):
+        limit = self._options.max_record_mb
+        for piece in read_batch_files(message, self._roots, limit, self._options.limits):
             if piece.too_long is not None:
-                reason = f"in a BATCH file: line {piece.line} is longer than {self._max_mb} MB"
+                reason = f"in a BATCH file: line {piece.line} is longer than {limit} MB"
                 self._bad_line(reason, piece.too_long, message.stream)
             else:
-                self._collector.add(
-                    stream, piece.data, 0, piece.end, piece.records, piece.line, envelope=False
-                )
+                self._collector.add_piece(stream, piece)
 
     def _cut(self, *, last: bool = False) -> Flush:
         active = {**self._early, **self._active} if last else self._active

@@ -25,7 +25,7 @@ from lakeport.errors import SourceError
 from lakeport.model import Split
 from lakeport.sources.input.lines import count_lines
 
-__all__ = ["Segment", "Spool"]
+__all__ = ["Origin", "Segment", "SpoolWriter"]
 
 _PAIR = struct.Struct("<QQ")
 _SEGMENT_BUFFER = 1 << 20
@@ -50,7 +50,7 @@ class Origin:
     start: int = 0
 
 
-class Spool:
+class SpoolWriter:
     """A folder of segments and what they hold back in memory, bounded over all of them.
 
     Args:
@@ -276,7 +276,7 @@ class Segment:
         self._begin()
 
     def finish(self) -> tuple[Split, ...]:
-        """Write what is left and list the files; see `Spool.finish`."""
+        """Write what is left and list the files; see `SpoolWriter.finish`."""
         if self._file_records:
             self._close_file()
         return tuple(self._splits)

@@ -31,7 +31,9 @@ from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.csv.records import blocks, record_end, records
 from lakeport.sources.csv.values import convert, kinds_of, type_of_kinds
 from lakeport.sources.files.discovery import discover
+from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.source import FileSource
+from lakeport.sources.spool.location import SpoolLocation
 from tests.unit.sources.file_batch import file_batch
 
 load = partial(file_batch, name="t.csv")
@@ -589,9 +591,9 @@ def test_nycflights(tmp_path: Path) -> None:
     spool.mkdir()
     source = FileSource(
         discover([str(data / "flights.csv.zip")]),
-        stream="flights",
-        spool_dir=spool,
-        split_bytes=8 << 20,
+        "flights",
+        SpoolLocation(spool),
+        FileOptions(split_bytes=8 << 20),
     )
     (flush,) = source
     batch = flush.batches[0]
@@ -608,6 +610,6 @@ def test_nycflights(tmp_path: Path) -> None:
         )
     assert table.equals(other.cast(table.schema))
     for name in ("airlines", "airports", "planes", "weather"):
-        (flush,) = FileSource(discover([str(data / f"{name}.csv")]), stream=name, spool_dir=spool)
+        (flush,) = FileSource(discover([str(data / f"{name}.csv")]), name, SpoolLocation(spool))
         with (data / f"{name}.csv").open(newline="") as file:
             assert len(rows(flush.batches[0])) == len(list(csv.reader(file))) - 1

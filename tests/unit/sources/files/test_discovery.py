@@ -12,6 +12,7 @@ from lakeport.errors import ConfigError, SourceError
 from lakeport.model import StoredObject
 from lakeport.sources.files.discovery import discover, stream_name
 from lakeport.sources.files.source import FileSource
+from lakeport.sources.spool.location import SpoolLocation
 
 
 @pytest.fixture
@@ -150,7 +151,7 @@ def test_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SourceError, match="matches no object"):
         found("s3://bucket/in/z.csv")
     files = discover(["s3://bucket/in/"], storage_for=storage_for)
-    (flush,) = FileSource(files, stream="t", spool_dir=tmp_path)
+    (flush,) = FileSource(files, "t", SpoolLocation(tmp_path))
     batch = flush.batches[0]
     assert batch.reader is not None
     read = [b.to_pylist() for split in batch.splits for b in batch.reader.read(split)]
@@ -160,7 +161,7 @@ def test_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_singer_files_are_no_table(tree: Path) -> None:
     (tree / "x.singer").write_bytes(b"")
-    source = FileSource(discover([f"{tree}/x.singer"]), stream="t", spool_dir=tree)
+    source = FileSource(discover([f"{tree}/x.singer"]), "t", SpoolLocation(tree))
     with pytest.raises(ConfigError, match="'singer'"):
         list(source)
 
@@ -171,4 +172,4 @@ def test_an_unreadable_file(tmp_path: Path) -> None:
     files = discover([str(path)])
     path.unlink()
     with pytest.raises(SourceError, match=r"gone.csv' can't be read"):
-        list(FileSource(files, stream="t", spool_dir=tmp_path))
+        list(FileSource(files, "t", SpoolLocation(tmp_path)))

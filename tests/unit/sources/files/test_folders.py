@@ -18,7 +18,9 @@ from lakeport.errors import ConfigError, InputError, SourceError, UnknownFields
 from lakeport.model import Batch, UnknownPolicy
 from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.files.discovery import discover
+from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.source import FileSource
+from lakeport.sources.spool.location import SpoolLocation
 
 Row = dict[str, Any]
 
@@ -46,7 +48,7 @@ def batch_of(source: Path | str, **settings: Any) -> Batch:
     files = discover([str(source)])
     spool = Path(files[0].uri).parent / "_spool"
     spool.mkdir(exist_ok=True)
-    (flush,) = FileSource(files, stream="t", spool_dir=spool, **settings)
+    (flush,) = FileSource(files, "t", SpoolLocation(spool), FileOptions(**settings))
     return flush.batches[0]
 
 

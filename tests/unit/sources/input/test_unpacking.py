@@ -19,10 +19,12 @@ import zstandard
 from lakeport.config.destinations.local import LocalConfig
 from lakeport.errors import SourceError
 from lakeport.sources.files.discovery import discover
+from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.source import FileSource
 from lakeport.sources.input import unpacking
 from lakeport.sources.input.decompression import open_inputs, open_stream
 from lakeport.sources.input.unpacking import UnpackLimits, unpack_limits
+from lakeport.sources.spool.location import SpoolLocation
 from tests.singer_kit import schema, source
 
 FLOOR = 4 << 20
@@ -56,7 +58,7 @@ def spooled(tmp_path: Path, name: str, data: bytes, limits: UnpackLimits) -> int
     folder.mkdir()
     (tmp_path / name).write_bytes(data)
     found = FileSource(
-        discover([str(tmp_path / name)]), stream="t", spool_dir=folder, limits=limits
+        discover([str(tmp_path / name)]), "t", SpoolLocation(folder), FileOptions(limits=limits)
     )
     try:
         list(found)
@@ -80,7 +82,7 @@ def test_archives_of_other_methods_are_refused(tmp_path: Path, method: int) -> N
     with zipfile.ZipFile(tmp_path / "t.csv.zip", "w", method) as archive:
         archive.writestr("t.csv", b"a\n" * (1 << 20))
     with pytest.raises(SourceError, match=f"compressed with method {method}, not with deflate"):
-        list(FileSource(discover([str(tmp_path)]), stream="t", spool_dir=tmp_path))
+        list(FileSource(discover([str(tmp_path)]), "t", SpoolLocation(tmp_path)))
 
 
 @pytest.mark.parametrize("suffix", PACKERS)
@@ -142,10 +144,10 @@ def test_batch_files_are_limited(tmp_path: Path) -> None:
 def test_parquet_pages_are_limited(tmp_path: Path) -> None:
     table = pa.table({"a": pa.array([0.0] * (2 << 20))})
     pq.write_table(table, tmp_path / "t.parquet", use_dictionary=False, compression="zstd")
-    files = discover([str(tmp_path / "t.parquet")])
+    files, spool = discover([str(tmp_path / "t.parquet")]), SpoolLocation(tmp_path)
     with pytest.raises(SourceError, match=r"t\.parquet unpacks to more than 100 times its size"):
-        list(FileSource(files, stream="t", spool_dir=tmp_path, limits=UnpackLimits(100)))
-    assert list(FileSource(files, stream="t", spool_dir=tmp_path, limits=UnpackLimits(0)))
+        list(FileSource(files, "t", spool, FileOptions(limits=UnpackLimits(100))))
+    assert list(FileSource(files, "t", spool, FileOptions(limits=UnpackLimits(0))))
 
 
 def test_the_keys(tmp_path: Path) -> None:

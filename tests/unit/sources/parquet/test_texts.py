@@ -12,10 +12,12 @@ import pytest
 from lakeport.errors import SourceError
 from lakeport.model import Batch
 from lakeport.sources.files.discovery import discover
+from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.source import FileSource
 from lakeport.sources.input.unpacking import UnpackLimits
 from lakeport.sources.parquet import texts as parquet_texts
 from lakeport.sources.parquet.texts import repeating_columns
+from lakeport.sources.spool.location import SpoolLocation
 
 LONG = 1 << 20
 
@@ -27,7 +29,9 @@ def repeated(length: int, rows: int) -> pa.Array:
 
 
 def planned(path: Path, limits: UnpackLimits) -> Batch:
-    source = FileSource(discover([str(path)]), stream="t", spool_dir=path.parent, limits=limits)
+    source = FileSource(
+        discover([str(path)]), "t", SpoolLocation(path.parent), FileOptions(limits=limits)
+    )
     (flush,) = source
     return flush.batches[0]
 

@@ -16,6 +16,7 @@ from lakeport.errors import SourceError
 from lakeport.sources.files.discovery import discover
 from lakeport.sources.files.source import FileSource
 from lakeport.sources.frames.source import FrameSource
+from lakeport.sources.spool.location import SpoolLocation
 
 MARKS = [datetime(2001, 2, 3, 4, 5, 6, n) for n in range(1, 9)]  # found in the file by their bytes
 EPOCH_DAY = 2_440_588  # Julian day number of 1970-01-01
@@ -50,7 +51,7 @@ def write(path: Path, column: pa.Array, *values: bytes) -> None:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    (flush,) = FileSource(discover([str(path)]), stream="t", spool_dir=path.parent)
+    (flush,) = FileSource(discover([str(path)]), "t", SpoolLocation(path.parent))
     batch = flush.batches[0]
     assert batch.reader is not None
     found = [b for split in batch.splits for b in batch.reader.read(split)]
@@ -162,7 +163,7 @@ def test_text_that_is_not_utf8_names_file_and_column(
 def test_text_of_a_frame_that_is_not_utf8_names_the_column(tmp_path: Path, type_: Any) -> None:
     columns = {"c": broken().cast(type_), "r": pc.run_end_encode(broken())}
     for name, column in columns.items():
-        (flush,) = FrameSource(pa.table({name: column}), stream="t", spool_dir=tmp_path)
+        (flush,) = FrameSource(pa.table({name: column}), "t", tmp_path)
         (batch,) = flush.batches
         assert batch.reader is not None
         with pytest.raises(SourceError, match=f"column '{name}' holds text that is not UTF-8"):

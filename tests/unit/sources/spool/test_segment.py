@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from lakeport.errors import SourceError
-from lakeport.sources.spool.segment import Spool
+from lakeport.sources.spool.segment import SpoolWriter
 from tests.singer_kit import NotedReader
 
 
@@ -24,7 +24,7 @@ def lines(split: object) -> list[tuple[int, bytes]]:
 @pytest.mark.parametrize("digest", [True, False])
 def test_lines_keep_their_order_and_numbers(tmp_path: Path, split_bytes: int, digest: bool) -> None:
     chance = random.Random(split_bytes)
-    spool = Spool(tmp_path, split_bytes, digest=digest)
+    spool = SpoolWriter(tmp_path, split_bytes, digest=digest)
     segment = spool.segment()
     expected: list[tuple[int, bytes]] = []
     line = 1
@@ -46,7 +46,7 @@ def test_lines_keep_their_order_and_numbers(tmp_path: Path, split_bytes: int, di
 
 
 def test_files_are_private_and_never_replace_others(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, 100)
+    spool = SpoolWriter(tmp_path, 100)
     segment = spool.segment()
     segment.append(b"a\n", 0, 2, 1, 1)
     (split,) = spool.finish(segment)
@@ -63,7 +63,7 @@ def test_files_are_private_and_never_replace_others(tmp_path: Path) -> None:
 
 
 def test_one_run_is_one_pair(tmp_path: Path) -> None:
-    spool = Spool(tmp_path, 1 << 20)
+    spool = SpoolWriter(tmp_path, 1 << 20)
     segment = spool.segment()
     for number in range(5, 105):
         segment.append(b"a\n", 0, 2, 1, number)
@@ -75,7 +75,7 @@ def test_many_streams_hold_little_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lakeport.sources.spool.segment._ALL_BUFFERS", 1000)
-    spool = Spool(tmp_path, 1 << 20)
+    spool = SpoolWriter(tmp_path, 1 << 20)
     segments = [spool.segment() for _ in range(50)]
     for number, segment in enumerate(segments, 1):
         segment.append(b"x" * 20 + b"\n", 0, 21, 1, number)
@@ -93,7 +93,7 @@ def test_a_full_disk_is_told_and_short_writes_go_on(
 ) -> None:
     write = os.write
     monkeypatch.setattr("os.write", lambda file, data: write(file, data[:3]))
-    segment = Spool(tmp_path, 1 << 20).segment()
+    segment = SpoolWriter(tmp_path, 1 << 20).segment()
     segment.append(b"abcdefgh\n", 0, 9, 1, 1)
     assert lines(*segment.finish()) == [(1, b"abcdefgh")]
 
@@ -102,7 +102,7 @@ def test_a_full_disk_is_told_and_short_writes_go_on(
 
     monkeypatch.setattr("os.write", full)
     (tmp_path / "full").mkdir()
-    segment = Spool(tmp_path / "full", 1 << 20).segment()
+    segment = SpoolWriter(tmp_path / "full", 1 << 20).segment()
     segment.append(b"secret\n", 0, 7, 1, 1)
     with pytest.raises(SourceError, match="No space left on device") as failure:
         segment.finish()
@@ -113,11 +113,11 @@ def test_times_are_kept_when_asked_for(tmp_path: Path, monkeypatch: pytest.Monke
     now = iter([5_000_001, 5_500_000, 9_000_000, 9_100_000])
     clock = SimpleNamespace(time_ns=lambda: next(now))
     monkeypatch.setattr("lakeport.sources.spool.segment.time", clock)
-    spool = Spool(tmp_path, 12, times=True)
+    spool = SpoolWriter(tmp_path, 12, times=True)
     segment = spool.segment()
     for number in range(1, 5):
         segment.append(b"abc\n", 0, 4, 1, number)
     splits = spool.finish(segment)
     pairs = [list(struct.iter_unpack("<QQ", Path(split.times).read_bytes())) for split in splits]
     assert pairs == [[(0, 6000), (2, 9000)], [(0, 10000)]]  # rounded up to milliseconds
-    assert Spool(tmp_path, 12).segment().held == 0
+    assert SpoolWriter(tmp_path, 12).segment().held == 0

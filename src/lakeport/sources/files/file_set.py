@@ -1,0 +1,157 @@
+"""The files of one load, as the planners of their formats see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from lakeport.model import Reader, Split
+from lakeport.schema.types import Field
+from lakeport.sources.files.declared import declared_fields, is_json_schema
+from lakeport.sources.files.folders import folder_fields, with_folders
+from lakeport.sources.files.options import FileOptions
+from lakeport.sources.input.plain import SourceFile, is_packed, is_utf8, spool_plain
+from lakeport.sources.input.unpacking import UnpackLimits
+from lakeport.sources.spool.location import SpoolLocation
+
+__all__ = ["FilePlan", "FileSet", "Run", "run_here"]
+
+_THREADS = 8
+
+Run = Callable[[Callable[[Any], list[Any]], Sequence[Any]], list[Any]]
+"""Runs a picklable function on every item and joins the lists that it returns, in any order."""
+
+
+def run_here(function: Callable[[Any], list[Any]], items: Sequence[Any]) -> list[Any]:
+    """Run in this process, one after another.
+
+    >>> run_here(lambda n: [n, n], [1, 2])
+    [1, 1, 2, 2]
+    """
+    return [result for item in items for result in function(item)]
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlan:
+    """What a format's planner found: how to read the files, and in which pieces.
+
+    Attributes:
+        reader: the source kernel.
+        splits: what the tasks read.
+        bytes: input size, decompressed.
+        output_ratio: guess of Parquet bytes per input byte.
+        records: number of records, -1 when unknown.
+        warnings: see `Batch.warnings`.
+    """
+
+    reader: Reader
+    splits: tuple[Split, ...]
+    bytes: int
+    output_ratio: float
+    records: int = -1
+    warnings: tuple[str, ...] = ()
+
+
+class FileSet:
+    """Files of one format, the columns that are declared for them, and where their plan is made.
+
+    Args:
+        files: what `discover` found, all of one format.
+        stream: the stream's name.
+        spool: takes what tasks can't read as it is.
+        options: how the files are read.
+        run: runs preparation (decompression, type inference) in parallel.
+
+    Attributes:
+        run: see above; for what reads whole files.
+        look: for what is quick on a disk: here where files are local, else as `run`.
+        csv: how CSV files are written, delimiter resolved.
+        fields: the declared columns as files have to have them; what folders give is required of
+            no file.
+        declares_all: whether a JSON schema declares all columns there are.
+        folders: the columns that the files' folders give.
+
+    Raises:
+        ConfigError: a declared type is unknown.
+        InputError: the folders give other columns than are declared.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[SourceFile],
+        stream: str,
+        spool: SpoolLocation,
+        options: FileOptions,
+        run: Run,
+    ) -> None:
+        self.files = with_folders(files) if options.folders else tuple(files)
+        self.stream = stream
+        self.spool = spool
+        self.options = options
+        self.run = run
+        self.look: Run = run_here if spool.local else run
+        self.csv = options.csv
+        if self.csv.delimiter is None:
+            self.csv = replace(self.csv, delimiter="\t" if self.format == "tsv" else ",")
+        declared = options.declared or {}
+        fields = declared_fields(stream, declared)
+        self.declares_all = is_json_schema(declared)
+        self.folders = folder_fields(
+            stream,
+            self.files,
+            fields,
+            infer=self.csv.infer_types,
+            unknown=options.unknown if self.declares_all else None,
+        )
+        given = {field.name for field in self.folders}
+        expected = [replace(f, required=f.required and f.name not in given) for f in fields]
+        if self.declares_all:
+            known = {field.name for field in fields}
+            expected += [field for field in self.folders if field.name not in known]
+        self.fields: tuple[Field, ...] = tuple(expected)
+
+    @property
+    def format(self) -> str:
+        """The format of all files."""
+        return self.files[0].format
+
+    @property
+    def folder_names(self) -> frozenset[str]:
+        """Names of the columns that the files' folders give."""
+        return frozenset(field.name for field in self.folders)
+
+    def plain(self, encoding: str = "utf-8") -> list[SourceFile]:
+        """The files as plain UTF-8 ones that tasks can read by range, in order.
+
+        Compressed and transcoded ones, and those that tasks can't reach where they are, are
+        spooled: by the tasks where they can reach them, from here where only this machine can.
+        """
+        recode = not is_utf8(encoding)
+        spool = partial(_spooled, self.files, self.spool, encoding, self.options.limits)
+        with ThreadPoolExecutor(_THREADS, "lakeport-spool") as executor:
+            fits = list(executor.map(self._fits, self.files))
+            waiting = [n for n, fit in enumerate(fits) if recode or not fit]
+            here = [n for n in waiting if not self._seen_by_tasks(self.files[n])]
+            there = [n for n in waiting if n not in set(here)]
+            spooled = {n: file for found in executor.map(spool, here) for n, file in found}
+        spooled |= dict(self.run(spool, there)) if there else {}
+        return [spooled.get(n, file) for n, file in enumerate(self.files)]
+
+    def _fits(self, file: SourceFile) -> bool:
+        return self.spool.reaches(file.uri, file.storage) and not is_packed(file)
+
+    def _seen_by_tasks(self, file: SourceFile) -> bool:
+        return file.storage is not None or self.spool.reaches(file.uri, None)
+
+
+def _spooled(
+    files: Sequence[SourceFile],
+    spool: SpoolLocation,
+    encoding: str,
+    limits: UnpackLimits,
+    number: int,
+) -> list[tuple[int, SourceFile]]:
+    return [(number, spool_plain(files[number], spool, number, encoding, limits))]

@@ -1,0 +1,57 @@
+"""How the files of one load are read: what its config and its user's options say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakeport.model import UnknownPolicy
+from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.input.unpacking import DEFAULT, UnpackLimits, unpack_limits
+
+if TYPE_CHECKING:
+    from lakeport.config.base import DestinationConfig
+    from lakeport.sources.options import ReadOptions
+
+__all__ = ["FileOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """How files become rows of one table.
+
+    Attributes:
+        csv: how CSV files are written.
+        declared: a JSON schema, which declares all columns; or column -> type name, which
+            declares those columns and leaves the others to inference.
+        unknown: what to do with columns and fields that are not declared; without a JSON schema,
+            for CSV, those that the first file does not have.
+        folders: whether folders `name=value` of the files' paths are columns.
+        split_bytes: about how much one task reads.
+        max_record_mb: longest JSON record, in MB (2**20 bytes).
+        limits: what a compressed file may become.
+        digest: whether to compute `Batch.digest`.
+    """
+
+    csv: CsvOptions = field(default_factory=CsvOptions)
+    declared: Mapping[str, Any] | None = None
+    unknown: UnknownPolicy = UnknownPolicy.EVOLVE
+    folders: bool = True
+    split_bytes: int = 64 << 20
+    max_record_mb: int = 100
+    limits: UnpackLimits = DEFAULT
+    digest: bool = False
+
+    @classmethod
+    def of(cls, config: DestinationConfig, options: ReadOptions) -> FileOptions:
+        """What a load's config and options say."""
+        return cls(
+            csv=options.csv or CsvOptions(),
+            declared=options.schema,
+            unknown=config.unknown_fields,
+            folders=config.partition_columns == "auto",
+            max_record_mb=max(1, int(config.max_record_mb)),
+            limits=unpack_limits(config),
+            digest=config.run_id is not None,
+        )
