@@ -51,17 +51,23 @@ __all__ = [
 ]
 
 
-def causes(error: BaseException) -> Iterator[BaseException]:
+def causes(error: BaseException, *, contexts: bool = False) -> Iterator[BaseException]:
     """An error, what it was raised from, and so on, each once.
 
     Errors that are raised again while their causes are handled may close a ring.
+
+    Args:
+        error: the last one.
+        contexts: follow what was being handled, too, where nothing else is named: the errors that
+            a traceback shows.
     """
     seen = set[int]()
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
         seen.add(id(link))
         yield link
-        link = link.__cause__
+        handled = link.__context__ if contexts and not link.__suppress_context__ else None
+        link = link.__cause__ or handled
 
 
 class LakeportError(Exception):

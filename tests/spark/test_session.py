@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from lakeport.errors import ConfigError, LakeportError, SchemaConflict
+from lakeport.spark import session
 from lakeport.spark.failures import translate, translated
 from lakeport.spark.jobs import run_tasks
-from lakeport.spark.jvm import training
 from lakeport.spark.session import Runtime
 
 CANARY = "canary/" + "s3cr3t+value"
@@ -151,7 +151,7 @@ def test_warming_up_leaves_nothing_behind(runtime: Runtime) -> None:
 def test_delta_works(runtime: Runtime, tmp_path: Path) -> None:
     from deltalake import DeltaTable
 
-    from lakeport.spark.jvm.training import training_load
+    from lakeport.spark.warmup.training import training_load
 
     training_load(runtime, frozenset({"delta"}))
     path = str(tmp_path / "table")
@@ -173,8 +173,8 @@ def test_errors_of_delta_are_ours(runtime: Runtime, tmp_path: Path) -> None:
 def test_a_session_warms_up_once(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every landing asks for it; a table committed to for each would cost more than the landing."""
     begun: list[str] = []
-    monkeypatch.setattr(training, "warm_workers", lambda _: begun.append("warm_workers"))
-    monkeypatch.setattr(training, "warm_commit", lambda *_: begun.append("warm_commit"))
+    monkeypatch.setattr(session, "warm_workers", lambda _: begun.append("warm_workers"))
+    monkeypatch.setattr(session, "warm_commit", lambda *_: begun.append("warm_commit"))
     monkeypatch.setattr(runtime, "_warmed", False)
     for _ in range(3):
         runtime.warm()

@@ -18,7 +18,9 @@ PACKAGES = sorted(path.parent for path in MODULES if path.name == "__init__.py")
 
 MOST_MODULES = 14
 MOST_LINES = 400
-LONGER: dict[str, str] = {}
+LONGER: dict[str, str] = {
+    "lakeport.spark.failures": "two thirds are one table of messages, read by what is below it",
+}
 """Modules with more lines -> why."""
 
 LIGHT = {"__future__", "lakeport", *sys.stdlib_module_names}

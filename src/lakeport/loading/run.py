@@ -128,7 +128,7 @@ class _Run:
 
     def land(self, source: Any, options: ReadOptions) -> LandingReport:
         from lakeport.destinations import check_layout, check_place, check_workers
-        from lakeport.spark.failures import mask_causes
+        from lakeport.spark.causes import mask_causes
         from lakeport.spark.session import Runtime
 
         for text in (*self.config.warnings, *check_layout(self.config)):
@@ -167,7 +167,8 @@ class _Run:
     @contextmanager
     def _translate_jvm_errors(self) -> Iterator[None]:
         """Turn a JVM that has gone into an error of Spark's, wherever in the load it shows."""
-        from lakeport.spark.failures import from_java, translate
+        from lakeport.spark.causes import from_java
+        from lakeport.spark.failures import translate
 
         try:
             yield
@@ -381,7 +382,7 @@ def _placed(table: str) -> Iterator[None]:
     Raises:
         DestinationError: the store refused, or was given up.
     """
-    from lakeport.spark.failures import of_spark
+    from lakeport.spark.causes import of_spark
 
     begin = time.monotonic()
     try:

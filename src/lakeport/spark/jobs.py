@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lakeport.errors import LakeportError, SparkFailure
-from lakeport.spark.failures import scrub, translate
+from lakeport.scrub import scrub
+from lakeport.spark.failures import translate
 
 if TYPE_CHECKING:
     import pyarrow as pa

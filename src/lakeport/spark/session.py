@@ -25,6 +25,7 @@ from lakeport.spark.failures import translate, translated
 from lakeport.spark.jvm.java import find_java
 from lakeport.spark.jvm.launch import Launch, stopped
 from lakeport.spark.settings import attempts_of, check, cores_of, heap_mb, is_local, master_of
+from lakeport.spark.warmup.first_use import warm_commit, warm_workers
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -303,14 +304,10 @@ class Runtime:
                 self.spark  # noqa: B018
 
     def _warm_workers(self) -> None:
-        from lakeport.spark.jvm.training import warm_workers
-
         with suppress(Exception):
             warm_workers(self)
 
     def _warm_commit(self) -> None:
-        from lakeport.spark.jvm.training import warm_commit
-
         with suppress(Exception), self.flags() as folder:
             if folder:
                 warm_commit(self, Path(folder))

@@ -74,7 +74,7 @@ _BASE: Final = {
 _LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.python.daemon.module": "lakeport.spark.daemon",
+    "spark.python.daemon.module": "lakeport.spark.warmup.daemon",
 }
 _DELTA_TUNING: Final = {
     # Fifty partitions, Delta's default, cost seconds on tables of ordinary size.

@@ -11,7 +11,8 @@ import pytest
 from lakeport import errors
 from lakeport.errors import InputError, LakeportError, SparkFailure, causes
 from lakeport.scrub import MASK
-from lakeport.spark.failures import MaskedCause, mask_causes, of_spark, translate, translated
+from lakeport.spark.causes import MaskedCause, mask_causes, of_spark
+from lakeport.spark.failures import translate, translated
 
 
 class JavaClass:

@@ -6,16 +6,17 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 import typer
 
 from lakeport.cli.signals import INTERRUPTED, TERMINATED, Terminated
-from lakeport.errors import LakeportError
+from lakeport.errors import LakeportError, causes
 from lakeport.loading.report import Failure
 from lakeport.scrub import scrub
 
@@ -110,7 +111,7 @@ class Guard:
         if isinstance(error, KeyboardInterrupt):
             ended = isinstance(error, Terminated)
             word = "terminated" if ended else "interrupted"
-            said, hint = self._cut_off or (self._durable("; ".join(_notes(error))), _AGAIN)
+            said, hint = self._cut_off or (self._durable(_unknown(error)), _AGAIN)
             failure = Failure(word.title(), f"{word}; {said}", hint)
             return failure, TERMINATED if ended else INTERRUPTED
         return replace(Failure.of(error), hint="" if self._debug else _DEBUG), 1
@@ -123,11 +124,10 @@ class Guard:
         return f"{what} durable, and {unknown or 'nothing is visible of the one in progress'}"
 
 
-def _notes(error: BaseException | None) -> Iterator[str]:
+def _unknown(error: BaseException) -> str:
     """What the load could not find out, also where a second signal came before it was told."""
-    while error is not None:
-        yield from getattr(error, "__notes__", ())
-        error = error.__context__
+    notes = (getattr(each, "__notes__", ()) for each in causes(error, contexts=True))
+    return "; ".join(chain.from_iterable(notes))
 
 
 _AGAIN = "the same command with the same `--run-id` adds nothing twice."

@@ -11,20 +11,21 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from lakeport.host.cache import cache_folder
-from lakeport.spark.jvm.java import Java
+from lakeport.spark.jvm import jars
+from lakeport.spark.jvm.gateway import class_path
+from lakeport.spark.jvm.java import Java, find_java
 
-__all__ = ["enabled", "options", "path", "refresh", "train"]
+__all__ = ["drop", "enabled", "make", "options", "path", "recording", "refresh"]
 
 _KEPT: Final = 4
 _SPACE_NEEDED: Final = 1 << 30
 _QUIET: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
-_EXIT_SECONDS: Final = 240.0
 
 
 def enabled() -> bool:
@@ -32,16 +33,16 @@ def enabled() -> bool:
     return os.environ.get("LAKEPORT_CDS", "").lower() not in {"off", "0", "false", "no"}
 
 
-def path(java: Java, class_path: Sequence[Path]) -> Path | None:
+def path(java: Java, entries: Sequence[Path]) -> Path | None:
     """Where the archive for this Java and class path is or would be; None if it can't have one."""
     try:
-        entries = [(str(entry), entry.stat()) for entry in class_path]
+        found = [(str(entry), entry.stat()) for entry in entries]
     except OSError:
         return None
-    if not all(entry.is_file() for entry in class_path):
+    if not all(entry.is_file() for entry in entries):
         return None
     seen = [str(java.path), java.full_version, os.uname().machine]
-    seen += (f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in entries)
+    seen += (f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in found)
     key = hashlib.sha256("\n".join(seen).encode()).hexdigest()[:20]
     return cache_folder() / "classes" / f"spark-{key}.jsa"
 
@@ -73,7 +74,7 @@ def refresh(archive: Path | None, needs: Iterable[str]) -> None:
             return
         os.close(lock)
         process = subprocess.Popen(
-            [sys.executable, "-m", "lakeport.spark.jvm.archive", *sorted(needs)],
+            [sys.executable, "-m", "lakeport.spark.warmup.training", *sorted(needs)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -85,21 +86,22 @@ def refresh(archive: Path | None, needs: Iterable[str]) -> None:
         process.returncode = 0
 
 
-def train(needs: Iterable[str]) -> Path | None:
-    """Make the archive now, by running a small load of each kind; some twenty seconds.
+def recording(file: Path) -> tuple[str, ...]:
+    """JVM options that write the classes down, when the JVM ends, in a file for `make`."""
+    return (f"-XX:ArchiveClassesAtExit={file}", *_QUIET)
+
+
+def make(needs: frozenset[str], record: Callable[[frozenset[str], Path], None]) -> Path | None:
+    """Make the archive now.
+
+    Args:
+        needs: names of `versions.JARS`.
+        record: runs, in a JVM with these jars and the options `recording(file)`, what loads run.
 
     Returns:
         The archive, or None if it can't be made here or another process is making it.
-
-    Raises:
-        LakeportError: Spark does not start.
     """
-    from lakeport.spark.jvm import gateway, jars
-    from lakeport.spark.jvm.java import find_java
-
-    wanted = frozenset(needs)
-    java = find_java()
-    archive = path(java, gateway.class_path(jars.ensure(wanted)))
+    archive = path(find_java(), class_path(jars.ensure(needs)))
     if archive is None or _whole(archive):
         return archive
     archive.parent.mkdir(parents=True, exist_ok=True)
@@ -108,7 +110,7 @@ def train(needs: Iterable[str]) -> Path | None:
         return None
     part = archive.with_suffix(f".{os.getpid()}.part")
     try:
-        _train(wanted, part)
+        record(needs, part)
         if part.is_file():
             _size_file(archive).write_text(str(part.stat().st_size))
             part.replace(archive)
@@ -118,19 +120,6 @@ def train(needs: Iterable[str]) -> Path | None:
     finally:
         part.unlink(missing_ok=True)
         os.close(lock)
-
-
-def _train(needs: frozenset[str], part: Path) -> None:
-    """Run what loads run, in a JVM that writes its classes down when it ends."""
-    from lakeport.spark.jvm.training import training_load
-    from lakeport.spark.session import Runtime
-
-    runtime = Runtime(needs, {}, small=True, options=(f"-XX:ArchiveClassesAtExit={part}", *_QUIET))
-    try:
-        training_load(runtime, needs)
-        runtime.stop(fast=False, timeout=_EXIT_SECONDS)
-    finally:
-        runtime.stop()
 
 
 def _size_file(archive: Path) -> Path:
@@ -169,9 +158,3 @@ def _prune(newest: Path) -> None:
     for old in others[:-_KEPT]:
         for file in (old, _size_file(old), old.with_suffix(".lock")):
             file.unlink(missing_ok=True)
-
-
-if __name__ == "__main__":
-    with suppress(OSError):
-        os.nice(19)
-    train(sys.argv[1:])

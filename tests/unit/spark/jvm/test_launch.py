@@ -150,7 +150,7 @@ def test_made_once_and_only_when_wanted(jar: Path, monkeypatch: pytest.MonkeyPat
     assert started == []
     monkeypatch.delenv("LAKEPORT_CDS")
     archive.refresh(file, {"s3a", "delta"})
-    assert started == [[sys.executable, "-m", "lakeport.spark.jvm.archive", "delta", "s3a"]]
+    assert started == [[sys.executable, "-m", "lakeport.spark.warmup.training", "delta", "s3a"]]
     lock = archive._lock(file)
     assert lock is not None
     archive.refresh(file, {"delta"})

@@ -16,7 +16,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from lakeport.config.explain import nearest
 from lakeport.errors import CommitConflict, ConfigError, LakeportError
 from lakeport.spark.active import ensure_active
-from lakeport.spark.failures import from_java, translate
+from lakeport.spark.causes import from_java
+from lakeport.spark.failures import translate
 from lakeport.writers.delta.commit.operation import (
     Operation,
     Restoration,

@@ -6,7 +6,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from lakeport.spark.jvm.training_store import empty_bucket
+from lakeport.spark.warmup.training_store import empty_bucket
 
 
 def test_it_lists_nothing_finds_nothing_and_takes_everything() -> None:

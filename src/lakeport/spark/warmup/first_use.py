@@ -1,52 +1,21 @@
-"""A load of each kind in small, for its classes: a Python job, a frame, a Delta commit, a query."""
+"""What loads do, done for the first time on nothing: so that the first real time is quick."""
 
 from __future__ import annotations
 
+import io
 import json
 import time
 import uuid
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeport.host.scratch import scratch
 from lakeport.spark.failures import translated
-from lakeport.spark.jobs import run_frame, run_tasks
+from lakeport.spark.jobs import run_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pyarrow as pa
-
     from lakeport.spark.session import Runtime
 
-__all__ = ["training_load", "warm_commit", "warm_workers"]
-
-
-def training_load(runtime: Runtime, needs: frozenset[str]) -> None:
-    """Run what loads run.
-
-    Raises:
-        LakeportError: something of it failed.
-    """
-    with scratch("training") as own:
-        folder = own / "table"
-        folder.mkdir()
-        files = run_tasks(runtime, partial(_write, str(folder)), [0, 1])
-        spark = runtime.spark
-        run_frame(runtime, spark.range(10), _count)
-        if "delta" not in needs:
-            spark.read.parquet(str(folder)).groupBy("name").count().collect()
-            return
-        for version in range(2):
-            _commit(runtime, folder, files if version == 0 else files[:0], version)
-        table = spark.read.format("delta").load(str(folder))
-        table.groupBy("name").count().collect()
-    if "s3a" in needs:
-        from lakeport.spark.jvm.training_store import empty_bucket
-
-        with empty_bucket() as endpoint:
-            _meet_s3a(runtime, endpoint)
+__all__ = ["commit", "warm_commit", "warm_workers"]
 
 
 def warm_workers(runtime: Runtime) -> None:
@@ -65,13 +34,11 @@ def warm_commit(runtime: Runtime, folder: Path) -> None:
         LakeportError: it failed.
     """
     with translated(runtime.secrets):
-        _commit(runtime, folder, [("none.parquet", 1)], 0)
+        commit(runtime, folder, [("none.parquet", 1)], 0)
 
 
 def _warm_worker(number: int) -> list[int]:
     """Let a worker do for the first time what its tasks will do."""
-    import io
-
     import pyarrow as pa
     import pyarrow.json as pj
     import pyarrow.parquet as pq
@@ -83,43 +50,7 @@ def _warm_worker(number: int) -> list[int]:
     return [number]
 
 
-def _write(folder: str, number: int) -> list[tuple[str, int]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path = Path(folder, f"{number}.parquet")
-    pq.write_table(pa.table({"id": [number, 1], "name": ["a", "b"]}), path)
-    return [(path.name, path.stat().st_size)]
-
-
-def _meet_s3a(runtime: Runtime, endpoint: str) -> None:
-    """Open a bucket, look for a table's log in it, and write a file there."""
-    start = "fs.s3a.bucket.training"
-    runtime.configure(
-        {
-            f"{start}.endpoint": endpoint,
-            f"{start}.endpoint.region": "us-west-2",
-            f"{start}.path.style.access": "true",
-            f"{start}.connection.ssl.enabled": "false",
-            f"{start}.aws.credentials.provider": (
-                "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
-            ),
-            f"{start}.access.key": "training",
-            f"{start}.secret.key": "training",
-        }
-    )
-    jvm: Any = runtime.spark._jvm
-    path = "s3a://training/table"
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(runtime.spark._jsparkSession, path)
-    files = log.logPath().getFileSystem(log.newDeltaHadoopConf())
-    files.create(jvm.org.apache.hadoop.fs.Path(f"{path}/file"), True).close()
-
-
-def _count(batches: Iterator[pa.RecordBatch], _: int) -> list[int]:
-    return [sum(batch.num_rows for batch in batches)]
-
-
-def _commit(runtime: Runtime, folder: Path, files: list[tuple[str, int]], version: int) -> None:
+def commit(runtime: Runtime, folder: Path, files: list[tuple[str, int]], version: int) -> None:
     """Commit data files the way loads do, through Delta's own transaction."""
     spark = runtime.spark
     jvm: Any = spark._jvm
