@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakeport.errors import SchemaConflict
-from lakeport.loading.planning import plan
+from lakeport.loading.plan import plan
 from tests.contract.conftest import Land
 from tests.contract.targets import Target, record, schema, singer
 

@@ -181,7 +181,7 @@ def test_a_session_warms_up_once(runtime: Runtime, monkeypatch: pytest.MonkeyPat
     for thread in threading.enumerate():
         if thread.name == "lakeport-warm":
             thread.join(60)
-    assert sorted(begun) == ["warm_workers", "warm_commit"]
+    assert sorted(begun) == ["warm_commit", "warm_workers"]
 
 
 def test_an_interrupt_cancels(runtime: Runtime) -> None:

@@ -30,13 +30,12 @@ def check(
     output: Output = Json() if json_out else Console()
     with Guard(output, debug) as guard:
         from lakeport.config.load import load_target
+        from lakeport.loading.check import check as test_connection
 
         given = keys({}, set_keys, None)
         config = load_target(to, given)
         guard.protect(config)
         refuse_secrets(given, type(config))
-        from lakeport.loading.check import check as test_connection
-
         report = test_connection(config)
         if json_out:
             rows = [(item.status, item.name, item.detail, item.hint) for item in report.items]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import platform
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed
 from typing import Annotated
 
 import typer
@@ -39,9 +41,6 @@ def version(json_out: JsonOut = False) -> None:
     """Show the versions of lakeport and of what it runs on."""
     output: Output = Json() if json_out else Console()
     with Guard(output):
-        from importlib.metadata import PackageNotFoundError
-        from importlib.metadata import version as installed
-
         facts: dict[str, object] = {}
         for name in _PACKAGES:
             try:

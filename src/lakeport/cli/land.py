@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -21,9 +21,7 @@ from lakeport.cli.options import (
 )
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard
-
-if TYPE_CHECKING:
-    from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.csv.options import CsvOptions
 
 __all__ = ["land"]
 
@@ -189,7 +187,7 @@ def _run(
     refuse_secrets(given, type(config))
     what = source[0] if len(source) == 1 else source
     if only_plan:
-        from lakeport.loading import planning
+        from lakeport.loading import plan as planning
 
         output.plan(planning.plan(what, config, **read_options))
         return
@@ -226,6 +224,4 @@ def _csv(**given: Any) -> CsvOptions | None:
     options = _read_options(**given)
     if not options:
         return None
-    from lakeport.sources.csv.options import CsvOptions
-
     return CsvOptions(**options)

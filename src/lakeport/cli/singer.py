@@ -15,7 +15,9 @@ from lakeport.cli.options import Debug, RunId
 from lakeport.cli.output.console import Console
 from lakeport.cli.output.errors import Guard
 from lakeport.cli.signals import leave
+from lakeport.config.load import load_target
 from lakeport.config.singer import PREFIX, load_settings, settings_schema
+from lakeport.loading import run as landing
 
 __all__ = ["main"]
 
@@ -70,7 +72,6 @@ def target(
 
 
 def _land(configs: list[str], source: str, run_id: str | None, debug: bool) -> None:
-    from lakeport.config.load import load_target
     from lakeport.sources.singer.state import StateOutput
 
     states = StateOutput(stream=sys.stdout.buffer)
@@ -78,8 +79,6 @@ def _land(configs: list[str], source: str, run_id: str | None, debug: bool) -> N
     with Guard(output, debug) as guard:
         found = load_target(load_settings(configs), {"run_id": run_id})
         guard.protect(found)
-        from lakeport.loading import run as landing
-
         landing.land(source, found, observer=output, source_format="singer")
 
 

@@ -20,6 +20,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakeport.config.load import load_target
+from lakeport.destinations import open_table, table_pattern
 from lakeport.errors import (
     BadRecord,
     ConfigError,
@@ -29,11 +30,13 @@ from lakeport.errors import (
     Unreachable,
 )
 from lakeport.loading.cancellation import Cancellation
+from lakeport.loading.prepare import Prepared, prepare
+from lakeport.loading.quarantine import Quarantine, check_limit
 from lakeport.loading.report import Failure, LandingReport, Observer, ReportBuilder, keep
 from lakeport.model import Mode
-from lakeport.sources.open import open_source
 from lakeport.sources.options import ReadOptions
-from lakeport.sources.spool.location import open_spool
+from lakeport.spark.causes import mask_causes, of_spark
+from lakeport.spark.failures import translate_jvm_errors
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -42,7 +45,6 @@ if TYPE_CHECKING:
     from lakeport.sources.csv.options import CsvOptions
     from lakeport.sources.files.declared import Declared
     from lakeport.sources.open import Source
-    from lakeport.spark.session import Runtime
 
 __all__ = ["land"]
 
@@ -95,9 +97,8 @@ def land(
     """
     from lakeport.sources.files.declared import declaration
 
-    config = load_target(to, keys)
     options = ReadOptions(source_format, csv, declaration(schema), stray_lines)
-    return _Run(config, observer, on_state).land(source, options)
+    return _Run(prepare(load_target(to, keys)), observer, on_state).land(source, options)
 
 
 class _Run:
@@ -105,18 +106,17 @@ class _Run:
 
     def __init__(
         self,
-        config: DestinationConfig,
+        prepared: Prepared,
         observer: Observer | None,
         on_state: Callable[[bytes], None] | None,
     ) -> None:
-        from lakeport.destinations import destination, open_storage
-
-        self.config = config
-        self.place = destination(config.destination)
-        self.storage: Storage = open_storage(config)
+        self.prepared = prepared
+        self.config = prepared.config
+        self.storage: Storage = prepared.storage
+        self.runtime = prepared.runtime
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-        self.name = config.run_id or f"{stamp}-{secrets.token_hex(3)}"
-        self.report = ReportBuilder(self.name, self.storage.uri(), secrets=config.secrets())
+        self.name = self.config.run_id or f"{stamp}-{secrets.token_hex(3)}"
+        self.report = ReportBuilder(self.name, self.storage.uri(), secrets=self.config.secrets())
         self.observer = observer
         self.on_state = on_state
         self.cancellation = Cancellation()
@@ -127,33 +127,13 @@ class _Run:
         self._lock = threading.Lock()
 
     def land(self, source: Any, options: ReadOptions) -> LandingReport:
-        from lakeport.destinations import check_layout, check_place, check_workers
-        from lakeport.spark.causes import mask_causes
-        from lakeport.spark.session import Runtime
-
-        for text in (*self.config.warnings, *check_layout(self.config)):
+        for text in self.prepared.warnings:
             self._warn(text)
-        needs = self.place.jars if self.config.file_type == "delta" else frozenset[str]()
-        self.runtime: Runtime = Runtime.start(needs, self.config.spark, small=True)
         if not self.runtime.adopted and self.runtime.is_local:
             self.runtime.warm()
         error: BaseException | None = None
         try:
-            check_place(self.config, self.storage)
-            with open_spool(self.config, self.runtime) as spool, self._translate_jvm_errors():
-                opened = open_source(
-                    source, options, self.config, spool, self.runtime, self._progress
-                )
-                self.storage, found = check_workers(self.config, self.storage, self.runtime, source)
-                for text in found:
-                    self._warn(text)
-                try:
-                    self._drain(opened)
-                    if self.config.auto_optimize:
-                        self._tidy()
-                except KeyboardInterrupt:
-                    self.cancellation.cancel(self._landing, self.runtime, self.storage)
-                    raise
+            self._land(source, options)
         except BaseException as caught:
             error = caught
             mask_causes(caught, (*self.config.secrets(), *self.runtime.secrets))
@@ -164,19 +144,20 @@ class _Run:
             report = self._finish(error)
         return report
 
-    @contextmanager
-    def _translate_jvm_errors(self) -> Iterator[None]:
-        """Turn a JVM that has gone into an error of Spark's, wherever in the load it shows."""
-        from lakeport.spark.causes import from_java
-        from lakeport.spark.failures import translate
-
-        try:
-            yield
-        except Exception as error:
-            if not from_java(error):
+    def _land(self, source: Any, options: ReadOptions) -> None:
+        self.prepared.check_place()
+        opening = self.prepared.opened(source, options, self._progress)
+        with translate_jvm_errors(self.runtime.secrets), opening as (opened, ready):
+            self.storage = ready.storage
+            for text in ready.warnings[len(self.prepared.warnings) :]:
+                self._warn(text)
+            try:
+                self._drain(opened)
+                if self.config.auto_optimize:
+                    self._tidy()
+            except KeyboardInterrupt:
+                self.cancellation.cancel(self._landing, self.runtime, self.storage)
                 raise
-            told = translate(error, self.runtime.secrets)
-            raise told from told.__cause__
 
     def _drain(self, source: Source) -> None:
         """Land each flush on a thread of its own while the source spools the next one."""
@@ -251,8 +232,6 @@ class _Run:
             raise error
 
     def _check_tables(self, streams: Iterable[str]) -> None:
-        from lakeport.destinations import table_pattern
-
         pattern = table_pattern(self.config)
         names = dict.fromkeys(streams)
         if len(names) > 1 and pattern is not None and "{stream}" not in pattern:
@@ -297,7 +276,6 @@ class _Run:
             self.report.retired(retired)
 
     def _loader(self, stream: str) -> StreamLoader:
-        from lakeport.destinations import open_table
         from lakeport.loading.stream import Policies, StreamLoader
 
         with self._lock:
@@ -316,8 +294,6 @@ class _Run:
             self.report.rejected(batch.stream, len(bad))
 
     def _set_aside(self, bad: Sequence[BadRecord], sequence: int, *, lines: bool) -> None:
-        from lakeport.loading.quarantine import Quarantine, check_limit
-
         self._bad += len(bad)
         if bad:
             quarantine = Quarantine(self.storage, self.name)
@@ -382,8 +358,6 @@ def _placed(table: str) -> Iterator[None]:
     Raises:
         DestinationError: the store refused, or was given up.
     """
-    from lakeport.spark.causes import of_spark
-
     begin = time.monotonic()
     try:
         yield

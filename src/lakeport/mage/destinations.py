@@ -21,18 +21,21 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self, cast
 
+from lakeport.config.mage.io_config import ConfigLoader, destination_keys
+from lakeport.destinations import table_pattern
 from lakeport.errors import ConfigError, LakeportError
+from lakeport.loading.report import Failure, LandingReport
+from lakeport.mage import connection
 from lakeport.mage.flags import Flags, config_of
 from lakeport.mage.log import LogLines
 from lakeport.mage.observer import MageObserver
 from lakeport.mage.records import bare_records, batch_lines, batch_table
 from lakeport.mage.schemas import SchemaNotes
 from lakeport.model import Mode
+from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.config.mage.io_config import ConfigLoader
-    from lakeport.loading.report import LandingReport
 
 __all__ = ["AmazonS3", "DeltaLakeAzure", "DeltaLakeS3", "Destination", "GoogleCloudStorage"]
 
@@ -106,8 +109,6 @@ class Destination:
             loader: a `ConfigFileLoader`, lakeport's or Mage's.
             config: the other keys, which win over the profile's.
         """
-        from lakeport.config.mage.io_config import destination_keys
-
         return cls(config={**destination_keys(loader, cls.destination), **config})
 
     @cached_property
@@ -149,10 +150,8 @@ class Destination:
             DestinationError: all that would make a load fail, and what to change.
             ConfigError: something is wrong with the config.
         """
-        from lakeport.mage.connection import test_connection
-
         self._observer.lines.protect(self.config.secrets())
-        test_connection(self.config, self._observer.lines)
+        connection.test_connection(self.config, self._observer.lines)
         return True
 
     def process(self, input_buffer: BinaryIO | Any) -> LandingReport | None:
@@ -266,9 +265,7 @@ class Destination:
     def _land(
         self, source: Any, stream: str, tags: Mapping[str, Any], *, source_format: str
     ) -> LandingReport:
-        from lakeport.destinations import table_pattern
         from lakeport.loading import run as landing
-        from lakeport.writers.naming import table_name
 
         keys: dict[str, Any] = {} if source_format or self.config.table else {"table": stream}
         table = table_name(table_pattern(self.config), stream)
@@ -298,8 +295,6 @@ class Destination:
         return "append"
 
     def _failed(self, error: LakeportError) -> None:
-        from lakeport.loading.report import Failure
-
         trace = traceback.format_exc() if self._flags.debug else ""
         self._observer.failure(Failure.of(error), trace)
 

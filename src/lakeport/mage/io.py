@@ -23,6 +23,7 @@ from lakeport.config.mage.io_config import (
     EnvironmentVariableLoader,
     destination_keys,
 )
+from lakeport.destinations import open_storage
 from lakeport.errors import ConfigError, ObjectExists, SourceError
 
 if TYPE_CHECKING:
@@ -102,7 +103,6 @@ class _ObjectStore:
 
     def _storage(self, bucket: str) -> Storage:
         from lakeport.config.load import load_target
-        from lakeport.destinations import open_storage
 
         values = {"destination": self.destination, **self._place(bucket), **self._config}
         return open_storage(load_target(values))

@@ -28,7 +28,7 @@ from lakeport.errors import (
 from lakeport.scrub import scrub
 from lakeport.spark.causes import from_java, java_messages, mask_causes
 
-__all__ = ["first_line", "translate", "translated"]
+__all__ = ["first_line", "translate", "translate_jvm_errors", "translated"]
 
 _LONGEST: Final = 400
 _RAISED: Final = re.compile(
@@ -342,6 +342,18 @@ def translated(secrets: Iterable[str] = ()) -> Iterator[None]:
     except LakeportError:
         raise
     except Exception as error:
+        told = translate(error, secrets)
+        raise told from told.__cause__
+
+
+@contextmanager
+def translate_jvm_errors(secrets: Iterable[str]) -> Iterator[None]:
+    """As `translated`, for exceptions of the bridge to the JVM alone: others pass unchanged."""
+    try:
+        yield
+    except Exception as error:
+        if not from_java(error):
+            raise
         told = translate(error, secrets)
         raise told from told.__cause__
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from lakeport.destinations import open_table
 from lakeport.errors import DestinationError, LakeportError
 from lakeport.loading.report import LandingReport, Observer, ReportBuilder
 from lakeport.loading.stream import Policies, StreamLoader
@@ -59,8 +60,6 @@ class MicroBatches:
         stream: str,
         observer: Observer | None,
     ) -> None:
-        from lakeport.destinations import open_table
-
         self.error: LakeportError | None = None
         self.last: LandingReport | None = None
         self.number = -1

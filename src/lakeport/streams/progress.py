@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.spark import adopt
 from lakeport.spark.filesystems import hand_over
+from lakeport.storage.azure import hadoop as azure_hadoop
+from lakeport.storage.s3 import hadoop as s3a
+from lakeport.storage.s3.client import for_spark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,10 +75,7 @@ def _knows(runtime: Runtime, scheme: str) -> bool:
 
 def _settings(storage: Storage, *, for_workers: bool) -> Mapping[str, str]:
     """What Spark's connector needs to reach a store; some values are secrets."""
-    from lakeport.storage.azure import hadoop as azure_hadoop
     from lakeport.storage.azure.store import AzureStorage
-    from lakeport.storage.s3 import hadoop as s3a
-    from lakeport.storage.s3.client import for_spark
     from lakeport.storage.s3.store import S3Storage
 
     if isinstance(storage, S3Storage):

@@ -15,20 +15,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakeport.config.load import load_sink, load_target, names_sink
+from lakeport.destinations import open_table, spark_session
 from lakeport.errors import ConfigError, LakeportError
+from lakeport.loading.prepare import Prepared, prepare
 from lakeport.model import Mode
+from lakeport.sources.frames.source import is_spark_frame
+from lakeport.sources.frames.spark import normalised
+from lakeport.spark.checkpoint import bind
 from lakeport.spark.failures import translated
 from lakeport.streams.handle import LandingStream
 from lakeport.streams.progress import connector, reach
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from lakeport.config.base import DestinationConfig
     from lakeport.loading.report import Observer
-    from lakeport.model import Storage
     from lakeport.spark.session import Runtime
     from lakeport.streams.microbatches import MicroBatches
 
@@ -85,8 +90,6 @@ def land_stream(
         >>> stream.wait()  # doctest: +SKIP
         True
     """
-    from lakeport.destinations import check_layout, check_place, check_workers, open_storage
-
     if names_sink(to):
         config, buffer = load_sink(to, keys)  # type: ignore[arg-type]  # no config by then
         trigger = buffer.timeout_seconds if trigger is None and not available_now else trigger
@@ -94,47 +97,39 @@ def land_stream(
         config = load_target(to, keys)
     timing = _timing(trigger, available_now)
     _check(config, checkpoint)
-    warnings = (*config.warnings, *check_layout(config))
-    runtime, streaming = _frame(frame, config, connector(checkpoint or ""))
-    opened = open_storage(config)
-    check_place(config, opened)
-    storage, found = check_workers(config, opened, runtime, None)
-    start = _Start(config, storage, runtime, streaming, observer, (*warnings, *found))
-    return start.run(checkpoint or "", timing)
+    prepared = prepare(config, keep=_context(frame), also=connector(checkpoint or ""))
+    streaming = _frame(frame, prepared.runtime)
+    prepared.check_place()
+    return _Start(prepared.check_workers(), streaming, observer).run(checkpoint or "", timing)
 
 
 @dataclass(frozen=True)
 class _Start:
     """What it takes to start a query."""
 
-    config: DestinationConfig
-    storage: Storage
-    runtime: Runtime
+    prepared: Prepared
     frame: DataFrame
     observer: Observer | None
-    warnings: tuple[str, ...]
 
     def run(self, checkpoint: str | os.PathLike[str], timing: Mapping[str, Any]) -> LandingStream:
-        from lakeport.destinations import open_table, spark_session
-        from lakeport.sources.frames.spark import normalised
-        from lakeport.spark.checkpoint import bind
         from lakeport.streams.microbatches import MicroBatches
 
-        name = self.config.table or ""
+        config, runtime = self.prepared.config, self.prepared.runtime
+        storage = self.prepared.storage
+        name = config.table or ""
         frame = normalised(self.frame, name)
-        spark_session(self.config, self.storage, self.runtime)()
-        table = open_table(self.config, self.storage, self.runtime, name)
-        place = reach(checkpoint, self.config, self.runtime)
+        spark_session(config, storage, runtime)()
+        table = open_table(config, storage, runtime, name)
+        place = reach(checkpoint, config, runtime)
         folder = bind(frame.sparkSession, place, table.uri)
         ready: Future[MicroBatches] = Future()
         query = self._query(frame, folder, timing, lambda df, n: ready.result().land(df, n))
         try:
-            config = self.config.model_copy(update={"run_id": str(query.id)})
-            batches = MicroBatches(config, self.storage, self.runtime, name, self.observer)
-            for text in self.warnings:
+            named = config.model_copy(update={"run_id": str(query.id)})
+            batches = MicroBatches(named, storage, runtime, name, self.observer)
+            for text in self.prepared.warnings:
                 batches.warn(text)
-            storage = self.storage if self.config.manifest else None
-            stream = LandingStream(query, batches, self.runtime, storage)
+            stream = LandingStream(query, batches, runtime, storage if config.manifest else None)
         except BaseException as error:
             ready.set_exception(error)
             query.stop()
@@ -151,9 +146,9 @@ class _Start:
     ) -> StreamingQuery:
         from pyspark.errors import AnalysisException
 
-        mode = "update" if self.config.mode is Mode.MERGE else "append"
+        mode = "update" if self.prepared.config.mode is Mode.MERGE else "append"
         try:
-            with translated(self.runtime.secrets):
+            with translated(self.prepared.runtime.secrets):
                 writer = frame.writeStream.option("checkpointLocation", checkpoint)
                 writer = _timed(writer.outputMode(mode), timing)
                 return writer.foreachBatch(land).start()
@@ -237,32 +232,30 @@ def _timed(writer: DataStreamWriter, timing: Mapping[str, Any]) -> DataStreamWri
         ) from error
 
 
-def _frame(
-    given: DataFrame | Callable[[SparkSession], DataFrame],
-    config: DestinationConfig,
-    also: frozenset[str],
-) -> tuple[Runtime, DataFrame]:
-    """The streaming frame, and the Spark that it runs on, which has `also` if it is our own.
+def _context(given: object) -> SparkContext | None:
+    """The context that a frame is bound to; None for a function, and in a Connect session.
 
     Raises:
-        ConfigError: it is no stream, or its session can't serve the target.
+        ConfigError: it is neither.
     """
-    from lakeport.destinations import destination
-    from lakeport.sources.frames.source import is_spark_frame
-    from lakeport.spark.session import Runtime
-
-    jars = destination(config.destination).jars
-    needs = jars if config.file_type == "delta" else frozenset[str]()
-    context = None
     if is_spark_frame(given):
-        session: Any = given.sparkSession  # type: ignore[union-attr]
-        context = getattr(session, "sparkContext", None)  # a Connect session has none
-    elif not callable(given):
+        session = given.sparkSession  # type: ignore[attr-defined]
+        context: SparkContext | None = getattr(session, "sparkContext", None)
+        return context
+    if not callable(given):
         raise ConfigError(
             f"{type(given).__name__} is no streaming DataFrame",
             "give one, or a function that makes one in the session that it is given.",
         )
-    runtime = Runtime.start(needs, config.spark, small=True, keep=context, also=also)
+    return None
+
+
+def _frame(given: DataFrame | Callable[[SparkSession], DataFrame], runtime: Runtime) -> DataFrame:
+    """The streaming frame.
+
+    Raises:
+        ConfigError: it is no stream, or of another session than that of `runtime`.
+    """
     frame: Any = given if is_spark_frame(given) else given(runtime.spark)  # type: ignore[operator]
     if not is_spark_frame(frame) or not frame.isStreaming:
         raise ConfigError(
@@ -272,4 +265,5 @@ def _frame(
         raise ConfigError(
             "the frame's Spark session was stopped", "make the frame anew, in a running session."
         )
-    return runtime, frame
+    streaming: DataFrame = frame
+    return streaming

@@ -19,7 +19,7 @@ from lakeport.cli.app import main
 from lakeport.cli.options import refuse_secrets
 from lakeport.config import LocalConfig
 from lakeport.errors import ConfigError, InputError, LakeportError, RunMismatch, SchemaConflict
-from lakeport.loading import planning
+from lakeport.loading import plan as planning
 from lakeport.loading import run as landing
 from lakeport.loading.plan import LandingPlan
 from lakeport.loading.report import LandingReport

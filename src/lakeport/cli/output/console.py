@@ -9,7 +9,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from lakeport.cli.output.formatting import (
     REPORT_COLUMNS,
@@ -26,9 +26,11 @@ from lakeport.cli.output.formatting import (
     table_lines,
 )
 from lakeport.cli.output.progress import Bars
-from lakeport.loading.plan import LandingPlan, StreamPlan
 from lakeport.loading.report import Failure, LandingReport, Observer
 from lakeport.model import Landed
+
+if TYPE_CHECKING:
+    from lakeport.loading.plan import LandingPlan, StreamPlan
 
 __all__ = ["Console", "Json", "Output"]
 

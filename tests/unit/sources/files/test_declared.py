@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakeport.errors import ConfigError
-from lakeport.loading.planning import plan
+from lakeport.loading.plan import plan
 from lakeport.loading.run import land
 from lakeport.sources.files.declared import declaration, declared_fields
 

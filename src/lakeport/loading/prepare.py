@@ -1,0 +1,111 @@
+"""How a load starts, and what finds out what one would do: everything that comes before the data.
+
+```
+config ─▶ layout ─▶ store ─▶ Spark with the jars that the tables need ─▶ place ─▶ source ─▶ workers
+```
+What is wrong shows as early as it can be seen; nothing is written. Spark starts meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lakeport import destinations
+from lakeport.destinations import check_layout, destination, open_storage
+from lakeport.sources.open import Source, open_source
+from lakeport.sources.options import ReadOptions
+from lakeport.sources.spool.location import open_spool
+from lakeport.spark.session import Runtime
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from lakeport.config.base import DestinationConfig
+    from lakeport.model import Storage
+
+__all__ = ["Prepared", "prepare"]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a load needs beside its source.
+
+    Attributes:
+        config: of the target.
+        storage: the target's store.
+        runtime: Spark, which may be starting yet.
+        warnings: what the user has to know.
+    """
+
+    config: DestinationConfig
+    storage: Storage
+    runtime: Runtime
+    warnings: tuple[str, ...]
+
+    def check_place(self) -> None:
+        """See that the target is no place inside of a Delta table.
+
+        Raises:
+            ConfigError: it is one.
+        """
+        destinations.check_place(self.config, self.storage)
+
+    def check_workers(self, source: object = None) -> Prepared:
+        """See that those who run the tasks can land; waits for Spark where they are not ours.
+
+        Returns:
+            The same, with a store that tells this run's uploads from others', and with what the
+            user has to know of the workers.
+
+        Raises:
+            MissingDependency: a package is absent there.
+            ConfigError: their Python does not fit.
+        """
+        storage, found = destinations.check_workers(self.config, self.storage, self.runtime, source)
+        return replace(self, storage=storage, warnings=(*self.warnings, *found))
+
+    @contextmanager
+    def opened(
+        self, source: Any, options: ReadOptions, on_progress: Callable[[str, int, int], None]
+    ) -> Iterator[tuple[Source, Prepared]]:
+        """The source, opened for as long as the body runs, and what `check_workers` returns.
+
+        Args:
+            source: as for `lakeport.land`.
+            options: how to read it.
+            on_progress: takes a stream, its records and its bytes so far.
+
+        Raises:
+            InputError: the source can't be landed as it is.
+            ConfigError: its kind or a setting is wrong.
+        """
+        with open_spool(self.config, self.runtime) as spool:
+            found = open_source(source, options, self.config, spool, self.runtime, on_progress)
+            yield found, self.check_workers(source)
+
+
+def prepare(
+    config: DestinationConfig,
+    *,
+    keep: SparkContext | None = None,
+    also: frozenset[str] = frozenset(),
+) -> Prepared:
+    """Check the config, open the store, and begin to start Spark; never waits for it.
+
+    Args:
+        config: of the target.
+        keep: as for `Runtime.start`.
+        also: as for `Runtime.start`.
+
+    Raises:
+        ConfigError: a table can't be laid out so, or a running Spark session lacks something.
+        MissingDependency: the store's SDK or Java is not installed.
+    """
+    warnings = (*config.warnings, *check_layout(config))
+    storage = open_storage(config)
+    needs = destination(config.destination).jars if config.file_type == "delta" else frozenset()
+    runtime = Runtime.start(needs, config.spark, small=True, keep=keep, also=also)
+    return Prepared(config, storage, runtime, warnings)
