@@ -24,6 +24,7 @@ from lakeport.sources.frames.spark import normalised
 from lakeport.spark.checkpoint import bind
 from lakeport.spark.failures import translated
 from lakeport.streams.handle import LandingStream
+from lakeport.streams.microbatches import MicroBatches
 from lakeport.streams.progress import connector, reach
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.loading.report import Observer
     from lakeport.spark.session import Runtime
-    from lakeport.streams.microbatches import MicroBatches
 
 __all__ = ["land_stream"]
 
@@ -112,8 +112,6 @@ class _Start:
     observer: Observer | None
 
     def run(self, checkpoint: str | os.PathLike[str], timing: Mapping[str, Any]) -> LandingStream:
-        from lakeport.streams.microbatches import MicroBatches
-
         config, runtime = self.prepared.config, self.prepared.runtime
         storage = self.prepared.storage
         name = config.table or ""
