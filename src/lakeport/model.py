@@ -371,7 +371,7 @@ class Landed:
         rows: rows landed; 0 when `skipped`.
         files: the visible objects' URIs.
         bytes: their size.
-        version: Delta version, -1 for files.
+        version: Delta version; None for files.
         skipped: the same run had landed this batch before.
         removed_files: files that an overwrite replaced.
         warnings: sentences for the report.
@@ -383,7 +383,7 @@ class Landed:
     rows: int
     files: tuple[str, ...] = ()
     bytes: int = 0
-    version: int = -1
+    version: int | None = None
     skipped: bool = False
     removed_files: int = 0
     warnings: tuple[str, ...] = ()

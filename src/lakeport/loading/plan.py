@@ -47,16 +47,28 @@ class ColumnPlan:
 
 @dataclass(frozen=True, slots=True)
 class StreamPlan:
-    """What a load would do to one table; rows and files are estimates, -1 when unknown."""
+    """What a load would do to one table.
+
+    Attributes:
+        stream: the stream's name.
+        table: the table's URI.
+        exists: whether it is there.
+        columns: the stream's columns, then those that only the table has.
+        partition_keys: columns by which it is partitioned.
+        rows: an estimate; None when unknown.
+        files: an estimate; None when unknown.
+        version: the newest one of a Delta table that exists; None otherwise.
+        warnings: sentences for the user.
+    """
 
     stream: str
     table: str
     exists: bool
     columns: tuple[ColumnPlan, ...]
     partition_keys: tuple[str, ...] = ()
-    rows: int = -1
-    files: int = -1
-    version: int = -1
+    rows: int | None = None
+    files: int | None = None
+    version: int | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -71,8 +83,16 @@ class LandingPlan:
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> str:
-        """The plan as one JSON object on one line, with the attributes' names as keys."""
-        return json.dumps({"plan": 1, **asdict(self)})
+        """The plan as one JSON object on one line; numbers that are None are -1 there."""
+        return json.dumps(self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain values, with the attributes' names as keys, as in `to_json`."""
+        streams = [
+            {name: -1 if value is None else value for name, value in asdict(stream).items()}
+            for stream in self.streams
+        ]
+        return {"plan": 1, **asdict(self), "streams": streams}
 
 
 def plan(
@@ -116,13 +136,13 @@ class _Seen:
     """What the source has of one stream."""
 
     batch: Batch | None = None
-    rows: int = 0
+    rows: int | None = 0
     bytes: int = 0
     batches: int = 0
 
     def add(self, batch: Batch, records: int) -> None:
         self.batch = batch
-        self.rows = -1 if records < 0 or self.rows < 0 else self.rows + records
+        self.rows = None if records < 0 or self.rows is None else self.rows + records
         self.bytes += max(0, batch.bytes)
         self.batches += 1
 
@@ -170,7 +190,7 @@ def _stream(prepared: Prepared, stream: str, seen: _Seen) -> StreamPlan:
         keys or (now.partition_keys if now else ()),
         seen.rows,
         max(files, seen.batches),
-        now.version if now else -1,
+        now.version if now is not None and now.version >= 0 else None,
         (*seen.batch.warnings, *_warnings(writer, shape.schema, seen.batch, keys)),
     )
 

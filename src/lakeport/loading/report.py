@@ -98,7 +98,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """What was landed of one stream; sizes in bytes, versions -1 for files."""
+    """What was landed of one stream; sizes in bytes, versions None for files."""
 
     stream: str
     table: str = ""
@@ -110,8 +110,8 @@ class StreamReport:
     batches: int = 0
     skipped_batches: int = 0
     removed_files: int = 0
-    first_version: int = -1
-    last_version: int = -1
+    first_version: int | None = None
+    last_version: int | None = None
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
 
@@ -156,6 +156,14 @@ class LandingReport:
     def bytes(self) -> int:
         """Size of these files in bytes."""
         return sum(stream.bytes for stream in self.streams)
+
+    def __repr__(self) -> str:
+        """The run, where to, what came of it; `to_dict` has the rest."""
+        failed = "" if self.error is None else f", {self.error.type}"
+        return (
+            f"LandingReport(run_id={self.run_id!r}, target={self.target!r}, "
+            f"streams={len(self.streams)}, rows={self.rows}, rejected={self.rejected}{failed})"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, as the module's docstring describes them."""
@@ -225,8 +233,6 @@ class ReportBuilder:
     def landed(self, landed: Landed, seconds: float = 0.0) -> None:
         """Add a batch, and the seconds that it took."""
         old = self._stream(landed.stream)
-        version = landed.version
-        known = version >= 0
         self._streams[landed.stream] = replace(
             old,
             table=landed.table,
@@ -236,8 +242,8 @@ class ReportBuilder:
             batches=old.batches + 1,
             skipped_batches=old.skipped_batches + landed.skipped,
             removed_files=old.removed_files + landed.removed_files,
-            first_version=version if known and old.first_version < 0 else old.first_version,
-            last_version=version if known else old.last_version,
+            first_version=_first(old.first_version, landed.version),
+            last_version=_first(landed.version, old.last_version),
             seconds=old.seconds + seconds,
             warnings=_unique(old.warnings, landed.warnings),
         )
@@ -251,7 +257,7 @@ class ReportBuilder:
             files=old.files + len(landed.files),
             bytes=old.bytes + landed.bytes,
             removed_files=old.removed_files + landed.removed_files,
-            first_version=landed.version if old.first_version < 0 else old.first_version,
+            first_version=_first(old.first_version, landed.version),
             last_version=landed.version,
             warnings=_unique(old.warnings, landed.warnings),
         )
@@ -311,9 +317,12 @@ class ReportBuilder:
 
 def _stream(stream: StreamReport) -> dict[str, Any]:
     values = asdict(stream)
-    for key in ("first_version", "last_version"):
-        values[key] = None if values[key] < 0 else values[key]
     return {**values, "warnings": list(stream.warnings), "seconds": round(stream.seconds, 3)}
+
+
+def _first(*versions: int | None) -> int | None:
+    """The first version that there is."""
+    return next((version for version in versions if version is not None), None)
 
 
 def _place(error: BaseException) -> str:

@@ -255,7 +255,7 @@ class _Run:
     def _landed(self, landed: Landed, seconds: float) -> None:
         with self._lock:
             self.report.landed(landed, seconds)
-            if landed.version >= 0 and not landed.skipped:
+            if landed.version is not None and not landed.skipped:
                 self._versions.setdefault(landed.stream, []).append(landed.version)
             if self.observer is not None:
                 self.observer.on_landed(landed)
@@ -272,7 +272,7 @@ class _Run:
                 f"stream {stream!r}: rows of earlier versions stay, as nothing tells them apart: "
                 "that takes a Delta table with the columns of `add_record_metadata: true`."
             )
-        elif retired.version >= 0:
+        elif retired.version is not None:
             self.report.retired(retired)
 
     def _loader(self, stream: str) -> StreamLoader:

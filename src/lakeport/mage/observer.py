@@ -63,7 +63,7 @@ class MageObserver:
             "files": len(landed.files),
             "bytes": landed.bytes,
         }
-        if landed.version >= 0:
+        if landed.version is not None:
             tags["version"] = landed.version
         self.lines.log("INFO", "Export data completed.", tags)
 

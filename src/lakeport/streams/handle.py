@@ -28,13 +28,13 @@ class StreamStatus:
     Attributes:
         active: whether it runs.
         message: what Spark is doing for it, in Spark's words.
-        batch: number of the newest micro-batch; -1 before the first one.
+        batch: number of the newest micro-batch; None before the first one.
         rows: rows landed since the start.
     """
 
     active: bool
     message: str
-    batch: int
+    batch: int | None
     rows: int
 
 

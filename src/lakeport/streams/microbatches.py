@@ -49,7 +49,7 @@ class MicroBatches:
     Attributes:
         error: what ended the query, if a micro-batch did.
         last: the report of the newest micro-batch that held rows.
-        number: the newest micro-batch's number; -1 before the first one.
+        number: the newest micro-batch's number; None before the first one.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class MicroBatches:
     ) -> None:
         self.error: LakeportError | None = None
         self.last: LandingReport | None = None
-        self.number = -1
+        self.number: int | None = None
         self._config = config
         self._runtime = runtime
         self._stream = stream
@@ -130,7 +130,7 @@ class MicroBatches:
             self._bytes = landed.bytes
         if self._observer is not None:
             self._observer.on_landed(landed)
-        if self._config.auto_optimize and not landed.skipped:
+        if self._config.auto_optimize and landed.version is not None and not landed.skipped:
             self._untidied.append(landed.version)
             if len(self._untidied) >= MANY_SMALL_FILES:
                 self._tidy()

@@ -45,7 +45,7 @@ def test_batches_add_up() -> None:
     assert (a.rows, a.files, a.bytes, a.batches, a.skipped_batches) == (15, 3, 150, 3, 1)
     assert (a.first_version, a.last_version, a.seconds, a.rejected) == (3, 5, 2.0, 3)
     assert a.warnings == ("small", "w")
-    assert (b.rows, b.first_version, b.dropped, b.warnings) == (4, -1, {"x": 3, "y": 1}, ("own",))
+    assert (b.rows, b.first_version, b.dropped, b.warnings) == (4, None, {"x": 3, "y": 1}, ("own",))
     assert (report.rows, report.rejected, report.files, report.bytes) == (19, 6, 4, 190)
     assert report.ok and report.seconds == 2.0 and report.finished - report.started
 

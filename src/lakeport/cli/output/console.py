@@ -263,7 +263,7 @@ class Json:
 def _plan_facts(stream: StreamPlan) -> dict[str, object]:
     state = "a new table"
     if stream.exists:
-        state = f"version {stream.version}" if stream.version >= 0 else "exists"
+        state = f"version {stream.version}" if stream.version is not None else "exists"
     facts: dict[str, object] = {
         "table": stream.table,
         "now": state,

@@ -30,14 +30,14 @@ __all__ = [
 REPORT_COLUMNS = ("stream", "rows", "files", "size", "versions", "seconds", "table")
 
 
-def count(value: int) -> str:
-    """A number with its thousands apart, `?` when it is unknown (negative).
+def count(value: int | None) -> str:
+    """A number with its thousands apart, `?` when it is unknown (None, or negative).
 
     Example:
-        >>> count(336776), count(-1)
+        >>> count(336776), count(None)
         ('336,776', '?')
     """
-    return f"{value:,}" if value >= 0 else "?"
+    return "?" if value is None or value < 0 else f"{value:,}"
 
 
 def counted(value: int, thing: str) -> str:
@@ -136,14 +136,14 @@ def landed_line(landed: Landed) -> str:
     if landed.skipped:
         return f"{start} skipped, this run had landed it before"
     rows, files = counted(landed.rows, "row"), counted(len(landed.files), "file")
-    version = f", version {landed.version}" if landed.version >= 0 else ""
+    version = f", version {landed.version}" if landed.version is not None else ""
     return f"{start} landed, {rows}, {files}, {size(landed.bytes)}{version}"
 
 
 def report_row(stream: StreamReport) -> tuple[str, ...]:
     """One stream's cells under `REPORT_COLUMNS`."""
     versions = "-"
-    if stream.first_version >= 0:
+    if stream.first_version is not None:
         first, last = stream.first_version, stream.last_version
         versions = str(first) if first == last else f"{first}-{last}"
     return (

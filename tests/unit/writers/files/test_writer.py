@@ -85,7 +85,7 @@ def test_one_small_batch_is_one_file(store: LocalStorage) -> None:
     assert keys(store) == [f"{NAME}.parquet"]
     assert ids(store) == list(range(25))
     assert landed.files == (store.uri(f"{NAME}.parquet"),)
-    assert (landed.rows, landed.table, landed.version) == (25, store.uri("users"), -1)
+    assert (landed.rows, landed.table, landed.version) == (25, store.uri("users"), None)
     assert landed.bytes == Path(landed.files[0]).stat().st_size
     assert keys(store, STAGING) == []
 
