@@ -10,44 +10,120 @@ lakeport.Table("./lake/people").preview(5)
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lakeport.errors import LakeportError
+from lakeport.errors import (
+    BadRecord,
+    BadRecords,
+    CommitConflict,
+    ConfigError,
+    DestinationError,
+    InputError,
+    LakeportError,
+    MissingDependency,
+    ObjectExists,
+    OutcomeUnknown,
+    PermissionRefused,
+    RunMismatch,
+    SchemaConflict,
+    SourceError,
+    SparkFailure,
+    UnknownFields,
+    Unreachable,
+)
 
 if TYPE_CHECKING:
-    from lakeport.loading.report import LandingReport, StreamReport
+    from lakeport.config.base import DestinationConfig
+    from lakeport.config.keys import TargetKeys
+    from lakeport.loading.check import CheckReport, check
+    from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan, plan
+    from lakeport.loading.report import Failure, LandingReport, Observer, StreamReport
     from lakeport.loading.run import land
+    from lakeport.model import Landed
     from lakeport.sources.csv.options import CsvOptions
-    from lakeport.streams.handle import LandingStream
+    from lakeport.storage.checks import CheckItem
+    from lakeport.streams.handle import LandingStream, StreamStatus
     from lakeport.streams.start import land_stream
     from lakeport.tables import Table
 
+    __version__: str
+
 __all__ = [
+    "BadRecord",
+    "BadRecords",
+    "CheckItem",
+    "CheckReport",
+    "ColumnPlan",
+    "CommitConflict",
+    "ConfigError",
     "CsvOptions",
+    "DestinationConfig",
+    "DestinationError",
+    "Failure",
+    "InputError",
     "LakeportError",
+    "Landed",
+    "LandingPlan",
     "LandingReport",
     "LandingStream",
+    "MissingDependency",
+    "ObjectExists",
+    "Observer",
+    "OutcomeUnknown",
+    "PermissionRefused",
+    "RunMismatch",
+    "SchemaConflict",
+    "SourceError",
+    "SparkFailure",
+    "StreamPlan",
     "StreamReport",
+    "StreamStatus",
     "Table",
+    "TargetKeys",
+    "UnknownFields",
+    "Unreachable",
+    "__version__",
+    "check",
     "land",
     "land_stream",
+    "plan",
 ]
 
 # Loaded when first used: the command line starts before Spark and pyarrow are there.
 _HOMES = {
-    "LandingReport": "lakeport.loading.report",
+    "CheckItem": "lakeport.storage.checks",
+    "CheckReport": "lakeport.loading.check",
+    "ColumnPlan": "lakeport.loading.plan",
     "CsvOptions": "lakeport.sources.csv.options",
+    "DestinationConfig": "lakeport.config.base",
+    "Failure": "lakeport.loading.report",
+    "Landed": "lakeport.model",
+    "LandingPlan": "lakeport.loading.plan",
+    "LandingReport": "lakeport.loading.report",
+    "LandingStream": "lakeport.streams.handle",
+    "Observer": "lakeport.loading.report",
+    "StreamPlan": "lakeport.loading.plan",
     "StreamReport": "lakeport.loading.report",
+    "StreamStatus": "lakeport.streams.handle",
     "Table": "lakeport.tables",
+    "TargetKeys": "lakeport.config.keys",
+    "check": "lakeport.loading.check",
     "land": "lakeport.loading.run",
     "land_stream": "lakeport.streams.start",
-    "LandingStream": "lakeport.streams.handle",
+    "plan": "lakeport.loading.plan",
 }
 
 
 def __getattr__(name: str) -> Any:
-    from importlib import import_module
+    if name == "__version__":
+        from importlib.metadata import version
 
+        return version("lakeport")
     if name not in _HOMES:
         raise AttributeError(f"module 'lakeport' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

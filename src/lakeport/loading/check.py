@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from lakeport.destinations import destination, open_storage
 from lakeport.errors import LakeportError, ObjectExists
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.destinations.delta_lake_azure import DeltaLakeAzureConfig
     from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
+    from lakeport.config.keys import Target, TargetKeys
     from lakeport.model import Storage
     from lakeport.spark.log_store_probe import LogStoreProbe
 
@@ -52,23 +53,29 @@ class CheckReport:
 
 
 def check(
-    config: DestinationConfig, seconds: float = _SECONDS, spark_seconds: float | None = None
+    to: Target | DestinationConfig,
+    seconds: float = _SECONDS,
+    spark_seconds: float | None = None,
+    **keys: Unpack[TargetKeys],
 ) -> CheckReport:
     """Test the connection to a destination.
 
     Args:
-        config: the destination's config; bucket and credentials are enough.
+        to: as for `lakeport.land`; bucket and credentials are enough.
         seconds: after which the store counts as failed if it has not answered.
         spark_seconds: after which Spark, where tables need it, counts as not looked at; None: it
             counts as failed, after 70 seconds. Both count from now.
+        keys: keys of the config, which win over those in `to`.
 
     Raises:
         MissingDependency: the destination's SDK is not installed.
-        ConfigError: the config names a file that can't be read.
+        ConfigError: the config is wrong, or names a file that can't be read.
     """
     from lakeport.config.destinations.delta_lake_azure import DeltaLakeAzureConfig
     from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
+    from lakeport.config.load import load_target
 
+    config = load_target(to, keys)
     end = time.monotonic() + (spark_seconds or _SPARK_SECONDS)
     storage = open_storage(config)
     begun = None

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from lakeport.config.load import load_target
 from lakeport.destinations import open_table
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeport.config.base import DestinationConfig
-    from lakeport.loading.run import Target
+    from lakeport.config.keys import Target, TargetKeys
     from lakeport.model import Batch, Reader, Split
     from lakeport.sources.csv.options import CsvOptions
     from lakeport.sources.files.declared import Declared
@@ -103,7 +103,7 @@ def plan(
     csv: CsvOptions | None = None,
     schema: Declared | None = None,
     stray_lines: Literal["fail", "skip"] = "fail",
-    **keys: Any,
+    **keys: Unpack[TargetKeys],
 ) -> LandingPlan:
     """Tell what `lakeport.land` would do with the same arguments, without writing anything.
 

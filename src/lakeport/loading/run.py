@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from lakeport.config.load import load_target
 from lakeport.destinations import open_table, table_pattern
@@ -40,6 +39,7 @@ from lakeport.spark.failures import translate_jvm_errors
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
+    from lakeport.config.keys import Target, TargetKeys
     from lakeport.loading.stream import StreamLoader
     from lakeport.model import Batch, Flush, Landed, Storage
     from lakeport.sources.csv.options import CsvOptions
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from lakeport.sources.open import Source
 
 __all__ = ["land"]
-
-Target = str | PathLike[str] | Mapping[str, Any]
 
 
 def land(
@@ -61,7 +59,7 @@ def land(
     stray_lines: Literal["fail", "skip"] = "fail",
     observer: Observer | None = None,
     on_state: Callable[[bytes], None] | None = None,
-    **keys: Any,
+    **keys: Unpack[TargetKeys],
 ) -> LandingReport:
     """Land a source in a target.
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from lakeport.config.load import load_sink, load_target, names_sink
 from lakeport.destinations import open_table, spark_session
@@ -34,12 +34,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from lakeport.config.base import DestinationConfig
+    from lakeport.config.keys import Target, TargetKeys
     from lakeport.loading.report import Observer
     from lakeport.spark.session import Runtime
 
 __all__ = ["land_stream"]
-
-Target = str | os.PathLike[str] | Mapping[str, Any]
 
 
 def land_stream(
@@ -50,7 +49,7 @@ def land_stream(
     trigger: str | float | None = None,
     available_now: bool = False,
     observer: Observer | None = None,
-    **keys: Any,
+    **keys: Unpack[TargetKeys],
 ) -> LandingStream:
     """Start to land a stream in one table, and return while it goes on.
 
