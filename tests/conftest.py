@@ -21,6 +21,13 @@ settings.load_profile("patient")
 _WITHOUT_SPARK = ("unit", "property", "cluster")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of these tests."""
+    parser.addoption(
+        "--everywhere", action="store_true", help="run the contract suite's cases on every target"
+    )
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_spark(request: pytest.FixtureRequest) -> Iterator[None]:
     """One session with all jars, begun first: whatever a test needs, no test ends another's."""

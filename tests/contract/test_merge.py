@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakeport.errors import ConfigError, InputError, RunMismatch, SchemaConflict
-from tests.contract.conftest import TARGETS, Land
+from tests.contract.conftest import LOCAL, STORES, Land
 from tests.contract.targets import (
     INTEGER,
     STRING,
@@ -23,7 +23,7 @@ from tests.contract.targets import (
     state,
 )
 
-DELTA = [name for name in TARGETS if name.endswith("-delta")]
+DELTA = [name for name in (*LOCAL, *STORES) if name.endswith("-delta")]
 pytestmark = pytest.mark.parametrize("target", DELTA, indirect=True)
 
 AT = {"type": ["null", "string"], "format": "date-time"}

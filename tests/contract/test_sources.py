@@ -26,6 +26,7 @@ class Stream:
         return TABLE.__arrow_c_stream__(requested_schema)
 
 
+@pytest.mark.before_the_store
 @pytest.mark.parametrize(
     "frame",
     [TABLE, TABLE.to_reader(), pl.from_arrow(TABLE), pd.DataFrame(ROWS), Stream()],
@@ -53,6 +54,7 @@ def test_files(target: Target, land: Land, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.before_the_store
 def test_json_lines_and_parquet(target: Target, land: Land, tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 

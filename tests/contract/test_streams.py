@@ -67,12 +67,14 @@ def test_state_goes_out_unchanged_and_after_everything_before_it(
     assert target.ids("users") == [1, 2]
 
 
+@pytest.mark.before_the_store
 def test_a_state_without_records_goes_out_too(land: Land) -> None:
     states: list[bytes] = []
     land(singer(state(users=5)), states=states)
     assert [json.loads(s) for s in states] == [{"bookmarks": {"users": 5}}]
 
 
+@pytest.mark.before_the_store
 def test_empty_input_lands_nothing(target: Target, land: Land) -> None:
     report = land(b"")
     assert report.rows == 0
@@ -127,6 +129,7 @@ BAD = {
 }
 
 
+@pytest.mark.before_the_store
 @pytest.mark.parametrize("kind", BAD)
 def test_a_bad_record_fails_the_run_and_nothing_lands(
     target: Target, land: Land, kind: str
@@ -164,6 +167,7 @@ def test_too_many_bad_records_fail_the_run(target: Target, land: Land) -> None:
     assert not target.exists("users")
 
 
+@pytest.mark.before_the_store
 def test_undeclared_fields_become_columns(target: Target, land: Land) -> None:
     rows = [
         {"id": 1, "flag": True, "count": 2, "share": 1, "text": "a", "tree": {"k": [1]}},
@@ -179,6 +183,7 @@ def test_undeclared_fields_become_columns(target: Target, land: Land) -> None:
     assert second["flag"] is None
 
 
+@pytest.mark.before_the_store
 def test_undeclared_fields_stay_columns_of_the_run(target: Target, land: Land) -> None:
     rows = [{"id": 1, "extra": 1}, {"id": 2}, {"id": 3, "extra": 3}]
     land(singer(USERS, *records("users", rows)), maximum_batch_rows=1)
@@ -186,6 +191,7 @@ def test_undeclared_fields_stay_columns_of_the_run(target: Target, land: Land) -
     assert found == {1: target.expected(1), 2: None, 3: target.expected(3)}
 
 
+@pytest.mark.before_the_store
 def test_an_undeclared_field_keeps_its_type_and_what_breaks_it_is_set_aside(
     target: Target, land: Land
 ) -> None:
@@ -196,6 +202,7 @@ def test_an_undeclared_field_keeps_its_type_and_what_breaks_it_is_set_aside(
     assert report.rejected == 1
 
 
+@pytest.mark.before_the_store
 def test_undeclared_fields_can_be_dropped_and_are_counted(target: Target, land: Land) -> None:
     rows = [{"id": 1, "extra": 1}, {"id": 2}, {"id": 3, "extra": 3}]
     report = land(singer(USERS, *records("users", rows)), unknown_fields="drop")
@@ -203,6 +210,7 @@ def test_undeclared_fields_can_be_dropped_and_are_counted(target: Target, land: 
     assert report.streams[0].dropped == {"extra": 2}
 
 
+@pytest.mark.before_the_store
 def test_undeclared_fields_can_fail_the_run(target: Target, land: Land) -> None:
     with pytest.raises(UnknownFields, match="extra"):
         land(singer(USERS, *records("users", [{"id": 1, "extra": 1}])), unknown_fields="fail")
@@ -217,6 +225,7 @@ def test_a_schema_that_grows_in_mid_stream(target: Target, land: Land) -> None:
     assert second["age"] == target.expected(40)
 
 
+@pytest.mark.before_the_store
 def test_one_table_name_for_two_streams_is_refused(target: Target, land: Land) -> None:
     lines = singer(USERS, *people(1), ORDERS, record("orders", id=1))
     with pytest.raises(ConfigError, match="orders"):
@@ -238,6 +247,7 @@ def test_a_prefix_in_front_of_the_tables(target: Target, land: Land) -> None:
     assert target.ids("raw/crm/users") == [1]
 
 
+@pytest.mark.before_the_store
 def test_record_metadata_of_messages_batches_and_deletes(
     target: Target, land: Land, tmp_path: Path
 ) -> None:

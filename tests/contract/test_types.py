@@ -125,6 +125,7 @@ def test_declared_types_and_each_of_their_values(target: Target, land: Land) -> 
             assert values == [target.expected(value) for value in landed], name
 
 
+@pytest.mark.before_the_store
 def test_nested_values(target: Target, land: Land) -> None:
     properties = {
         "id": INTEGER,
@@ -159,6 +160,7 @@ def test_nested_values(target: Target, land: Land) -> None:
             assert value == wanted.get(name)
 
 
+@pytest.mark.before_the_store
 def test_an_object_in_a_string_is_that_object(target: Target, land: Land) -> None:
     properties = {
         "id": INTEGER,
@@ -172,6 +174,7 @@ def test_an_object_in_a_string_is_that_object(target: Target, land: Land) -> Non
     assert (one["free"], one["place"]) == (other["free"], other["place"])
 
 
+@pytest.mark.before_the_store
 def test_values_of_unknown_type_are_json_text(target: Target, land: Land) -> None:
     anything = [{"b": [1, 2.50, None, "x"]}, "text", 12, True, None]
     columns: dict[str, tuple[Any, list[Any]]] = {
@@ -195,6 +198,7 @@ def test_values_of_unknown_type_are_json_text(target: Target, land: Land) -> Non
         assert [None if text is None else json.loads(text) for text in texts] == values, name
 
 
+@pytest.mark.before_the_store
 def test_binary_comes_from_base64(target: Target, land: Land) -> None:
     column = {"type": ["null", "string"], "contentEncoding": "base64"}
     land(lines(column, ["AAECAw==", "", None]))
@@ -205,6 +209,7 @@ def test_binary_comes_from_base64(target: Target, land: Land) -> None:
     assert found == expected
 
 
+@pytest.mark.before_the_store
 def test_references_and_enums(target: Target, land: Land) -> None:
     message = schema("t", {"id": {"$ref": "#/definitions/whole"}, "kind": {"enum": ["a", "b"]}})
     message["schema"]["definitions"] = {"whole": {"type": "integer"}}
@@ -215,6 +220,7 @@ def test_references_and_enums(target: Target, land: Land) -> None:
         assert target.arrow("t").schema.field("id").type == pa.int64()
 
 
+@pytest.mark.before_the_store
 def test_the_internal_columns(target: Target, land: Land) -> None:
     before = datetime.now(UTC)
     land(singer(schema("t", {"id": INTEGER}), *records("t", [{"id": 1}])))
@@ -229,6 +235,7 @@ def test_the_internal_columns(target: Target, land: Land) -> None:
         assert before <= value <= datetime.now(UTC)
 
 
+@pytest.mark.before_the_store
 def test_internal_columns_can_be_left_out_or_named_otherwise(target: Target, land: Land) -> None:
     text = singer(schema("t", {"id": INTEGER}), *records("t", [{"id": 1}]))
     land(text, table="bare", internal_columns=False)
@@ -237,6 +244,7 @@ def test_internal_columns_can_be_left_out_or_named_otherwise(target: Target, lan
     assert list(target.rows("named")[0]) == ["id", "_lp_created_at", "_lp_updated_at"]
 
 
+@pytest.mark.before_the_store
 @pytest.mark.parametrize("case", ["lower", "upper"])
 def test_header_case(target: Target, land: Land, case: str) -> None:
     text = singer(schema("t", {"userId": INTEGER}), *records("t", [{"userId": 1}]))
@@ -245,6 +253,7 @@ def test_header_case(target: Target, land: Land, case: str) -> None:
     assert list(target.rows("t")[0]) == [getattr(name, case)() for name in names]
 
 
+@pytest.mark.before_the_store
 @pytest.mark.parametrize(
     "names",
     [["a.b", 'q"uote', "back`tick", "Ünïcode", "ключ", "hy-phen"], ["sp ace", "semi;colon"]],
