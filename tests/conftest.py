@@ -14,8 +14,9 @@ from tests.emulators import Azurite, FakeGcs, Minio
 os.environ["LAKEPORT_CDS"] = "off"  # no background work beside the tests
 
 # How long an example takes tells of the machine: one that stalls for 0.2 s would fail the test.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
+_PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("share", _PATIENT, max_examples=30)
+settings.register_profile("soak", _PATIENT, max_examples=500)
 
 
 _WITHOUT_SPARK = ("unit", "property", "cluster")
@@ -24,8 +25,19 @@ _WITHOUT_SPARK = ("unit", "property", "cluster")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of these tests."""
     parser.addoption(
-        "--everywhere", action="store_true", help="run the contract suite's cases on every target"
+        "--soak", action="store_true", help="try every case, and many examples of each property"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """How many examples each property is tried with."""
+    settings.load_profile("soak" if config.getoption("soak") else "share")
+
+
+@pytest.fixture
+def soak(request: pytest.FixtureRequest) -> bool:
+    """Whether every case is to be tried."""
+    return bool(request.config.getoption("soak"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,7 +2,7 @@
 
 A format knows no store and a store no format (an import contract keeps it so). So `make test` lands
 in each format on the local disk and on each store in one of its formats, and cases that are decided
-before a store is asked run on the local disk alone. `--everywhere` runs every case on every target.
+before a store is asked run on the local disk alone. `--soak` runs every case on every target.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "target" not in metafunc.fixturenames or own:
         return
     targets = LOCAL
-    if metafunc.config.getoption("everywhere"):
+    if metafunc.config.getoption("soak"):
         targets = (*LOCAL, *STORES, *CROSSED)
     elif definition.get_closest_marker("before_the_store") is None:
         targets = (*LOCAL, *STORES)

@@ -5,7 +5,7 @@ import io
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.sources.csv.options import CsvOptions
@@ -26,7 +26,6 @@ def tables(draw: st.DrawFn) -> list[list[str]]:
     return draw(st.lists(st.lists(FIELDS, min_size=width, max_size=width), min_size=1, max_size=30))
 
 
-@settings(max_examples=150)
 @given(
     tables(),
     st.integers(1, 200),
@@ -73,7 +72,6 @@ def test_any_csv_at_any_split_size_gives_the_same_rows(
     assert found == table
 
 
-@settings(max_examples=300)
 @given(
     st.lists(st.sampled_from(['"', ",", "\n", "x", "\\", '""', "y"]), max_size=60),
     st.integers(1, 20),
@@ -110,7 +108,6 @@ def stray_records(data: bytes) -> list[bool]:
     return [*found, stray] if state == "quoted" else found
 
 
-@settings(max_examples=300)
 @given(
     st.lists(st.sampled_from(['"', ",", "\n", "x", '""', ' "y"']), max_size=40),
     st.integers(1, 20),

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.csv as pa_csv
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.writers.files.csv import header, json_text, lines
@@ -78,7 +78,6 @@ def test_arrow_tells_null_from_empty(rows: list[dict[str, Any]]) -> None:
     assert [v is None for v in table["l"].to_pylist()] == [row["l"] is None for row in rows]
 
 
-@settings(max_examples=30)
 @given(st.lists(st.none() | TEXT.filter(lambda text: "\0" not in text)))
 def test_duckdb_tells_null_from_empty(values: list[str | None]) -> None:
     batch = pa.RecordBatch.from_pydict({"s": pa.array(values, pa.string()), "n": [1] * len(values)})

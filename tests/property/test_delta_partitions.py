@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.storage.local.store import LocalStorage
@@ -99,7 +99,6 @@ def staged_table(
     return DeltaTable(f"{root}/t")
 
 
-@settings(max_examples=40)
 @given(
     st.lists(ROW, min_size=1, max_size=8),
     st.lists(st.sampled_from(SCHEMA.names[:-1]), min_size=1, max_size=3, unique=True),
@@ -112,7 +111,6 @@ def test_values_survive(rows: list[dict[str, Any]], keys: list[str]) -> None:
     assert Counter(map(_frozen, found)) == Counter(map(_frozen, expected))
 
 
-@settings(max_examples=25)
 @given(st.lists(ROW, max_size=30), st.integers(1, 3000), st.integers(1, 4))
 def test_bounds_on_memory_and_files_lose_nothing(
     rows: list[dict[str, Any]], memory: int, opened: int

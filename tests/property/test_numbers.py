@@ -137,7 +137,6 @@ def unwrapped(value: Any) -> Any:
     return value
 
 
-@settings(max_examples=50)
 @given(st.lists(literals, min_size=1, max_size=4))
 def test_inferred_columns_keep_every_number(numbers: list[str]) -> None:
     """As numbers if they all are as they were written, else as their text."""
@@ -153,7 +152,6 @@ def test_inferred_columns_keep_every_number(numbers: list[str]) -> None:
             assert Decimal(value, EXACT) == Decimal(number, EXACT)
 
 
-@settings(max_examples=50)
 @given(st.lists(literals, min_size=1, max_size=4))
 def test_undeclared_numbers_keep_their_kind_on_either_path(numbers: list[str]) -> None:
     reader = JsonReader("s", (), envelope=False)
@@ -169,7 +167,6 @@ def test_undeclared_numbers_keep_their_kind_on_either_path(numbers: list[str]) -
     assert found[0] == found[1]
 
 
-@settings(max_examples=50)
 @given(st.lists(literals, min_size=1, max_size=6))
 def test_csv_columns_of_numbers_follow_the_same_rule(numbers: list[str]) -> None:
     values, unfit = convert(pa.array(numbers), pa.float64())

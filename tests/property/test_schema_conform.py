@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.errors import BadRecords, LakeportError
@@ -141,7 +141,6 @@ def same(got: Any, sent: Any, schema: dict[str, Any]) -> bool:
     return type(got) is type(sent) and bool(got == sent)
 
 
-@settings(max_examples=50)
 @given(streams(), st.booleans(), st.booleans())
 def test_every_value_lands_as_it_was_sent(stream: Any, envelope: bool, ascii_only: bool) -> None:
     properties, records = stream
@@ -235,7 +234,6 @@ def parsed_rows(reader: JsonReader, rows: list[list[Any]]) -> list[dict[str, Any
 @pytest.mark.parametrize("envelope", [False, True])
 @pytest.mark.parametrize("with_json", [False, True])
 @pytest.mark.parametrize("policy", list(UnknownPolicy))
-@settings(max_examples=30)
 @given(data=st.data())
 def test_both_paths_agree(
     envelope: bool, with_json: bool, policy: UnknownPolicy, data: st.DataObject
@@ -258,7 +256,6 @@ def test_both_paths_agree(
         assert repr(landed(extended.tolerant(), content)) == repr(wanted)
 
 
-@settings(max_examples=50)
 @given(st.binary(max_size=200) | files(objects) | files(wrapped), st.booleans())
 def test_nothing_but_our_errors(data: bytes, envelope: bool) -> None:
     fields = parse_schema("s", {"properties": {**PROPERTIES, **JSON_PROPERTIES}})
@@ -269,7 +266,6 @@ def test_nothing_but_our_errors(data: bytes, envelope: bool) -> None:
         assert isinstance(error, BadRecords) or "does not declare" in error.message
 
 
-@settings(max_examples=50)
 @given(files(objects), files(objects))
 def test_inferred_columns_fit_every_good_record(one: bytes, other: bytes) -> None:
     fields = infer_fields([one, other])
@@ -285,7 +281,6 @@ def test_inferred_columns_fit_every_good_record(one: bytes, other: bytes) -> Non
     assert not scan.unknown
 
 
-@settings(max_examples=50)
 @given(decimals, st.integers(-5, 5))
 def test_decimals_are_exact(value: Decimal, shift: int) -> None:
     text = f"{value.scaleb(-shift):f}E{shift}"
