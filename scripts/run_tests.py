@@ -18,24 +18,27 @@ from concurrent.futures import ThreadPoolExecutor
 
 REQUESTS = ("tests/faults/test_planted.py", "tests/faults/test_requests.py")
 HISTORIES = "tests/histories/test_share.py"  # the others play for minutes
+ALONE = ("tests/unit", "tests/property", "tests/fuzz", "tests/docs")
+APART = (*ALONE, *(f"tests/{name}" for name in ("faults", "contract", "spark", "cluster")))
 
-# The longest first, so that they don't run alone at the end.
+# What the first needs no server: it runs while they are built. Then the longest come first, so that
+# they don't run alone at the end.
 GROUPS = {
+    "alone": list(ALONE),
     "spark": ["tests/spark", "--ignore=tests/spark/test_session.py"],
     "faults": ["tests/faults", *(f"--ignore={path}" for path in REQUESTS)],
     "contract": ["tests/contract"],
+    "requests": [*REQUESTS, HISTORIES],
     "rest": [
         "tests",
-        *(
-            f"--ignore=tests/{name}"
-            for name in ("faults", "contract", "spark", "cluster", "streaming", "histories")
-        ),
+        *(f"--ignore={path}" for path in (*APART, "tests/streaming", "tests/histories")),
     ],
-    "requests": [*REQUESTS, HISTORIES],
     "streaming": ["tests/streaming"],
     "cluster": ["tests/cluster"],
     "session": ["tests/spark/test_session.py"],
 }
+SERVERS = ["-m", "tests.emulators", "--build"]
+CLASSES = ["-m", "lakeport.spark.jvm.archive", "delta"]  # what most processes of the tests need
 WIDEST = 160  # of a failed test's line, in characters: enough to tell where to look
 MOST_AT_ONCE = 3  # each has a JVM and servers of its own: memory, too, is finite
 
@@ -50,7 +53,13 @@ def main() -> int:
     )
     begin = time.monotonic()
     with ThreadPoolExecutor(workers) as pool:
-        results = list(pool.map(run, names))
+        first = [pool.submit(run, name) for name in names if name == "alone"]
+        code = max(show("prepare", command)[0] for command in (SERVERS, CLASSES))
+        if code:
+            return 1
+        later = [pool.submit(run, name) for name in names if name != "alone"]
+        results = [future.result() for future in (*first, *later)]
+    names.sort(key=lambda name: name != "alone")
     totals: Counter[str] = Counter()
     for _, closing, _ in results:
         for count, what in re.findall(r"(\d+) (passed|failed|errors?|skipped|xfailed)", closing):
@@ -67,22 +76,31 @@ def main() -> int:
 
 
 def run(name: str) -> tuple[int, str, list[str]]:
-    """Run one group, its lines marked; return pytest's exit code, closing line and failed tests."""
-    command = [sys.executable, "-m", "pytest", *GROUPS[name]]
-    closing, failed = "", []
+    """Run one group, its lines marked; return the exit code, closing line and failed tests."""
+    code, lines = show(name, ["-m", "pytest", *GROUPS[name]])
+    closing = next((line for line in reversed(lines) if line), "")
+    failed = [
+        line[:WIDEST]
+        for line in lines
+        if re.match(r"(FAILED|ERROR) tests/|Using --randomly-seed", line)
+    ]
+    return code, closing, failed if code else []
+
+
+def show(name: str, arguments: list[str]) -> tuple[int, list[str]]:
+    """Run a Python program, its lines marked with a name; return its exit code and lines."""
+    lines = []
     with subprocess.Popen(
-        command,
+        [sys.executable, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
         errors="replace",
     ) as process:
         for line in process.stdout or ():
-            closing = line.strip() or closing
+            lines.append(line.strip())
             print(f"{name:>8} | {line}", end="", flush=True)
-            if re.match(r"(FAILED|ERROR) tests/|Using --randomly-seed", line):
-                failed.append(line.strip()[:WIDEST])
-    return process.returncode, closing, failed if process.returncode else []
+    return process.returncode, lines
 
 
 if __name__ == "__main__":

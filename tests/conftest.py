@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.emulators import Azurite, FakeGcs, Minio
 
-os.environ["LAKEPORT_CDS"] = "off"  # no background work beside the tests
+os.environ["LAKEPORT_CDS"] = "use"  # no background work beside the tests
 
 # How long an example takes tells of the machine: one that stalls for 0.2 s would fail the test.
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

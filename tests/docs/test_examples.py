@@ -18,7 +18,7 @@ from lakeport.cli.app import app, run
 from lakeport.cli.singer import app as target_app
 from tests.docs.pages import ROOT, Block, blocks, commands, pages
 
-os.environ["LAKEPORT_CDS"] = "off"
+os.environ["LAKEPORT_CDS"] = "use"
 _OURS = re.compile(r"(|.*?\s)(target-lakeport|lakeport) (.*)", re.DOTALL)
 
 

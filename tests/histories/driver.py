@@ -61,7 +61,7 @@ class Player:
             self._process = subprocess.Popen(
                 [sys.executable, "-X", "faulthandler", "-m", "tests.histories.writer", self._file],
                 cwd=_ROOT,
-                env={**os.environ, "LAKEPORT_CDS": "off", "TMPDIR": str(self._file.parent)},
+                env={**os.environ, "LAKEPORT_CDS": "use", "TMPDIR": str(self._file.parent)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -269,7 +269,7 @@ def test_every_stream_that_fails_is_told(tmp_path: Path, capsys: Cap) -> None:
 def run(arguments: list[str], given: bytes, folder: Path) -> subprocess.CompletedProcess[bytes]:
     """A process of its own, as a pipe has it."""
     command = [sys.executable, "-m", "lakeport", "target", *arguments]
-    environ = {**os.environ, "LAKEPORT_CDS": "off"}
+    environ = {**os.environ, "LAKEPORT_CDS": "use"}
     return subprocess.run(
         command, input=given, capture_output=True, cwd=folder, env=environ, timeout=280, check=False
     )

@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from lakeport.spark.session import Runtime
 
-os.environ["LAKEPORT_CDS"] = "off"
+os.environ["LAKEPORT_CDS"] = "use"
 
 
 @pytest.fixture(scope="session")

@@ -248,7 +248,7 @@ class Writers:
     """Two processes with a JVM each."""
 
     def __init__(self) -> None:
-        variables = {**os.environ, "LAKEPORT_CDS": "off"}
+        variables = {**os.environ, "LAKEPORT_CDS": "use"}
         variables["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         self.processes = [
             subprocess.Popen(
@@ -310,12 +310,13 @@ def writers(two_processes: Writers) -> Iterator[Writers]:
 
 
 @pytest.mark.timeout(900)
-def test_two_processes_lose_nothing(minio: Minio, writers: Writers) -> None:
-    first, second = writers.race(minio, "s3a", "lake", 100, "")
+def test_two_processes_lose_nothing(minio: Minio, writers: Writers, soak: bool) -> None:
+    count = 100 if soak else 25
+    first, second = writers.race(minio, "s3a", "lake", count, "")
     assert first["errors"] + second["errors"] == []
     assert ids(minio, "race_s3a") == sorted(first["done"] + second["done"])
-    assert len(first["done"] + second["done"]) == 200
-    assert commits(minio, "race_s3a") == list(range(200))
+    assert len(first["done"] + second["done"]) == 2 * count
+    assert commits(minio, "race_s3a") == list(range(2 * count))
 
 
 def test_overwrites_and_schema_changes_that_meet_come_one_after_the_other(

@@ -27,7 +27,7 @@ _ROUND = 12
 def main() -> int:
     """Run cases; return the exit code."""
     options = _options()
-    os.environ["LAKEPORT_CDS"] = "off"  # no background work beside the cases
+    os.environ["LAKEPORT_CDS"] = "use"  # no background work beside the cases
     results = Results(options.results)
     print(f"seed {options.seed}, {len(results.known)} cases known in {options.results}", flush=True)
     with tempfile.TemporaryDirectory() as data, running(Path(data)) as found:

@@ -72,7 +72,7 @@ class Victim:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment({"PYTHONPATH": path, "LAKEPORT_CDS": "off"}),
+            env=environment({"PYTHONPATH": path, "LAKEPORT_CDS": "use"}),
         ) as popen:
             self._process = process = Process(popen)
             process.follow()

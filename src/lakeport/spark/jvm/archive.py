@@ -29,8 +29,12 @@ _QUIET: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off
 
 
 def enabled() -> bool:
-    """Whether archives are made and used; `LAKEPORT_CDS=off` turns them off."""
-    return os.environ.get("LAKEPORT_CDS", "").lower() not in {"off", "0", "false", "no"}
+    """Whether archives are used: not with `LAKEPORT_CDS=off`."""
+    return _asked() not in {"off", "0", "false", "no"}
+
+
+def _asked() -> str:
+    return os.environ.get("LAKEPORT_CDS", "").lower()
 
 
 def path(java: Java, entries: Sequence[Path]) -> Path | None:
@@ -64,8 +68,11 @@ def drop(archive: Path) -> bool:
 
 
 def refresh(archive: Path | None, needs: Iterable[str]) -> None:
-    """Have an absent archive made by a process that outlives this one, if nobody does it yet."""
-    if archive is None or not enabled() or _whole(archive):
+    """Have an absent archive made by a process that outlives this one, if nobody does it yet.
+
+    With `LAKEPORT_CDS=use` none is made.
+    """
+    if archive is None or not enabled() or _asked() == "use" or _whole(archive):
         return
     with suppress(OSError):
         archive.parent.mkdir(parents=True, exist_ok=True)

@@ -128,6 +128,8 @@ def test_an_archive_is_used_when_it_is_there(jar: Path, monkeypatch: pytest.Monk
     file.write_bytes(b"cut")
     assert archive.options(file) == ()
     make(file)
+    monkeypatch.setenv("LAKEPORT_CDS", "use")
+    assert archive.options(file)
     monkeypatch.setenv("LAKEPORT_CDS", "off")
     assert archive.options(file) == ()
 
@@ -145,8 +147,9 @@ def test_made_once_and_only_when_wanted(jar: Path, monkeypatch: pytest.MonkeyPat
     file = archive.path(JAVA, [jar])
     assert file is not None
     archive.refresh(None, {"delta"})
-    monkeypatch.setenv("LAKEPORT_CDS", "off")
-    archive.refresh(file, {"delta"})
+    for value in ("off", "use"):
+        monkeypatch.setenv("LAKEPORT_CDS", value)
+        archive.refresh(file, {"delta"})
     assert started == []
     monkeypatch.delenv("LAKEPORT_CDS")
     archive.refresh(file, {"s3a", "delta"})
