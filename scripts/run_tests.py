@@ -1,4 +1,4 @@
-"""Runs every test, in groups that are processes of their own, as many at once as there are cores.
+"""Runs every test, in groups that are processes of their own, and measures what they cover.
 
 Tests that end Spark's JVM, or need another Spark session than the rest, have groups to themselves.
 Each line is marked with its group's name; the last ones name what failed and sum up pytest's
@@ -12,9 +12,12 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 
 REQUESTS = ("tests/faults/test_planted.py", "tests/faults/test_requests.py")
 HISTORIES = "tests/histories/test_share.py"  # the others play for minutes
@@ -39,6 +42,8 @@ GROUPS = {
 }
 SERVERS = ["-m", "tests.emulators", "--build"]
 CLASSES = ["-m", "lakeport.spark.jvm.archive", "delta"]  # what most processes of the tests need
+COUNTED = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed)")
+TOLD = re.compile(r"(FAILED|ERROR) tests/|Using --randomly-seed")
 WIDEST = 160  # of a failed test's line, in characters: enough to tell where to look
 MOST_AT_ONCE = 3  # each has a JVM and servers of its own: memory, too, is finite
 
@@ -47,44 +52,64 @@ def main() -> int:
     """Run the groups that are named, or all; return the exit code."""
     # What starts us may ignore it, and children would inherit that: some tests send it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    names = sys.argv[1:] or list(GROUPS)
-    workers = min(
-        MOST_AT_ONCE, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
-    )
     begin = time.monotonic()
-    with ThreadPoolExecutor(workers) as pool:
-        first = [pool.submit(run, name) for name in names if name == "alone"]
-        code = max(show("prepare", command)[0] for command in (SERVERS, CLASSES))
-        if code:
-            return 1
-        later = [pool.submit(run, name) for name in names if name != "alone"]
-        results = [future.result() for future in (*first, *later)]
-    names.sort(key=lambda name: name != "alone")
+    with tempfile.TemporaryDirectory(prefix="lakeport-coverage-") as folder:
+        os.environ["COVERAGE_FILE"] = str(Path(folder, "data"))
+        results = run_all(sys.argv[1:] or list(GROUPS))
+        covered = len(results) < len(GROUPS) or covers_enough()
     totals: Counter[str] = Counter()
-    for _, closing, _ in results:
-        for count, what in re.findall(r"(\d+) (passed|failed|errors?|skipped|xfailed)", closing):
+    for result in results:
+        for count, what in COUNTED.findall(result.closing):
             totals[what] += int(count)
-    failed = [name for name, (code, *_) in zip(names, results, strict=True) if code]
-    for *_, lines in results:
-        for line in lines:
+        for line in result.failed:
             print(line)
+    failed = [result.name for result in results if result.code]
     if failed:
         print(f"failed: {', '.join(failed)}; `make test GROUPS={failed[0]}` runs one group alone")
     told = ", ".join(f"{count} {what}" for what, count in totals.items()) or "nothing ran"
     print(f" {told} in {time.monotonic() - begin:.0f}s ".center(80, "="))
-    return 1 if failed else 0
+    return 1 if failed or not results or not covered else 0
 
 
-def run(name: str) -> tuple[int, str, list[str]]:
-    """Run one group, its lines marked; return the exit code, closing line and failed tests."""
-    code, lines = show(name, ["-m", "pytest", *GROUPS[name]])
+def run_all(names: list[str]) -> list[Result]:
+    """Run these groups, those that need servers once those are built; nothing if they can't be."""
+    with ThreadPoolExecutor(groups_at_once()) as pool:
+        running = [pool.submit(run, name) for name in names if name == "alone"]
+        served = [name for name in names if name != "alone"]
+        if served and any(show("prepare", command)[0] for command in (SERVERS, CLASSES)):
+            return []
+        running += [pool.submit(run, name) for name in served]
+        return [future.result() for future in running]
+
+
+def groups_at_once() -> int:
+    """One more than there are cores: a group waits for its servers a fourth of its time."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+    return min(MOST_AT_ONCE, cores + 1)
+
+
+def covers_enough() -> bool:
+    """Whether the groups together have run as much of the package as pyproject.toml asks for."""
+    code, _ = show("coverage", ["-m", "coverage", "combine", "--quiet"])
+    return code == 0 and show("coverage", ["-m", "coverage", "report"])[0] == 0
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a group came to."""
+
+    name: str
+    code: int
+    closing: str
+    failed: list[str]
+
+
+def run(name: str) -> Result:
+    """Run one group, its lines marked."""
+    code, lines = show(name, ["-m", "coverage", "run", "-m", "pytest", *GROUPS[name]])
     closing = next((line for line in reversed(lines) if line), "")
-    failed = [
-        line[:WIDEST]
-        for line in lines
-        if re.match(r"(FAILED|ERROR) tests/|Using --randomly-seed", line)
-    ]
-    return code, closing, failed if code else []
+    told = [line[:WIDEST] for line in lines if TOLD.match(line)] if code else []
+    return Result(name, code, closing, told)
 
 
 def show(name: str, arguments: list[str]) -> tuple[int, list[str]]:
