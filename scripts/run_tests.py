@@ -41,7 +41,7 @@ GROUPS = {
     "session": ["tests/spark/test_session.py"],
 }
 SERVERS = ["-m", "tests.emulators", "--build"]
-CLASSES = ["-m", "lakeport.spark.jvm.archive", "delta"]  # what most processes of the tests need
+CLASSES = ["-m", "lakeport.spark.warmup.training", "delta"]  # what most processes of the tests need
 COUNTED = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed)")
 TOLD = re.compile(r"(FAILED|ERROR) tests/|Using --randomly-seed")
 WIDEST = 160  # of a failed test's line, in characters: enough to tell where to look
