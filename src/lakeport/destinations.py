@@ -219,43 +219,17 @@ def open_table(
         table = f"{table[:-1]}%2E"  # Azure has no folders that end with a dot
     folder = table_folder("", table)
     _check_table_place(storage, folder, config.file_type)
-    target_bytes = int(config.target_file_size_mb * 2**20)
     if config.file_type == "delta":
-        from lakeport.shape.columns import header_name
-        from lakeport.writers.delta.merge.merger import DeltaMerger
-        from lakeport.writers.delta.table import Changes, DeltaTableWriter
-        from lakeport.writers.delta.writer import DeltaWriter
+        from lakeport.writers.delta.table import DeltaTableWriter
+        from lakeport.writers.delta.writer import DeltaOptions, DeltaWriter
 
         session = spark_session(config, storage, runtime, writes=writes)
         if destination(config.destination).extra:
             # Wrong credentials show now, in our own client's words, while Spark starts.
             _first(storage, f"{folder}/_delta_log")
-        writer = DeltaWriter(
-            session,
-            storage,
-            folder,
-            stream,
-            properties=config.table_properties,
-            compression=config.compression,
-            target_file_bytes=target_bytes,
-            run=run,
-            type_widening=config.type_widening,
-            cluster_by=config.cluster_by,
-        )
-        created, updated = (
-            header_name(f"{config.internal_columns_prefix}{name}", config.column_header_format)
-            if config.internal_columns
-            else ""
-            for name in ("created_at", "updated_at")
-        )
-        return DeltaTableWriter(
-            writer,
-            config.mode,
-            config.schema_evolution,
-            config.run_id or "",
-            DeltaMerger(writer, runtime, created, updated),
-            Changes(config.merge_keys, config.hard_delete, config.delete_column),
-        )
+        options = DeltaOptions.of(config)
+        writer = DeltaWriter(session, storage, folder, stream, options, run)
+        return DeltaTableWriter.of(config, writer, runtime)
     from lakeport.writers.files.encode import encoder_for
     from lakeport.writers.files.journal import Journal
     from lakeport.writers.files.writer import FilesWriter
@@ -268,7 +242,7 @@ def open_table(
         journal=Journal(storage, config.run_id, table) if config.run_id else None,
         manifest=config.manifest,
         unique=secrets.token_hex(4) if writes and storage.needs_unique_names() else "",
-        target_bytes=target_bytes,
+        target_bytes=int(config.target_file_size_mb * 2**20),
     )
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from lakeport.loading.run import _Run
 from lakeport.storage.s3.client import Connection
-from lakeport.writers.delta.batches import LandedBatches
 from lakeport.writers.delta.commit import transaction as delta_commit
 from lakeport.writers.delta.commit.staged_files import StagedFiles
+from lakeport.writers.delta.writer import DeltaWriter
 from tests.faults.requests.case import Case
 from tests.faults.requests.proxy import Point
 from tests.faults.requests.scenario import Scenario
@@ -77,14 +77,14 @@ def test_files_that_overwrite_another_writers(
 def test_digests_that_are_not_compared(
     found: dict[str, Scenario], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    skipped = LandedBatches.skipped
+    skipped = DeltaWriter._skipped
 
-    def lenient(self: LandedBatches, version: int, run_id: str, sequence: int, digest: str) -> Any:
-        known = self.commits.recorded(version, run_id, self.stream, sequence)
+    def lenient(self: DeltaWriter, version: int, run_id: str, sequence: int, digest: str) -> Any:
+        known = self._commits().recorded(version, run_id, self.stream, sequence)
         return skipped(self, version, run_id, sequence, known.digest if known else digest)
 
     scenario = found["delta_s3:append:run-id"]
     assert scenario.recording()
-    monkeypatch.setattr(LandedBatches, "skipped", lenient)
+    monkeypatch.setattr(DeltaWriter, "_skipped", lenient)
     with pytest.raises(AssertionError, match="other content was not refused"):
         scenario.recording()

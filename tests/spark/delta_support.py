@@ -13,7 +13,7 @@ from lakeport.model import Landed
 from lakeport.spark.session import Runtime
 from lakeport.storage.local.store import LocalStorage
 from lakeport.writers.delta.plan import DeltaPlan
-from lakeport.writers.delta.writer import DeltaWriter
+from lakeport.writers.delta.writer import DeltaOptions, DeltaWriter
 
 
 @cache
@@ -28,7 +28,8 @@ def session() -> Any:
 
 
 def writer(root: Any, folder: str = "t", stream: str = "t", **more: Any) -> DeltaWriter:
-    return DeltaWriter(session, LocalStorage(str(root)), folder, stream, **more)
+    options = DeltaOptions(**more)
+    return DeltaWriter(session, LocalStorage(str(root)), folder, stream, options)
 
 
 def aligned(plan: DeltaPlan, table: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -54,4 +55,4 @@ def land(
 ) -> Landed:
     plan = into.plan(table.schema, mode=mode, partition_keys=keys, policy=policy)
     staged = into.sink(plan).write(aligned(plan, table), split)
-    return into.commit(plan, staged, **more)
+    return into.commit(plan, staged, into.mark(**more))

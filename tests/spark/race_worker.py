@@ -30,7 +30,7 @@ from lakeport.storage.s3.settings import AwsSettings
 from lakeport.storage.s3.store import S3Storage
 from lakeport.tables import Table
 from lakeport.writers.delta.merge.merger import DeltaMerger
-from lakeport.writers.delta.writer import DeltaWriter
+from lakeport.writers.delta.writer import DeltaOptions, DeltaWriter
 from tests.spark.delta_support import aligned
 
 SELDOM = {"delta.checkpointInterval": "100"}  # each checkpoint is a Spark job
@@ -84,7 +84,7 @@ def change(runtime: Runtime, task: dict[str, Any]) -> dict[str, Any]:
         storage,
         task["table"],
         "stream",
-        properties=SELDOM,
+        DeltaOptions(properties=SELDOM),
     )
     done, errors = [], []
     for ordinal in range(task["count"]):

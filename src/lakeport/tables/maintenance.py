@@ -17,7 +17,7 @@ from lakeport.spark.failures import first_line, translated
 from lakeport.spark.quoting import quoted
 from lakeport.tables.inventory import inventory
 from lakeport.tables.query_policy import check_expression
-from lakeport.writers.delta.commit.operation import USER_METADATA
+from lakeport.writers.delta.commit.session import USER_METADATA
 from lakeport.writers.delta.log.commits import CommitLog, Mark
 from lakeport.writers.delta.optimize import maintenance_session, no_condition, sql_name
 

@@ -15,8 +15,8 @@ from lakeport.errors import ConfigError, LakeportError, SourceError
 from lakeport.spark.failures import first_line, translated
 from lakeport.spark.quoting import quoted
 from lakeport.spark.settings import COMMIT_SETTINGS
-from lakeport.writers.delta.commit.operation import USER_METADATA
 from lakeport.writers.delta.commit.outcome import settle
+from lakeport.writers.delta.commit.session import USER_METADATA
 from lakeport.writers.delta.compaction import condition, crowded, target_bytes
 from lakeport.writers.delta.log.commits import Commit, CommitLog, Mark
 from lakeport.writers.delta.log.contents import read_contents

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lakeport.model import Batch, Landed, Mode, Staged
 from lakeport.schema.metadata import DELETED_AT, TABLE_VERSION
+from lakeport.shape.columns import header_name
 from lakeport.writers.base import Current, TablePlan
 from lakeport.writers.delta.merge.merger import DeltaMerger
 from lakeport.writers.delta.optimize import compact
@@ -16,6 +17,9 @@ from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from lakeport.config.base import DestinationConfig
+    from lakeport.spark.session import Runtime
 
 __all__ = ["Changes", "DeltaTableWriter"]
 
@@ -54,6 +58,26 @@ class DeltaTableWriter:
     run_id: str
     merger: DeltaMerger
     changes: Changes = Changes()
+
+    @classmethod
+    def of(
+        cls, config: DestinationConfig, writer: DeltaWriter, runtime: Runtime
+    ) -> DeltaTableWriter:
+        """Bind a table to what a destination's configuration says."""
+        created, updated = (
+            header_name(f"{config.internal_columns_prefix}{name}", config.column_header_format)
+            if config.internal_columns
+            else ""
+            for name in ("created_at", "updated_at")
+        )
+        return cls(
+            writer,
+            config.mode,
+            config.schema_evolution,
+            config.run_id or "",
+            DeltaMerger(writer, runtime, created, updated),
+            Changes(config.merge_keys, config.hard_delete, config.delete_column),
+        )
 
     @property
     def uri(self) -> str:
@@ -108,17 +132,10 @@ class DeltaTableWriter:
         self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, singer_state: bytes | None
     ) -> Landed:
         """Land what was staged, in one commit."""
-        commit: Callable[..., Landed] = (
-            self.merger.commit if self.mode is Mode.MERGE else self.writer.commit
-        )
-        return commit(
-            plan.detail,
-            staged,
-            run_id=self.run_id,
-            sequence=batch.sequence,
-            digest=batch.digest,
-            singer_state=singer_state,
-        )
+        mark = self.writer.mark(self.run_id, batch.sequence, batch.digest, singer_state)
+        if self.mode is Mode.MERGE:
+            return self.merger.commit(plan.detail, staged, mark)
+        return self.writer.commit(plan.detail, staged, mark)
 
     def retire(self, version: int) -> Landed | None:
         """Remove rows of earlier versions of the stream, or mark them as deleted."""

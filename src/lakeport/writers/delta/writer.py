@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeport.errors import CommitConflict, SchemaConflict
+from lakeport.errors import CommitConflict, RunMismatch, SchemaConflict
 from lakeport.model import Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy, plan_evolution
-from lakeport.writers.delta.batches import LandedBatches
 from lakeport.writers.delta.commit.attempt import Attempt
 from lakeport.writers.delta.commit.staged_files import StagedFiles, published
-from lakeport.writers.delta.log.commits import CommitLog, Mark
+from lakeport.writers.delta.commit.transaction import DeltaLog, Transaction
+from lakeport.writers.delta.log.commits import CommitLog, Mark, app_id
 from lakeport.writers.delta.plan import TARGET_FILE_SIZE, DeltaPlan, plan_table
 from lakeport.writers.delta.schema import file_schema, physical_names
 from lakeport.writers.delta.sink import DeltaSink
@@ -35,14 +35,45 @@ from lakeport.writers.delta.state import TableState
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakeport.writers.delta.commit.transaction import DeltaLog, Transaction
+    from lakeport.config.base import DestinationConfig
 
-__all__ = ["DeltaWriter"]
+__all__ = ["DeltaOptions", "DeltaWriter"]
 
 _ATTEMPTS = 15
 _WHOLE_TABLE_ATTEMPTS = 3
+"""After so many attempts an overwrite of partitions takes the time to look at these alone."""
 _LONGEST_WAIT = 2.0
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class DeltaOptions:
+    """How a Delta table is written.
+
+    Attributes:
+        properties: table properties; of a new table, beside and above the defaults.
+        compression: Parquet codec.
+        target_file_bytes: a data file is closed when it has reached this size.
+        type_widening: the table's columns may get wider types.
+        cluster_by: columns by which a new table is clustered.
+    """
+
+    properties: Mapping[str, str] = field(default_factory=dict)
+    compression: str = "snappy"
+    target_file_bytes: int = 256 << 20
+    type_widening: bool = False
+    cluster_by: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, config: DestinationConfig) -> DeltaOptions:
+        """What a destination's configuration says."""
+        return cls(
+            config.table_properties,
+            config.compression,
+            int(config.target_file_size_mb * 2**20),
+            config.type_widening,
+            config.cluster_by,
+        )
 
 
 @dataclass(frozen=True)
@@ -54,24 +85,16 @@ class DeltaWriter:
         storage: where the table is.
         folder: the table's key; empty when it is the storage's root.
         stream: the stream's name.
-        properties: table properties; of a new table, beside and above the defaults.
-        compression: Parquet codec.
-        target_file_bytes: a data file is closed when it has reached this size.
+        options: how the table is written.
         run: the run's name, which commits keep that have no other.
-        type_widening: the table's columns may get wider types.
-        cluster_by: columns by which a new table is clustered.
     """
 
     session: Callable[[], SparkSession]
     storage: Storage
     folder: str
     stream: str
-    properties: Mapping[str, str] = field(default_factory=dict)
-    compression: str = "snappy"
-    target_file_bytes: int = 256 << 20
+    options: DeltaOptions = DeltaOptions()
     run: str = ""
-    type_widening: bool = False
-    cluster_by: tuple[str, ...] = ()
 
     @property
     def uri(self) -> str:
@@ -105,9 +128,10 @@ class DeltaWriter:
         partition_keys: Sequence[str],
         policy: EvolutionPolicy | str,
     ) -> DeltaPlan:
-        properties = self._log().checked(self.properties) if self.properties else {}
+        options = self.options
+        properties = self._log().checked(options.properties) if options.properties else {}
         if state is None:
-            properties = {TARGET_FILE_SIZE: str(self.target_file_bytes), **properties}
+            properties = {TARGET_FILE_SIZE: str(options.target_file_bytes), **properties}
         return plan_table(
             state,
             incoming,
@@ -115,8 +139,8 @@ class DeltaWriter:
             partition_keys=partition_keys,
             policy=policy,
             properties=properties,
-            cluster_by=self.cluster_by,
-            widen=self.type_widening,
+            cluster_by=options.cluster_by,
+            widen=options.type_widening,
         )
 
     def sink(self, plan: DeltaPlan) -> DeltaSink:
@@ -132,8 +156,8 @@ class DeltaWriter:
             folder=self.folder,
             files=files,
             partitions=physical_names(plan.schema_json, apart),
-            compression=self.compression,
-            target_file_bytes=self.target_file_bytes,
+            compression=self.options.compression,
+            target_file_bytes=self.options.target_file_bytes,
             indexed_columns=int(plan.properties.get("delta.dataSkippingNumIndexedCols", 32)),
         )
 
@@ -144,29 +168,24 @@ class DeltaWriter:
             RunMismatch: the batch that it landed was another one.
             DestinationError: the store refused.
         """
-        return self._batches().landed(run_id, sequence, digest, self._begin)
+        commits = self._commits()
+        version = commits.newest() if run_id else -1
+        if version < 0:
+            return None
+        name = app_id(run_id, self.stream)
+        last = commits.last_transaction(version, name)
+        if last is None:
+            last = self._begin().last_transaction(name)
+        return None if last < sequence else self._skipped(version, run_id, sequence, digest)
 
-    def commit(
-        self,
-        plan: DeltaPlan,
-        staged: Sequence[Staged],
-        *,
-        run_id: str = "",
-        sequence: int = 0,
-        digest: str = "",
-        singer_state: bytes | None = None,
-        batch_id: str = "",
-    ) -> Landed:
+    def commit(self, plan: DeltaPlan, staged: Sequence[Staged], mark: Mark | None = None) -> Landed:
         """Land a batch in one commit, or find that this run had landed it.
 
         Args:
             plan: what the files were written for.
             staged: the files.
-            run_id: makes a repeated batch land once; empty for none.
-            sequence: the batch's ordinal among the stream's batches of the run.
-            digest: SHA-256 of the input in hex.
-            singer_state: the STATE that becomes durable with the batch.
-            batch_id: the caller's name for the batch.
+            mark: what the commit says about itself, and what makes a repeated batch land once;
+                None for a batch of no run.
 
         Raises:
             CommitConflict: other writers were faster, again and again, or changed the schema.
@@ -175,16 +194,16 @@ class DeltaWriter:
             SchemaConflict: the table has changed so that the batch no longer fits.
             LakeportError: the store or Spark refused.
         """
-        mark = self.mark(run_id, sequence, digest, singer_state, batch_id)
+        own = mark or self.mark()
         with self.published(staged) as files:
 
             def attempt(current: DeltaPlan, txn: Transaction, number: int) -> Landed:
                 whole_table = number < _WHOLE_TABLE_ATTEMPTS
-                one = Attempt(self.storage, self.folder, current, staged, mark, whole_table)
+                one = Attempt(self.storage, self.folder, current, staged, own, whole_table)
                 version, removed = self.try_commit(one, txn, files)
                 return one.landed(version, removed)
 
-            return self.until_committed(plan, mark, attempt)
+            return self.until_committed(plan, own, attempt)
 
     def published(self, staged: Sequence[Staged]) -> AbstractContextManager[StagedFiles]:
         """Data files of the table, which go again unless the body commits them."""
@@ -192,15 +211,22 @@ class DeltaWriter:
 
     def mark(
         self,
-        run_id: str,
-        sequence: int,
-        digest: str,
-        singer_state: bytes | None,
-        batch_id: str = "",
+        run_id: str = "",
+        sequence: int = 0,
+        digest: str = "",
+        singer_state: bytes | None = None,
     ) -> Mark:
-        """What a commit is to say about itself; see `commit` for the arguments."""
-        name, commit_id = batch_id or self.run, str(uuid.uuid4())
-        return Mark(run_id, self.stream, sequence, digest, name, commit_id, singer_state)
+        """What a new commit is to say about itself.
+
+        Args:
+            run_id: makes a repeated batch land once; empty for none.
+            sequence: the batch's ordinal among the stream's batches of the run; -1 for a commit
+                that lands none.
+            digest: SHA-256 of the input in hex.
+            singer_state: the STATE that becomes durable with the batch.
+        """
+        commit_id = str(uuid.uuid4())
+        return Mark(run_id, self.stream, sequence, digest, self.run, commit_id, singer_state)
 
     def until_committed(
         self,
@@ -218,8 +244,8 @@ class DeltaWriter:
         """
         for number in range(_ATTEMPTS):
             txn = self._begin()
-            if mark.numbered and self._batches().reached(txn, mark.run_id) >= mark.sequence:
-                return self._batches().skipped(txn.version, mark.run_id, mark.sequence, mark.digest)
+            if mark.numbered and self._reached(txn, mark.run_id) >= mark.sequence:
+                return self._skipped(txn.version, mark.run_id, mark.sequence, mark.digest)
             current = self._again(plan, txn)
             try:
                 return attempt(current, txn, number)
@@ -244,15 +270,37 @@ class DeltaWriter:
     def _commits(self) -> CommitLog:
         return CommitLog(self.storage, self.folder)
 
-    def _batches(self) -> LandedBatches:
-        return LandedBatches(self._commits(), self.stream, self.uri)
+    def _reached(self, txn: Transaction, run_id: str) -> int:
+        """How far the run has come; a commit of the same run in the meantime is a conflict."""
+        name = app_id(run_id, self.stream)
+        txn.watch(name)
+        if txn.version < 0:
+            return -1
+        last = self._commits().last_transaction(txn.version, name)
+        return txn.last_transaction(name) if last is None else last
+
+    def _skipped(self, version: int, run_id: str, sequence: int, digest: str) -> Landed:
+        """A batch that is there already, if it is the same one."""
+        known = self._commits().recorded(version, run_id, self.stream, sequence)
+        if known is not None and known.digest != digest:
+            raise RunMismatch(
+                f"run {run_id!r} has landed batch {sequence} of stream {self.stream!r} already, "
+                "with other content",
+                "repeat a run with the same input and batch sizes, or give it a new `run_id`.",
+            )
+        warning = (
+            f"batch {sequence} was landed by an earlier run, whose commit is no longer in the log: "
+            "its content could not be compared."
+        )
+        warnings = () if known else (warning,)
+        return Landed(
+            self.stream, self.uri, sequence, 0, version=version, skipped=True, warnings=warnings
+        )
 
     def _begin(self) -> Transaction:
         return self._log().begin()
 
     def _log(self) -> DeltaLog:
-        from lakeport.writers.delta.commit.transaction import DeltaLog
-
         return DeltaLog(self.session(), self._commits())
 
     def try_commit(self, attempt: Attempt, txn: Transaction, files: StagedFiles) -> tuple[int, int]:

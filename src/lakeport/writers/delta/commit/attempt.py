@@ -15,8 +15,9 @@ from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.types import spark_json
 from lakeport.spark.failures import translate
 from lakeport.spark.quoting import quoted
-from lakeport.writers.delta.commit.operation import Operation, committing_session
+from lakeport.writers.delta.commit.operation import Operation
 from lakeport.writers.delta.commit.outcome import settle
+from lakeport.writers.delta.commit.session import committing_session
 from lakeport.writers.delta.commit.transaction import Added, Transaction
 from lakeport.writers.delta.features import LACKING_READERS, feature_notes
 from lakeport.writers.delta.log.actions import (
@@ -110,16 +111,18 @@ class Attempt:
             OutcomeUnknown: nothing tells whether the commit was made, or will be.
             LakeportError: it was not made.
         """
-        log = CommitLog(self.storage, self.folder)
-        failure: LakeportError = SparkFailure("Spark wrote nothing")
+        nothing = SparkFailure("Spark wrote nothing")
+        failure: LakeportError = nothing
         try:
             self._write(spark)
-            done = next(filter(self._is_mine, log.since(read)), None)
-            if done is None and self.may_do_nothing:
-                return read, 0
         except LakeportError as error:
-            done, failure = None, error
-        done = done or settle(log, self._is_mine, read, failure)
+            failure = error
+        try:
+            done = settle(CommitLog(self.storage, self.folder), self._is_mine, read, failure)
+        except SparkFailure as error:
+            if error is nothing and self.may_do_nothing:
+                return read, 0
+            raise
         return done.version, done.removed
 
     def _is_mine(self, commit: Commit) -> bool:

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from lakeport.spark.active import active
-from lakeport.spark.settings import COMMIT_SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
-    "USER_METADATA",
     "Operation",
     "Restoration",
-    "annotated",
-    "committing_session",
     "described",
     "register_metrics",
     "scala_seq",
 ]
-
-USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-"""Setting of a session that gives its commits their user metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,32 +71,6 @@ def described(spark: SparkSession, operation: Operation | Restoration) -> Any:
     if operation.name == "UPDATE":
         return _kind(jvm, "Update")(_option(jvm, condition))
     return _merge(jvm, condition)
-
-
-def annotated(
-    spark: SparkSession, operation: Operation | Restoration
-) -> AbstractContextManager[None]:
-    """Run this thread's commit in a session whose settings suit it.
-
-    They have it know its own work again, and give it user metadata where its description has no
-    room for that.
-    """
-    settings = dict(COMMIT_SETTINGS)
-    if isinstance(operation, Operation) and operation.name != "WRITE":
-        settings[USER_METADATA] = operation.user_metadata
-    if all(spark.conf.get(name, None) == value for name, value in settings.items()):
-        return nullcontext()
-    return active(committing_session(spark, settings))
-
-
-def committing_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
-    """A session like this one, with settings for one commit, which knows its own work again."""
-    from pyspark.sql import SparkSession as Session
-
-    own = Session(spark.sparkContext, spark._jsparkSession.cloneSession())
-    for name, value in {**COMMIT_SETTINGS, **settings}.items():
-        own.conf.set(name, value)
-    return own
 
 
 def register_metrics(spark: SparkSession, txn: Any, metrics: Mapping[str, int]) -> None:

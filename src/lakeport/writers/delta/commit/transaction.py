@@ -21,12 +21,12 @@ from lakeport.spark.failures import translate
 from lakeport.writers.delta.commit.operation import (
     Operation,
     Restoration,
-    annotated,
     described,
     register_metrics,
     scala_seq,
 )
 from lakeport.writers.delta.commit.outcome import settle
+from lakeport.writers.delta.commit.session import annotated
 from lakeport.writers.delta.log.commits import CommitLog
 from lakeport.writers.delta.plan import TARGET_FILE_SIZE
 from lakeport.writers.delta.schema import logical_paths

@@ -22,9 +22,9 @@ from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.shape.columns import TIMESTAMP
 from lakeport.writers.delta.commit.staged_files import published
 from lakeport.writers.delta.log.commits import Mark
+from lakeport.writers.delta.merge.attempt import ChangeAttempt
 from lakeport.writers.delta.merge.candidates import BatchKeys, Entry, may_be_old
 from lakeport.writers.delta.merge.changes import Incoming, Retire, Upsert
-from lakeport.writers.delta.merge.commit import ChangeAttempt
 from lakeport.writers.delta.merge.rewrite import Rewritten
 from lakeport.writers.delta.merge.tasks import MergeTasks
 from lakeport.writers.delta.plan import DeltaPlan
@@ -124,23 +124,14 @@ class DeltaMerger:
             indexed_columns=0,
         )
 
-    def commit(
-        self,
-        plan: MergePlan,
-        staged: Sequence[Staged],
-        *,
-        run_id: str = "",
-        sequence: int = 0,
-        digest: str = "",
-        singer_state: bytes | None = None,
-    ) -> Landed:
+    def commit(self, plan: MergePlan, staged: Sequence[Staged], mark: Mark | None = None) -> Landed:
         """Merge a staged batch in one commit, or find that this run had merged it.
 
         Raises:
             InputError: a row has no value in a key column.
             LakeportError: as `DeltaWriter.commit`.
         """
-        writer, mark = self.writer, self.writer.mark(run_id, sequence, digest, singer_state)
+        writer, own = self.writer, mark or self.writer.mark()
         with published(writer.storage, staged) as batch:
             batch.publish()
             files = tuple((item.key, item.rows) for item in staged)
@@ -151,9 +142,9 @@ class DeltaMerger:
 
             def attempt(current: DeltaPlan, txn: Transaction, _: int) -> Landed:
                 now = replace(change, schema=current.schema)
-                return self._merge(current, txn, now, keys, mark)
+                return self._merge(current, txn, now, keys, own)
 
-            landed = writer.until_committed(plan.table, mark, attempt)
+            landed = writer.until_committed(plan.table, own, attempt)
             return replace(
                 landed, warnings=tuple(dict.fromkeys((*plan.warnings, *landed.warnings)))
             )
@@ -199,7 +190,7 @@ class DeltaMerger:
         plan = self.writer.plan(incoming, mode=Mode.MERGE)
         updated = names.get(self.updated.lower(), "")
         change = Retire(column, version, deleted, updated, datetime.now(UTC))
-        mark = self.writer.mark(run_id, -1, "", None)
+        mark = self.writer.mark(run_id, -1)
 
         def attempt(current: DeltaPlan, txn: Transaction, _: int) -> Landed:
             return self._retire(current, txn, change, mark)

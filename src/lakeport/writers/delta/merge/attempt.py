@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.spark.quoting import quoted
 from lakeport.writers.delta.commit.attempt import Attempt
-from lakeport.writers.delta.commit.operation import USER_METADATA, Operation, committing_session
+from lakeport.writers.delta.commit.operation import Operation
+from lakeport.writers.delta.commit.session import USER_METADATA, committing_session
 from lakeport.writers.delta.commit.transaction import Added, Transaction
 from lakeport.writers.delta.log.commits import app_id
 from lakeport.writers.delta.merge.changes import Incoming, Retire, Upsert

@@ -1,0 +1,331 @@
+"""What `Table` tells and does, as records. Sizes are in bytes, moments in UTC.
+
+`to_dict()` of each gives the JSON document that the command line prints with `--json`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+__all__ = [
+    "Column",
+    "CompactReport",
+    "HistoryEntry",
+    "OptimizeReport",
+    "PartitionReport",
+    "RestoreReport",
+    "SingerState",
+    "TableDescription",
+    "UndoReport",
+    "VacuumReport",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        name: as the table spells it.
+        type: as Arrow names it; as Spark SQL does where lakeport can't write that type.
+    """
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TableDescription:
+    """A table as it is, or as it was at a version.
+
+    What only Delta tables have is None, or empty, for plain files.
+
+    Attributes:
+        format: `delta`, `parquet` or `csv`.
+        columns: in the table's order.
+        rows: how many; None when no statistics tell, as for CSV files.
+        files: how many data files.
+        bytes: their size together.
+        small_files: how many of them are smaller than 32 MB.
+        warning: a sentence when most files are small; None otherwise.
+        version: the version that is described.
+        partition_columns: the columns by whose values the files are kept apart.
+        partitions: how many partitions hold files; 0 for a table without partition columns.
+        cluster_columns: the columns that the table is clustered by, nested ones as dotted paths.
+        protocol: the versions of Delta's protocol, such as `reader 1, writer 2`.
+        features: the table features that the protocol lists, sorted.
+        not_readable_by: table feature -> the programs that can't read the table because of it.
+        properties: the table's properties.
+        oldest_version: the oldest version that can still be told from the log.
+        last_change: when the version was committed; None where its commit does not say.
+        last_operation: what made the version, such as `WRITE`; None where its commit is gone.
+        last_run: id or name of the run that made it; None for other programs.
+        last_writer: the program that made it; None where its commit does not say.
+    """
+
+    format: str
+    columns: tuple[Column, ...]
+    rows: int | None
+    files: int
+    bytes: int
+    small_files: int
+    warning: str | None = None
+    version: int | None = None
+    partition_columns: tuple[str, ...] = ()
+    partitions: int | None = None
+    cluster_columns: tuple[str, ...] = ()
+    protocol: str | None = None
+    features: tuple[str, ...] = ()
+    not_readable_by: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    oldest_version: int | None = None
+    last_change: datetime | None = None
+    last_operation: str | None = None
+    last_run: str | None = None
+    last_writer: str | None = None
+
+    def __repr__(self) -> str:
+        version = "" if self.version is None else f"version={self.version}, "
+        return (
+            f"TableDescription(format={self.format!r}, {version}rows={self.rows}, "
+            f"files={self.files}, bytes={self.bytes}, columns={len(self.columns)})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The description as plain values; what only Delta tables have is left out for files."""
+        columns = [asdict(column) for column in self.columns]
+        sizes: dict[str, Any] = {
+            "rows": self.rows,
+            "files": self.files,
+            "bytes": self.bytes,
+            "small_files": self.small_files,
+            **({"warning": self.warning} if self.warning else {}),
+        }
+        if self.version is None:
+            return {"format": self.format, "columns": columns, **sizes}
+        return {
+            "format": self.format,
+            "version": self.version,
+            "columns": columns,
+            "partition_columns": list(self.partition_columns),
+            "partitions": self.partitions,
+            "cluster_columns": list(self.cluster_columns),
+            **sizes,
+            "protocol": self.protocol,
+            "features": list(self.features),
+            "not_readable_by": dict(self.not_readable_by),
+            "properties": dict(self.properties),
+            "oldest_version": self.oldest_version,
+            "last_change": _iso(self.last_change),
+            "last_operation": self.last_operation,
+            "last_run": self.last_run,
+            "last_writer": self.last_writer,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One version of a Delta table, as its commit tells; None for what that does not say.
+
+    Attributes:
+        version: its number.
+        timestamp: when it was committed.
+        operation: what made it, such as `WRITE`, `MERGE` or `OPTIMIZE`.
+        mode: of a write: `Append` or `Overwrite`.
+        files_added: how many data files it added.
+        files_removed: how many it removed.
+        rows_added: rows in the files added.
+        bytes_added: size of the files added.
+        run_id: id or name of the run that made it; None for other programs.
+        engine: the program that made it.
+    """
+
+    version: int
+    timestamp: datetime | None
+    operation: str | None
+    mode: str | None
+    files_added: int
+    files_removed: int
+    rows_added: int | None
+    bytes_added: int
+    run_id: str | None
+    engine: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The entry as plain values."""
+        return {**asdict(self), "timestamp": _iso(self.timestamp)}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReport:
+    """The files of one partition, and what `optimize` would do with them.
+
+    Attributes:
+        partition: `column=value` pairs; `the whole table` where it has no partitions.
+        files: how many data files.
+        bytes: their size together.
+        small_files: how many of them are smaller than 32 MB.
+        would_remove: files that would be merged.
+        would_add: files that they would become.
+        would_rewrite_bytes: size of the files that would be merged.
+    """
+
+    partition: str
+    files: int
+    bytes: int
+    small_files: int
+    would_remove: int
+    would_add: int
+    would_rewrite_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactReport:
+    """Which partitions have small files, and what `optimize` would do.
+
+    Attributes:
+        version: the table's version.
+        target_file_bytes: the size that `optimize` makes files of.
+        small_file_bytes: below this a file counts as small.
+        files: how many data files the table has.
+        small_files: how many of them are small.
+        would_remove: files that would be merged.
+        would_add: files that they would become.
+        would_rewrite_bytes: size of the files that would be merged.
+        note: what the numbers do not tell; None for most tables.
+        partitions: the same for each partition, those with the most small files first.
+    """
+
+    version: int
+    target_file_bytes: int
+    small_file_bytes: int
+    files: int
+    small_files: int
+    would_remove: int
+    would_add: int
+    would_rewrite_bytes: int
+    note: str | None = None
+    partitions: tuple[PartitionReport, ...] = field(default=(), repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain values."""
+        facts = asdict(self)
+        if self.note is None:
+            del facts["note"]
+        return {**facts, "partitions": list(facts["partitions"])}
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizeReport:
+    """What `optimize` did.
+
+    Attributes:
+        files_removed: data files that were merged.
+        files_added: files that they became.
+        bytes_removed: size of the files that were merged.
+        bytes_added: size of those that they became.
+        partitions: how many partitions changed.
+        version: the table's version now.
+    """
+
+    files_removed: int
+    files_added: int
+    bytes_removed: int
+    bytes_added: int
+    partitions: int
+    version: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumReport:
+    """What `vacuum` deleted, or would delete.
+
+    Attributes:
+        version: the table's version now.
+        dry_run: nothing was deleted.
+        deleted: how many files and empty folders were deleted; None for a dry run.
+        bytes: size of the files that were deleted; None for a dry run.
+        files: URIs of the files and empty folders that would go; empty unless it is a dry run.
+    """
+
+    version: int
+    dry_run: bool = False
+    deleted: int | None = None
+    bytes: int | None = None
+    files: tuple[str, ...] = field(default=(), repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain values: what was deleted, or the files that would go."""
+        if self.dry_run:
+            return {"dry_run": True, "version": self.version, "files": list(self.files)}
+        return {"deleted": self.deleted, "bytes": self.bytes, "version": self.version}
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """What `restore` did.
+
+    Attributes:
+        version: the version that it made.
+        restored: the version whose contents came back.
+    """
+
+    version: int
+    restored: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class UndoReport:
+    """What `undo` did.
+
+    Attributes:
+        version: the version that it made.
+        restored: the version before the run, whose contents came back.
+        undone: the versions that the run had made, oldest first.
+    """
+
+    version: int
+    restored: int
+    undone: tuple[int, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain values."""
+        return {**asdict(self), "undone": list(self.undone)}
+
+
+@dataclass(frozen=True, slots=True)
+class SingerState:
+    """The Singer STATE that belongs to a table's rows, and the commit that has it.
+
+    Attributes:
+        state: the raw JSON bytes that came.
+        version: the version that the commit made.
+        timestamp: when that was; None where the commit does not say.
+        run_id: id or name of the run that made it; None for a run without either.
+    """
+
+    state: bytes
+    version: int
+    timestamp: datetime | None
+    run_id: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The STATE as plain values: `state` is the JSON value itself."""
+        told = {"state": json.loads(self.state), "version": self.version}
+        return {**told, "timestamp": _iso(self.timestamp), "run_id": self.run_id}
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
