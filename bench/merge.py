@@ -1,7 +1,8 @@
-"""`python -m bench.merge`: changed rows merged by key into a large Delta table, beside delta-rs.
+"""`python -m bench.merge`: changed rows merged by key into a large Delta table, beside peers.
 
 The keys are scattered over the whole table, so every file of it has to be written anew. A fifth of
 the changes are new rows. Each case is a whole cold process; MinIO is the one that the tests build.
+The Spark job is delta-spark's own MERGE, which gets its jars as files and memory enough.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.measure import compare, run, show
-from bench.peer import peer
+from bench.peer import SCRIPTS, peer
+from lakeport.spark.jvm.jars import ensure
 from tests.emulators import Minio
 
 PART = 1_000_000
@@ -90,9 +92,12 @@ def main() -> None:
         land = (sys.executable, "-m", "lakeport", "land")
         plain = ("--table", "orders", "--set", "internal_columns=false")
         merge = (*plain, "--mode", "merge", "--set", "merge_keys=id")
+        spark = (sys.executable, str(SCRIPTS / "pyspark_merge.py"))
+        jars = ",".join(map(str, ensure({"delta"})))
         cases = {
             "lakeport local": (*land, str(changes), "--to", str(lake), *merge),
             "lakeport s3": (*land, str(changes), "--to", str(store), *merge),
+            "spark local": (*spark, str(changes), str(lake / "orders"), jars),
             "delta-rs local": peer("deltars_merge.py", str(changes), str(lake / "orders")),
         }
         chosen = {
