@@ -55,7 +55,7 @@ def test_a_writer_whose_clock_is_a_day_back(
         _, found = store.reader.content(number)
         assert sorted(row.value for row in found) == sorted(want), number
     table = store.table()
-    assert table.vacuum()["deleted"] == 0
-    assert table.undo(steps[-1][0])["restored"] == len(steps) - 1
+    assert table.vacuum().deleted == 0
+    assert table.undo(steps[-1][0]).restored == len(steps) - 1
     assert store.reader.content()[1] == store.reader.content(len(steps) - 1)[1]
     assert Counter(commit.step for commit in store.reader.commits())["r0"] == 1

@@ -61,7 +61,7 @@ def test_a_stale_listing(store: Store, lagging: Lagging) -> None:
     behind = store.through(lagging.endpoint)
     assert behind.reader.content() == (1, Counter([FIRST]))
     table = behind.table()
-    seen = table.describe()["version"]
+    seen = table.describe().version
     assert rows(table.preview(version=seen)) == store.reader.content(seen)[1]
     found = rows(table.query("select key, value, part from t"))
     assert found in (Counter([FIRST]), Counter([SECOND]))

@@ -84,7 +84,7 @@ def test_files_of_a_writer_at_work_survive(
         writing = pool.submit(writer, behind)
         try:
             assert gate.come.wait(PATIENCE)
-            deleted = behind.table().vacuum(**how)["deleted"]
+            deleted = behind.table().vacuum(**how).deleted
         finally:
             gate.open.set()
         writing.result(PATIENCE)

@@ -81,7 +81,7 @@ def lakeport_writer(job: Job) -> Act:
     def act(step: Step) -> End:
         try:
             if step.doing == "undo":
-                return End("landed", int(target.undo(step.run)["version"]))
+                return End("landed", target.undo(step.run).version)
             if step.doing == "optimize":
                 return End("landed", words=str(target.optimize()))
             if step.doing == "vacuum":

@@ -56,10 +56,10 @@ def test_commits_go_on_behind_one_from_the_future(tmp_path: Path) -> None:
     assert [ids(path, version) for version in range(4)] == [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]]
 
     table = lakeport.Table(path)
-    assert [entry["version"] for entry in table.history()] == [3, 2, 1, 0]
+    assert [entry.version for entry in table.history()] == [3, 2, 1, 0]
     before = datetime.fromtimestamp(ahead / 1000, UTC) - DAY / 2
     assert table.preview(timestamp=before)["id"].to_pylist() == [1]
-    assert table.vacuum()["deleted"] == 0
+    assert table.vacuum().deleted == 0
     table.undo("m")
     assert ids(path) == [1, 2, 3]
 

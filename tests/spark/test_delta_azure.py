@@ -94,7 +94,7 @@ def test_partitions_that_end_with_a_dot_can_be_compacted(azurite: Azurite) -> No
         table.optimize()
     name = refused.value.hint.split("`")[1]
     lakeport.land(pa.table({"id": [3], "day": ["a b."]}), config, table_properties={name: "true"})
-    assert table.optimize()["files_added"] == 1
+    assert table.optimize().files_added == 1
     assert ids(azurite, "dots") == [1, 2, 3]
     assert set(opened(azurite, "dots").to_pyarrow_table()["day"].to_pylist()) == {"a b."}
 

@@ -201,6 +201,6 @@ def test_a_state_rides_with_the_last_commit_before_it(tmp_path: Path) -> None:
     lakeport.land(io.BytesIO(text.encode()), tmp_path)
     table = lakeport.Table(str(tmp_path / "users"))
     assert len(table.history()) == 2
-    assert table.state()["state"] == b'{"seen": 2}'
+    assert table.state().state == b'{"seen": 2}'
     table.restore(0)
     assert table.state() is None

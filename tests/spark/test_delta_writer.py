@@ -396,7 +396,7 @@ def test_tables_with_checkpoints_of_the_newer_kind_are_undone(tmp_path: Path) ->
     for number in range(3):
         land(into, ids(number), run_id=f"r{number}", digest="d")
     assert list((path / "_delta_log").glob("*.checkpoint.*"))
-    assert lakeport.Table(str(path)).undo("r2")["version"] == 3
+    assert lakeport.Table(str(path)).undo("r2").version == 3
     frame = session().read.format("delta").load(str(path))
     assert sorted(row["id"] for row in frame.collect()) == [0, 1]
 

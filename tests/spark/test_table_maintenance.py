@@ -136,12 +136,12 @@ def test_what_keeps_a_table_in_order_is_found_when_its_answer_is_lost(
     with monkeypatch.context() as patch:
         patch.setattr(optimize, "_run", losing(optimize._run))
         done = table.optimize()
-    assert (done["files_removed"], done["files_added"], done["version"]) == (2, 1, 2)
-    assert 0 < done["bytes_added"] < done["bytes_removed"]
+    assert (done.files_removed, done.files_added, done.version) == (2, 1, 2)
+    assert 0 < done.bytes_added < done.bytes_removed
     with monkeypatch.context() as patch:
         patch.setattr(Transaction, "_commit", losing(Transaction._commit))
-        assert table.undo("r2") == {"version": 3, "restored": 0, "undone": [1]}
-        assert table.restore(2) == 4
+        assert table.undo("r2").to_dict() == {"version": 3, "restored": 0, "undone": [1]}
+        assert table.restore(2).version == 4
     assert DeltaTable(str(tmp_path / "t")).version() == 4
     assert sorted(DeltaTable(str(tmp_path / "t")).to_pyarrow_table()["id"].to_pylist()) == [1, 2]
 
@@ -155,15 +155,15 @@ def test_a_table_is_looked_at_undone_and_kept_in_order(
     table = lake.open()
 
     facts = table.describe()
-    assert (facts["version"], facts["oldest_version"], facts["rows"], facts["files"]) == (
+    assert (facts.version, facts.oldest_version, facts.rows, facts.files) == (
         2,
         0,
         4,
         4,
     )
-    assert (facts["partitions"], facts["last_run"]) == (2, "b")
-    assert facts["not_readable_by"] == {}
-    assert [e["run_id"] for e in table.history()] == ["b", nameless.run_id, "a"]
+    assert (facts.partitions, facts.last_run) == (2, "b")
+    assert facts.not_readable_by == {}
+    assert [e.run_id for e in table.history()] == ["b", nameless.run_id, "a"]
     assert table.preview(2, version=0).num_rows == 2
     assert table.query("select max(id) m from t", version=1).to_pylist() == [{"m": 3}]
 
@@ -172,12 +172,12 @@ def test_a_table_is_looked_at_undone_and_kept_in_order(
     with pytest.raises(SourceError, match="no commit of a run 'c'") as absent:
         table.undo("c")
     assert f"b, {nameless.run_id}, a" in absent.value.hint
-    assert table.undo("b") == {"version": 3, "restored": 1, "undone": [2]}
+    assert table.undo("b").to_dict() == {"version": 3, "restored": 1, "undone": [2]}
     assert lake.ids() == [1, 2, 3]
     assert "more" not in lake.delta().to_pyarrow_table().column_names
     with pytest.raises(SourceError, match="undone already, by version 3"):
         table.undo("b")
-    assert table.undo(nameless.run_id)["restored"] == 0
+    assert table.undo(nameless.run_id).restored == 0
     assert lake.ids() == [1, 2]
     assert lake.land(rows(4, more=1.5), run_id="b").rows == 1  # not taken for the one undone
     assert lake.land(rows(4, more=1.5), run_id="b").rows == 0
@@ -191,28 +191,28 @@ def test_a_table_is_looked_at_undone_and_kept_in_order(
     lake.land(rows(5, 7, 9), run_id="d")
     lake.land(rows(11), run_id="e")
     report = table.compact_report()
-    assert (report["would_remove"], report["would_add"]) == (3, 1)
-    assert report["partitions"][0]["partition"] == "p=it's 1"
-    assert table.optimize(where="p = 'it''s 0'")["files_removed"] == 0
+    assert (report.would_remove, report.would_add) == (3, 1)
+    assert report.partitions[0].partition == "p=it's 1"
+    assert table.optimize(where="p = 'it''s 0'").files_removed == 0
     done = table.optimize(where="p = 'it''s 1'")
-    assert (done["files_removed"], done["files_added"], done["partitions"]) == (3, 1, 1)
-    assert done["version"] == table.describe()["version"]
+    assert (done.files_removed, done.files_added, done.partitions) == (3, 1, 1)
+    assert done.version == table.describe().version
     with pytest.raises(ConfigError, match="no condition on partition columns"):
         table.optimize(where="id > 3")
     with pytest.raises(ConfigError, match="no condition"):
         table.optimize(where="true; DROP TABLE x")
     with pytest.raises(ConfigError, match="did you mean 'id'"):
         table.optimize(zorder=["idd"])
-    assert table.undo("e")["undone"] == [8]  # what `optimize` did does not matter
+    assert table.undo("e").undone == (8,)  # what `optimize` did does not matter
     assert lake.ids() == [1, 2, 5, 7, 9]
 
-    assert table.vacuum(dry_run=True)["files"] == []
+    assert table.vacuum(dry_run=True).files == ()
     with pytest.raises(ConfigError, match="24 hours only, less than 168"):
         table.vacuum(retain_hours=24)
-    listed = table.vacuum(retain_hours=0, force=True, dry_run=True)["files"]
+    listed = table.vacuum(retain_hours=0, force=True, dry_run=True).files
     gone = table.vacuum(retain_hours=0, force=True)
-    assert gone["deleted"] == len(listed) > 0
-    assert gone["bytes"] > 0
+    assert gone.deleted == len(listed) > 0
+    assert gone.bytes > 0
     assert lake.ids() == [1, 2, 5, 7, 9]
     with pytest.raises(SourceError, match="lacks data files"):
         table.preview(5, version=2)
@@ -222,7 +222,7 @@ def test_a_table_is_looked_at_undone_and_kept_in_order(
         table.restore(2)
     with pytest.raises(SourceError, match="no version 99"):
         table.restore(99)
-    assert table.restore(table.describe()["version"] - 1) == table.describe()["version"]
+    assert table.restore(table.describe().version - 1).version == table.describe().version
 
     file = tmp_path / "lake.yaml"
     file.write_text(yaml.safe_dump(lake.keys))
@@ -246,10 +246,10 @@ def test_state_is_that_of_the_rows(lake: Lake, capsysbinary: pytest.CaptureFixtu
     load(1)
     load(2)
     table = lake.open("s")
-    assert json.loads(table.state()["state"]) == {"seen": 2}
+    assert json.loads(table.state().state) == {"seen": 2}
     table.undo("r2")
     found = table.state()
-    assert (json.loads(found["state"]), found["version"], found["run_id"]) == ({"seen": 1}, 0, "r1")
+    assert (json.loads(found.state), found.version, found.run_id) == ({"seen": 1}, 0, "r1")
     lake.land(rows(1), "none")
     assert lake.open("none").state() is None
 

@@ -32,8 +32,8 @@ def test_a_clustered_table_is_read_by_others_and_sorted_by_optimize(lake: str) -
     with pytest.raises(SchemaConflict, match=r"clustered by \(day, id\)"):
         lakeport.land(ROWS, lake, table="t", cluster_by=["id"])
     table = lakeport.Table(f"{lake}/t")
-    assert table.describe()["cluster_columns"] == ["day", "id"]
-    assert table.optimize()["files_removed"] == 2
+    assert table.describe().cluster_columns == ("day", "id")
+    assert table.optimize().files_removed == 2
     added = DeltaTable(f"{lake}/t")
     assert added.to_pyarrow_table().num_rows == 4
     with pytest.raises(ConfigError, match="clustered by day, id"):
@@ -46,10 +46,10 @@ def test_columns_of_any_name_cluster_a_table_or_sort_it(lake: str, name: str) ->
     for key in ([name], [name], ()):
         lakeport.land(rows, lake, table="t", cluster_by=key)
     table = lakeport.Table(f"{lake}/t")
-    assert table.describe()["cluster_columns"] == [name]
+    assert table.describe().cluster_columns == (name,)
     with pytest.raises(SchemaConflict, match="the batch lacks"):
         lakeport.land(pa.table({"b": [1]}), lake, table="t", mode="overwrite")
-    assert table.optimize()["files_removed"] == 3
+    assert table.optimize().files_removed == 3
     assert DeltaTable(f"{lake}/t").to_pyarrow_table().num_rows == 6
 
     lakeport.land(rows, lake, table="plain")
@@ -58,7 +58,7 @@ def test_columns_of_any_name_cluster_a_table_or_sort_it(lake: str, name: str) ->
     if "`" in name:
         with pytest.raises(ConfigError, match="no name with a backtick"):
             plain.optimize(zorder=[name])
-    assert plain.optimize(zorder=["a.b" if "`" in name else name])["files_removed"] == 2
+    assert plain.optimize(zorder=["a.b" if "`" in name else name]).files_removed == 2
     with pytest.raises(ConfigError, match="no name with a backtick"):
         plain.optimize(zorder=["a.c`"])
 
@@ -80,15 +80,15 @@ def test_properties_of_new_and_known_tables(lake: str) -> None:
         with pytest.raises(ConfigError, match="table_properties") as caught:
             lakeport.land(ROWS, lake, table="t", table_properties={wrong: "5"})
         assert nearest in caught.value.hint
-    assert lakeport.Table(f"{lake}/t").describe()["version"] == 0
+    assert lakeport.Table(f"{lake}/t").describe().version == 0
     more = {"delta.checkpointInterval": "7"}
     assert notes(lakeport.land(ROWS, lake, table="t", table_properties=more)) == ""
     asked = {"delta.enableDeletionVectors": "true"}
     told = notes(lakeport.land(ROWS, lake, table="t", table_properties=asked))
     assert told == "the table now has `deletionVectors`: delta-rs can't read it."
     facts = lakeport.Table(f"{lake}/t").describe()
-    assert facts["properties"]["delta.checkpointInterval"] == "7"
-    assert facts["not_readable_by"] == {"deletionVectors": "delta-rs"}
+    assert facts.properties["delta.checkpointInterval"] == "7"
+    assert facts.not_readable_by == {"deletionVectors": "delta-rs"}
     with pytest.raises(DeltaProtocolError, match="deletionVectors"):
         DeltaTable(f"{lake}/t").to_pyarrow_table()
 
@@ -100,14 +100,14 @@ def test_small_files_of_touched_partitions_are_merged_after_a_run(lake: str) -> 
         lakeport.land(rows, lake, table="t", partition_keys=["day"])
     table = lakeport.Table(f"{lake}/t")
     lakeport.land(many.slice(20, 1), lake, table="u", auto_optimize=True)  # no pile: no commit
-    assert lakeport.Table(f"{lake}/u").describe()["version"] == 0
+    assert lakeport.Table(f"{lake}/u").describe().version == 0
     done = lakeport.land(many.slice(19, 1), lake, table="t", auto_optimize=True, run_id="last")
     assert done.warnings == ()
     entry = table.history(1)[0]
-    assert (entry["operation"], entry["files_removed"], entry["files_added"]) == ("OPTIMIZE", 20, 1)
+    assert (entry.operation, entry.files_removed, entry.files_added) == ("OPTIMIZE", 20, 1)
     assert DeltaTable(f"{lake}/t").to_pyarrow_table().num_rows == 39
-    assert [row["files"] for row in table.compact_report()["partitions"]] == [19, 1]
-    assert table.undo("last")["undone"] == [19]  # beyond a checkpoint, and through the merge
+    assert [row.files for row in table.compact_report().partitions] == [19, 1]
+    assert table.undo("last").undone == (19,)  # beyond a checkpoint, and through the merge
     assert sorted(DeltaTable(f"{lake}/t").to_pyarrow_table()["id"].to_pylist()) == [
         *range(19),
         *range(20, 39),

@@ -121,4 +121,4 @@ def test_a_condition_of_optimize_reaches_nothing_either(table: Table) -> None:
         parted.optimize(where=f"p = {CALL}")
     with pytest.raises(ConfigError, match=r"it uses 'text\./etc/passwd'"):
         parted.optimize(where="p IN (SELECT value FROM text.`/etc/passwd`)")
-    assert parted.optimize(where="upper(p) = 'A'")["files_removed"] == 0
+    assert parted.optimize(where="upper(p) = 'A'").files_removed == 0

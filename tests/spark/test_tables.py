@@ -32,17 +32,17 @@ def table(tmp_path: Path) -> Table:
 def test_describe_and_history_need_no_spark(table: Table) -> None:
     plain = Table(table.uri)
     facts = plain.describe()
-    assert (facts["version"], facts["rows"], facts["files"], facts["small_files"]) == (1, 3, 3, 3)
-    assert facts["partition_columns"] == ["p"]
-    assert facts["partitions"] == 2
-    assert facts["protocol"] == "reader 1, writer 2"
-    assert "Delta-Lake" in facts["last_writer"]
-    assert [c["name"] for c in facts["columns"]] == ["id", "p", "more"]
-    assert plain.describe(version=0)["rows"] == 2
+    assert (facts.version, facts.rows, facts.files, facts.small_files) == (1, 3, 3, 3)
+    assert facts.partition_columns == ("p",)
+    assert facts.partitions == 2
+    assert facts.protocol == "reader 1, writer 2"
+    assert "Delta-Lake" in facts.last_writer
+    assert [c.name for c in facts.columns] == ["id", "p", "more"]
+    assert plain.describe(version=0).rows == 2
     versions = plain.history()
-    assert [e["version"] for e in versions] == [1, 0]
-    assert versions[1]["run_id"] == "r1"
-    assert [e["rows_added"] for e in plain.history(limit=1)] == [1]
+    assert [e.version for e in versions] == [1, 0]
+    assert versions[1].run_id == "r1"
+    assert [e.rows_added for e in plain.history(limit=1)] == [1]
 
 
 def test_preview_now_and_then(table: Table) -> None:
@@ -101,7 +101,7 @@ def test_plain_files_have_no_versions(tmp_path: Path) -> None:
     for n in range(2):
         pq.write_table(pa.table({"id": [n, n]}), tmp_path / "f" / f"{n}.parquet")
     table = Table(tmp_path / "f", runtime=runtime())
-    assert (table.describe()["rows"], table.describe()["files"]) == (4, 2)
+    assert (table.describe().rows, table.describe().files) == (4, 2)
     assert table.preview(3).num_rows == 3
     assert table.query("select sum(id) s from f").to_pylist() == [{"s": 2}]
     with pytest.raises(SourceError, match="no versions"):
@@ -158,21 +158,21 @@ def test_optimize_restore_and_vacuum(
     table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = "p = 'a b' AND p <> '${x}' -- sort these"
-    assert table.optimize(zorder=["id"], where=where)["files_removed"] == 2
-    assert table.restore(0) == 3
+    assert table.optimize(zorder=["id"], where=where).files_removed == 2
+    assert table.restore(0).version == 3
     assert DeltaTable(table.uri).to_pyarrow_table().num_rows == 2
     with pytest.raises(ConfigError, match="1 hours only, less than 168"):
         table.vacuum(retain_hours=1)
     for wrong in (-1, 1.5):
         with pytest.raises(ConfigError, match=f"{wrong} is no retention"):
             table.vacuum(retain_hours=wrong, force=True)
-    assert table.vacuum(dry_run=True)["files"] == []
+    assert table.vacuum(dry_run=True).files == ()
     time.sleep(0.01)
     coming, left = (Path(table.uri, f"part-{name}.parquet") for name in ("coming", "left"))
     for unnamed, days in ((coming, 6), (left, 8)):
         unnamed.touch()
         os.utime(unnamed, (time.time() - days * 86400,) * 2)
-    begun, newest = maintenance.vacuum, table.describe()["version"]
+    begun, newest = maintenance.vacuum, table.describe().version
 
     def beside_a_load(*arguments: Any, **options: Any) -> Any:
         done = begun(*arguments, **options)
@@ -181,9 +181,9 @@ def test_optimize_restore_and_vacuum(
 
     monkeypatch.setattr(maintenance, "vacuum", beside_a_load)
     done = table.vacuum(retain_hours=0, force=True)
-    assert done["deleted"] > 1
-    assert done["bytes"] > 0
-    assert done["version"] == newest + 2
+    assert done.deleted > 1
+    assert done.bytes > 0
+    assert done.version == newest + 2
     assert coming.exists(), "a writer at work may be about to commit it"
     assert not left.exists()
     assert DeltaTable(table.uri).to_pyarrow_table().num_rows == 3

@@ -28,9 +28,11 @@ _COMMAND = "a command loads what it runs when it runs: `lakeport version` would 
 NEEDED = {
     "lakeport.cli.check -> lakeport.loading.check": _COMMAND,
     "lakeport.cli.jars -> lakeport.spark.jvm.jars": _COMMAND,
+    "lakeport.cli.opened -> lakeport.tables": _COMMAND,
     "lakeport.cli.target -> lakeport.mage.connection": _COMMAND,
     "lakeport.mage.flags -> lakeport.config.files": _COMMAND,
     "lakeport.mage.flags -> lakeport.config.mage.catalog": _COMMAND,
+    "lakeport.tables.table -> lakeport.spark.session": "a look at the log needs no Spark",
 }
 """Imports inside functions that keep nothing heavy out -> why they are there."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated, Any
 
@@ -37,7 +36,8 @@ def optimize(
     """Merge a table's small files, and sort its rows if asked to."""
     with opened(name, to, set_keys, json_out, debug, COMMITS) as (output, it):
         columns = [column.strip() for column in (zorder or "").split(",") if column.strip()]
-        output.facts(name, _sized(it.optimize(zorder=columns, where=where), json_out))
+        done = it.optimize(zorder=columns, where=where)
+        output.facts(name, _sized(done.to_dict(), json_out))
 
 
 @table.command("vacuum")
@@ -72,11 +72,12 @@ def vacuum(
 
         kept = None if retain is None else hours(retain)
         done = it.vacuum(retain_hours=kept, dry_run=dry_run, force=force)
+        facts = done.to_dict()
         if dry_run and not json_out:
-            for file in done["files"]:
+            for file in done.files:
                 typer.echo(file)
-            done["files"] = len(done["files"])
-        output.facts(name, _sized(done, json_out))
+            facts["files"] = len(done.files)
+        output.facts(name, _sized(facts, json_out))
 
 
 @table.command("restore")
@@ -92,7 +93,7 @@ def restore(
 ) -> None:
     """Make a new version of a table with the contents of an older one."""
     with opened(name, to, set_keys, json_out, debug, COMMITS) as (output, it):
-        output.facts(name, {"version": it.restore(version), "restored": version})
+        output.facts(name, it.restore(version).to_dict())
 
 
 @table.command("undo")
@@ -108,7 +109,7 @@ def undo(
 ) -> None:
     """Put a table back to what it was before a run, if nothing else has changed it since."""
     with opened(name, to, set_keys, json_out, debug, COMMITS) as (output, it):
-        output.facts(name, it.undo(run_id))
+        output.facts(name, it.undo(run_id).to_dict())
 
 
 @table.command("compact-report")
@@ -121,7 +122,7 @@ def compact_report(
 ) -> None:
     """Show which partitions have small files, and what `optimize` would do."""
     with opened(name, to, set_keys, json_out, debug) as (output, it):
-        found = it.compact_report()
+        found = it.compact_report().to_dict()
         if not json_out:
             found["partitions"] = [_sized(row, json_out) for row in found["partitions"]]
         output.facts(name, _sized(found, json_out))
@@ -144,9 +145,9 @@ def show(
                 "only Singer loads leave one, and only as long as the log is kept.",
             )
         if json_out:
-            output.facts(name, {**found, "state": json.loads(found["state"])})
+            output.facts(name, found.to_dict())
             return
-        sys.stdout.buffer.write(found["state"] + b"\n")
+        sys.stdout.buffer.write(found.state + b"\n")
 
 
 def _sized(facts: dict[str, Any], exact: bool) -> dict[str, Any]:

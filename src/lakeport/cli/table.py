@@ -40,7 +40,7 @@ def show(
 ) -> None:
     """Show a table's schema, partitions, size, version, and who can't read it."""
     with opened(name, to, set_keys, json_out, debug) as (output, it):
-        output.facts(name, it.describe(**_moment(version, timestamp)))
+        output.facts(name, it.describe(**_moment(version, timestamp)).to_dict())
 
 
 @table.command("history")
@@ -54,7 +54,7 @@ def history(
 ) -> None:
     """List a table's versions, the newest first."""
     with opened(name, to, set_keys, json_out, debug) as (output, it):
-        entries = it.history(limit)
+        entries = [entry.to_dict() for entry in it.history(limit)]
         columns = list(dict.fromkeys(key for entry in entries for key in entry))
         rows = [[entry.get(column) for column in columns] for entry in entries]
         output.rows("", columns, rows)

@@ -42,7 +42,7 @@ def inventory(spark: SparkSession, location: TableLocation, before: float) -> pa
 
     Args:
         spark: a session with Delta.
-        location: the table's.
+        location: where the table is.
         before: newer files that no version has named are left out; Unix seconds.
 
     Raises:

@@ -17,6 +17,7 @@ from lakeport.spark.failures import first_line, translated
 from lakeport.spark.quoting import quoted
 from lakeport.tables.inventory import inventory
 from lakeport.tables.query_policy import check_expression
+from lakeport.tables.records import VacuumReport
 from lakeport.writers.delta.commit.session import USER_METADATA
 from lakeport.writers.delta.log.commits import CommitLog, Mark
 from lakeport.writers.delta.optimize import maintenance_session, no_condition, sql_name
@@ -115,22 +116,18 @@ def vacuum(
     *,
     dry_run: bool,
     force: bool,
-) -> dict[str, Any]:
+) -> VacuumReport:
     """Delete files that no version of the retained time uses; with `dry_run` list them.
 
     A file that no version has named may be of a writer at work, and stays for a week in any case.
 
     Args:
         spark: a session with Delta.
-        location: the table's.
+        location: where the table is.
         newest: the table's version, or an earlier one.
         retain: whole hours; the table's own retention, at least a week, when absent.
         dry_run: delete nothing.
         force: allow less than a week, and less than the table's own retention.
-
-    Returns:
-        `deleted`, `bytes` and `version`; with `dry_run`, the `files` (and empty folders) that
-        would go.
 
     Raises:
         ConfigError: a retention that nobody forced, or that is none.
@@ -157,7 +154,7 @@ def vacuum(
         command += f" RETAIN {wanted:d} HOURS"
         rows = session.sql(command + (" DRY RUN" if dry_run else "")).collect()
     if dry_run:
-        return {"files": sorted(str(row[0]) for row in rows)}
+        return VacuumReport(newest, dry_run=True, files=tuple(sorted(str(row[0]) for row in rows)))
     return _vacuumed(CommitLog(location.storage, location.folder), mark, newest)
 
 
@@ -173,15 +170,15 @@ def _retention(spark: SparkSession, uri: str, retain: int | None, force: bool) -
     return retain
 
 
-def _vacuumed(log: CommitLog, mark: Mark, read: int) -> dict[str, Any]:
+def _vacuumed(log: CommitLog, mark: Mark, read: int) -> VacuumReport:
     """What the two commits of a VACUUM say, whoever committed between or after them."""
     ours = [commit for commit in log.since(read) if commit.mark == mark]
     counted = {n: v for c in ours for n, v in (c.info.get("operationMetrics") or {}).items()}
-    return {
-        "deleted": int(counted.get("numDeletedFiles", 0)),
-        "bytes": int(counted.get("sizeOfDataToDelete", 0)),
-        "version": max((commit.version for commit in ours), default=read),
-    }
+    return VacuumReport(
+        version=max((commit.version for commit in ours), default=read),
+        deleted=int(counted.get("numDeletedFiles", 0)),
+        bytes=int(counted.get("sizeOfDataToDelete", 0)),
+    )
 
 
 def _own_retention(spark: SparkSession, uri: str) -> int:

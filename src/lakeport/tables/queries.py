@@ -52,7 +52,7 @@ def run_query(
 
     Args:
         spark: a session of its own, which gets the views.
-        frame: the table.
+        frame: reads the table.
         names: what the query may call it.
         sql: one SELECT that reads the table alone; see `query_policy.check_query`.
         limit: at most so many rows.

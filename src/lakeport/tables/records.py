@@ -12,13 +12,13 @@ from datetime import datetime
 from typing import Any
 
 __all__ = [
-    "Column",
     "CompactReport",
     "HistoryEntry",
     "OptimizeReport",
     "PartitionReport",
     "RestoreReport",
     "SingerState",
+    "TableColumn",
     "TableDescription",
     "UndoReport",
     "VacuumReport",
@@ -26,7 +26,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column of a table.
 
     Attributes:
@@ -68,7 +68,7 @@ class TableDescription:
     """
 
     format: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     rows: int | None
     files: int
     bytes: int

@@ -2,7 +2,7 @@
 
 ```python
 table = Table("./lake/flights")
-table.describe()["rows"], table.history(limit=5)
+table.describe().rows, table.history(limit=5)
 table.query("SELECT carrier, count(*) FROM t GROUP BY 1")
 ```
 What the log files tell is read without Spark; queries and maintenance run on Spark.
@@ -12,11 +12,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import SourceError
+from lakeport.tables.records import (
+    CompactReport,
+    HistoryEntry,
+    OptimizeReport,
+    RestoreReport,
+    SingerState,
+    TableDescription,
+    UndoReport,
+    VacuumReport,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,6 +73,9 @@ class Table:
         self._location = locate(table, to, keys)
         self._runtime = runtime
 
+    def __repr__(self) -> str:
+        return f"Table({self.uri!r})"
+
     @property
     def uri(self) -> str:
         """The table, as users name it."""
@@ -75,7 +88,7 @@ class Table:
 
     def describe(
         self, *, version: int | None = None, timestamp: str | datetime | None = None
-    ) -> dict[str, Any]:
+    ) -> TableDescription:
         """Tell format, version, columns, partitions, rows, files, sizes, protocol, last writer.
 
         Args:
@@ -87,17 +100,21 @@ class Table:
         """
         versions = self._versions()
         found = versions.files_or_version(version, timestamp)
-        facts = self._view(versions, found).facts()
-        if isinstance(found, int):
-            entry = next(iter(versions.entries(found, 1)), {})
-            facts["oldest_version"] = versions.log.oldest
-            facts["last_change"] = entry.get("timestamp")
-            facts["last_operation"] = entry.get("operation")
-            facts["last_run"] = entry.get("run_id")
-            facts["last_writer"] = entry.get("engine")
-        return facts
+        told = self._view(versions, found).describe()
+        if not isinstance(found, int):
+            return told
+        told = replace(told, oldest_version=versions.log.oldest)
+        for last in versions.entries(found, 1):
+            return replace(
+                told,
+                last_change=last.timestamp,
+                last_operation=last.operation,
+                last_run=last.run_id,
+                last_writer=last.engine,
+            )
+        return told
 
-    def history(self, limit: int = 20) -> list[dict[str, Any]]:
+    def history(self, limit: int = 20) -> list[HistoryEntry]:
         """List the newest versions, newest first.
 
         Raises:
@@ -156,7 +173,7 @@ class Table:
         names = ("t", self.uri.rstrip("/").rsplit("/", 1)[-1])
         return fetch(run_query(spark, frame, names, sql, limit), self.uri, found)
 
-    def compact_report(self) -> dict[str, Any]:
+    def compact_report(self) -> CompactReport:
         """Tell which partitions have small files, and what `optimize` would do about them.
 
         Raises:
@@ -166,15 +183,12 @@ class Table:
 
         return report(self._newest())
 
-    def optimize(self, *, zorder: Sequence[str] = (), where: str | None = None) -> dict[str, Any]:
+    def optimize(self, *, zorder: Sequence[str] = (), where: str | None = None) -> OptimizeReport:
         """Merge small files into larger ones.
 
         Args:
             zorder: columns by which to sort the rows into files.
             where: a condition on partition columns, one SQL expression.
-
-        Returns:
-            Files and bytes that came and went, partitions that changed, the version then.
 
         Raises:
             ConfigError: a column or the condition does not fit the table.
@@ -192,11 +206,11 @@ class Table:
             check_condition(spark, contents, where)
         log = CommitLog(self._location.storage, self._location.folder)
         done = asdict(optimize(spark, log, contents, sort_by=columns, where=where))
-        return {**done, "version": self._versions().newest()}
+        return OptimizeReport(**done, version=self._versions().newest())
 
     def vacuum(
         self, *, retain_hours: int | None = None, dry_run: bool = False, force: bool = False
-    ) -> dict[str, Any]:
+    ) -> VacuumReport:
         """Delete files that no version of the retained time uses.
 
         Args:
@@ -205,10 +219,6 @@ class Table:
             dry_run: delete nothing.
             force: allow less than 168 hours, or less than the table's own retention, which breaks
                 readers and writers that take longer; files that are yet to be committed stay.
-
-        Returns:
-            `deleted` (files and empty folders), `bytes`, `version`; with `dry_run`, `files`: what
-            would go.
 
         Raises:
             ConfigError: a retention that needs `force`.
@@ -219,11 +229,10 @@ class Table:
         contents = self._newest()
         spark = self._spark(contents, writes=True)
         newest = contents.state.version
-        done = vacuum(spark, self._location, newest, retain_hours, dry_run=dry_run, force=force)
-        return {"dry_run": True, "version": newest, **done} if dry_run else done
+        return vacuum(spark, self._location, newest, retain_hours, dry_run=dry_run, force=force)
 
-    def restore(self, version: int) -> int:
-        """Make a new version with the contents of an older one; return its number.
+    def restore(self, version: int) -> RestoreReport:
+        """Make a new version with the contents of an older one.
 
         Runs that came after the older version can be repeated, and land their rows again.
 
@@ -238,16 +247,13 @@ class Table:
             raise SourceError(f"{self.uri} is at version {version} already", "name an older one.")
         return restore(self._spark(writes=True), self._location, version)
 
-    def undo(self, run_id: str) -> dict[str, Any]:
+    def undo(self, run_id: str) -> UndoReport:
         """Put the table back to what it was before a run, if only that run has changed it since.
 
         The run's name is free again: the same run repeated lands everything anew.
 
         Args:
             run_id: the run's id, or the name that its report gives.
-
-        Returns:
-            `version` (the new one), `restored` (the one before the run), `undone` (the run's).
 
         Raises:
             SourceError: this is not a Delta table, it has no such run, the run made the table, or
@@ -259,19 +265,18 @@ class Table:
         self._versions().newest()
         return undo(self._spark(writes=True), self._location, run_id)
 
-    def state(self) -> dict[str, Any] | None:
+    def state(self) -> SingerState | None:
         """The Singer STATE that belongs to the table's rows: of the newest commit that has one.
 
         A restored version brings its own STATE back.
 
         Returns:
-            `state` (the raw bytes that came), `version`, `timestamp`, `run_id`; None when no
-            commit in the log carries a STATE.
+            None when no commit in the log carries a STATE.
 
         Raises:
             SourceError: this is not a Delta table.
         """
-        return self._versions().state()
+        return self._versions().singer_state()
 
     def _versions(self) -> Versions:
         from lakeport.tables.versions import Versions

@@ -15,6 +15,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import CommitConflict, SourceError
+from lakeport.tables.records import RestoreReport, UndoReport
 from lakeport.tables.versions import Versions
 from lakeport.tables.views import entry, gone
 from lakeport.writers.delta.commit.operation import Restoration
@@ -99,12 +100,12 @@ def find_run(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, ...
     return tuple(sorted(commit.version for commit in mine))
 
 
-def undo(spark: SparkSession, location: TableLocation, run_id: str) -> dict[str, Any]:
+def undo(spark: SparkSession, location: TableLocation, run_id: str) -> UndoReport:
     """Bring back the version before a run.
 
     Args:
         spark: a session that may write to the table.
-        location: the table's.
+        location: where the table is.
         run_id: the run's id or name.
 
     Raises:
@@ -121,15 +122,15 @@ def undo(spark: SparkSession, location: TableLocation, run_id: str) -> dict[str,
             "delete the table's folder, if nobody else uses it.",
         )
     version = _bring_back(spark, txn, location, before)
-    return {"version": version, "restored": before, "undone": list(undone)}
+    return UndoReport(version, before, undone)
 
 
-def restore(spark: SparkSession, location: TableLocation, version: int) -> int:
-    """Make a new version with an older one's contents; return its number.
+def restore(spark: SparkSession, location: TableLocation, version: int) -> RestoreReport:
+    """Make a new version with an older one's contents.
 
     Args:
         spark: a session that may write to the table.
-        location: the table's.
+        location: where the table is.
         version: the older version.
 
     Raises:
@@ -137,7 +138,8 @@ def restore(spark: SparkSession, location: TableLocation, version: int) -> int:
         CommitConflict: others change the table at the same time.
     """
     log = CommitLog(location.storage, location.folder)
-    return _bring_back(spark, DeltaLog(spark, log).begin(), location, version)
+    made = _bring_back(spark, DeltaLog(spark, log).begin(), location, version)
+    return RestoreReport(made, version)
 
 
 def _bring_back(
@@ -208,9 +210,8 @@ def _told(others: Sequence[Commit]) -> str:
     told = []
     for commit in others[:_SHOWN]:
         known = entry(commit)
-        run, engine = known["run_id"], known["engine"]
-        who = f"run {run}" if run else engine or "an unknown writer"
-        told.append(f"version {commit.version} ({known['operation']} by {who})")
+        who = f"run {known.run_id}" if known.run_id else known.engine or "an unknown writer"
+        told.append(f"version {commit.version} ({known.operation} by {who})")
     more = len(others) - _SHOWN
     return ", ".join(told) + (f" and {more} more" if more > 0 else "")
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Storage
+from lakeport.tables.records import HistoryEntry, SingerState
 from lakeport.tables.views import FilesView, entry
 from lakeport.writers.delta.log.commits import CommitLog
 from lakeport.writers.delta.log.contents import read_contents
@@ -123,23 +124,22 @@ class Versions:
         """
         return read_contents(self.storage, self.folder, self.log, version, session)
 
-    def entries(self, version: int, limit: int) -> list[dict[str, Any]]:
+    def entries(self, version: int, limit: int) -> list[HistoryEntry]:
         """The lines of the table's history from a version backwards."""
         commits = self._commits().back_from(version)
         return [entry(commit) for commit in islice(commits, limit)]
 
-    def state(self) -> dict[str, Any] | None:
+    def singer_state(self) -> SingerState | None:
         """The Singer STATE of the newest version's rows, with the commit that has it.
 
         Raises:
             SourceError: this is not a Delta table.
         """
         commit = self._commits().newest_singer_state(self.newest())
-        if commit is None or commit.mark is None:
+        if commit is None or commit.mark is None or commit.mark.singer_state is None:
             return None
         known = entry(commit)
-        told = {key: known[key] for key in ("version", "timestamp", "run_id")}
-        return {"state": commit.mark.singer_state, **told}
+        return SingerState(commit.mark.singer_state, known.version, known.timestamp, known.run_id)
 
     def _commits(self) -> CommitLog:
         return CommitLog(self.storage, self.folder)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from lakeport.errors import DestinationError, SchemaConflict, SourceError
 from lakeport.model import Storage, StoredObject
 from lakeport.schema.types import from_spark_json
+from lakeport.tables.records import HistoryEntry, TableColumn, TableDescription
 from lakeport.writers.delta.compaction import MANY_SMALL_FILES, SMALL_FILE_BYTES, groups
 from lakeport.writers.delta.features import lacking_readers
 from lakeport.writers.delta.log.actions import parse_path, parse_value
@@ -36,28 +37,26 @@ class DeltaView:
     folder: str
     contents: Contents
 
-    def facts(self) -> dict[str, Any]:
-        """Format, version, columns, partitions, rows, files, sizes and protocol."""
+    def describe(self) -> TableDescription:
+        """The table at this version, but for what its log and its commits tell."""
         state, files = self.contents.state, self.contents.files
         protocol = state.protocol
-        return {
-            "format": "delta",
-            "version": state.version,
-            "columns": _declared(state.schema_json),
-            "partition_columns": list(state.partition_columns),
-            "partitions": len(groups(self.contents)) if state.partition_columns else 0,
-            "cluster_columns": list(self.contents.cluster_columns),
-            "rows": _rows(files),
+        lacking = lacking_readers(protocol).items()
+        return TableDescription(
+            format="delta",
+            columns=_declared(state.schema_json),
+            rows=_rows(files),
             **_sizes([file["size"] for file in files]),
-            "protocol": f"reader {protocol['minReaderVersion']}, "
+            version=state.version,
+            partition_columns=state.partition_columns,
+            partitions=len(groups(self.contents)) if state.partition_columns else 0,
+            cluster_columns=self.contents.cluster_columns,
+            protocol=f"reader {protocol['minReaderVersion']}, "
             f"writer {protocol['minWriterVersion']}",
-            "features": sorted(state.features),
-            "not_readable_by": {
-                name: ", ".join(readers)
-                for name, readers in lacking_readers(state.protocol).items()
-            },
-            "properties": dict(state.properties),
-        }
+            features=tuple(sorted(state.features)),
+            not_readable_by={name: ", ".join(readers) for name, readers in lacking},
+            properties=state.properties,
+        )
 
     def preview(self, limit: int) -> pa.Table | None:
         """The first rows; None when only Spark can read the table's files."""
@@ -131,15 +130,12 @@ class FilesView:
             )
         return cls(storage, found[kinds[0]], kinds[0]) if kinds else None
 
-    def facts(self) -> dict[str, Any]:
+    def describe(self) -> TableDescription:
         """Format, columns, rows (Parquet only), files and sizes."""
         rows = sum(self._row_counts()) if self.kind == "parquet" else None
-        return {
-            "format": self.kind,
-            "columns": _columns(self.preview(1).schema),
-            "rows": rows,
-            **_sizes([item.bytes for item in self.files]),
-        }
+        columns = tuple(TableColumn(item.name, str(item.type)) for item in self.preview(1).schema)
+        sizes = _sizes([item.bytes for item in self.files])
+        return TableDescription(self.kind, columns, rows, **sizes)
 
     def preview(self, limit: int) -> pa.Table:
         """The first rows of the first files."""
@@ -198,11 +194,7 @@ def _values(file: Mapping[str, Any]) -> Mapping[str, str | None]:
     return dict(file.get("partitionValues") or {})
 
 
-def _columns(schema: pa.Schema) -> list[dict[str, str]]:
-    return [{"name": item.name, "type": str(item.type)} for item in schema]
-
-
-def _declared(schema: Mapping[str, Any]) -> list[dict[str, str]]:
+def _declared(schema: Mapping[str, Any]) -> tuple[TableColumn, ...]:
     """The columns of a table, those of types that lakeport can't write by Spark's word for them."""
     columns = []
     for item in schema["fields"]:
@@ -210,8 +202,8 @@ def _declared(schema: Mapping[str, Any]) -> list[dict[str, str]]:
             told = str(from_spark_json(json.dumps({"type": "struct", "fields": [item]})).types[0])
         except SchemaConflict:
             told = _spark_word(item["type"])
-        columns.append({"name": item["name"], "type": told})
-    return columns
+        columns.append(TableColumn(item["name"], told))
+    return tuple(columns)
 
 
 def _spark_word(type_: Any) -> str:
@@ -260,19 +252,19 @@ def gone(uri: str, version: int) -> SourceError:
     )
 
 
-def entry(commit: Commit) -> dict[str, Any]:
+def entry(commit: Commit) -> HistoryEntry:
     """One line of a table's history."""
     info, mark = commit.info, commit.mark
     moment = info.get("timestamp")
-    return {
-        "version": commit.version,
-        "timestamp": datetime.fromtimestamp(moment / 1000, UTC).isoformat() if moment else None,
-        "operation": info.get("operation"),
-        "mode": (info.get("operationParameters") or {}).get("mode"),
-        "files_added": commit.added,
-        "files_removed": commit.removed,
-        "rows_added": commit.rows_added if commit.rows_added >= 0 else None,
-        "bytes_added": commit.bytes_added,
-        "run_id": (mark.run_id or mark.batch_id or None) if mark else None,
-        "engine": info.get("engineInfo"),
-    }
+    return HistoryEntry(
+        version=commit.version,
+        timestamp=datetime.fromtimestamp(moment / 1000, UTC) if moment else None,
+        operation=info.get("operation"),
+        mode=(info.get("operationParameters") or {}).get("mode"),
+        files_added=commit.added,
+        files_removed=commit.removed,
+        rows_added=commit.rows_added if commit.rows_added >= 0 else None,
+        bytes_added=commit.bytes_added,
+        run_id=(mark.run_id or mark.batch_id or None) if mark else None,
+        engine=info.get("engineInfo"),
+    )

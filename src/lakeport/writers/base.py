@@ -45,8 +45,8 @@ class Current:
     """A table before a load: its columns, the keys that it is partitioned by, its version."""
 
     schema: pa.Schema
-    partition_keys: tuple[str, ...] = ()
-    version: int = -1
+    partition_keys: tuple[str, ...]
+    version: int
 
 
 class TableWriter(Protocol):

@@ -7,7 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
@@ -308,6 +308,13 @@ def test_a_reader_that_went_away_is_an_error(tmp_path: Path) -> None:
     assert "Exception ignored" not in err
 
 
+class FakeRecord(dict[str, object]):
+    """Stands for a record of `lakeport.tables.records`."""
+
+    def to_dict(self) -> dict[str, object]:
+        return dict(self)
+
+
 class FakeTable:
     """Stands for `lakeport.tables.Table`."""
 
@@ -319,12 +326,12 @@ class FakeTable:
         self.calls.append(("open", target))
         self.config = load_target("lake", keys)
 
-    def describe(self, **moment: Any) -> Mapping[str, object]:
+    def describe(self, **moment: Any) -> FakeRecord:
         self.calls.append(("describe", moment))
-        return {"rows": 3}
+        return FakeRecord(rows=3)
 
-    def history(self, limit: int) -> list[dict[str, object]]:
-        return [{"version": 1, "rows": limit}, {"version": 0, "note": "x"}]
+    def history(self, limit: int) -> list[FakeRecord]:
+        return [FakeRecord(version=1, rows=limit), FakeRecord(version=0, note="x")]
 
     def preview(self, limit: int, **moment: Any) -> Any:
         import pyarrow as pa

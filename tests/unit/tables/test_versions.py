@@ -30,7 +30,7 @@ from lakeport.writers.delta.features import feature_notes, lacking_readers
 from lakeport.writers.delta.log.actions import clustering_action
 from lakeport.writers.delta.log.commits import Commit, CommitLog, Mark
 from lakeport.writers.delta.log.snapshot import Contents
-from lakeport.writers.delta.plan import DEFAULT_PROPERTIES, plan_table
+from lakeport.writers.delta.plan import DEFAULT_PROPERTIES, TableRequest, plan_table
 from lakeport.writers.delta.schema import grow_schema
 from lakeport.writers.delta.state import TableState
 
@@ -112,10 +112,10 @@ def test_small_files_are_packed_as_delta_does() -> None:
     found = contents([(one, small), (same, small), (one, large), ({"at": None, "p": ""}, small)])
     assert sorted(len(group.sizes) for group in groups(found)) == [1, 3]
     told = report(found)
-    assert (told["would_remove"], told["would_add"], told["small_files"]) == (2, 1, 3)
-    assert [row["small_files"] for row in told["partitions"]] == [2, 1]
+    assert (told.would_remove, told.would_add, told.small_files) == (2, 1, 3)
+    assert [row.small_files for row in told.partitions] == [2, 1]
     halves = contents([({}, small)] * 3, keys=(), properties={"delta.targetFileSize": str(small)})
-    assert report(halves)["would_remove"] == 0
+    assert report(halves).would_remove == 0
 
 
 def test_only_touched_partitions_with_a_pile_are_merged() -> None:
@@ -146,7 +146,7 @@ def test_sort_columns_are_the_tables_own() -> None:
     action = json.loads(clustering_action([["id"]]))["domainMetadata"]
     clustered = contents([], keys=(), domains={action["domain"]: action["configuration"]})
     assert clustered.cluster_columns == ("id",)
-    assert "note" in report(clustered)
+    assert report(clustered).note
     with pytest.raises(ConfigError, match="clustered by id"):
         sort_columns(clustered, ["p"])
     for text in ("soon", "1.5h", "-1h", ""):
@@ -179,7 +179,7 @@ def test_a_table_is_found_by_uri_or_by_name(tmp_path: Path) -> None:
 
 def test_clustering_and_properties_are_checked_before_anything_is_written() -> None:
     asked = {"delta.checkpointInterval": "50"}
-    plan = plan_table(None, SCHEMA, cluster_by=["ID"], properties=asked)
+    plan = plan_table(None, SCHEMA, TableRequest(cluster_by=("ID",), properties=asked))
     assert plan.cluster_by == ("id",)
     assert plan.properties == {
         **DEFAULT_PROPERTIES,
@@ -187,20 +187,20 @@ def test_clustering_and_properties_are_checked_before_anything_is_written() -> N
         "delta.feature.clustering": "supported",
     }
     with pytest.raises(ConfigError, match="no column 'x' to cluster by"):
-        plan_table(None, SCHEMA, cluster_by=["x"])
+        plan_table(None, SCHEMA, TableRequest(cluster_by=("x",)))
     with pytest.raises(ConfigError, match="can't be clustered"):
-        plan_table(None, SCHEMA, cluster_by=["id"], partition_keys=["p"])
+        plan_table(None, SCHEMA, TableRequest(cluster_by=("id",), partition_keys=("p",)))
     with pytest.raises(ConfigError, match="by which no table can be clustered"):
-        plan_table(None, pa.schema([("a", pa.list_(pa.int64()))]), cluster_by=["a"])
+        plan_table(None, pa.schema([("a", pa.list_(pa.int64()))]), TableRequest(cluster_by=("a",)))
     wide = pa.schema([(f"c{n}", pa.int64()) for n in range(40)])
     with pytest.raises(ConfigError, match="first 32"):
-        plan_table(None, wide, cluster_by=["c35"])
+        plan_table(None, wide, TableRequest(cluster_by=("c35",)))
 
     known = contents([], keys=()).state
     with pytest.raises(SchemaConflict, match=r"not clustered, and `cluster_by` names \(id\)"):
-        plan_table(known, SCHEMA, cluster_by=["id"])
+        plan_table(known, SCHEMA, TableRequest(cluster_by=("id",)))
     assert not plan_table(known, SCHEMA).metadata_changes
-    changed = plan_table(known, SCHEMA, properties={"delta.appendOnly": "true"})
+    changed = plan_table(known, SCHEMA, TableRequest(properties={"delta.appendOnly": "true"}))
     assert changed.metadata_changes
     assert changed.properties == {"delta.appendOnly": "true"}
     clustered = TableState(
@@ -209,17 +209,13 @@ def test_clustering_and_properties_are_checked_before_anything_is_written() -> N
         {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["clustering"]},
         ("id",),
     )
-    same = plan_table(
-        clustered,
-        SCHEMA,
-        cluster_by=["id"],
-        properties={"delta.feature.clustering": "supported", "delta.minWriterVersion": "7"},
-    )
+    properties = {"delta.feature.clustering": "supported", "delta.minWriterVersion": "7"}
+    same = plan_table(clustered, SCHEMA, TableRequest(cluster_by=("id",), properties=properties))
     assert (same.metadata_changes, same.cluster_by) == (False, ())
     with pytest.raises(SchemaConflict, match="lacks 'id', by which the table is clustered"):
-        plan_table(clustered, SCHEMA.remove(0), mode=Mode.OVERWRITE)
+        plan_table(clustered, SCHEMA.remove(0), TableRequest(mode=Mode.OVERWRITE))
     with pytest.raises(ConfigError, match="columnMapping"):
-        plan_table(known, SCHEMA, properties={"delta.columnMapping.mode": "name"})
+        plan_table(known, SCHEMA, TableRequest(properties={"delta.columnMapping.mode": "name"}))
 
 
 def test_keys_that_exclude_each_other() -> None:

@@ -65,12 +65,12 @@ def test_a_table_with_types_that_can_not_be_written_is_shown(tmp_path: Path) -> 
     ]
     log(tmp_path, columns, 5, 7)
     facts = lakeport.Table(str(tmp_path)).describe()
-    assert facts["protocol"] == "reader 5, writer 7"
-    assert {item["name"]: item["type"] for item in facts["columns"]} == {
+    assert facts.protocol == "reader 5, writer 7"
+    assert {item.name: item.type for item in facts.columns} == {
         "id": "int64",
         "v": "variant",
         "s": "struct<a: variant>",
         "l": "array<struct<a: variant>>",
         "m": "map<string, variant>",
     }
-    assert lakeport.Table(str(tmp_path)).compact_report()["files"] == 1
+    assert lakeport.Table(str(tmp_path)).compact_report().files == 1

@@ -101,7 +101,7 @@ def crowded(contents: Contents, touched: Iterable[Values]) -> list[Group]:
     """The partitions that hold a pile of small files, of those that were written to.
 
     Args:
-        contents: the table.
+        contents: what the table holds now.
         touched: partition values as the log has them, by the columns' names in data files.
     """
     columns = _columns(contents)

@@ -90,7 +90,7 @@ def optimize(
 
     Args:
         spark: a session with Delta.
-        log: the table's.
+        log: tells what became of the commit, should its answer be lost.
         contents: the table as it is.
         sort_by: columns by which to sort the rows into files (Z-order), quoted for SQL.
         where: a condition on partition columns, one expression that is safe to be run.

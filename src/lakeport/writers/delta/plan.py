@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +15,14 @@ from lakeport.writers.delta.log.actions import check_partition_type
 from lakeport.writers.delta.schema import MAPPING_MODE, grow_schema, needs_mapping
 from lakeport.writers.delta.state import TableState
 
-__all__ = ["DEFAULT_PROPERTIES", "TARGET_FILE_SIZE", "WIDENING", "DeltaPlan", "plan_table"]
+__all__ = [
+    "DEFAULT_PROPERTIES",
+    "TARGET_FILE_SIZE",
+    "WIDENING",
+    "DeltaPlan",
+    "TableRequest",
+    "plan_table",
+]
 
 TARGET_FILE_SIZE = "delta.targetFileSize"
 DEFAULT_PROPERTIES: Mapping[str, str] = {
@@ -39,6 +46,27 @@ _INDEXED = 32
 
 
 @dataclass(frozen=True, slots=True)
+class TableRequest:
+    """What a load asks of its table, beside taking its rows.
+
+    Attributes:
+        mode: append, overwrite or merge.
+        partition_keys: columns to partition by; none means the table's own.
+        policy: whether columns may be added.
+        properties: of the table; of a new one, beside and above the defaults.
+        widen: columns may get wider types.
+        cluster_by: columns by which a new table is clustered; none means the table's own.
+    """
+
+    mode: Mode = Mode.APPEND
+    partition_keys: tuple[str, ...] = ()
+    policy: EvolutionPolicy = EvolutionPolicy.EVOLVE
+    properties: Mapping[str, str] = field(default_factory=dict)
+    widen: bool = False
+    cluster_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class DeltaPlan:
     """What a batch makes of a table.
 
@@ -48,9 +76,7 @@ class DeltaPlan:
             the shaped batches must have.
         schema_json: the same as Delta's JSON.
         partition_columns: the table's partition columns.
-        mode: append, overwrite or merge.
-        policy: whether columns may be added.
-        partition_keys: the columns that were asked for; none means the table's own.
+        request: what the load asked for.
         dynamic: the overwrite replaces only the partitions that the batch has.
         evolution: how the schema came about.
         properties: the table's properties after the batch.
@@ -65,9 +91,7 @@ class DeltaPlan:
     schema: pa.Schema
     schema_json: Mapping[str, Any]
     partition_columns: tuple[str, ...]
-    mode: Mode
-    policy: EvolutionPolicy
-    partition_keys: tuple[str, ...]
+    request: TableRequest
     dynamic: bool
     evolution: Evolution
     properties: Mapping[str, str]
@@ -76,6 +100,11 @@ class DeltaPlan:
     cluster_by: tuple[str, ...] = ()
     needs_spark: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    @property
+    def mode(self) -> Mode:
+        """Append, overwrite or merge."""
+        return self.request.mode
 
     @property
     def metadata_changes(self) -> bool:
@@ -87,28 +116,20 @@ class DeltaPlan:
         )
 
 
+_NOTHING_ASKED = TableRequest()
+
+
 def plan_table(
     state: TableState | None,
     incoming: pa.Schema,
-    *,
-    mode: Mode | str = Mode.APPEND,
-    partition_keys: Sequence[str] = (),
-    policy: EvolutionPolicy | str = EvolutionPolicy.EVOLVE,
-    properties: Mapping[str, str] | None = None,
-    widen: bool = False,
-    cluster_by: Sequence[str] = (),
+    request: TableRequest = _NOTHING_ASKED,
 ) -> DeltaPlan:
     """Plan what a batch makes of a table.
 
     Args:
         state: the table; None when there is none.
         incoming: the batch's columns.
-        mode: append, overwrite or merge.
-        partition_keys: columns to partition by; none means the table's own.
-        policy: whether columns may be added.
-        properties: of the table; of a new one, beside and above the defaults.
-        widen: columns may get wider types.
-        cluster_by: columns by which a new table is clustered; none means the table's own.
+        request: what the load asks of it.
 
     Raises:
         ConfigError: a partition or clustering column is absent or of a type that can't be one, or
@@ -116,24 +137,26 @@ def plan_table(
         SchemaConflict: the batch does not fit the table, or is to be partitioned otherwise.
         DestinationError: an overwrite of a table that only takes appends.
     """
-    mode, policy = Mode(mode), EvolutionPolicy(policy)
+    mode = request.mode
     if state is not None and mode is Mode.OVERWRITE and _only_grows(state):
         raise DestinationError(
             "the table can't be overwritten: its property `delta.appendOnly` is `true`",
             "use `mode: append`, or have the table's owner unset the property.",
         )
-    dynamic = mode is Mode.OVERWRITE and bool(partition_keys) and state is not None
+    dynamic = mode is Mode.OVERWRITE and bool(request.partition_keys) and state is not None
     evolution = plan_evolution(
         None if state is None else state.schema,
         incoming,
-        policy,
+        request.policy,
         mode,
         partial=dynamic,
-        widen=widen or (state is not None and state.properties.get(WIDENING) == "true"),
+        widen=request.widen or (state is not None and state.properties.get(WIDENING) == "true"),
     )
-    columns = _partition_columns(state, evolution.schema, partition_keys)
-    clustered = _cluster_columns(state, evolution.schema, cluster_by, partitioned=bool(columns))
-    settings = _properties(state, properties or {}, DEFAULT_PROPERTIES)
+    columns = _partition_columns(state, evolution.schema, request.partition_keys)
+    clustered = _cluster_columns(
+        state, evolution.schema, request.cluster_by, partitioned=bool(columns)
+    )
+    settings = _properties(state, request.properties, DEFAULT_PROPERTIES)
     if clustered:
         settings["delta.feature.clustering"] = "supported"
     warnings = _map_columns(state, evolution.schema, settings)
@@ -151,9 +174,7 @@ def plan_table(
         schema=evolution.schema,
         schema_json=schema_json,
         partition_columns=columns,
-        mode=mode,
-        policy=policy,
-        partition_keys=tuple(partition_keys),
+        request=request,
         dynamic=dynamic,
         evolution=evolution,
         properties=settings,

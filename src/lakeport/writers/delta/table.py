@@ -44,7 +44,7 @@ class DeltaTableWriter:
     """Lands one stream's batches in its Delta table; a `TableWriter`.
 
     Attributes:
-        writer: the table.
+        writer: plans, stages and commits what is appended or overwritten.
         mode: what a load does with the rows that are there.
         evolution: `evolve` or `strict`.
         run_id: makes a repeated batch land once; empty for none.

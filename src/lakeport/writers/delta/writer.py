@@ -27,7 +27,7 @@ from lakeport.writers.delta.commit.attempt import Attempt
 from lakeport.writers.delta.commit.staged_files import StagedFiles, published
 from lakeport.writers.delta.commit.transaction import DeltaLog, Transaction
 from lakeport.writers.delta.log.commits import CommitLog, Mark, app_id
-from lakeport.writers.delta.plan import TARGET_FILE_SIZE, DeltaPlan, plan_table
+from lakeport.writers.delta.plan import TARGET_FILE_SIZE, DeltaPlan, TableRequest, plan_table
 from lakeport.writers.delta.schema import file_schema, physical_names
 from lakeport.writers.delta.sink import DeltaSink
 from lakeport.writers.delta.state import TableState
@@ -118,30 +118,24 @@ class DeltaWriter:
         policy: EvolutionPolicy | str = EvolutionPolicy.EVOLVE,
     ) -> DeltaPlan:
         """Plan a batch against the table as it is now; see `plan_table` for the errors."""
-        return self._planned(self.table_state(), incoming, mode, partition_keys, policy)
+        request = TableRequest(Mode(mode), tuple(partition_keys), EvolutionPolicy(policy))
+        return self._planned(self.table_state(), incoming, request)
 
     def _planned(
-        self,
-        state: TableState | None,
-        incoming: pa.Schema,
-        mode: Mode | str,
-        partition_keys: Sequence[str],
-        policy: EvolutionPolicy | str,
+        self, state: TableState | None, incoming: pa.Schema, request: TableRequest
     ) -> DeltaPlan:
+        """A plan for the request, with what the options say beside it."""
         options = self.options
         properties = self._log().checked(options.properties) if options.properties else {}
         if state is None:
             properties = {TARGET_FILE_SIZE: str(options.target_file_bytes), **properties}
-        return plan_table(
-            state,
-            incoming,
-            mode=mode,
-            partition_keys=partition_keys,
-            policy=policy,
+        request = replace(
+            request,
             properties=properties,
-            cluster_by=options.cluster_by,
             widen=options.type_widening,
+            cluster_by=options.cluster_by,
         )
+        return plan_table(state, incoming, request)
 
     def sink(self, plan: DeltaPlan) -> DeltaSink:
         """The kernel that stages the plan's data files."""
@@ -329,7 +323,7 @@ class DeltaWriter:
             return plan
         if now is None and plan.base is None:
             return plan
-        current = self._planned(now, plan.incoming, plan.mode, plan.partition_keys, plan.policy)
+        current = self._planned(now, plan.incoming, plan.request)
         same = (
             current.partition_columns == plan.partition_columns
             and bool(current.needs_spark) == bool(plan.needs_spark)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import TYPE_CHECKING
 
-from lakeport.model import Staged, Storage
+from lakeport.model import Batch, Storage
 from lakeport.writers.naming import HOME, safe_segment
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from lakeport.writers.base import TablePlan
+    from lakeport.writers.files.journal import Planned
 
 __all__ = ["write_manifest"]
 
@@ -20,49 +21,45 @@ __all__ = ["write_manifest"]
 def write_manifest(
     storage: Storage,
     table: str,
-    stream: str,
-    clock: datetime,
-    files: Sequence[tuple[str, Staged]],
-    schema: pa.Schema,
+    batch: Batch,
+    plan: TablePlan,
+    objects: Sequence[Planned],
     singer_state: bytes | None = None,
-    home: str = HOME,
-) -> str:
-    """Write `_lakeport/manifests/<table>/<YYYYMMDD-HHMMSS>-<id>.json` and return its key.
+) -> None:
+    """Write `_lakeport/manifests/<table>/<YYYYMMDD-HHMMSS>-<id>.json`.
 
     Args:
         storage: where the lake is.
         table: the table's folder below the root.
-        stream: the stream's name.
-        clock: the batch's one clock reading.
-        files: key and description of every object.
-        schema: the files' columns.
+        batch: what was landed.
+        plan: how; it has the batch's columns and its one clock reading.
+        objects: every object with its key.
         singer_state: the STATE that the load allows, as the raw JSON that came.
-        home: folder of everything that is not data.
 
     Raises:
         DestinationError: the store refuses.
     """
+    clock = plan.detail.clock
     moment = clock.astimezone(UTC) if clock.tzinfo else clock.replace(tzinfo=UTC)
     content = {
-        "stream": stream,
+        "stream": batch.stream,
         "table": storage.uri(table),
         "at": moment.isoformat(timespec="microseconds"),
-        "rows": sum(staged.rows for _, staged in files),
-        "bytes": sum(staged.bytes for _, staged in files),
+        "rows": sum(planned.staged.rows for planned in objects),
+        "bytes": sum(planned.staged.bytes for planned in objects),
         "files": [
             {
-                "uri": storage.uri(key),
-                "rows": staged.rows,
-                "bytes": staged.bytes,
-                "checksum": staged.checksum,
+                "uri": storage.uri(planned.key),
+                "rows": planned.staged.rows,
+                "bytes": planned.staged.bytes,
+                "checksum": planned.staged.checksum,
             }
-            for key, staged in files
+            for planned in objects
         ],
-        "schema": [{"name": column.name, "type": str(column.type)} for column in schema],
+        "schema": [{"name": column.name, "type": str(column.type)} for column in plan.schema],
         "state": None if singer_state is None else singer_state.decode("utf-8", "replace"),
     }
     name = f"{moment:%Y%m%d-%H%M%S}-{secrets.token_hex(8)}.json"
-    key = f"{home}/manifests/{safe_segment(table)}/{name}"
+    key = f"{HOME}/manifests/{safe_segment(table)}/{name}"
     data = json.dumps(content, ensure_ascii=False, indent=1).encode("utf-8", "surrogatepass")
     storage.put(key, data, create_only=True)
-    return key

@@ -273,12 +273,8 @@ class FilesWriter:
     ) -> tuple[str, ...]:
         if not self.manifest or not objects:
             return ()
-        files = [(planned.key, planned.staged) for planned in objects]
-        clock = plan.detail.clock
         try:
-            write_manifest(
-                self.storage, self.folder, batch.stream, clock, files, plan.schema, singer_state
-            )
+            write_manifest(self.storage, self.folder, batch, plan, objects, singer_state)
         except DestinationError as error:
             return (f"the manifest was not written: {error.message}",)
         return ()

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakeport.errors import ConfigError, SchemaConflict
-from lakeport.writers.delta.plan import plan_table
+from lakeport.writers.delta.plan import TableRequest, plan_table
 from lakeport.writers.delta.schema import file_schema, grow_schema, needs_mapping, physical_names
 from lakeport.writers.delta.state import TableState
 
@@ -69,7 +69,7 @@ def test_what_a_table_says_about_its_columns_stays() -> None:
 
 
 def test_new_tables_get_defaults_that_can_be_overridden() -> None:
-    plan = plan_table(None, NESTED.remove(0), properties={"delta.appendOnly": "true"})
+    plan = plan_table(None, NESTED.remove(0), TableRequest(properties={"delta.appendOnly": "true"}))
     assert plan.properties["delta.enableDeletionVectors"] == "false"
     assert plan.properties["delta.appendOnly"] == "true"
     assert plan.properties["delta.columnMapping.mode"] == "name"
@@ -78,14 +78,15 @@ def test_new_tables_get_defaults_that_can_be_overridden() -> None:
 
 def test_partition_columns_are_checked() -> None:
     schema = pa.schema([("a", pa.string()), ("f", pa.float64())])
-    assert plan_table(None, schema, partition_keys=["A", "a"]).partition_columns == ("a",)
+    twice = TableRequest(partition_keys=("A", "a"))
+    assert plan_table(None, schema, twice).partition_columns == ("a",)
     for keys, match in ((["x"], "'x'"), (["f"], "'f'"), (["a", "f"], "'f'")):
         with pytest.raises(ConfigError, match=match):
-            plan_table(None, schema, partition_keys=keys)
+            plan_table(None, schema, TableRequest(partition_keys=tuple(keys)))
     with pytest.raises(ConfigError, match="every column"):
-        plan_table(None, pa.schema([("a", pa.string())]), partition_keys=["a"])
+        plan_table(None, pa.schema([("a", pa.string())]), TableRequest(partition_keys=("a",)))
     with pytest.raises(SchemaConflict, match="nothing, the batch by"):
-        plan_table(state(schema), schema, partition_keys=["a"])
+        plan_table(state(schema), schema, TableRequest(partition_keys=("a",)))
 
 
 def test_existing_tables_without_mapping_refuse_such_names() -> None:

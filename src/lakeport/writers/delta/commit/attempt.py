@@ -158,7 +158,7 @@ class Attempt:
         if self.mark.run_id:
             options["txnAppId"] = app_id(self.mark.run_id, self.mark.stream)
             options["txnVersion"] = self.mark.sequence
-        if self.plan.policy is EvolutionPolicy.EVOLVE:
+        if self.plan.request.policy is EvolutionPolicy.EVOLVE:
             full = overwrite and not self.plan.dynamic
             options["overwriteSchema" if full else "mergeSchema"] = "true"
         if overwrite:
@@ -196,7 +196,13 @@ class Attempt:
         return json.dumps({"metaData": {**plan.base.metadata, **changed}}, ensure_ascii=False)
 
     def removed(self, txn: Transaction, adds: Sequence[str]) -> list[Added]:
-        """The files that the commit removes."""
+        """The files that the commit removes: none, all, or those of the batch's partitions.
+
+        Partitions are compared by value, as several writers spell one in several ways. Delta can
+        do that, and then takes only changes to these partitions for a conflict; but it runs a
+        Spark job for it, and does not know the batch's types where they have become wider. So it
+        is done here first, on all files, which makes any change to the table a conflict.
+        """
         if self.plan.mode is not Mode.OVERWRITE or self.plan.base is None:
             return []
         if not self.plan.dynamic:
@@ -204,10 +210,9 @@ class Attempt:
         if not adds:
             return []
         columns = self.plan.partition_columns
-        if not self.conflict_on_whole_table and self.plan.evolution.widened.keys().isdisjoint(
-            columns
-        ):
-            return txn.files_beside(adds)  # by the types before, which may not hold the batch's
+        same_types = self.plan.evolution.widened.keys().isdisjoint(columns)
+        if same_types and not self.conflict_on_whole_table:
+            return txn.files_beside(adds)
         names = physical_names(self.plan.schema_json, columns)
         types = {names[column]: self.plan.schema.field(column).type for column in columns}
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lakeport.schema.evolution import EvolutionPolicy
+from lakeport.schema.types import spark_json
 from lakeport.spark.quoting import quoted
 from lakeport.writers.delta.commit.attempt import Attempt
 from lakeport.writers.delta.commit.operation import Operation
@@ -68,7 +70,7 @@ class ChangeAttempt(Attempt):
         if self.mark.numbered:
             settings[f"{_TXN}AppId"] = app_id(self.mark.run_id, self.mark.stream)
             settings[f"{_TXN}Version"] = str(self.mark.sequence)
-        if self.plan.policy is EvolutionPolicy.EVOLVE:
+        if self.plan.request.policy is EvolutionPolicy.EVOLVE:
             settings[_AUTO_MERGE] = "true"
         own = committing_session(spark, settings)
         table = DeltaTable.forPath(own, self.storage.hadoop_uri(self.folder))
@@ -123,12 +125,8 @@ def _old(change: Retire) -> str:
 
 def _last_rows(spark: SparkSession, uri: Any, incoming: Incoming, keys: Sequence[str]) -> DataFrame:
     """The last row of each key, read by Spark."""
-    import json
-
     from pyspark.sql import Window, functions
     from pyspark.sql.types import StructType
-
-    from lakeport.schema.types import spark_json
 
     schema = StructType.fromJson(json.loads(spark_json(incoming.schema)))
     parts = [

@@ -4,25 +4,33 @@
 Upsert   rows with a key of the batch take its values, or go
 Retire   rows of earlier versions are marked as deleted, or go
 ```
-They are pickled into tasks, where each makes what it needs from the batch's staged files.
+They are pickled into tasks, where each makes what it needs from the batch's staged files. On the
+driver they tell, by the log alone, which files of the table have to be looked into.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeport.errors import InputError
 from lakeport.model import Storage
 from lakeport.shape.columns import TIMESTAMP
-from lakeport.writers.delta.merge.keys import KeyIndex, Positions
+from lakeport.writers.delta.merge.files import Bounds, Entry, bounds, parse_statistics
+from lakeport.writers.delta.merge.keys import KeyIndex, KeyRanges, Positions
+from lakeport.writers.delta.schema import physical_names
 
-__all__ = ["Incoming", "Retire", "Upsert", "marked"]
+if TYPE_CHECKING:
+    from lakeport.writers.delta.plan import DeltaPlan
+
+__all__ = ["BatchKeys", "Incoming", "Retire", "Upsert", "marked"]
 
 _HELD_BYTES = 64 << 20
 
@@ -168,6 +176,15 @@ class Retire:
         """The version, and the mark that a row may have."""
         return (self.version_column, *filter(None, [self.deleted]))
 
+    def may_be_in(self, entry: Entry, plan: DeltaPlan) -> bool:
+        """Whether a file may hold a row of an earlier version, as its bounds tell."""
+        (found,) = _bounds_of(entry, plan, [self.version_column])
+        if found is None or isinstance(found, str):
+            return True
+        name = physical_names(plan.schema_json, [self.version_column])[self.version_column]
+        nulls = parse_statistics(entry).get("nullCount", {}).get(name)
+        return nulls != 0 or bool(found[0].as_py() < self.version)
+
     def choose(self, table: pa.Table) -> Positions:
         """Rows of earlier versions that have no mark yet."""
         old = pc.fill_null(pc.less(table.column(self.version_column), self.version), True)
@@ -193,6 +210,71 @@ class Retire:
         return rows, 0
 
 
+@dataclass(frozen=True)
+class BatchKeys:
+    """The keys of a batch, on the driver: which files have to be looked into, which rows are new.
+
+    Attributes:
+        columns: the key columns.
+        last: positions of the last rows of all keys, sorted.
+        inserted: those of them that are inserted where no row of the table matches.
+        ranges: of the keys.
+    """
+
+    columns: pa.Table
+    last: Positions
+    inserted: Positions
+    ranges: KeyRanges
+
+    @classmethod
+    def read(cls, change: Upsert) -> BatchKeys:
+        """Read the keys of a staged batch.
+
+        Raises:
+            InputError: a row has no value in a key column.
+        """
+        names = [*change.merge_keys, *filter(None, [change.deleted])]
+        table = change.incoming.columns(list(dict.fromkeys(names)))
+        columns = table.select(list(change.merge_keys))
+        for name in change.merge_keys:
+            empty = columns.column(name).null_count
+            if empty:
+                raise InputError(
+                    f"{empty} of the batch's {len(table)} rows have no value in {name!r}, by "
+                    "which it is merged",
+                    "give every record a value there, or name other `merge_keys`.",
+                )
+        last = KeyIndex(columns.columns).last
+        inserted = last
+        if change.deleted:
+            gone = marked(table.column(change.deleted)).to_numpy()
+            inserted = last[~gone[last]]
+        return cls(columns, last, inserted, KeyRanges(columns.columns))
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def may_be_in(self, entry: Entry, plan: DeltaPlan) -> bool:
+        """Whether a file may hold a row with one of the keys, as its bounds tell."""
+        found = _bounds_of(entry, plan, self.columns.column_names)
+        known: list[Bounds | None] = []
+        for item in found:
+            if isinstance(item, str):
+                return False
+            known.append(item)
+        try:
+            return self.ranges.meets(known)
+        except (ValueError, OverflowError):  # a moment that Python's own types can't hold
+            return True
+
+    def unmatched(self, matched: Iterable[Positions]) -> Positions:
+        """Positions of the rows to insert: those that no file of the table had a row for."""
+        there = np.zeros(len(self.columns), dtype=bool)
+        for positions in matched:
+            there[positions] = True
+        return self.inserted[~there[self.inserted]]
+
+
 def marked(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Which rows a column marks: those with true in a boolean one, with any value in another.
 
@@ -207,3 +289,13 @@ _POSITION = "position in the batch"
 
 def _numbered(rows: pa.Table, positions: Positions) -> pa.Table:
     return rows.append_column(_POSITION, pa.array(positions))
+
+
+def _bounds_of(entry: Entry, plan: DeltaPlan, columns: Sequence[str]) -> list[Bounds | str | None]:
+    statistics = parse_statistics(entry)
+    names = physical_names(plan.schema_json, columns)
+    types = [plan.schema.field(name).type for name in columns]
+    return [
+        bounds(entry, statistics, names[name], type_)
+        for name, type_ in zip(columns, types, strict=True)
+    ]

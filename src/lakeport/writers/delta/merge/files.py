@@ -20,9 +20,13 @@ from lakeport.shape.columns import fit_column
 from lakeport.writers.delta.log.actions import parse_path, parse_value
 from lakeport.writers.delta.sink import relabelled
 
-__all__ = ["NO_VALUES", "Bounds", "DataFile", "TableFiles", "bounds", "parse_statistics"]
+__all__ = ["NO_VALUES", "Bounds", "DataFile", "Entry", "TableFiles", "bounds", "parse_statistics"]
 
 Bounds = tuple[pa.Scalar, pa.Scalar]
+"""The least and the greatest value of a column in a file."""
+
+Entry = Mapping[str, Any]
+"""An `add` action."""
 
 NO_VALUES = "no values"
 """Stands for the bounds of a column that a file has only nulls of."""
@@ -46,7 +50,7 @@ class DataFile:
     partition: Mapping[str, str | None]
 
     @classmethod
-    def of(cls, entry: Mapping[str, Any]) -> DataFile:
+    def of(cls, entry: Entry) -> DataFile:
         """The file of an `add` action."""
         return cls(entry["path"], entry["size"], entry["partitionValues"])
 
@@ -116,7 +120,7 @@ class TableFiles:
 
 
 def bounds(
-    entry: Mapping[str, Any], statistics: Mapping[str, Any], name: str, type_: pa.DataType
+    entry: Entry, statistics: Mapping[str, Any], name: str, type_: pa.DataType
 ) -> Bounds | str | None:
     """The least and the greatest value of a column in a file.
 
@@ -149,7 +153,7 @@ def bounds(
         return None
 
 
-def parse_statistics(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+def parse_statistics(entry: Entry) -> Mapping[str, Any]:
     """The statistics of an `add` action; empty where it has none."""
     found = json.loads(entry.get("stats") or "{}", parse_float=Decimal)
     return found if isinstance(found, dict) else {}

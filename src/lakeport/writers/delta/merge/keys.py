@@ -26,6 +26,11 @@ _CHUNK = 1 << 20
 class KeyIndex:
     """Finds a batch's last row of each key.
 
+    Keys of several columns become numbers one column after the other: the number of a row's
+    values so far and the place of the next value among that column's distinct ones make a pair,
+    and the place of that pair among the batch's own pairs is the next number. So a look-up costs
+    one hash table and one sorted search a column, and no rows are put together.
+
     Args:
         columns: the key columns of the batch, without nulls.
 
@@ -57,10 +62,11 @@ class KeyIndex:
         Args:
             columns: key columns of the batch's types, nulls allowed.
         """
-        found = np.zeros(len(columns[0]), dtype=np.int64)
+        found = np.zeros(len(columns[0]), dtype=np.int64)  # numbers so far; -1: no such key
         for column, (distinct, known) in zip(columns, self._levels, strict=True):
             codes = _codes(_plain(column), distinct)
             pairs = np.where((found < 0) | (codes < 0), -1, found * len(distinct) + codes)
+            # What is greater than every known pair is sought behind the end: look at the last.
             at = np.minimum(np.searchsorted(known, pairs), max(len(known) - 1, 0))
             found = np.where(known[at] == pairs, at, -1) if len(known) else pairs * 0 - 1
         return np.where(found < 0, -1, self._last[found]) if len(self._last) else found

@@ -23,8 +23,8 @@ from lakeport.shape.columns import TIMESTAMP
 from lakeport.writers.delta.commit.staged_files import published
 from lakeport.writers.delta.log.commits import Mark
 from lakeport.writers.delta.merge.attempt import ChangeAttempt
-from lakeport.writers.delta.merge.candidates import BatchKeys, Entry, may_be_old
-from lakeport.writers.delta.merge.changes import Incoming, Retire, Upsert
+from lakeport.writers.delta.merge.changes import BatchKeys, Incoming, Retire, Upsert
+from lakeport.writers.delta.merge.files import Entry
 from lakeport.writers.delta.merge.rewrite import Rewritten
 from lakeport.writers.delta.merge.tasks import MergeTasks
 from lakeport.writers.delta.plan import DeltaPlan
@@ -66,7 +66,7 @@ class DeltaMerger:
     """Merges one stream's batches into its table, and retires rows of earlier versions.
 
     Attributes:
-        writer: the table.
+        writer: plans against the table and commits to it.
         runtime: runs the kernels.
         created: name of the column that tells when a row first came; empty for none.
         updated: name of the column that tells when a row last changed; empty for none.
@@ -205,12 +205,12 @@ class DeltaMerger:
             replaced: list[Entry] = []
             metrics: dict[str, int] = {}
             if not plan.needs_spark:
-                found = [
-                    e for e in tasks.entries(txn) if keys.may_be_in(e, plan, change.merge_keys)
-                ]
+                found = [e for e in tasks.entries(txn) if keys.may_be_in(e, plan)]
                 rewritten = tasks.rewrite(plan, change, found)
                 new += [staged for one in rewritten for staged in one.staged]
-                inserted = tasks.insert(plan, change, keys.unmatched(rewritten))
+                inserted = tasks.insert(
+                    plan, change, keys.unmatched(one.matched for one in rewritten)
+                )
                 new += inserted
                 paths = {one.path for one in rewritten}
                 replaced = [entry for entry in found if entry["path"] in paths]
@@ -226,7 +226,7 @@ class DeltaMerger:
             metrics: dict[str, int] = {}
             rows = 0
             if not plan.needs_spark:
-                found = [e for e in tasks.entries(txn) if may_be_old(e, plan, change)]
+                found = [e for e in tasks.entries(txn) if change.may_be_in(e, plan)]
                 rewritten = tasks.rewrite(plan, change, found)
                 if not rewritten:
                     return Landed(self.writer.stream, self.writer.uri, -1, 0, version=txn.version)

@@ -1,4 +1,7 @@
-"""The Spark tasks of a merge: which files they are given, and what becomes of their results."""
+"""The driver's side of a merge's tasks: which files each is given, and what becomes of the results.
+
+The kernels are a module of their own, as workers import them: these need nothing of the driver's.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,8 @@ import numpy as np
 from lakeport.model import Staged
 from lakeport.spark.jobs import run_tasks
 from lakeport.writers.delta.log.snapshot import LogFiles, replay
-from lakeport.writers.delta.merge.candidates import Entry
 from lakeport.writers.delta.merge.changes import Retire, Upsert
-from lakeport.writers.delta.merge.files import DataFile, TableFiles
+from lakeport.writers.delta.merge.files import DataFile, Entry, TableFiles
 from lakeport.writers.delta.merge.keys import Positions
 from lakeport.writers.delta.merge.rewrite import Rewrite, Rewritten, insert
 from lakeport.writers.delta.plan import DeltaPlan
@@ -35,7 +37,7 @@ class MergeTasks:
     """Runs the kernels over a table's files.
 
     Attributes:
-        writer: the table.
+        writer: knows where the table is, and how its files are written.
         runtime: Spark.
     """
 
