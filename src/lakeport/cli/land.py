@@ -138,6 +138,10 @@ def land(
     only_plan = plan_only or ctx.info_name == "plan"
     output = _output(json_out, state, source == ["-"] and source_format in (None, "singer"))
     with Guard(output, debug) as guard:
+        from lakeport.config.load import load_target
+        from lakeport.loading import plan as planning
+        from lakeport.loading import run as landing
+
         given = keys(
             {
                 "table": table,
@@ -168,32 +172,14 @@ def land(
                 infer_types=False if no_infer else None,
             ),
         )
-        _run(guard, output, source, to, given, read_options, only_plan)
-
-
-def _run(
-    guard: Guard,
-    output: Output,
-    source: list[str],
-    to: str,
-    given: Mapping[str, Any],
-    read_options: Mapping[str, Any],
-    only_plan: bool,
-) -> None:
-    from lakeport.config.load import load_target
-
-    config = load_target(to, given)
-    guard.protect(config)
-    refuse_secrets(given, type(config))
-    what = source[0] if len(source) == 1 else source
-    if only_plan:
-        from lakeport.loading import plan as planning
-
-        output.plan(planning.plan(what, config, **read_options))
-        return
-    from lakeport.loading import run as landing
-
-    landing.land(what, config, observer=output, **read_options)
+        config = load_target(to, given)
+        guard.protect(config)
+        refuse_secrets(given, type(config))
+        what = source[0] if len(source) == 1 else source
+        if only_plan:
+            output.plan(planning.plan(what, config, **read_options))
+        else:
+            landing.land(what, config, observer=output, **read_options)
 
 
 def _output(json_out: bool, state: Path | None, streams_states: bool) -> Output:

@@ -27,7 +27,7 @@ from lakeport.spark.jvm.java import Java
 if TYPE_CHECKING:
     from py4j.clientserver import ClientServer
 
-__all__ = ["Gateway", "class_path", "start"]
+__all__ = ["Gateway", "JvmOptions", "class_path", "start"]
 
 # What org.apache.spark.launcher.JavaModuleOptions of Spark 4.2.0 gives to every JVM.
 _OPENED: Final = (
@@ -182,61 +182,65 @@ class Gateway:
             self.scratch.remove()
 
 
-def start(
-    java: Java,
-    jars: Sequence[Path],
-    *,
-    heap_mb: int,
-    fast_start: bool,
-    options: Sequence[str] = (),
-    properties: Mapping[str, str] | None = None,
-    python_path: Sequence[str] = (),
-    local: bool = True,
-) -> Gateway:
-    """Start Spark's JVM and return without waiting for it.
+@dataclass(frozen=True)
+class JvmOptions:
+    """How a JVM for Spark is started.
 
-    Args:
+    Attributes:
         java: see `find_java`.
         jars: what the class path needs beside Spark's own.
         heap_mb: largest heap.
         fast_start: compile with C1 only: quicker to start, slower in long work.
-        options: further JVM options, such as those for a class archive.
+        further: further options of Java's, such as those for a class archive.
         properties: settings that Spark has to know before its context is made; they go through a
             private file.
         python_path: where Python workers on this machine import from.
         local: bind to the loopback interface only.
     """
+
+    java: Java
+    jars: Sequence[Path]
+    heap_mb: int
+    fast_start: bool
+    further: Sequence[str] = ()
+    properties: Mapping[str, str] | None = None
+    python_path: Sequence[str] = ()
+    local: bool = True
+
+
+def start(options: JvmOptions) -> Gateway:
+    """Start Spark's JVM and return without waiting for it."""
     scratch = Scratch("spark")
     folder = scratch.path
     for name in ("local", "tmp", "failed"):
         (folder / name).mkdir()
     (folder / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
     command = [
-        str(java.path),
+        str(options.java.path),
         "-cp",
-        os.pathsep.join(map(str, class_path(jars))),
-        f"-Xmx{heap_mb}m",
+        os.pathsep.join(map(str, class_path(options.jars))),
+        f"-Xmx{options.heap_mb}m",
         "-Xss4m",
         "-XX:+UseSerialGC",
         "-XX:-UsePerfData",
-        *(("-XX:TieredStopAtLevel=1",) if fast_start else ()),
+        *(("-XX:TieredStopAtLevel=1",) if options.fast_start else ()),
         *_MODULE_OPTIONS,
         "-XX:-CreateCoredumpOnCrash",
         f"-XX:ErrorFile={folder / 'crash.log'}",
         f"-Djava.io.tmpdir={folder / 'tmp'}",
         f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}",
-        *options,
+        *options.further,
         "org.apache.spark.deploy.SparkSubmit",
     ]
-    if properties:
-        command += ["--properties-file", str(_write_properties(folder, properties))]
+    if options.properties:
+        command += ["--properties-file", str(_write_properties(folder, options.properties))]
     command.append("pyspark-shell")
     own = {"_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / "gateway"), "SPARK_CONNECT_MODE": "0"}
-    if local:
+    if options.local:
         own["SPARK_LOCAL_IP"] = "127.0.0.1"
-        own["PYTHONPATH"] = os.pathsep.join(python_path)
+        own["PYTHONPATH"] = os.pathsep.join(options.python_path)
     inherited = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
-    if not local:
+    if not options.local:
         own["SPARK_HOME"] = str(spark_home())
     with (folder / "jvm.log").open("wb") as log:
         process = subprocess.Popen(

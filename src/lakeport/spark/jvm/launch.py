@@ -124,20 +124,21 @@ class Launch:
         extra_jars = [Path(entry) for entry in extra.split(os.pathsep) if entry]
         if not extra_jars:
             self._archive = archive.path(self._java, gateway.class_path(needed))
-        options = (
+        further = (
             *(self._options or archive.options(self._archive)),
             *shlex.split(given.get("spark.driver.extraJavaOptions", "")),
         )
-        started = gateway.start(
+        options = gateway.JvmOptions(
             self._java,
             [*needed, *extra_jars],
             heap_mb=heap_mb(given),
             fast_start=self._small,
-            options=options,
+            further=further,
             properties={"spark.master": self._master, **given} if early else None,
             python_path=[entry for entry in sys.path if entry],
             local=local,
         )
+        started = gateway.start(options)
         with self._lock:
             self.jvm = started
             closed = self._closed

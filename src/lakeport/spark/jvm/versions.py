@@ -57,11 +57,6 @@ class Jar:
         """The file's place below a Maven repository's address."""
         return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.name}"
 
-    @property
-    def coordinates(self) -> str:
-        """How Maven names it: `group:artifact:version`."""
-        return f"{self.group}:{self.artifact}:{self.version}"
-
 
 _AWS_SDK_JARS: Final = {
     "annotations": "6f36bd87155d1dd85d6efbdd29e532e3759a022211feb71affebee1aa34f04b8",
