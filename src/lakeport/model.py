@@ -62,8 +62,8 @@ class Split:
         start: first byte (row group for Parquet, record batch for Arrow files).
         end: one past the last; -1 is the end of the file.
         first_line: line number of the first record, from 1; 0 where lines mean nothing.
-        lines: sidecar file that maps records to line numbers (`sources.spool.segment`), or empty.
-        times: sidecar file that tells when records were read (`sources.spool.segment`), or empty.
+        lines: sidecar file that maps records to line numbers (`sources.spool.sidecar`), or empty.
+        times: sidecar file that tells when records were read (`sources.spool.sidecar`), or empty.
         storage: the store that the file lies in; None for this machine's disk.
         key: its key in `storage`; `lines` and `times` are keys then, too.
         folders: columns that the file's folders give, with their values as text.

@@ -8,6 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakeport.model import Split
 from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.csv.records import blocks, record_end, records
 from lakeport.sources.files.options import FileOptions
@@ -80,7 +81,7 @@ def test_blocks_cut_where_records_end_whatever_the_text(parts: list[str], size: 
     data = "".join(parts).encode()
     for options in (CsvOptions(), CsvOptions(escape="\\"), CsvOptions(quote="")):
         whole = [raw for raw, _ in records(data, options)]
-        cut = list(blocks(io.BytesIO(data), options, stream="t", line=1, block_bytes=size))
+        cut = list(blocks(io.BytesIO(data), Split("t.csv"), options, "t", block_bytes=size))
         assert b"".join(block.data for block in cut) == data
         assert [raw for block in cut for raw, _ in records(block.data, options)] == whole
 
@@ -118,9 +119,9 @@ def test_text_behind_a_closing_quote_is_seen_whatever_the_text(parts: list[str],
     options = CsvOptions()
     found = [
         record_end(raw, options).stray
-        for block in blocks(io.BytesIO(data), options, stream="t", line=1, block_bytes=size)
+        for block in blocks(io.BytesIO(data), Split("t.csv"), options, "t", block_bytes=size)
         for raw, _ in records(block.data, options)
     ]
     assert found == expected
-    whole = list(blocks(io.BytesIO(data), options, stream="t", line=1))
+    whole = list(blocks(io.BytesIO(data), Split("t.csv"), options, "t"))
     assert any(block.stray for block in whole) == any(expected)

@@ -211,8 +211,7 @@ def files(draw: st.DrawFn, lines: st.SearchStrategy[str]) -> bytes:
 def line_by_line(
     reader: JsonReader, data: bytes
 ) -> tuple[list[list[Any]], list[tuple[int, str, str]]]:
-    columns = reader._columns()
-    parser = RecordParser(columns, reader.unknown, envelope=reader.envelope)
+    parser = RecordParser(reader.layout)
     rows, bad = [], []
     data = data.removeprefix(b"\xef\xbb\xbf")
     for number, line in enumerate(data.split(b"\n"), 1):
@@ -227,7 +226,7 @@ def line_by_line(
 
 
 def parsed_rows(reader: JsonReader, rows: list[list[Any]]) -> list[dict[str, Any]]:
-    fast = FastPath(reader._columns(), reader.unknown, envelope=reader.envelope)
+    fast = FastPath(reader.layout)
     return fast.built(rows).to_pylist() if rows else []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -68,8 +69,8 @@ def test_a_spool_in_a_store(cloud: Any, request: pytest.FixtureRequest, tmp_path
         with open_split(moved) as file:
             file.seek(9)
             assert file.read() == b'{"a": 2}\n'
-        assert read_sidecar(moved, moved.lines) == b"l" * 16
-        assert read_sidecar(moved, moved.times) == b"t" * 16
+        assert read_sidecar(moved, moved.lines) == [struct.unpack("<QQ", b"l" * 16)]
+        assert read_sidecar(moved, moved.times) == [struct.unpack("<QQ", b"t" * 16)]
         uploader.discard(flush)
         assert list(storage.list("")) == []
         # What tasks write themselves: a file as it is stored, and unpacked from a store.

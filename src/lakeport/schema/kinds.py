@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lakeport.schema.numbers import double
 
-__all__ = ["kind_of", "merge_kinds", "number_kind", "type_of_kind"]
+__all__ = ["merge_kinds", "number_kind", "type_of_kind"]
 
 _TYPES: dict[str, pa.DataType] = {
     "null": pa.string(),
@@ -26,27 +26,6 @@ _TYPES: dict[str, pa.DataType] = {
     "json": pa.string(),
 }
 _LONG = range(-(2**63), 2**63)
-
-
-def kind_of(raw: bytes) -> str:
-    """Tell the kind of one JSON value from its text.
-
-    Integers beyond 64 bit and numbers that no double holds (see `numbers`) are `string`.
-
-    Example:
-        >>> [kind_of(v) for v in (b"null", b"true", b"-7", b"1e3", b'"a"', b"[]", b"1" * 20)]
-        ['null', 'boolean', 'integer', 'number', 'string', 'json', 'string']
-    """
-    head = raw.lstrip()[:1]
-    if head == b"n":
-        return "null"
-    if head in (b"t", b"f"):
-        return "boolean"
-    if head == b'"':
-        return "string"
-    if head in (b"{", b"["):
-        return "json"
-    return number_kind(raw.decode("ascii", "replace").strip())
 
 
 def number_kind(literal: str) -> str:

@@ -95,7 +95,7 @@ def _check_cuts(
         raise Changed("splits leave something out", ends)
     source = io.BytesIO(data)
     source.seek(whole.start)
-    cut = list(blocks(source, options, stream="t", line=1, block_bytes=size))
+    cut = list(blocks(source, Split("t.csv", whole.start), options, "t", block_bytes=size))
     if b"".join(block.data for block in cut) != data[whole.start :]:
         raise Changed("blocks leave something out")
 

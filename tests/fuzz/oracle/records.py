@@ -48,7 +48,7 @@ def check_reader(reader: JsonReader, data: bytes, few: int) -> None:
                 return
             rows, faults = _line_by_line(final, lines)
         found = rows_of(final.tolerant(), split_of(data))
-    fast = FastPath(final._columns(), final.unknown, envelope=final.envelope)
+    fast = FastPath(final.layout)
     wanted = rows_dicts(fast.built(list(rows.values()))) if rows else []
     if repr(found) != repr(wanted):
         raise Changed("a record's values depend on the path", found, wanted)
@@ -69,7 +69,7 @@ def _lines(data: bytes) -> dict[int, bytes]:
 def _line_by_line(
     reader: JsonReader, lines: dict[int, bytes]
 ) -> tuple[dict[int, list[Any]], dict[int, tuple[str, str]]]:
-    parser = RecordParser(reader._columns(), reader.unknown, envelope=reader.envelope)
+    parser = RecordParser(reader.layout)
     rows, faults = {}, {}
     for number, line in lines.items():
         try:

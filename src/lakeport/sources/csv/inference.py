@@ -196,17 +196,16 @@ def split_file(file: SourceFile, head: Head, options: CsvOptions, split_bytes: i
         BadRecords: a record is too long, mostly because a quote is not closed.
     """
     size = file.bytes
+    whole = file.split(head.start, size, head.line)
     if size - head.start <= split_bytes:
-        return [file.split(head.start, size, head.line)]
+        return [whole]
     splits: list[Split] = []
     start, line = head.start, head.line
     with file.open() as source:
         source.seek(start)
         at, at_line = start, line
         step = min(split_bytes, _SPLIT_BLOCK)
-        for block in blocks(
-            source, options, stream=file.name, line=line, end=size, block_bytes=step
-        ):
+        for block in blocks(source, whole, options, file.name, block_bytes=step):
             if at > start and at - start + len(block.data) > split_bytes:
                 splits.append(file.split(start, at, line))
                 start, line = at, at_line

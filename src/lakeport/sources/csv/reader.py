@@ -262,7 +262,7 @@ def blocks_of(split: Split, options: CsvOptions, stream: str) -> Iterator[Block]
     try:
         with open_split(split) as source:
             source.seek(split.start)
-            yield from blocks(source, options, stream=stream, line=split.first_line, end=split.end)
+            yield from blocks(source, split, options, stream)
     except OSError as error:
         raise SourceError(
             f"file {split.uri!r} can't be read: {error.strerror or error}",

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO, NamedTuple, cast
 
 from lakeport.errors import BadRecord, BadRecords, SourceError
+from lakeport.model import Split
 from lakeport.sources.csv.options import CsvOptions
 
 __all__ = ["Block", "End", "blocks", "record_end", "records"]
@@ -159,25 +160,28 @@ def records(
 
 def blocks(
     source: BinaryIO,
+    split: Split,
     options: CsvOptions,
-    *,
     stream: str,
-    line: int,
-    end: int = -1,
+    *,
     block_bytes: int = BLOCK_BYTES,
     max_record_bytes: int = MAX_RECORD_BYTES,
 ) -> Iterator[Block]:
-    """Read from where `source` stands, which must be a record's start, block by block.
+    """Read a split, which begins and ends between two records, block by block.
 
     Args:
-        line: line number of that record.
-        end: one past the last byte to read, a record's end; -1 is the end of the file.
+        source: the split's file, standing at the split's start.
+        split: of a plain UTF-8 file.
+        options: how the file is written.
+        stream: the stream's name, for messages.
+        block_bytes: about how much to read at a time.
+        max_record_bytes: the longest record.
 
     Raises:
         BadRecords: a record is longer than `max_record_bytes`.
-        SourceError: the file is shorter than `end`.
+        SourceError: the file is shorter than the split says.
     """
-    position = source.tell()
+    position, end, line = split.start, split.end, split.first_line
     rest = b""
     while True:
         want = max(block_bytes, len(rest))  # doubles, so that a long record is not read over again

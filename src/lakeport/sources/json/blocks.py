@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -18,7 +17,6 @@ __all__ = ["Block", "LineNumbers", "LongLine", "read_blocks"]
 BLOCK = 4 << 20
 _HEAD = 4096
 _BOM = b"\xef\xbb\xbf"
-_PAIR = struct.Struct("<QQ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,16 +147,7 @@ class LineNumbers:
         """
         if not self._split.lines:
             return self._split.first_line + ordinal if self._split.first_line else 0
-        runs = self._runs = self._load() if self._runs is None else self._runs
-        at = bisect.bisect_right(runs, (ordinal, 2**64)) - 1
-        return runs[at][1] + ordinal - runs[at][0] if at >= 0 else 0
-
-    def _load(self) -> list[tuple[int, int]]:
-        try:
-            data = read_sidecar(self._split, self._split.lines)
-        except OSError as error:
-            raise SourceError(
-                f"file {self._split.lines!r} can't be read: {error.strerror}",
-                "it belongs to the spooled input: leave the spool folder alone during the load.",
-            ) from error
-        return [(a, b) for a, b in _PAIR.iter_unpack(data[: len(data) // 16 * 16])]
+        if self._runs is None:
+            self._runs = read_sidecar(self._split, self._split.lines)
+        first, line = self._runs[bisect.bisect_right(self._runs, (ordinal, 2**64)) - 1]
+        return line + ordinal - first

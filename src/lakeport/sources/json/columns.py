@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lakeport.errors import InputError
+from lakeport.model import UnknownPolicy
 from lakeport.schema.types import TIMESTAMP, Field, FieldType, Kind, arrow_type, check_names
 
-__all__ = ["Column", "columns_of", "holds", "schema_of"]
+if TYPE_CHECKING:
+    from lakeport.sources.singer.metadata import Metadata
+
+__all__ = ["Column", "RecordLayout", "columns_of", "holds", "schema_of"]
 
 _PLAIN: dict[pa.DataType, Kind] = {
     pa.string(): Kind.STRING,
@@ -43,6 +48,23 @@ class Column:
     def raw(self) -> bool:
         """Whether values, or parts of them, are kept as the JSON text that came."""
         return holds(self.type, Kind.JSON)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLayout:
+    """How records are written, and what they are read as.
+
+    Attributes:
+        columns: what to yield.
+        unknown: the policy for undeclared fields.
+        envelope: whether lines are Singer RECORD messages.
+        metadata: what the target knows about the records; None to leave the columns `_sdc_*` out.
+    """
+
+    columns: tuple[Column, ...]
+    unknown: UnknownPolicy
+    envelope: bool
+    metadata: Metadata | None = None
 
 
 def holds(t: FieldType, *kinds: Kind) -> bool:

@@ -18,7 +18,7 @@ from lakeport.model import UnknownPolicy
 from lakeport.schema.casting import check_range
 from lakeport.schema.types import MAX_PRECISION, TIMESTAMP, FieldType, Kind, arrow_type
 from lakeport.sources.json.arrow import parse_lines, tidy
-from lakeport.sources.json.columns import Column, holds, schema_of
+from lakeport.sources.json.columns import Column, RecordLayout, holds, schema_of
 from lakeport.sources.json.decoding import Fault
 from lakeport.sources.json.exact import mixed, raw_converter
 from lakeport.sources.json.exponents import Exponents
@@ -47,29 +47,19 @@ _CHECKED = (*_REBUILT, Kind.TIMESTAMP, Kind.NUMBER)
 
 
 class FastPath:
-    """Converts blocks for one set of columns.
+    """Converts blocks of lines of one layout.
 
     Args:
-        columns: what to yield.
-        unknown: whether undeclared fields are passed over (`drop`) or make it give up.
-        envelope: whether lines are Singer RECORD messages.
-        metadata: whether columns take what the messages have beside the records.
+        layout: how records are written, and what they are read as.
     """
 
-    def __init__(
-        self,
-        columns: Sequence[Column],
-        unknown: UnknownPolicy,
-        *,
-        envelope: bool,
-        metadata: bool = False,
-    ) -> None:
-        self._columns = tuple(columns)
+    def __init__(self, layout: RecordLayout) -> None:
+        self._columns = columns = layout.columns
         self._schema = schema_of(columns)
         self._names = frozenset(c.name for c in columns)
-        self._drop = unknown is UnknownPolicy.DROP
-        self._envelope = envelope
-        self._message_keys = MESSAGE_KEYS if envelope and metadata else {}
+        self._drop = layout.unknown is UnknownPolicy.DROP
+        self._envelope = layout.envelope
+        self._message_keys = MESSAGE_KEYS if layout.envelope and layout.metadata else {}
         self._outer = (
             {**_ENVELOPE, "time_extracted": TIMESTAMP} if self._message_keys else _ENVELOPE
         )

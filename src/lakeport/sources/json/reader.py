@@ -16,7 +16,7 @@ import pyarrow as pa
 from lakeport.errors import BadRecord, BadRecords, UnknownFields
 from lakeport.model import Scan, Split, UnknownPolicy
 from lakeport.schema.types import Field
-from lakeport.sources.json.columns import Column, columns_of, schema_of
+from lakeport.sources.json.columns import RecordLayout, columns_of, schema_of
 from lakeport.sources.json.split_reader import OnBad, OnUnknown, SplitReader, merge_unknown
 from lakeport.sources.json.undeclared import Unknown
 from lakeport.sources.singer.metadata import Metadata
@@ -65,12 +65,23 @@ class JsonReader:
     metadata: Metadata | None = None
 
     def __post_init__(self) -> None:
-        self._columns()
+        """Check the columns' names.
+
+        Raises:
+            InputError: one is empty, or two differ only in case.
+        """
+        _columns_of(self.stream, self.fields, self.extra, self.key_properties)
+
+    @property
+    def layout(self) -> RecordLayout:
+        """How its records are written, and the columns that they are read as."""
+        columns = _columns_of(self.stream, self.fields, self.extra, self.key_properties)
+        return RecordLayout(columns, self.unknown, self.envelope, self.metadata)
 
     @property
     def schema(self) -> pa.Schema:
         """The columns that `read` yields, in order: the declared ones, then `extra`."""
-        return schema_of(self._columns())
+        return schema_of(self.layout.columns)
 
     def tolerant(self) -> JsonReader:
         """The same reader with `skip_bad`."""
@@ -116,22 +127,11 @@ class JsonReader:
             unknown_values={name: count for name, (_, count) in unknown.items()},
         )
 
-    def _columns(self) -> tuple[Column, ...]:
-        return _columns_of(self.stream, self.fields, self.extra, self.key_properties)
-
     def _split_reader(
         self, on_bad: OnBad, on_unknown: OnUnknown, *, survey: bool = False
     ) -> SplitReader:
         return SplitReader(
-            self.stream,
-            self._columns(),
-            self.unknown,
-            envelope=self.envelope,
-            limit=self.max_record_mb << 20,
-            survey=survey,
-            metadata=self.metadata,
-            on_bad=on_bad,
-            on_unknown=on_unknown,
+            self.stream, self.layout, self.max_record_mb << 20, on_bad, on_unknown, survey=survey
         )
 
     def _skip(self, bad: BadRecord) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from lakeport.model import UnknownPolicy
-from lakeport.sources.json.columns import Column
+from lakeport.sources.json.columns import RecordLayout
 from lakeport.sources.json.decoding import Decoder, Fault
 from lakeport.sources.json.exact import Converter, converter, mixed, raw_converter
 from lakeport.sources.json.inference import kind_of_value
@@ -27,18 +26,12 @@ class RecordParser:
             `drop` also the dotted paths of undeclared members of objects.
     """
 
-    def __init__(
-        self,
-        columns: Sequence[Column],
-        unknown: UnknownPolicy,
-        *,
-        envelope: bool,
-        metadata: bool = False,
-    ) -> None:
+    def __init__(self, layout: RecordLayout) -> None:
+        columns = layout.columns
         self.unknown: dict[str, str] = {}
         self._message_keys: dict[str, tuple[int, Converter]] = {}
-        self._envelope = envelope
-        self._drop = unknown is UnknownPolicy.DROP
+        self._envelope = layout.envelope
+        self._drop = layout.unknown is UnknownPolicy.DROP
         self._decoder = Decoder()
         self._required = tuple(c.name for c in columns if c.required)
         self._index = {c.name: i for i, c in enumerate(columns)}
@@ -51,7 +44,7 @@ class RecordParser:
                 self._raw[c.name] = raw_converter(c.type, c.name, self._undeclared)
             else:
                 self._plain[c.name] = converter(c.type, c.name, self._undeclared)
-        for c in columns if envelope and metadata else ():
+        for c in columns if layout.envelope and layout.metadata else ():
             if (key := MESSAGE_KEYS.get(c.name)) is not None:
                 self._message_keys[key] = (
                     self._index[c.name],

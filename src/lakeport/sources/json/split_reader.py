@@ -11,13 +11,13 @@ from lakeport.errors import BadRecord
 from lakeport.model import Split, UnknownPolicy
 from lakeport.schema.kinds import merge_kinds
 from lakeport.sources.json.blocks import LineNumbers, LongLine, read_blocks
-from lakeport.sources.json.columns import Column
+from lakeport.sources.json.columns import RecordLayout
 from lakeport.sources.json.decoding import Fault
 from lakeport.sources.json.fast import FastPath
 from lakeport.sources.json.record import RecordParser
 from lakeport.sources.json.undeclared import Refused, Unknown
 from lakeport.sources.singer.envelopes import has_known_keys
-from lakeport.sources.singer.metadata import Metadata, Received
+from lakeport.sources.singer.metadata import Received
 
 __all__ = ["SplitReader", "merge_unknown"]
 
@@ -34,42 +34,36 @@ class SplitReader:
 
     Args:
         stream: the stream's name.
-        columns: what to yield.
-        unknown: the policy for undeclared fields.
-        envelope: whether lines are Singer RECORD messages.
+        layout: how records are written, and what they are read as.
         limit: bytes that a line may have.
-        survey: whether undeclared fields are expected, so that finding them must be fast.
-        metadata: what the target knows about the records; None to leave the columns `_sdc_*` out.
         on_bad: takes every bad record; may raise.
         on_unknown: takes the undeclared fields of good records, and the line number where that is
             known (0 else); may raise.
+        survey: whether undeclared fields are expected, so that finding them must be fast.
     """
 
     def __init__(
         self,
         stream: str,
-        columns: Sequence[Column],
-        unknown: UnknownPolicy,
-        *,
-        envelope: bool,
+        layout: RecordLayout,
         limit: int,
-        survey: bool,
-        metadata: Metadata | None,
         on_bad: OnBad,
         on_unknown: OnUnknown,
+        *,
+        survey: bool = False,
     ) -> None:
         self._stream = stream
         self._limit = limit
         self._survey = survey
-        self._envelope = envelope
+        self._envelope = layout.envelope
         self._on_bad = on_bad
         self._on_unknown = on_unknown
-        self._metadata = metadata
-        with_metadata = metadata is not None
-        self._fast = FastPath(columns, unknown, envelope=envelope, metadata=with_metadata)
-        self._parser = RecordParser(columns, unknown, envelope=envelope, metadata=with_metadata)
-        self._lenient = survey or unknown is UnknownPolicy.DROP or any(c.mixed for c in columns)
-        self._undeclared = any(c.raw for c in columns)
+        self._metadata = layout.metadata
+        self._fast = FastPath(layout)
+        self._parser = RecordParser(layout)
+        mixed = any(column.mixed for column in layout.columns)
+        self._lenient = survey or layout.unknown is UnknownPolicy.DROP or mixed
+        self._undeclared = any(column.raw for column in layout.columns)
         self._foreign = False
 
     def batches(self, split: Split) -> Iterator[pa.RecordBatch]:

@@ -16,14 +16,12 @@ any other; then what the message and the target know is put in their place.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from lakeport.errors import SourceError
 from lakeport.model import Split
 from lakeport.schema.metadata import DELETED_AT, SEQUENCE, TABLE_VERSION
 from lakeport.schema.types import TIMESTAMP, Field, FieldType, Kind
@@ -48,7 +46,6 @@ _KINDS = {
     TABLE_VERSION: Kind.INTEGER,
     _SYNC_STARTED_AT: Kind.INTEGER,
 }
-_PAIR = struct.Struct("<QQ")
 
 
 def declared(fields: Sequence[Field]) -> tuple[Field, ...]:
@@ -106,17 +103,7 @@ class Received:
     """
 
     def __init__(self, split: Split, otherwise: int) -> None:
-        pairs = [(0, otherwise)]
-        if split.times:
-            try:
-                pairs = list(_PAIR.iter_unpack(read_sidecar(split, split.times)))
-            except (OSError, struct.error):
-                pairs = []
-            if not pairs:
-                raise SourceError(
-                    f"file {split.times!r} can't be read",
-                    "it belongs to the spooled input: leave the spool alone during the load.",
-                )
+        pairs = read_sidecar(split, split.times) if split.times else [(0, otherwise)]
         self._ordinals, self._times = np.array(pairs, np.int64).T
 
     def of(self, ordinals: Sequence[int]) -> np.ndarray:

@@ -1,11 +1,9 @@
 """Record lines of one batch -> files on disk, each the input of one task.
 
 A segment is what one batch is made of: whole lines, in order, cut into files of about equal size.
-Beside each file stands its sidecar, which maps records to line numbers of the input: pairs of
-little-endian unsigned 64-bit numbers (record's ordinal within the file from 0, line number), one
-pair for each run of consecutive lines. If asked for, a second sidecar of the same layout tells when
-the records were read (record's ordinal, microseconds since 1970), one pair for each millisecond in
-which some were.
+Beside each file stands its sidecar, which maps records to line numbers of the input, with one pair
+for each run of consecutive lines. If asked for, a second one tells when the records were read, with
+one pair for each millisecond in which some were. See `sources.spool.sidecar`.
 
 Long runs out of a plain file that tasks can read are not copied: ranges of that file, without
 sidecars, are inputs of tasks too.
@@ -15,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,10 +21,10 @@ from pathlib import Path
 from lakeport.errors import SourceError
 from lakeport.model import Split
 from lakeport.sources.input.lines import count_lines
+from lakeport.sources.spool.sidecar import LINES, TIMES, pack_pair
 
 __all__ = ["Origin", "Segment", "SpoolWriter"]
 
-_PAIR = struct.Struct("<QQ")
 _SEGMENT_BUFFER = 1 << 20
 _DIRECT = 1 << 18  # a run of this size is written from where it is
 _ALL_BUFFERS = 64 << 20
@@ -203,7 +200,7 @@ class Segment:
             self._close_file()
         self._referred = -1
         if line != self._next_line:
-            self._marks += _PAIR.pack(self._file_records, line)
+            self._marks += pack_pair(self._file_records, line)
             self._first_line = self._first_line or line
         self._next_line = line + records
         if self._timed:
@@ -225,7 +222,7 @@ class Segment:
         """Note when records were read, rounded up: never before they were made."""
         now = -(-time.time_ns() // 1000 // _TICK) * _TICK
         if now != self._last_time:
-            self._times += _PAIR.pack(self._file_records, now)
+            self._times += pack_pair(self._file_records, now)
             self._last_time = now
 
     def _refer(self, origin: Origin, lines: memoryview, records: int, line: int) -> None:
@@ -253,10 +250,10 @@ class Segment:
             self._hash.update(lines)
         _append(self._path, lines, new=not self._written)
         if self._marks:
-            _append(self._path.with_suffix(".lines"), self._marks, new=not self._written)
+            _append(self._path.with_suffix(LINES), self._marks, new=not self._written)
             self._marks = bytearray()
         if self._times:
-            _append(self._path.with_suffix(".times"), self._times, new=not self._written)
+            _append(self._path.with_suffix(TIMES), self._times, new=not self._written)
             self._times = bytearray()
         self._written = True
 
@@ -268,8 +265,8 @@ class Segment:
             self._splits.append(split)
             self._begin()
             return
-        lines = str(self._path.with_suffix(".lines"))
-        times = str(self._path.with_suffix(".times")) if self._timed else ""
+        lines = str(self._path.with_suffix(LINES))
+        times = str(self._path.with_suffix(TIMES)) if self._timed else ""
         split = Split(str(self._path), 0, self._file_bytes, self._first_line, lines, times)
         self._splits.append(split)
         self._on_file(split)

@@ -26,7 +26,7 @@ from lakeport.errors import (
     SourceError,
     UnknownFields,
 )
-from lakeport.model import Batch, Reader, UnknownPolicy
+from lakeport.model import Batch, Reader, Split, UnknownPolicy
 from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.csv.records import blocks, record_end, records
 from lakeport.sources.csv.values import convert, kinds_of, type_of_kinds
@@ -374,7 +374,7 @@ def test_a_record_without_end_has_a_limit() -> None:
     with pytest.raises(BadRecords, match=r"line 2.*longer than.*a quote is not closed"):
         list(
             blocks(
-                source, CsvOptions(), stream="t", line=1, block_bytes=64, max_record_bytes=1 << 12
+                source, Split("t.csv"), CsvOptions(), "t", block_bytes=64, max_record_bytes=1 << 12
             )
         )
 

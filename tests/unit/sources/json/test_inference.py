@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeport.schema.kinds import kind_of, merge_kinds, type_of_kind
+from lakeport.schema.kinds import merge_kinds, type_of_kind
 from lakeport.schema.types import FieldType, Kind, arrow_type
-from lakeport.sources.json.inference import infer_fields, merge_fields
+from lakeport.sources.json.decoding import Decoder
+from lakeport.sources.json.inference import infer_fields, kind_of_value, merge_fields
 
 KINDS = ["null", "boolean", "integer", "number", "string", "json"]
 
@@ -32,7 +33,7 @@ KINDS = ["null", "boolean", "integer", "number", "string", "json"]
     ],
 )
 def test_kinds_of_values(raw: bytes, kind: str) -> None:
-    assert kind_of(raw) == kind
+    assert kind_of_value(Decoder().decode(raw)) == kind
 
 
 def test_kinds_merge_in_any_order() -> None:
