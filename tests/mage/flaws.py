@@ -67,7 +67,7 @@ FLAWS: dict[int, tuple[str, tuple[str, ...]]] = {
         "a conflict's message has its labels swapped",
         (
             _ALONE,
-            "unit/evolution:types_that_do_not_fit_name_column_and_both_types",
+            "unit/schema/evolution:types_that_do_not_fit_name_column_and_both_types",
         ),
     ),
     13: (
@@ -106,8 +106,8 @@ FLAWS: dict[int, tuple[str, tuple[str, ...]]] = {
     19: (
         "no endpoint, role, token or default credentials for Delta on S3",
         (
-            "unit/config_azure:delta_on_s3_takes_the_keys_of_files_on_s3",
-            "unit/config_azure:a_role_is_assumed_at_aws_or_at_the_endpoint",
+            "unit/config/clouds/azure:delta_on_s3_takes_the_keys_of_files_on_s3",
+            "unit/config/clouds/azure:a_role_is_assumed_at_aws_or_at_the_endpoint",
             "storage/s3:the_default_chain_is_searched",
         ),
     ),
@@ -118,7 +118,7 @@ FLAWS: dict[int, tuple[str, tuple[str, ...]]] = {
     21: (
         "slashes of the prefix stay",
         (
-            "unit/config_aws:slashes_of_the_prefix_do_no_harm",
+            "unit/config/clouds/aws:slashes_of_the_prefix_do_no_harm",
             _CSV,
         ),
     ),
@@ -146,13 +146,13 @@ FLAWS: dict[int, tuple[str, tuple[str, ...]]] = {
     ),
     26: (
         "statistics of nested columns are wrong",
-        ("unit/delta_stats:delta_rs_skips_by_them_and_finds_every_row",),
+        ("unit/writers/delta/stats:delta_rs_skips_by_them_and_finds_every_row",),
     ),
     27: (
         "abfs://container/path crashes",
         (
             _SAME,
-            "unit/config_azure:the_table_is_where_the_uri_says",
+            "unit/config/clouds/azure:the_table_is_where_the_uri_says",
         ),
     ),
     28: (
@@ -166,8 +166,8 @@ FLAWS: dict[int, tuple[str, tuple[str, ...]]] = {
     30: (
         "`table` is needed on Azure, and only the account's key is taken",
         (
-            "unit/config_azure:the_table_key_is_a_label",
-            "unit/config_azure:every_key_reaches_the_client",
+            "unit/config/clouds/azure:the_table_key_is_a_label",
+            "unit/config/clouds/azure:every_key_reaches_the_client",
         ),
     ),
     31: (
@@ -225,14 +225,14 @@ FLAWS: dict[int, tuple[str, tuple[str, ...]]] = {
         "a wrong config is found after a batch was read",
         (
             "mage/section_01_config:a_wrong_key_or_value_is_told_before_anything_is_read",
-            "unit/mage_target:config_errors_come_before_anything_is_read",
+            "unit/mage/target:config_errors_come_before_anything_is_read",
         ),
     ),
     41: (
         "absolute parts leave the prefix",
         (
-            "unit/naming:configured_paths_that_are_refused",
-            "unit/naming:date_formats_that_are_refused",
+            "unit/writers/naming:configured_paths_that_are_refused",
+            "unit/writers/naming:date_formats_that_are_refused",
         ),
     ),
     42: (
@@ -288,17 +288,17 @@ FLAWS: dict[int, tuple[str, tuple[str, ...]]] = {
         "other shapes of STATE crash or are cut",
         (
             _PASSED,
-            "unit/singer_source:a_state_is_never_rewritten",
-            "unit/singer_state:other_shapes_replace",
-            "unit/mage_target:states_are_merged_into_the_file",
+            "unit/sources/singer/source:a_state_is_never_rewritten",
+            "unit/sources/singer/state:other_shapes_replace",
+            "unit/mage/target:states_are_merged_into_the_file",
         ),
     ),
     51: (
         "the state file is torn and forgets streams",
         (
-            "unit/singer_state:bookmarks_merge_over_runs_and_keep_their_numbers",
-            "unit/singer_state:a_file_that_cannot_be_replaced_keeps_its_content",
-            "unit/mage_target:states_are_merged_into_the_file",
+            "unit/sources/singer/state:bookmarks_merge_over_runs_and_keep_their_numbers",
+            "unit/sources/singer/state:a_file_that_cannot_be_replaced_keeps_its_content",
+            "unit/mage/target:states_are_merged_into_the_file",
         ),
     ),
     52: (
@@ -310,7 +310,7 @@ FLAWS: dict[int, tuple[str, tuple[str, ...]]] = {
     ),
     53: (
         "sizes count the schema with each record",
-        ("unit/singer_source:a_flush_is_cut_behind_the_line_that_reaches_the_bytes",),
+        ("unit/sources/singer/source:a_flush_is_cut_behind_the_line_that_reaches_the_bytes",),
     ),
     54: (
         "one error hides the others",
@@ -331,7 +331,7 @@ FLAWS: dict[int, tuple[str, tuple[str, ...]]] = {
     56: (
         "a flag's `False` is true",
         (
-            "unit/mage_target:flags_by_argparse",
+            "unit/mage/target:flags_by_argparse",
             "mage/section_02_command_line:every_stream_that_fails_is_told",
         ),
     ),
@@ -360,7 +360,7 @@ FLAWS: dict[int, tuple[str, tuple[str, ...]]] = {
             _BROKEN,
             _PASSED,
             "mage/section_02_command_line:a_load_as_the_orchestrator_starts_it",
-            "unit/singer_source:a_line_that_is_no_message_ends_the_run_at_once",
+            "unit/sources/singer/source:a_line_that_is_no_message_ends_the_run_at_once",
         ),
     ),
     62: (
@@ -370,31 +370,31 @@ FLAWS: dict[int, tuple[str, tuple[str, ...]]] = {
     63: (
         "secrets on the command line",
         (
-            "unit/mage_target:secrets_in_config_json_are_taken_with_a_warning",
-            "unit/cli_app:secret_keys_are_refused_on_the_command_line",
-            "unit/mage_target:no_line_holds_a_secret",
+            "unit/mage/target:secrets_in_config_json_are_taken_with_a_warning",
+            "unit/cli/app:secret_keys_are_refused_on_the_command_line",
+            "unit/mage/target:no_line_holds_a_secret",
         ),
     ),
     64: (
         "keys and messages without effect are passed over in silence",
         (
-            "unit/config_sinks:a_catalog",
-            "unit/singer_source:other_messages_have_no_effect_on_data",
+            "unit/config/mage/streaming_sink:a_catalog",
+            "unit/sources/singer/source:other_messages_have_no_effect_on_data",
             "mage/section_02_command_line:a_load_as_the_orchestrator_starts_it",
         ),
     ),
     65: (
         "values of the environment break the file, unset ones are `None`",
         (
-            "unit/config_templates:a_value_comes_in_whole_however_it_is_quoted",
-            "unit/config_templates:what_has_no_value_is_an_error_that_names_it",
+            "unit/config/mage/templates:a_value_comes_in_whole_however_it_is_quoted",
+            "unit/config/mage/templates:what_has_no_value_is_an_error_that_names_it",
         ),
     ),
     66: (
         "a template's key wins over a file's, JSON text is not taken",
         (
-            "unit/config_sinks:a_flat_profile",
-            "unit/config_gcp:the_key_comes_in_three_forms",
+            "unit/config/mage/streaming_sink:a_flat_profile",
+            "unit/config/clouds/gcp:the_key_comes_in_three_forms",
         ),
     ),
     67: (
@@ -412,7 +412,7 @@ FLAWS: dict[int, tuple[str, tuple[str, ...]]] = {
     70: (
         "a template's placeholders are sent as credentials",
         (
-            "unit/config_sinks:a_flat_profile",
+            "unit/config/mage/streaming_sink:a_flat_profile",
             "mage/section_10_io:a_profile_makes_a_destination",
         ),
     ),
@@ -427,7 +427,7 @@ FLAWS: dict[int, tuple[str, tuple[str, ...]]] = {
     76: (
         "a sink takes no credentials, endpoint or region",
         (
-            "unit/config_sinks:each_kind_of_sink",
+            "unit/config/mage/streaming_sink:each_kind_of_sink",
             "mage/section_11_streaming:objects_lie_where_the_sink_puts_them",
         ),
     ),

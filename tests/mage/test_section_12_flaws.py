@@ -29,5 +29,5 @@ def test_a_flaw_has_its_tests(number: int) -> None:
     assert flaw and tests
     for name in tests:
         module, _, function = name.partition(":")
-        folder, _, file = module.partition("/")
+        folder, _, file = module.rpartition("/")
         assert f"test_{function}" in functions(TESTS / folder / f"test_{file}.py"), name

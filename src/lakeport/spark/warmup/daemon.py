@@ -8,6 +8,8 @@ from typing import Final
 
 __all__ = ["main"]
 
+# What the tasks of every source and sink import. Merges load theirs when there is one: pyarrow's
+# datasets take 50 ms, which others need not wait for.
 _WARM: Final = (
     "pyarrow",
     "pyarrow.compute",
@@ -24,11 +26,14 @@ _WARM: Final = (
     "lakeport.sources.json.reader",
     "lakeport.sources.json.inference",
     "lakeport.shape.columns",
+    "lakeport.sources.csv.inference",
     "lakeport.sources.csv.reader",
+    "lakeport.sources.frames.source",
     "lakeport.sources.parquet.reader",
     "lakeport.storage.local.store",
     "lakeport.loading.stream",
     "lakeport.writers.delta.sink",
+    "lakeport.writers.files.csv",
     "lakeport.writers.files.encode",
     "lakeport.writers.files.sink",
 )
