@@ -1,6 +1,6 @@
 """The door for users of Mage: its flags, its log lines, its keys, its classes.
 
-What it accepts and where lakeport differs is told in docs/mage.md and docs/compatibility.md.
+What it accepts and where lakeport differs is in docs/mage.md and docs/compatibility.md.
 """
 
 from __future__ import annotations

@@ -342,8 +342,8 @@ def translated(secrets: Iterable[str] = ()) -> Iterator[None]:
     except LakeportError:
         raise
     except Exception as error:
-        told = translate(error, secrets)
-        raise told from told.__cause__
+        failure = translate(error, secrets)
+        raise failure from failure.__cause__
 
 
 @contextmanager
@@ -354,8 +354,8 @@ def translate_jvm_errors(secrets: Iterable[str]) -> Iterator[None]:
     except Exception as error:
         if not from_java(error):
             raise
-        told = translate(error, secrets)
-        raise told from told.__cause__
+        failure = translate(error, secrets)
+        raise failure from failure.__cause__
 
 
 def _error_of(links: list[str], error: BaseException) -> LakeportError:
@@ -367,10 +367,10 @@ def _error_of(links: list[str], error: BaseException) -> LakeportError:
         for link in links:
             found = rule.pattern.search(link)
             if found is not None:
-                told = f": {_sentence(link)}" if rule.quote and _sentence(link) else ""
-                return rule.error(found.expand(rule.prefix) + told, rule.hint)
-    told = next(filter(None, map(_sentence, reversed(links))), "it gave no reason")
-    return SparkFailure(f"Spark failed: {told}", _DEBUG_HINT)
+                quote = f": {_sentence(link)}" if rule.quote and _sentence(link) else ""
+                return rule.error(found.expand(rule.prefix) + quote, rule.hint)
+    reason = next(filter(None, map(_sentence, reversed(links))), "it gave no reason")
+    return SparkFailure(f"Spark failed: {reason}", _DEBUG_HINT)
 
 
 def _of_function(frames: str, kind: str) -> LakeportError:
@@ -398,12 +398,12 @@ def _of_python(error: BaseException) -> LakeportError:
     if isinstance(error, OSError):
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return DestinationError("the disk is full", "free some space.")
-        told = f"{kind.__name__}: {error.strerror or 'no reason given'}"
+        message = f"{kind.__name__}: {error.strerror or 'no reason given'}"
         if isinstance(error, PermissionError):
-            return PermissionRefused(told, "check who owns the folder, and its mode.")
+            return PermissionRefused(message, "check who owns the folder, and its mode.")
         if isinstance(error, ConnectionError | TimeoutError):
-            return Unreachable(told, _TRANSIENT_HINT)
-        return DestinationError(told, "`--debug` shows where.")
+            return Unreachable(message, _TRANSIENT_HINT)
+        return DestinationError(message, "`--debug` shows where.")
     return SparkFailure(f"{_name(kind)} {_place(error)}".rstrip(), "`--debug` shows its own words.")
 
 

@@ -258,8 +258,8 @@ def in_group(runtime: Runtime, job: Callable[[], list[R]]) -> list[R]:
             done.wait(_LEAVE_SECONDS)
         raise
     if failed:
-        told = translate(failed[0], runtime.secrets)
-        raise told from told.__cause__
+        failure = translate(failed[0], runtime.secrets)
+        raise failure from failure.__cause__
     return found[0]
 
 

@@ -106,10 +106,10 @@ def _look(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[_Answer]]:
 
 
 def _lacking(names: Sequence[str], host: str, python: str, *, here: bool) -> MissingDependency:
-    told = ", ".join(names)
+    packages = ", ".join(names)
     if here and python != sys.executable:
         return MissingDependency(
-            f"the Python that Spark starts for its tasks ({python}) lacks the package {told}",
+            f"the Python that Spark starts for its tasks ({python}) lacks the package {packages}",
             "before the session is made, set the environment variable PYSPARK_PYTHON (or "
             f"`spark.pyspark.python`) to this process' Python: {sys.executable}",
         )
@@ -122,25 +122,25 @@ def _lacking(names: Sequence[str], host: str, python: str, *, here: bool) -> Mis
         extras = sorted({_PIP.get(name, "lakeport") for name in names})
         hint = f"what brings them is `pip install '{extras[-1]}'`: "
     return MissingDependency(
-        f"Spark's workers lack the Python package {told} (host {host}, {python})",
+        f"Spark's workers lack the Python package {packages} (host {host}, {python})",
         f"{hint}{_SHIPPED}{_OTHERWISE}.",
     )
 
 
 def _explained(error: LakeportError) -> LakeportError:
-    told = str(error.__cause__)
-    if "PYTHON_VERSION_MISMATCH" in told:
+    words = str(error.__cause__)
+    if "PYTHON_VERSION_MISMATCH" in words:
         return ConfigError(
             "Spark's workers run another version of Python than this process",
             "set `spark.pyspark.python` to one of the same version on the workers, or "
             + _SHIPPED.rstrip(),
         )
-    if "Cannot run program" in told:
+    if "Cannot run program" in words:
         return ConfigError(
             "Spark's workers have no Python where they look for it",
             "set `spark.pyspark.python` to its path on the workers, or " + _SHIPPED.rstrip(),
         )
-    if "stopped SparkContext" in told:
+    if "stopped SparkContext" in words:
         return SparkFailure(
             "the cluster ended the application before a task ran",
             "its workers could not start executors, or no master answered: look into their logs, "

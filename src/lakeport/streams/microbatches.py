@@ -149,8 +149,8 @@ class MicroBatches:
         try:
             self._writer.compact(versions)
         except Exception as error:
-            told = translate(error, self._runtime.secrets).message
-            self.warn(f"the small files of {self._writer.uri} were not merged: {told}")
+            reason = translate(error, self._runtime.secrets).message
+            self.warn(f"the small files of {self._writer.uri} were not merged: {reason}")
 
     def _finish(self, own: ReportBuilder, error: LakeportError | None) -> None:
         self.last = own.finish(error)

@@ -143,8 +143,8 @@ class Gateway:
         from pyspark import java_gateway
 
         # A port and the length of a secret, four bytes each, then the secret.
-        told = info.read_bytes()
-        port, secret = struct.unpack(">i", told[:4])[0], told[8:].decode()
+        content = info.read_bytes()
+        port, secret = struct.unpack(">i", content[:4])[0], content[8:].decode()
         info.unlink()
         with environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
             client: ClientServer = java_gateway.launch_gateway()  # type: ignore[no-untyped-call]
@@ -156,12 +156,12 @@ class Gateway:
             text = self.log.read_text(encoding="utf-8", errors="replace")
         except OSError:
             return "it left no log"
-        told = [
+        words = [
             line.strip()
             for line in text.splitlines()
             if line.strip() and not re.match(r"\s+at |WARNING: Using incubator", line)
         ]
-        return "; ".join(told[-lines:]) or "it left no log"
+        return "; ".join(words[-lines:]) or "it left no log"
 
     def stop(self, timeout: float = 20.0) -> None:
         """Ask the JVM to end, wait for it up to `timeout` seconds, and remove its folder."""

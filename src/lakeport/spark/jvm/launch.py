@@ -173,8 +173,8 @@ class Launch:
             context = SparkContext(conf=conf, gateway=client)
         except Exception as error:
             adopt.reset_pyspark(None, jvm.folder)
-            told = translate(error)
-            raise told from told.__cause__
+            failure = translate(error)
+            raise failure from failure.__cause__
         python = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
         adopt.silence_loggers(context)
         context.pythonExec = sys.executable if local else python or "python3"
