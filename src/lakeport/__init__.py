@@ -35,7 +35,7 @@ from lakeport.errors import (
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.config.keys import TargetKeys
+    from lakeport.config.keys import StoreKeys, TargetKeys
     from lakeport.loading.check import CheckReport, check
     from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan, plan
     from lakeport.loading.report import Failure, LandingReport, Observer, StreamReport
@@ -94,6 +94,7 @@ __all__ = [
     "SingerState",
     "SourceError",
     "SparkFailure",
+    "StoreKeys",
     "StreamPlan",
     "StreamReport",
     "StreamStatus",
@@ -131,6 +132,7 @@ _HOMES = {
     "PartitionReport": "lakeport.tables.records",
     "RestoreReport": "lakeport.tables.records",
     "SingerState": "lakeport.tables.records",
+    "StoreKeys": "lakeport.config.keys",
     "StreamPlan": "lakeport.loading.plan",
     "StreamReport": "lakeport.loading.report",
     "StreamStatus": "lakeport.streams.handle",

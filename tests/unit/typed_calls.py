@@ -25,4 +25,5 @@ def wrong() -> None:
     lakeport.land("a.csv", "./lake", hard_delete="yes")  # type: ignore[arg-type]
     lakeport.plan("a.csv", "./lake", merge_keys=1)  # type: ignore[arg-type]
     lakeport.check("s3://lake", aws_regoin="eu-west-1")  # type: ignore[call-arg]
+    lakeport.Table("s3://lake/t", aws_regoin="eu-west-1")  # type: ignore[call-arg]
     lakeport.land_stream(str, "./lake", checkpint="c")  # type: ignore[call-arg, arg-type]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import Any, Literal, TypedDict
 
-__all__ = ["Target", "TargetKeys"]
+__all__ = ["StoreKeys", "Target", "TargetKeys"]
 
 Target = str | PathLike[str] | Mapping[str, Any]
 """A folder, a URI, a YAML or JSON config file, or the keys of a config."""
@@ -22,50 +22,13 @@ Settings = Mapping[str, str | float]
 """Names and their values: texts, numbers, true or false."""
 
 
-class TargetKeys(TypedDict, total=False):
-    """Keys of a config, as a user writes them; the pages on configuration describe each."""
+class StoreKeys(TypedDict, total=False):
+    """How a store is reached; the pages on configuration describe each key."""
 
-    # every destination
+    # every store
     object_key_path: str | None
-    table: str | None
-    file_type: FileType | None
-    mode: Literal["append", "overwrite", "merge"] | None
-    partition_keys: Names | None
-    partition_columns: Literal["auto", "off"] | None
-    constant_columns: Settings | None
-    catalog: Mapping[str, Any] | None
-    merge_keys: Names | None
-    hard_delete: bool | None
-    delete_column: str | None
-    schema_evolution: Literal["evolve", "strict"] | None
-    type_widening: bool | None
-    unknown_fields: Literal["evolve", "drop", "fail"] | None
-    on_bad_record: Literal["fail", "quarantine"] | None
-    max_bad_records: float | str | None
-    internal_columns: bool | None
-    internal_columns_prefix: str | None
-    add_record_metadata: bool | None
-    process_activate_version_messages: bool | None
-    column_header_format: Literal["lower", "upper"] | None
-    date_partition_format: str | None
-    compression: Literal["snappy", "zstd", "gzip", "none"] | None
-    maximum_batch_size_mb: float | None
-    maximum_batch_rows: int | None
-    target_file_size_mb: float | None
-    min_file_size_mb: float | None
-    max_record_mb: float | None
-    max_unpack_ratio: float | None
-    max_unpacked_mb: float | None
-    run_id: str | None
-    give_up_after: float | str | None
-    spool_dir: str | None
-    batch_roots: Names | None
-    spool_uri: str | None
-    manifest: bool | None
     spark: Settings | None
-    table_properties: Settings | None
-    cluster_by: Names | None
-    auto_optimize: bool | None
+    give_up_after: float | str | None
 
     # a local folder
     path: str | None
@@ -103,3 +66,45 @@ class TargetKeys(TypedDict, total=False):
     managed_identity: bool | None
     azure_endpoint: str | None
     table_uri: str | None
+
+
+class TargetKeys(StoreKeys, total=False):
+    """Keys of a config, as a user writes them: how a load goes, and how its store is reached."""
+
+    table: str | None
+    file_type: FileType | None
+    mode: Literal["append", "overwrite", "merge"] | None
+    partition_keys: Names | None
+    partition_columns: Literal["auto", "off"] | None
+    constant_columns: Settings | None
+    catalog: Mapping[str, Any] | None
+    merge_keys: Names | None
+    hard_delete: bool | None
+    delete_column: str | None
+    schema_evolution: Literal["evolve", "strict"] | None
+    type_widening: bool | None
+    unknown_fields: Literal["evolve", "drop", "fail"] | None
+    on_bad_record: Literal["fail", "quarantine"] | None
+    max_bad_records: float | str | None
+    internal_columns: bool | None
+    internal_columns_prefix: str | None
+    add_record_metadata: bool | None
+    process_activate_version_messages: bool | None
+    column_header_format: Literal["lower", "upper"] | None
+    date_partition_format: str | None
+    compression: Literal["snappy", "zstd", "gzip", "none"] | None
+    maximum_batch_size_mb: float | None
+    maximum_batch_rows: int | None
+    target_file_size_mb: float | None
+    min_file_size_mb: float | None
+    max_record_mb: float | None
+    max_unpack_ratio: float | None
+    max_unpacked_mb: float | None
+    run_id: str | None
+    spool_dir: str | None
+    batch_roots: Names | None
+    spool_uri: str | None
+    manifest: bool | None
+    table_properties: Settings | None
+    cluster_by: Names | None
+    auto_optimize: bool | None

@@ -1,1 +1,1 @@
-"""A load: prepared, run or planned, and what is told of it."""
+"""A load: prepared, run or planned, checked, and reported."""

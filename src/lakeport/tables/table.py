@@ -11,10 +11,10 @@ What the log files tell is read without Spark; queries and maintenance run on Sp
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from lakeport.errors import SourceError
 from lakeport.tables.records import (
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakeport.config.base import DestinationConfig
+    from lakeport.config.keys import StoreKeys, Target
     from lakeport.spark.session import Runtime
     from lakeport.tables.versions import Versions
     from lakeport.tables.views import DeltaView, FilesView
@@ -63,10 +64,10 @@ class Table:
     def __init__(
         self,
         table: str | os.PathLike[str],
-        to: str | os.PathLike[str] | Mapping[str, Any] | DestinationConfig | None = None,
+        to: Target | DestinationConfig | None = None,
         *,
         runtime: Runtime | None = None,
-        **keys: Any,
+        **keys: Unpack[StoreKeys],
     ) -> None:
         from lakeport.tables.location import locate
 
