@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeport.errors import BadRecord
+    from lakeport.storage.checks import CheckItem
 
 __all__ = [
     "Batch",
@@ -292,6 +293,14 @@ class Storage(Protocol):
         """How Spark names that object: `file:///…`, `s3a://…`, `abfss://…`."""
         ...
 
+    def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
+        """What Spark's connector needs to reach the store; some values are secrets.
+
+        Args:
+            for_workers: with the credentials that this process finds, for workers without any.
+        """
+        ...
+
     def stage(self, key: str, content_type: str, metadata: Mapping[str, str]) -> StageWriter:
         """Begin one object."""
         ...
@@ -342,14 +351,15 @@ class Storage(Protocol):
         ...
 
     def sweep(self) -> int:
-        """Remove what crashed runs left staged a week ago or longer; return how many objects.
-
-        A cloud store leaves that to its lifecycle rules and returns 0.
-        """
+        """Remove what was left staged a week ago; return how many (0 where the store does that)."""
         ...
 
     def delete(self, key: str) -> None:
         """Remove an object; fine if there is none."""
+        ...
+
+    def checks(self, *, tables: bool = False) -> Iterator[CheckItem]:
+        """Try what a load needs, item by item; `tables`: what Delta tables need beyond files."""
         ...
 
     def shorten_deadline(self) -> None:

@@ -118,8 +118,8 @@ def test_a_listing_has_many_pages(azurite: Azurite, monkeypatch: pytest.MonkeyPa
     storage = storage_of(azurite)
     real = AzureStorage._page
 
-    def page(self: AzureStorage, key: str, start: str, token: str | None, _: int) -> Any:
-        return real(self, key, start, token, 2)
+    def page(self: AzureStorage, prefix: str, **options: Any) -> Any:
+        return real(self, prefix, **{**options, "limit": 2})
 
     monkeypatch.setattr(AzureStorage, "_page", page)
     for number in range(5):

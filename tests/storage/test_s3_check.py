@@ -23,8 +23,7 @@ from lakeport.errors import LakeportError
 from lakeport.loading.check import CheckReport
 from lakeport.spark.log_store_probe import LogStoreProbe
 from lakeport.storage.checks import clock_item
-from lakeport.storage.s3.check import check_s3
-from lakeport.storage.s3.client import Connection
+from lakeport.storage.s3.client import S3Connection
 from tests.emulators import Keys, Minio, TokenServer
 from tests.gcs_stub import GcsStub
 from tests.s3_stub import BrokenS3
@@ -152,7 +151,7 @@ def test_tls_trouble_is_told(minio: Minio) -> None:
 
 def test_the_real_region_is_named(minio: Minio, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = (200, {"x-amz-bucket-region": "eu-west-1"})
-    monkeypatch.setattr(Connection, "probe_bucket", lambda _self, _bucket: seen)
+    monkeypatch.setattr(S3Connection, "probe_bucket", lambda _self, _bucket: seen)
     assert "`aws_region: eu-west-1`" in advice(checked(s3(minio)))
 
 
@@ -208,7 +207,7 @@ def test_a_folder_is_tested_too(tmp_path: Path) -> None:
 
 def test_items_stop_where_nothing_can_work(minio: Minio) -> None:
     storage = s3(minio, bucket="lagoon").storage()
-    names = [item.name for item in check_s3(dataclasses.replace(storage, prefix="x"))]
+    names = [item.name for item in dataclasses.replace(storage, prefix="x").checks()]
     assert names == ["credentials", "bucket", "region", "clock"]
 
 

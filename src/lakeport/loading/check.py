@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
 from lakeport.destinations import destination, open_storage
-from lakeport.errors import LakeportError, ObjectExists
+from lakeport.errors import LakeportError
 from lakeport.storage.checks import CheckItem, Checks, item_of
 from lakeport.writers.naming import HOME
 
@@ -95,7 +95,7 @@ def check(
 
 def _all(config: DestinationConfig, storage: Storage, *, tables: bool) -> Checks:
     failed = False
-    for item in _checks(storage, tables=tables):
+    for item in storage.checks(tables=tables):
         failed |= item.status == "failed"
         yield item
     if config.run_id and config.file_type != "delta" and not failed:
@@ -106,26 +106,6 @@ def _journal(storage: Storage) -> str:
     """What a load of files does first: looking for a run's entry, which is not there yet."""
     storage.get(f"{HOME}/journal/probe")
     return "the journal that `run_id` needs can be read"
-
-
-def _checks(storage: Storage, *, tables: bool) -> Checks:
-    from lakeport.storage.azure.store import AzureStorage
-    from lakeport.storage.gcs.store import GcsStorage
-    from lakeport.storage.s3.store import S3Storage
-
-    if isinstance(storage, S3Storage):
-        from lakeport.storage.s3.check import check_s3
-
-        return check_s3(storage, tables=tables)
-    if isinstance(storage, GcsStorage):
-        from lakeport.storage.gcs.check import check_gcs
-
-        return check_gcs(storage)
-    if isinstance(storage, AzureStorage):
-        from lakeport.storage.azure.check import check_azure
-
-        return check_azure(storage)
-    return _check_folder(storage)
 
 
 def _begin_spark(
@@ -197,28 +177,6 @@ def _item(name: str, step: Callable[[], None], words: str) -> CheckItem:
         return words
 
     return item_of(name, run)
-
-
-def _check_folder(storage: Storage) -> Checks:
-    key = f"_lakeport/check-{uuid.uuid4().hex}"
-
-    def write() -> str:
-        storage.put(key, b"", create_only=True)
-        return f"{storage.uri()} can be written to"
-
-    def refuse() -> str:
-        try:
-            storage.put(key, b"", create_only=True)
-        except ObjectExists:
-            return "nothing is overwritten"
-        finally:
-            storage.delete(key)
-        raise LakeportError(f"{storage.uri()} let a file be overwritten", "use another folder.")
-
-    found = item_of("write", write)
-    yield found
-    if found.status == "ok":
-        yield item_of("conditional writes", refuse)
 
 
 def _within(seconds: float, begin: Callable[[], Checks], late: CheckItem) -> tuple[CheckItem, ...]:

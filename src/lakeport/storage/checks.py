@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from lakeport.errors import LakeportError, ObjectExists
-from lakeport.model import Storage
 from lakeport.storage.probe import PROBE_KEY, honours_create_only, unfit_for_tables
 from lakeport.storage.retry import RetryPolicy
 
-__all__ = ["CheckItem", "Checks", "clock_item", "item_of", "with_short_timeouts", "writing_items"]
+if TYPE_CHECKING:
+    from lakeport.model import Storage
 
-S = TypeVar("S")
+__all__ = ["CheckItem", "Checks", "CloudCheck", "clock_item", "item_of", "writing_items"]
 
 Status = Literal["ok", "failed", "skipped"]
 Checks = Iterator["CheckItem"]
@@ -43,23 +44,63 @@ class CheckItem:
     hint: str = ""
 
 
-def with_short_timeouts(settings: S) -> S:
-    """A store's settings for a connection test, which has seconds, not minutes."""
-    changed: S = replace(
-        cast(Any, settings),
-        retry_policy=RetryPolicy(deadline=1.5),
-        connect_seconds=2,
-        read_seconds=3,
-    )
-    return changed
-
-
 def item_of(name: str, step: Callable[[], str]) -> CheckItem:
     """An item from a step that returns what it found, or raises."""
     try:
         return CheckItem(name, "ok", step())
     except LakeportError as error:
         return CheckItem(name, "failed", error.message, error.hint)
+
+
+class CloudCheck(ABC):
+    """The connection test of a cloud; what can't work any more after a failure is left out.
+
+    Args:
+        storage: where to write. A test has seconds, so that its own requests wait less.
+    """
+
+    condition: ClassVar[str] = "If-None-Match"
+    """What create-only writes are asked for with."""
+    upload: ClassVar[str]
+    """What objects are staged with."""
+
+    def __init__(self, storage: Any) -> None:
+        settings = replace(
+            storage.settings,
+            retry_policy=RetryPolicy(deadline=1.5),
+            connect_seconds=2,
+            read_seconds=3,
+        )
+        self.storage = replace(storage, settings=settings)
+
+    def items(self, *, tables: bool = False) -> Checks:
+        """Try credentials, the place, writing and create-only, one item each.
+
+        Args:
+            tables: whether to try what Delta tables need beyond that: create-only writes that are
+                honoured, reading and listing.
+        """
+        found = item_of("credentials", self.credentials)
+        yield found
+        if found.status == "failed":
+            return
+        place = self.place()
+        yield from place
+        if place[0].status != "failed":
+            yield from writing_items(self.storage, self.condition, self.upload, tables=tables)
+            yield from self.further()
+
+    @abstractmethod
+    def credentials(self) -> str:
+        """Where they were found; raises if they are not accepted."""
+
+    @abstractmethod
+    def place(self) -> list[CheckItem]:
+        """Whether the bucket or container is there, first; then what its answer tells."""
+
+    def further(self) -> Checks:
+        """What this cloud alone has to be asked."""
+        yield from ()
 
 
 def clock_item(headers: Mapping[str, str]) -> CheckItem:

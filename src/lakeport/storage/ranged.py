@@ -6,9 +6,7 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-from lakeport.errors import DestinationError
-
-__all__ = ["RangedReader", "replaced"]
+__all__ = ["RangedReader"]
 
 _LEAST = 256 << 10
 _MOST = 8 << 20
@@ -79,10 +77,3 @@ class RangedReader(io.RawIOBase):
             self._buffer, self._start = memoryview(data), self._at
         offset = self._at - self._start
         return self._buffer[offset : offset + wanted]
-
-
-def replaced(name: str) -> DestinationError:
-    """The error for an object that is not the one any more whose first bytes were read."""
-    return DestinationError(
-        f"{name} was replaced while it was read", "run it again when nobody writes there."
-    )

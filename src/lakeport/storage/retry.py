@@ -10,12 +10,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeVar
+from typing import ClassVar, TypeVar
 
 __all__ = [
     "GIVE_UP_SECONDS",
-    "SLOW_STORE",
-    "Condition",
     "GivenUp",
     "NoAnswer",
     "Retrier",
@@ -24,14 +22,6 @@ __all__ = [
 
 GIVE_UP_SECONDS = 120.0
 """How long to go on asking a store that fails, unless the user says otherwise."""
-SLOW_STORE = (
-    "try again later, or set `give_up_after` for longer; a smaller `target_file_size_mb` or fewer "
-    "tasks ask less of the store."
-)
-"""The hint where a store is overloaded."""
-
-Condition = Literal["none", "absent", "same"]
-"""What a request asks for: nothing; that nothing has the name yet; that one version is read."""
 
 T = TypeVar("T")
 _FIRST_CONTACT = 15.0  # seconds

@@ -2,70 +2,67 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import TYPE_CHECKING
 
 from lakeport.storage.azure.client import connect
-from lakeport.storage.azure.settings import AzureSettings
-from lakeport.storage.azure.store import AzureStorage
-from lakeport.storage.checks import Checks, clock_item, item_of, with_short_timeouts, writing_items
+from lakeport.storage.checks import CheckItem, Checks, CloudCheck, clock_item, item_of
 
-__all__ = ["check_azure"]
+if TYPE_CHECKING:
+    from lakeport.storage.azure.store import AzureStorage
 
+__all__ = ["AzureCheck"]
 
-def check_azure(storage: AzureStorage) -> Checks:
-    """Try credentials, container, clock, writing and create-only, reading, listing, deleting.
-
-    What can't work any more after a failure is left out.
-    """
-    settings = with_short_timeouts(storage.settings)
-    storage = dataclasses.replace(storage, settings=settings)
-    found = item_of("credentials", lambda: _credentials(settings))
-    yield found
-    if found.status == "failed":
-        return
-    headers: dict[str, str] = {}
-    found = item_of("container", lambda: _container(storage, headers))
-    yield found
-    yield clock_item(headers)
-    if found.status == "failed":
-        return
-    yield from writing_items(storage, "If-None-Match", "block upload")
-    yield item_of("delete", lambda: _delete(storage))
+_DELETED = "_lakeport/probe-delete"
 
 
-def _credentials(settings: AzureSettings) -> str:
-    connect(settings).authenticate()
-    if settings.access_key:
-        return "`access_key` is used"
-    if settings.sas_token:
-        return "`sas_token` is used"
-    if settings.client_secret:
-        return "the service principal (`client_id`) has logged in"
-    if settings.managed_identity:
-        return "the managed identity gives tokens"
-    return "found by the Azure SDK's default chain"
+class AzureCheck(CloudCheck):
+    """Tries credentials, container, clock, writing and create-only, deleting."""
 
+    upload = "block upload"
+    storage: AzureStorage
 
-def _container(storage: AzureStorage, headers: dict[str, str]) -> str:
-    """List one blob, which tables need to be allowed anyway."""
-    connection = connect(storage.settings)
-    container = connection.container(storage.container)
+    def credentials(self) -> str:
+        """Which of the settings are used, once they have been."""
+        settings = self.storage.settings
+        connect(settings).authenticate()
+        if settings.access_key:
+            return "`access_key` is used"
+        if settings.sas_token:
+            return "`sas_token` is used"
+        if settings.client_secret:
+            return "the service principal (`client_id`) has logged in"
+        if settings.managed_identity:
+            return "the managed identity gives tokens"
+        return "found by the Azure SDK's default chain"
 
-    def keep(response: object) -> None:
-        headers.update(getattr(getattr(response, "http_response", None), "headers", {}))
+    def place(self) -> list[CheckItem]:
+        """The container, listed, and the clock."""
+        headers: dict[str, str] = {}
+        return [item_of("container", lambda: self._container(headers)), clock_item(headers)]
 
-    def send() -> None:
-        pages = container.list_blobs(
-            name_starts_with=storage.prefix or None, results_per_page=1, raw_response_hook=keep
-        ).by_page()
-        next(pages)
+    def further(self) -> Checks:
+        """Whether blobs can be deleted, which tables need."""
+        yield item_of("delete", self._delete)
 
-    connection.call("list", storage.uri(), send)
-    return f"{storage.uri()} can be listed"
+    def _container(self, headers: dict[str, str]) -> str:
+        """List one blob, which tables need to be allowed anyway."""
+        storage = self.storage
+        connection = connect(storage.settings)
+        container = connection.container(storage.container)
 
+        def keep(response: object) -> None:
+            headers.update(getattr(getattr(response, "http_response", None), "headers", {}))
 
-def _delete(storage: AzureStorage) -> str:
-    key = "_lakeport/probe-delete"
-    storage.put(key, b"")
-    storage.delete(key)
-    return "blobs can be deleted"
+        def send() -> None:
+            pages = container.list_blobs(
+                name_starts_with=storage.prefix or None, results_per_page=1, raw_response_hook=keep
+            ).by_page()
+            next(pages)
+
+        connection.call("list", storage.uri(), send)
+        return f"{storage.uri()} can be listed"
+
+    def _delete(self) -> str:
+        self.storage.put(_DELETED, b"")
+        self.storage.delete(_DELETED)
+        return "blobs can be deleted"

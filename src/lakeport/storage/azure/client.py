@@ -10,22 +10,26 @@ from typing import Any, TypeVar
 from lakeport.errors import LakeportError, MissingDependency
 from lakeport.storage.azure import errors as azure_errors
 from lakeport.storage.azure.settings import AzureSettings
+from lakeport.storage.connection import Connection
+from lakeport.storage.failures import Condition
 from lakeport.storage.per_process import PerProcess
-from lakeport.storage.retry import Condition, Retrier
 
-__all__ = ["Connection", "connect", "with_credentials"]
+__all__ = ["AzureConnection", "connect", "with_credentials"]
 
 T = TypeVar("T")
 _SCOPE = "https://storage.azure.com/.default"
 _SPENT = 60  # seconds before its end at which a token is not used any more
 
 
-class Connection:
-    """A client of one process, and the one place where requests are repeated and errors named."""
+class AzureConnection(Connection):
+    """A process's client of one storage account."""
+
+    is_transient = staticmethod(azure_errors.is_transient)
+    has_response = staticmethod(azure_errors.has_response)
 
     def __init__(self, settings: AzureSettings) -> None:
+        super().__init__(settings.retry_policy)
         self.settings = settings
-        self.retrier = Retrier()
         self._client, self._credential = _client(settings)
 
     def blob(self, container: str, key: str) -> Any:
@@ -44,7 +48,7 @@ class Connection:
         *,
         condition: Condition = "none",
     ) -> T:
-        """Send one request, again while the failure may pass, and name the failure that does not.
+        """Send one request, again while its failure is transient; name the failure that stays.
 
         Args:
             action: `read`, `write`, `list` or `delete`.
@@ -53,24 +57,13 @@ class Connection:
             condition: of the request.
 
         Raises:
-            DestinationError: as `azure_errors.translate` names it.
+            DestinationError: as `azure.errors.translate` names it.
         """
 
-        def attempt() -> T:
-            try:
-                answer = send()
-            except Exception as error:
-                self.retrier.reached |= azure_errors.has_response(error)
-                raise
-            self.retrier.reached = True
-            return answer
+        def translate(error: Exception) -> LakeportError:
+            return azure_errors.translate(error, action, name, self.settings, condition)
 
-        try:
-            return self.retrier.call(
-                attempt, azure_errors.is_transient, lambda _: self.settings.retry_policy
-            )
-        except Exception as error:
-            raise azure_errors.translate(error, action, name, self.settings, condition) from None
+        return self.repeat(send, translate)
 
     def authenticate(self) -> None:
         """Fetch a token now, where there is one to fetch.
@@ -95,10 +88,10 @@ class Connection:
         return str(token.token), int(token.expires_on)
 
 
-_connections = PerProcess[AzureSettings, Connection](Connection)
+_connections = PerProcess[AzureSettings, AzureConnection](AzureConnection)
 
 
-def connect(settings: AzureSettings) -> Connection:
+def connect(settings: AzureSettings) -> AzureConnection:
     """The connection of this process for these settings; made at the first use.
 
     Raises:

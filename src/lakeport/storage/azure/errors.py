@@ -8,17 +8,22 @@ from typing import TYPE_CHECKING
 from lakeport.errors import (
     DestinationError,
     LakeportError,
-    ObjectExists,
     PermissionRefused,
     Unreachable,
 )
-from lakeport.storage.ranged import replaced
-from lakeport.storage.retry import SLOW_STORE, Condition, GivenUp
+from lakeport.storage.failures import (
+    SLOW_STORE,
+    Condition,
+    NotFound,
+    already_exists,
+    condition_failed,
+)
+from lakeport.storage.retry import GivenUp
 
 if TYPE_CHECKING:
     from lakeport.storage.azure.settings import AzureSettings
 
-__all__ = ["Absent", "BlocksGone", "has_response", "is_transient", "translate"]
+__all__ = ["BlocksGone", "has_response", "is_transient", "translate"]
 
 _TRANSIENT_STATUS = {408, 429, 500, 502, 503, 504}
 _NETWORK = {
@@ -35,10 +40,6 @@ _SEARCHED = (
     "AZURE_CLIENT_SECRET), workload identity, the machine's identity and the Azure CLI are "
     "searched."
 )
-
-
-class Absent(DestinationError):
-    """There is no such blob."""
 
 
 class BlocksGone(DestinationError):
@@ -80,10 +81,10 @@ def translate(
         error = GivenUp(error, 0.0)
     if isinstance(error, GivenUp):
         return _given_up(error, name, settings)
-    if condition == "absent" and (_status(error) == 412 or _code(error) == "BlobAlreadyExists"):
-        return ObjectExists(f"{name} exists already", "the next free name is tried.")
-    if condition == "same" and _status(error) == 412:
-        return replaced(name)
+    if condition == "absent" and _code(error) == "BlobAlreadyExists":
+        return already_exists(name)
+    if condition != "none" and _status(error) == 412:
+        return condition_failed(condition, name)
     if has_response(error):
         return _from_answer(error, action, name, settings)
     return _from_client(error, name, settings)
@@ -114,7 +115,7 @@ def _from_answer(
     if code in {"AuthenticationFailed", "InvalidAuthenticationInfo"}:
         return _not_authentic(error, settings)
     if status == 404:
-        return Absent(f"{name} does not exist")
+        return NotFound(f"{name} does not exist")
     if status in (401, 403):
         return _refused(action, name, code, settings)
     return DestinationError(
@@ -233,7 +234,7 @@ _BY_CODE = {
     "AccountIsDisabled": _simple(
         PermissionRefused, "the account {account!r} is disabled", "see its subscription."
     ),
-    "BlobNotFound": _simple(Absent, "{name} does not exist", ""),
+    "BlobNotFound": _simple(NotFound, "{name} does not exist", ""),
     "ContainerBeingDeleted": _NO_CONTAINER,
     "ContainerNotFound": _NO_CONTAINER,
     "FilesystemNotFound": _NO_CONTAINER,

@@ -14,10 +14,11 @@ from typing import Any
 from lakeport.errors import ObjectExists, PermissionRefused
 from lakeport.model import Staged
 from lakeport.storage.azure.client import connect
-from lakeport.storage.azure.errors import Absent, BlocksGone
+from lakeport.storage.azure.errors import BlocksGone
 from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.background import BackgroundUploads
 from lakeport.storage.checksums import Chunker
+from lakeport.storage.failures import NotFound, already_exists
 
 __all__ = ["ID_KEY", "AzureStageWriter", "block_bytes", "commit", "is_ours"]
 
@@ -139,7 +140,7 @@ def commit(container: str, key: str, name: str, staged: Staged, settings: AzureS
             return
         if found is not None and isinstance(error, BlocksGone):
             # Whoever commits a name drops the blocks that others have staged for it.
-            raise ObjectExists(f"{name} exists already", "the next free name is tried.") from None
+            raise already_exists(name) from None
         raise
 
 
@@ -153,7 +154,7 @@ def is_ours(container: str, key: str, name: str, mark: str, settings: AzureSetti
     blob = connection.blob(container, key)
     try:
         found = connection.call("read", name, blob.get_blob_properties)
-    except Absent:
+    except NotFound:
         return False
     return bool((found.metadata or {}).get(ID_KEY) == mark)
 
@@ -164,7 +165,7 @@ def _mark(container: str, key: str, name: str, settings: AzureSettings) -> str |
     blob = connection.blob(container, key)
     try:
         found = connection.call("read", name, blob.get_blob_properties)
-    except Absent:
+    except NotFound:
         return None
     except PermissionRefused:
         return ""

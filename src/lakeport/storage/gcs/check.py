@@ -2,64 +2,54 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import TYPE_CHECKING
 
 from lakeport.errors import LakeportError
-from lakeport.storage.checks import (
-    CheckItem,
-    Checks,
-    clock_item,
-    item_of,
-    with_short_timeouts,
-    writing_items,
-)
-from lakeport.storage.gcs.client import Connection, connect
-from lakeport.storage.gcs.store import GcsStorage
+from lakeport.storage.checks import CheckItem, CloudCheck, clock_item
+from lakeport.storage.gcs.client import connect
 
-__all__ = ["check_gcs"]
+if TYPE_CHECKING:
+    from lakeport.storage.gcs.store import GcsStorage
+
+__all__ = ["GcsCheck"]
 
 
-def check_gcs(storage: GcsStorage) -> Checks:
-    """Try credentials, bucket, clock, writing and create-only, one item each.
+class GcsCheck(CloudCheck):
+    """Tries credentials, bucket, clock, writing and create-only."""
 
-    What can't work any more after a failure is left out.
-    """
-    settings = with_short_timeouts(storage.settings)
-    storage = dataclasses.replace(storage, settings=settings)
-    found = item_of("credentials", lambda: _credentials(storage))
-    yield found
-    if found.status == "failed":
-        return
-    try:
-        status, words, headers = connect(settings).probe_bucket(storage.bucket)
-    except LakeportError as error:
-        yield CheckItem("bucket", "failed", error.message, error.hint)
-        return
-    missing = status == 404 and "bucket" in words
-    yield _bucket(storage, status, missing)
-    yield clock_item(headers)
-    if not missing:
-        yield from writing_items(storage, "ifGenerationMatch", "resumable upload")
+    condition = "ifGenerationMatch"
+    upload = "resumable upload"
+    storage: GcsStorage
 
+    def credentials(self) -> str:
+        """Where they were found, and whose they are."""
+        settings = self.storage.settings
+        if settings.anonymous:
+            return f"none: {settings.base} is asked without credentials"
+        connection = connect(settings)
+        connection.authenticate()
+        source = "application default credentials"
+        if settings.credentials:
+            source = "`google_application_credentials`"
+        account = f" ({connection.account})" if connection.account else ""
+        return f"found in {source}{account}"
 
-def _credentials(storage: GcsStorage) -> str:
-    settings = storage.settings
-    if settings.anonymous:
-        return f"none: {settings.base} is asked without credentials"
-    connection: Connection = connect(settings)
-    connection.authenticate()
-    source = "application default credentials"
-    if settings.credentials:
-        source = "`google_application_credentials`"
-    account = f" ({connection.account})" if connection.account else ""
-    return f"found in {source}{account}"
+    def place(self) -> list[CheckItem]:
+        """The bucket and the clock."""
+        bucket = self.storage.bucket
+        try:
+            status, words, headers = connect(self.storage.settings).probe_bucket(bucket)
+        except LakeportError as error:
+            return [CheckItem("bucket", "failed", error.message, error.hint)]
+        missing = status == 404 and "bucket" in words
+        return [_bucket(bucket, status, missing), clock_item(headers)]
 
 
-def _bucket(storage: GcsStorage, status: int, missing: bool) -> CheckItem:
-    name = f"gs://{storage.bucket}"
+def _bucket(bucket: str, status: int, missing: bool) -> CheckItem:
+    name = f"gs://{bucket}"
     if missing:
         hint = "check `bucket` and `google_endpoint`; lakeport never creates a bucket."
-        return CheckItem("bucket", "failed", f"there is no bucket {storage.bucket!r}", hint)
+        return CheckItem("bucket", "failed", f"there is no bucket {bucket!r}", hint)
     if status in (401, 403):
         return CheckItem(
             "bucket", "skipped", f"{name} answers, but can't be looked at (which no load needs)"

@@ -11,28 +11,33 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lakeport.errors import LakeportError, MissingDependency, Unreachable
+from lakeport.storage.connection import Connection
+from lakeport.storage.failures import Condition
 from lakeport.storage.gcs import errors as gcs_errors
 from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.per_process import PerProcess
-from lakeport.storage.retry import Condition, Retrier, RetryPolicy
+from lakeport.storage.retry import RetryPolicy
 
-__all__ = ["Connection", "connect", "with_credentials"]
+__all__ = ["GcsConnection", "connect", "with_credentials"]
 
 _SCOPES = ["https://www.googleapis.com/auth/devstorage.read_write"]
 _LEAST_LIFETIME = timedelta(minutes=20)
 
 
-class Connection:
-    """The sessions of one process, and the one place where requests are repeated."""
+class GcsConnection(Connection):
+    """A process's sessions with one endpoint."""
+
+    is_transient = staticmethod(gcs_errors.is_transient)
+    has_response = staticmethod(gcs_errors.has_response)
 
     def __init__(self, settings: GcpSettings) -> None:
         try:
             import requests
         except ImportError as error:
             raise _missing() from error
+        super().__init__(settings.retry_policy)
         self.settings = settings
         self._lock = threading.Lock()
-        self.retrier = Retrier()
         self._pays = False
         self._sessions = threading.local()
         self._new_session = requests.Session
@@ -52,12 +57,12 @@ class Connection:
         *,
         accept: Collection[int] = (200,),
         condition: Condition = "none",
-        ambiguous_failures: list[Exception] | None = None,
+        transient_failures: list[Exception] | None = None,
         retry_policy: RetryPolicy | None = None,
         headers: dict[str, str] | None = None,
         **arguments: Any,
     ) -> Any:
-        """Send one request, again while the failure may pass, and name the failure that does not.
+        """Send one request, again while its failure is transient; name the failure that stays.
 
         Args:
             method: of HTTP.
@@ -66,33 +71,27 @@ class Connection:
             name: the object's or bucket's URI, for messages.
             accept: the statuses that are no failure.
             condition: of the request.
-            ambiguous_failures: gets the failures after which the request may have
-                succeeded.
+            transient_failures: gets the failures that were tried again.
             retry_policy: instead of the settings' own.
             headers: of the request.
             arguments: of `requests.Session.request`.
 
         Raises:
-            DestinationError: as `gcs_errors` names it.
+            DestinationError: as `gcs.errors.translate` names it.
         """
 
         def send() -> Any:
-            try:
-                answer = self._send(method, url, dict(headers or {}), arguments)
-                if answer.status_code not in accept:
-                    raise gcs_errors.ErrorResponse(answer)
-            except Exception as error:
-                if ambiguous_failures is not None and gcs_errors.may_have_succeeded(error):
-                    ambiguous_failures.append(error)
-                raise
+            answer = self._send(method, url, dict(headers or {}), arguments)
+            if answer.status_code not in accept:
+                raise gcs_errors.ErrorResponse(answer)
             return answer
 
-        try:
-            return self.retrier.call(
-                send, gcs_errors.is_transient, lambda _: retry_policy or self.settings.retry_policy
-            )
-        except Exception as error:
-            raise gcs_errors.translate(error, action, name, self.settings, condition) from None
+        def translate(error: Exception) -> LakeportError:
+            return gcs_errors.translate(error, action, name, self.settings, condition)
+
+        return self.repeat(
+            send, translate, transient_failures=transient_failures, retry_policy=retry_policy
+        )
 
     def authenticate(self) -> None:
         """Fetch a token now.
@@ -187,10 +186,10 @@ def _keep(request: Any) -> Any:
     return request
 
 
-_connections = PerProcess[GcpSettings, Connection](Connection)
+_connections = PerProcess[GcpSettings, GcsConnection](GcsConnection)
 
 
-def connect(settings: GcpSettings) -> Connection:
+def connect(settings: GcpSettings) -> GcsConnection:
     """The connection of this process for these settings; made at the first use.
 
     Raises:

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 from lakeport.errors import (
     DestinationError,
     LakeportError,
-    ObjectExists,
     PermissionRefused,
     Unreachable,
 )
 from lakeport.scrub import scrub
-from lakeport.storage.retry import SLOW_STORE, Condition, GivenUp
+from lakeport.storage.failures import SLOW_STORE, Condition, NotFound, already_exists
+from lakeport.storage.retry import GivenUp
 
 if TYPE_CHECKING:
     from lakeport.storage.gcs.settings import GcpSettings
 
-__all__ = ["Absent", "ErrorResponse", "is_transient", "may_have_succeeded", "translate"]
+__all__ = ["ErrorResponse", "has_response", "is_transient", "may_have_succeeded", "translate"]
 
 _OF_TOKENS = {"RefreshError", "TransportError"}
 # 409: something else changes the object at this moment.
@@ -48,10 +48,6 @@ _SEARCHED = (
 )
 
 
-class Absent(DestinationError):
-    """There is no such object, bucket or upload."""
-
-
 class ErrorResponse(Exception):
     """An answer whose status is a failure."""
 
@@ -64,6 +60,11 @@ class ErrorResponse(Exception):
             error = {}
         words = error.get("message", "") if isinstance(error, dict) else error
         self.words = scrub(str(words or answer.reason or ""))[:500]
+
+
+def has_response(error: Exception) -> bool:
+    """Whether the endpoint answered at all."""
+    return isinstance(error, ErrorResponse)
 
 
 def is_transient(error: Exception) -> bool:
@@ -94,7 +95,7 @@ def translate(
     error = error.cause if isinstance(error, GivenUp) else error
     if isinstance(error, ErrorResponse):
         if error.status == 412 and condition == "absent":
-            return ObjectExists(f"{name} exists already", "the next free name is tried.")
+            return already_exists(name)
         return _from_answer(error, action, name, settings)
     names = _names(error)
     if "MalformedError" in names or type(error) is ValueError:
@@ -156,7 +157,7 @@ def _from_answer(
             f"there is no such bucket: {name}", "check `bucket`; lakeport never creates one."
         )
     if status in (404, 410):
-        return Absent(
+        return NotFound(
             f"{name} does not exist: {words}",
             "check `bucket` and `object_key_path`; lakeport never creates a bucket.",
         )

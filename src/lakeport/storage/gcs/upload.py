@@ -12,8 +12,9 @@ from lakeport.errors import DestinationError, LakeportError, ObjectExists, Permi
 from lakeport.model import Staged
 from lakeport.storage.background import BackgroundUploads
 from lakeport.storage.checksums import Chunker
-from lakeport.storage.gcs.client import Connection, connect
-from lakeport.storage.gcs.errors import Absent
+from lakeport.storage.failures import NotFound, already_exists
+from lakeport.storage.gcs.client import GcsConnection, connect
+from lakeport.storage.gcs.errors import may_have_succeeded
 from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.retry import RetryPolicy
 
@@ -166,10 +167,10 @@ def finalise(bucket: str, key: str, staged: Staged, settings: GcpSettings) -> No
     """
     token, name = staged.token, f"gs://{bucket}/{key}"
     if not token["session"]:
-        raise ObjectExists(f"{name} exists already", "the next free name is tried.")
+        raise already_exists(name)
     tail = base64.b64decode(token["tail"])
     connection = connect(settings)
-    ambiguous_failures: list[Exception] = []
+    transient_failures: list[Exception] = []
     try:
         answer = connection.request(
             "PUT",
@@ -178,12 +179,13 @@ def finalise(bucket: str, key: str, staged: Staged, settings: GcpSettings) -> No
             name,
             accept=(200, 201),
             condition="absent",
-            ambiguous_failures=ambiguous_failures,
+            transient_failures=transient_failures,
             headers={**_range(staged, len(tail)), "X-Goog-Hash": f"crc32c={token['crc32c']}"},
             data=tail,
         )
-    except (ObjectExists, Absent):
-        if not _finalised(connection, bucket, key, staged, bool(ambiguous_failures)):
+    except (ObjectExists, NotFound):
+        lost = any(map(may_have_succeeded, transient_failures))
+        if not _finalised(connection, bucket, key, staged, lost):
             raise
         return
     _check(answer, staged, name)
@@ -206,7 +208,9 @@ def _range(staged: Staged, tail: int) -> dict[str, str]:
     return {"Content-Range": f"bytes {sent}/{staged.bytes}"}
 
 
-def _finalised(connection: Connection, bucket: str, key: str, staged: Staged, lost: bool) -> bool:
+def _finalised(
+    connection: GcsConnection, bucket: str, key: str, staged: Staged, lost: bool
+) -> bool:
     """Whether an earlier request completed the upload, with its answer `lost` or not."""
     name = f"gs://{bucket}/{key}"
     try:
@@ -249,7 +253,7 @@ def is_ours(bucket: str, key: str, mark: str, settings: GcpSettings) -> bool:
             f"gs://{bucket}/{key}",
             params={"fields": "metadata"},
         )
-    except Absent:
+    except NotFound:
         return False
     return bool(answer.json().get("metadata", {}).get(ID_KEY) == mark)
 

@@ -21,6 +21,8 @@ from typing import Any, BinaryIO
 
 from lakeport.errors import ConfigError, DestinationError
 from lakeport.model import Staged, StoredObject
+from lakeport.storage.checks import CheckItem
+from lakeport.storage.local.check import check_folder
 from lakeport.storage.local.disk import (
     link_or_rename,
     make_folder,
@@ -74,6 +76,10 @@ class LocalStorage:
     def hadoop_uri(self, key: str = "") -> str:
         """Return the `file://` URI as Hadoop's `Path` reads it: not percent-encoded."""
         return f"file://{self.uri(key)}"
+
+    def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
+        """None: Spark reaches every folder."""
+        return {}
 
     def stage(self, key: str, content_type: str, metadata: Mapping[str, str]) -> LocalStageWriter:
         """Begin a file; the disk keeps neither content type nor metadata.
@@ -199,6 +205,10 @@ class LocalStorage:
         """
         with translated("delete", self.uri(key)):
             self._path(key).unlink(missing_ok=True)
+
+    def checks(self, *, tables: bool = False) -> Iterator[CheckItem]:
+        """Try what a load needs; what tables need of a disk is the same."""
+        return check_folder(self)
 
     def shorten_deadline(self) -> None:
         """Nothing: a disk answers, or fails for good."""

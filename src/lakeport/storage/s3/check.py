@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import TYPE_CHECKING
 
 from lakeport.errors import LakeportError, PermissionRefused
-from lakeport.storage.checks import (
-    CheckItem,
-    Checks,
-    clock_item,
-    item_of,
-    with_short_timeouts,
-    writing_items,
-)
-from lakeport.storage.s3.client import Connection, connect
-from lakeport.storage.s3.messages import NO_CREDENTIALS
-from lakeport.storage.s3.store import S3Storage
+from lakeport.storage.checks import CheckItem, CloudCheck, clock_item
+from lakeport.storage.s3.client import connect
+from lakeport.storage.s3.errors import NO_CREDENTIALS
 
-__all__ = ["check_s3"]
+if TYPE_CHECKING:
+    from lakeport.storage.s3.store import S3Storage
+
+__all__ = ["S3Check"]
 
 _SOURCES = {
     "assume-role": "`role_arn`, assumed",
@@ -34,43 +29,32 @@ _SOURCES = {
 }
 
 
-def check_s3(storage: S3Storage, *, tables: bool = False) -> Checks:
-    """Try credentials, bucket, region, clock, writing and create-only, one item each.
+class S3Check(CloudCheck):
+    """Tries credentials, bucket, region, clock, writing and create-only."""
 
-    What can't work any more after a failure is left out.
+    upload = "multipart upload"
+    storage: S3Storage
 
-    Args:
-        storage: where to write.
-        tables: whether to try what Delta tables need beyond that: create-only writes that are
-            honoured, reading and listing.
-    """
-    settings = with_short_timeouts(storage.settings)
-    storage = dataclasses.replace(storage, settings=settings)
-    found = item_of("credentials", lambda: _credentials(connect(settings)))
-    yield found
-    if found.status == "failed":
-        return
-    try:
-        status, headers = connect(settings).probe_bucket(storage.bucket)
-    except LakeportError as error:
-        yield CheckItem("bucket", "failed", error.message, error.hint)
-        return
-    yield _bucket(storage, status)
-    yield _region(storage, headers)
-    yield clock_item(headers)
-    if status != 404:
-        yield from writing_items(storage, "If-None-Match", "multipart upload", tables=tables)
+    def credentials(self) -> str:
+        """Where they were found, once they have been fetched."""
+        connection = connect(self.storage.settings)
+        held = connection.credentials
+        if held is None:
+            raise PermissionRefused(*NO_CREDENTIALS)
+        source = _SOURCES.get(str(held.method), str(held.method))
+        connection.authenticate()
+        if connection.settings.profile:
+            source += f" (profile {connection.settings.profile!r})"
+        return f"found in {source}"
 
-
-def _credentials(connection: Connection) -> str:
-    held = connection.credentials
-    if held is None:
-        raise PermissionRefused(*NO_CREDENTIALS)
-    source = _SOURCES.get(str(held.method), str(held.method))
-    connection.authenticate()
-    if connection.settings.profile:
-        source += f" (profile {connection.settings.profile!r})"
-    return f"found in {source}"
+    def place(self) -> list[CheckItem]:
+        """The bucket, its region and the clock."""
+        storage = self.storage
+        try:
+            status, headers = connect(storage.settings).probe_bucket(storage.bucket)
+        except LakeportError as error:
+            return [CheckItem("bucket", "failed", error.message, error.hint)]
+        return [_bucket(storage, status), _region(storage, headers), clock_item(headers)]
 
 
 def _bucket(storage: S3Storage, status: int) -> CheckItem:

@@ -7,25 +7,30 @@ from dataclasses import replace
 from typing import Any
 
 from lakeport.errors import LakeportError, MissingDependency
+from lakeport.storage.connection import Connection
+from lakeport.storage.failures import Condition
 from lakeport.storage.per_process import PerProcess
-from lakeport.storage.retry import Condition, Retrier, RetryPolicy
+from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3 import errors as s3_errors
 from lakeport.storage.s3.settings import AwsSettings
 
-__all__ = ["Connection", "connect", "for_spark", "with_credentials"]
+__all__ = ["S3Connection", "connect", "for_spark", "with_credentials"]
 
 _CONTENDED = RetryPolicy(deadline=10)
 _RENEWED_ANYWHERE = {"assume-role-with-web-identity", "container-role", "iam-role"}
 _WITHOUT_KEY = {"head_bucket", "list_multipart_uploads", "list_objects_v2"}
 
 
-class Connection:
-    """A client of one process, and the one place where requests are repeated and errors named."""
+class S3Connection(Connection):
+    """A process's client of one endpoint."""
+
+    is_transient = staticmethod(s3_errors.is_transient)
+    has_response = staticmethod(s3_errors.has_response)
 
     def __init__(self, settings: AwsSettings) -> None:
+        super().__init__(settings.retry_policy)
         self.settings = settings
         self._lock = threading.Lock()
-        self.retrier = Retrier()
         self._client, self.credentials = _client(settings)
 
     def call(
@@ -34,48 +39,42 @@ class Connection:
         bucket: str,
         key: str = "",
         *,
-        ambiguous_failures: list[Exception] | None = None,
+        transient_failures: list[Exception] | None = None,
         retry_policy: RetryPolicy | None = None,
         **parameters: Any,
     ) -> Any:
-        """Send one request, again while the failure may pass, and name the failure that does not.
+        """Send one request, again while its failure is transient; name the failure that stays.
 
         Args:
             operation: the client's method, such as `put_object`.
             bucket: the bucket's name.
             key: the full key; the prefix where the operation has none.
-            ambiguous_failures: gets the transient failures.
+            transient_failures: gets the failures that were tried again.
             retry_policy: instead of the settings' own.
             parameters: of the request, without `Bucket` and `Key`.
 
         Raises:
-            DestinationError: as `s3_errors.translate` names it.
+            DestinationError: as `s3.errors.translate` names it.
         """
         parameters["Bucket"] = bucket
         if key and operation not in _WITHOUT_KEY:
             parameters["Key"] = key
 
-        def send() -> Any:
-            try:
-                return self._send(operation, parameters)
-            except Exception as error:
-                if ambiguous_failures is not None and s3_errors.is_transient(error):
-                    ambiguous_failures.append(error)
-                raise
+        condition = _condition(parameters)
 
-        def allowed(error: Exception) -> RetryPolicy:
-            return (
-                _CONTENDED
-                if s3_errors.contended(error)
-                else retry_policy or self.settings.retry_policy
-            )
+        def translate(error: Exception) -> LakeportError:
+            return s3_errors.translate(error, operation, bucket, key, self.settings, condition)
 
-        try:
-            return self.retrier.call(send, s3_errors.is_transient, allowed)
-        except Exception as error:
-            raise s3_errors.translate(
-                error, operation, bucket, key, self.settings, _condition(parameters)
-            ) from None
+        return self.repeat(
+            lambda: self._send(operation, parameters),
+            translate,
+            transient_failures=transient_failures,
+            retry_policy=retry_policy,
+        )
+
+    def policy_for(self, error: Exception) -> RetryPolicy:
+        """Less time for a key that others write to: they may go on for ever."""
+        return _CONTENDED if s3_errors.contended(error) else super().policy_for(error)
 
     def authenticate(self) -> None:
         """Fetch the credentials now: a role is assumed, an SSO session is used.
@@ -109,11 +108,9 @@ class Connection:
         try:
             answer = getattr(self._client, operation)(**parameters)
         except Exception as error:
-            self.retrier.reached |= s3_errors.has_response(error)
             if not self._renew(error):
                 raise
             answer = getattr(self._client, operation)(**parameters)
-        self.retrier.reached = True
         if operation == "get_object":
             answer["Body"] = answer["Body"].read()
         return answer
@@ -124,6 +121,7 @@ class Connection:
         fixed = source.access_key_id and not source.role_arn
         if fixed or not s3_errors.expired(error):
             return False
+        self.retrier.reached = True
         with self._lock:
             self._client, self.credentials = _client(source)
         return True
@@ -135,10 +133,10 @@ def _condition(parameters: dict[str, Any]) -> Condition:
     return "same" if "IfMatch" in parameters else "none"
 
 
-_connections = PerProcess[AwsSettings, Connection](Connection)
+_connections = PerProcess[AwsSettings, S3Connection](S3Connection)
 
 
-def connect(settings: AwsSettings) -> Connection:
+def connect(settings: AwsSettings) -> S3Connection:
     """The connection of this process for these settings; made at the first use.
 
     Raises:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import (
@@ -12,23 +14,17 @@ from lakeport.errors import (
     PermissionRefused,
     Unreachable,
 )
+from lakeport.scrub import scrub
+from lakeport.storage.failures import NEXT_NAME, SLOW_STORE, Condition, NotFound, condition_failed
 from lakeport.storage.probe import ConditionUnknown
-from lakeport.storage.ranged import replaced
-from lakeport.storage.retry import SLOW_STORE, Condition, GivenUp
-from lakeport.storage.s3.messages import (
-    BY_CODE,
-    NO_CREDENTIALS,
-    NoSuchKey,
-    refused,
-    role_refused,
-    words_of,
-    wrong_region,
-)
+from lakeport.storage.retry import GivenUp
 
 if TYPE_CHECKING:
     from lakeport.storage.s3.settings import AwsSettings
 
 __all__ = [
+    "NO_CREDENTIALS",
+    "NoSuchUpload",
     "contended",
     "expired",
     "has_response",
@@ -65,11 +61,34 @@ _NETWORK = {
     "ResponseStreamingError",
     "SSLError",
 }
-_NEXT_NAME = "the next free name is tried."
 _NEVER_SENT = {"EndpointConnectionError", "ConnectTimeoutError", "ProxyConnectionError", "SSLError"}
 
 
-def code_of(error: Exception) -> tuple[int, str]:
+_ACTIONS = {
+    "abort_multipart_upload": "s3:AbortMultipartUpload",
+    "complete_multipart_upload": "s3:PutObject",
+    "create_multipart_upload": "s3:PutObject",
+    "delete_object": "s3:DeleteObject",
+    "get_object": "s3:GetObject",
+    "head_bucket": "s3:ListBucket",
+    "head_object": "s3:GetObject",
+    "list_objects_v2": "s3:ListBucket",
+    "put_object": "s3:PutObject",
+    "upload_part": "s3:PutObject",
+}
+NO_CREDENTIALS = (
+    "no usable AWS credentials were found",
+    "searched in this order: `aws_access_key_id` and `aws_secret_access_key`, `aws_profile`, the "
+    "environment (AWS_ACCESS_KEY_ID, AWS_PROFILE), web identity (AWS_WEB_IDENTITY_TOKEN_FILE), "
+    "SSO, ~/.aws/credentials, ~/.aws/config, the container's and the instance's role. Set one.",
+)
+
+
+class NoSuchUpload(DestinationError):
+    """The multipart upload was completed or aborted before."""
+
+
+def _code_of(error: Exception) -> tuple[int, str]:
     """HTTP status and S3's error code; 0 and empty where no answer came."""
     response = getattr(error, "response", None)
     if not isinstance(response, dict):
@@ -80,22 +99,22 @@ def code_of(error: Exception) -> tuple[int, str]:
 
 def has_response(error: Exception) -> bool:
     """Whether the endpoint answered at all."""
-    return code_of(error)[0] > 0
+    return _code_of(error)[0] > 0
 
 
 def contended(error: Exception) -> bool:
     """Whether another write of the same key was under way."""
-    return code_of(error)[1] in _CONTENDED
+    return _code_of(error)[1] in _CONTENDED
 
 
 def expired(error: Exception) -> bool:
     """Whether the session behind the credentials has ended."""
-    return code_of(error)[1] in _EXPIRED
+    return _code_of(error)[1] in _EXPIRED
 
 
 def is_transient(error: Exception) -> bool:
     """Whether the same request may succeed later."""
-    status, code = code_of(error)
+    status, code = _code_of(error)
     if status:
         return status in _TRANSIENT_STATUS or code in _TRANSIENT_CODES or code in _CONTENDED
     return _kind(error) in _NETWORK - {"SSLError"}
@@ -122,12 +141,10 @@ def translate(
         error = GivenUp(error, 0.0)
     if isinstance(error, GivenUp):
         if condition == "absent" and contended(error.cause):
-            return ObjectExists(f"{name} is being written by somebody else", _NEXT_NAME)
+            return ObjectExists(f"{name} is being written by somebody else", NEXT_NAME)
         return _given_up(error, name, settings)
-    if code_of(error)[0] == 412 and condition == "absent":
-        return ObjectExists(f"{name} exists already", _NEXT_NAME)
-    if code_of(error)[0] == 412 and condition == "same":
-        return replaced(name)
+    if condition != "none" and _code_of(error)[0] == 412:
+        return condition_failed(condition, name)
     if has_response(error):
         return _from_answer(error, operation, bucket, key, settings)
     return _from_client(error, settings)
@@ -137,7 +154,7 @@ def _given_up(given_up: GivenUp, name: str, settings: AwsSettings) -> Unreachabl
     """What the last answer was, and for how long there was no better one."""
     error, seconds = given_up.cause, given_up.seconds
     if has_response(error):
-        status, code = code_of(error)
+        status, code = _code_of(error)
         return Unreachable(
             f"{name}: {_where(settings)} kept answering {status} {code} for {seconds:.1f} s",
             SLOW_STORE,
@@ -162,35 +179,35 @@ def _kind(error: Exception) -> str:
 def _from_answer(
     error: Any, operation: str, bucket: str, key: str, settings: AwsSettings
 ) -> LakeportError:
-    status, code = code_of(error)
+    status, code = _code_of(error)
     code = code if not code.isdigit() else {403: "AccessDenied", 404: "NotFound"}.get(status, code)
     name = f"s3://{bucket}/{key}" if key else f"s3://{bucket}"
     if getattr(error, "operation_name", "") == "AssumeRole":
-        return role_refused(code, words_of(error, settings), settings)
+        return _role_refused(code, _words_of(error, settings), settings)
     if operation == "head_bucket" and status == 404:
         code = "NoSuchBucket"
-    make = BY_CODE.get(code)
+    make = _BY_CODE.get(code)
     if make is not None:
         return make(name, bucket, settings)
     if status in (301, 307) or code in {"AuthorizationHeaderMalformed", "PermanentRedirect"}:
-        return wrong_region(error, bucket, settings)
+        return _wrong_region(error, bucket, settings)
     if "kms" in code.lower() and not is_transient(error):
         return DestinationError(
-            f"{name}: the encryption key was refused ({code}): {words_of(error, settings)}",
+            f"{name}: the encryption key was refused ({code}): {_words_of(error, settings)}",
             "check `sse_kms_key_id`: the key has to exist in the bucket's region and be enabled.",
         )
     if status == 501:
-        words = words_of(error, settings)
+        words = _words_of(error, settings)
         return ConditionUnknown(
             f"{name}: the store does not know a part of the request: {words}",
             "leave out what it lacks (`sse`, `object_tags`), or ask its maker.",
         )
     if status == 404:
-        return NoSuchKey(f"{name} does not exist")
+        return NotFound(f"{name} does not exist")
     if status in (401, 403):
-        return refused(operation, bucket, key, code, words_of(error, settings))
+        return _refused(operation, bucket, key, code, _words_of(error, settings))
     return DestinationError(
-        f"{name}: {operation} failed, {status} {code}: {words_of(error, settings)}",
+        f"{name}: {operation} failed, {status} {code}: {_words_of(error, settings)}",
         "" if not code.isdigit() else "check `aws_endpoint`: it does not answer as S3 does.",
     )
 
@@ -221,3 +238,119 @@ def _from_client(error: Exception, settings: AwsSettings) -> LakeportError:
             "an endpoint looks like https://host[:port], a region like us-west-2.",
         )
     return DestinationError(f"the AWS SDK failed with {kind}", "")
+
+
+def _words_of(error: Any, settings: AwsSettings) -> str:
+    """The store's own sentence without anything secret."""
+    text = scrub(str(error.response.get("Error", {}).get("Message", "")), settings.secrets)[:500]
+    return re.sub(r"(?i)(token|signature|secret)([=: ]+)[A-Za-z0-9+/=%_-]{16,}", r"\1\2***", text)
+
+
+def _refused(operation: str, bucket: str, key: str, code: str, words: str) -> PermissionRefused:
+    """A 403: which action on which resource has to be allowed."""
+    action = _ACTIONS.get(operation, operation)
+    folder, _, _ = key.rpartition("/")
+    resource = f"arn:aws:s3:::{bucket}"
+    if action != "s3:ListBucket":
+        resource += f"/{folder}/*" if folder else "/*"
+    if "kms:" in words:
+        action, resource = (re.findall(r"kms:\w+", words) or ["kms:GenerateDataKey"])[0], "the key"
+    hint = f"allow {action} on {resource} to the key or role in use"
+    if action == "s3:GetObject":
+        hint += " (and s3:ListBucket: without it, S3 answers 403 for objects that do not exist)"
+    return PermissionRefused(
+        f"s3://{bucket}/{key}: {action} was refused ({code}): {words}", f"{hint}."
+    )
+
+
+def _wrong_region(error: Any, bucket: str, settings: AwsSettings) -> DestinationError:
+    """A redirect: which region the bucket is in, where the answer tells."""
+    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    real = headers.get("x-amz-bucket-region") or error.response.get("Error", {}).get("Region", "")
+    if not real:
+        return DestinationError(
+            f"bucket {bucket!r} is not at that endpoint or in region {settings.region!r} "
+            "(S3 answered with a redirect)",
+            "set `aws_region` to the bucket's region, and leave out `aws_endpoint` for AWS.",
+        )
+    return DestinationError(
+        f"bucket {bucket!r} is in region {real!r}, not in {settings.region!r} "
+        "(S3 answered with a redirect)",
+        f"set `aws_region: {real}`.",
+    )
+
+
+def _role_refused(code: str, words: str, settings: AwsSettings) -> PermissionRefused:
+    """A role that can't be assumed: by whose fault."""
+    known = {"InvalidClientTokenId", "SignatureDoesNotMatch", "InvalidAccessKeyId"}
+    hint = (
+        "the access key or secret that assumes the role is wrong."
+        if code in known
+        else "allow sts:AssumeRole on it to the keys in use, name them in the role's trust policy, "
+        "and check `external_id`."
+    )
+    return PermissionRefused(f"role {settings.role_arn!r} can't be assumed ({code}): {words}", hint)
+
+
+def _simple(
+    kind: type[LakeportError], message: str, hint: str
+) -> Callable[[str, str, AwsSettings], LakeportError]:
+    def make(name: str, bucket: str, settings: AwsSettings) -> LakeportError:
+        values = {"name": name, "bucket": bucket, "region": settings.region}
+        return kind(message.format(**values), hint.format(**values))
+
+    return make
+
+
+_ENDED = _simple(
+    PermissionRefused,
+    "the session of the credentials has expired",
+    "fetch a new `aws_session_token` with its keys, log in again (`aws sso login`), or let "
+    "`role_arn` be assumed: that is renewed while a run goes on.",
+)
+_BY_CODE = {
+    "NoSuchBucket": _simple(
+        DestinationError,
+        "there is no bucket {bucket!r}",
+        "check `bucket` and `aws_endpoint`; lakeport never creates a bucket.",
+    ),
+    "InvalidBucketName": _simple(
+        DestinationError, "{bucket!r} is not a bucket's name", "`bucket` takes the bare name."
+    ),
+    "InvalidAccessKeyId": _simple(
+        PermissionRefused,
+        "the store does not know the access key",
+        "check `aws_access_key_id`; temporary keys also need `aws_session_token`.",
+    ),
+    "InvalidToken": _simple(
+        PermissionRefused,
+        "the session token does not belong to the keys",
+        "take `aws_session_token` and both keys from the same session.",
+    ),
+    "SignatureDoesNotMatch": _simple(
+        PermissionRefused,
+        "the secret key does not belong to the access key",
+        "check `aws_secret_access_key`, for spaces at its ends too.",
+    ),
+    "ExpiredToken": _ENDED,
+    "ExpiredTokenException": _ENDED,
+    "TokenRefreshRequired": _ENDED,
+    "RequestTimeTooSkewed": _simple(
+        DestinationError,
+        "this machine's clock differs from the store's by more than 15 minutes",
+        "set the clock (`timedatectl set-ntp true`), then run again.",
+    ),
+    "NoSuchUpload": _simple(
+        NoSuchUpload,
+        "{name}: what was staged is gone",
+        "a lifecycle rule or another program aborts multipart uploads: give them a day at least.",
+    ),
+    "NoSuchKey": _simple(NotFound, "{name} does not exist", ""),
+    "BadDigest": _simple(
+        DestinationError,
+        "{name}: the bytes that arrived are not those that were sent",
+        "run again; if it stays, look for a proxy that changes requests.",
+    ),
+}
+_BY_CODE["XAmzContentChecksumMismatch"] = _BY_CODE["BadDigest"]
+_BY_CODE["InvalidTokenId"] = _BY_CODE["InvalidToken"]

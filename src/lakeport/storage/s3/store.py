@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import io
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO, cast
+from typing import Any
 
-from lakeport.errors import LakeportError, ObjectExists, PermissionRefused
+from lakeport.errors import LakeportError
 from lakeport.model import Staged, StoredObject
+from lakeport.storage.base import CloudStorage, start_of_keys
+from lakeport.storage.checks import CheckItem
 from lakeport.storage.keys import join_key, under
-from lakeport.storage.probe import honours_create_only
-from lakeport.storage.ranged import RangedReader
-from lakeport.storage.s3.client import connect, with_credentials
-from lakeport.storage.s3.messages import NoSuchKey
+from lakeport.storage.s3.check import S3Check
+from lakeport.storage.s3.client import S3Connection, connect, for_spark, with_credentials
+from lakeport.storage.s3.hadoop import hadoop_settings
 from lakeport.storage.s3.settings import ID_KEY, AwsSettings
 from lakeport.storage.s3.upload import (
     S3StageWriter,
@@ -27,11 +26,9 @@ from lakeport.storage.s3.upload import (
 
 __all__ = ["S3Storage"]
 
-_conditional: dict[tuple[str, str, str], bool] = {}
-
 
 @dataclass(frozen=True, slots=True)
-class S3Storage:
+class S3Storage(CloudStorage):
     """A prefix of a bucket.
 
     Writing needs s3:PutObject alone. s3:AbortMultipartUpload is used where it is allowed, and
@@ -55,9 +52,14 @@ class S3Storage:
         return S3Storage, (self.bucket, self.prefix, with_credentials(self.settings), self.mark)
 
     @property
-    def can_rename_staged(self) -> bool:
-        """Never: a multipart upload knows its key from the start."""
-        return False
+    def connection(self) -> S3Connection:
+        """This process's client."""
+        return connect(self.settings)
+
+    @property
+    def always_conditional(self) -> bool:
+        """Whether it is AWS, who honours `If-None-Match`."""
+        return self.settings.is_aws
 
     def uri(self, key: str = "") -> str:
         """`s3://bucket/prefix/key`."""
@@ -67,20 +69,13 @@ class S3Storage:
         """`s3a://bucket/prefix/key`."""
         return f"s3a://{self.bucket}/{join_key(self.prefix, key)}".rstrip("/")
 
-    def needs_unique_names(self) -> bool:
-        """Whether the store ignores `If-None-Match`, so that names must not clash at all.
+    def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
+        """What Spark's S3 connector needs to reach the bucket; some values are secrets.
 
-        AWS honours it; any other endpoint is probed once per process.
-
-        Raises:
-            DestinationError: the probe can't be written.
+        Args:
+            for_workers: with the keys that this process finds, for workers that would find none.
         """
-        if self.settings.is_aws:
-            return False
-        at = (self.settings.endpoint, self.bucket, self.prefix)
-        if at not in _conditional:
-            _conditional[at] = honours_create_only(self)
-        return not _conditional[at]
+        return hadoop_settings(self.bucket, for_spark(self.settings, for_workers=for_workers))
 
     def stage(self, key: str, content_type: str, metadata: Mapping[str, str]) -> S3StageWriter:
         """Begin a multipart upload."""
@@ -88,15 +83,16 @@ class S3Storage:
         return S3StageWriter(self.bucket, full, self.settings, content_type, metadata, self.mark)
 
     def publish(self, staged: Staged, key: str) -> None:
-        """Complete the upload; see `s3_upload.complete`."""
-        complete(self.bucket, join_key(self.prefix, key), staged, self.settings, self._sends())
+        """Complete the upload; see `s3.upload.complete`."""
+        full = join_key(self.prefix, key)
+        complete(self.bucket, full, staged, self.settings, self.sends_conditions())
 
     def discard(self, staged: Staged) -> None:
         """Abort the upload, if the permissions allow it. Never raises."""
         abort(self.bucket, str(staged.token["key"]), str(staged.token["upload_id"]), self.settings)
 
     def marked(self, mark: str) -> S3Storage:
-        """The same place, with marked uploads; see `s3_upload.marked_uploads`."""
+        """The same place, with marked uploads; see `s3.upload.marked_uploads`."""
         return replace(self, mark=mark)
 
     def drop_strays(self, staged: Sequence[Staged]) -> None:
@@ -110,99 +106,51 @@ class S3Storage:
             except LakeportError:
                 return  # not allowed to look: the bucket's lifecycle rule aborts them
 
-    def owned(self, staged: Staged, key: str) -> bool:
-        """Whether the visible object carries the mark of this upload."""
-        full = join_key(self.prefix, key)
-        return is_ours(self.bucket, full, str(staged.token["id"]), self.settings)
+    def checks(self, *, tables: bool = False) -> Iterator[CheckItem]:
+        """Try what a load needs, and, for `tables`, what those need beyond that."""
+        return S3Check(self).items(tables=tables)
 
-    def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
-        """Write one small object.
-
-        A lost or untrue answer is made up for where s3:GetObject is allowed; where it is not, the
-        object counts as somebody else's.
-        """
-        full, mark = join_key(self.prefix, key), uuid.uuid4().hex
+    def _put(self, key: str, data: bytes, mark: str, create_only: bool) -> None:
         parameters: dict[str, Any] = {
             "Body": data,
             "Metadata": {ID_KEY: mark},
             **self.settings.object_parameters(),
             **verified(data, self.settings),
         }
-        if create_only and self._sends():
+        if create_only and self.sends_conditions():
             parameters["IfNoneMatch"] = "*"
-        try:
-            self._call("put_object", full, **parameters)
-        except ObjectExists:
-            if not self._marked(full, mark):
-                raise
+        self._call("put_object", key, **parameters)
 
-    def get(self, key: str) -> bytes | None:
-        """Read one small object whole."""
-        try:
-            return bytes(self._call("get_object", join_key(self.prefix, key))["Body"])
-        except NoSuchKey:
-            return None
+    def _has_mark(self, key: str, mark: str) -> bool:
+        return is_ours(self.bucket, join_key(self.prefix, key), mark, self.settings)
 
-    def open(self, key: str) -> BinaryIO:
-        """Open an object; it is an error if it is replaced while it is read."""
+    def _read(self, key: str, start: int = 0, end: int = -1, version: str = "") -> bytes:
+        part = {"Range": f"bytes={start}-{end - 1}", "IfMatch": version} if version else {}
+        return bytes(self._call("get_object", key, **part)["Body"])
+
+    def _size_and_version(self, key: str) -> tuple[int, str]:
+        head = self._call("head_object", key)
+        return int(head["ContentLength"]), str(head["ETag"])
+
+    def _page(
+        self, prefix: str, *, below: bool = False, token: str = "", limit: int = 0
+    ) -> tuple[Sequence[StoredObject], str]:
+        asked: dict[str, Any] = {"Prefix": start_of_keys(self.prefix, prefix, below=below)}
+        if token:
+            asked["ContinuationToken"] = token
+        if limit:
+            asked["MaxKeys"] = limit
+        page = self._call("list_objects_v2", prefix, **asked)
+        rows = [row for row in page.get("Contents", []) if not row["Key"].endswith("/")]
+        following = page["NextContinuationToken"] if page.get("IsTruncated") else ""
+        return [_stored(self.prefix, row) for row in rows], following
+
+    def _delete(self, key: str) -> None:
+        self._call("delete_object", key)
+
+    def _call(self, operation: str, key: str, **parameters: Any) -> Any:
         full = join_key(self.prefix, key)
-        head = self._call("head_object", full)
-        etag = str(head["ETag"])
-
-        def fetch(start: int, end: int) -> bytes:
-            part = f"bytes={start}-{end - 1}"
-            return bytes(self._call("get_object", full, Range=part, IfMatch=etag)["Body"])
-
-        reader = RangedReader(fetch, int(head["ContentLength"]), self.uri(key))
-        return cast(BinaryIO, io.BufferedReader(reader, 64 << 10))
-
-    def list(self, prefix: str) -> Iterator[StoredObject]:
-        """Objects named `prefix` or below it, in the order of their keys' bytes."""
-        full = join_key(self.prefix, prefix)
-        if prefix:
-            first = self._call("list_objects_v2", full, Prefix=full, MaxKeys=1)
-            yield from (_stored(self.prefix, row) for row in _rows(first) if row["Key"] == full)
-        folder = f"{full}/" if full else ""
-        token: dict[str, str] = {}
-        while True:
-            page = self._call("list_objects_v2", full, Prefix=folder, **token)
-            yield from (_stored(self.prefix, row) for row in _rows(page))
-            if not page.get("IsTruncated"):
-                return
-            token = {"ContinuationToken": page["NextContinuationToken"]}
-
-    def sweep(self) -> int:
-        """Nothing: a lifecycle rule that aborts incomplete multipart uploads does that."""
-        return 0
-
-    def delete(self, key: str) -> None:
-        """Remove an object."""
-        try:
-            self._call("delete_object", join_key(self.prefix, key))
-        except NoSuchKey:
-            return
-
-    def shorten_deadline(self) -> None:
-        """Give the requests that come next a few seconds together."""
-        connect(self.settings).retrier.shorten_deadline()
-
-    def _call(self, operation: str, full: str, **parameters: Any) -> Any:
-        return connect(self.settings).call(operation, self.bucket, full, **parameters)
-
-    def _sends(self) -> bool:
-        """Whether to send the condition: always, unless a probe showed that it is of no use."""
-        return _conditional.get((self.settings.endpoint, self.bucket, self.prefix), True)
-
-    def _marked(self, full: str, mark: str) -> bool:
-        try:
-            return is_ours(self.bucket, full, mark, self.settings)
-        except PermissionRefused:
-            return False
-
-
-def _rows(page: Mapping[str, Any]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = page.get("Contents", [])
-    return [row for row in rows if not row["Key"].endswith("/")]
+        return self.connection.call(operation, self.bucket, full, **parameters)
 
 
 def _stored(prefix: str, row: Mapping[str, Any]) -> StoredObject:

@@ -13,10 +13,10 @@ from lakeport.errors import LakeportError, ObjectExists, PermissionRefused
 from lakeport.model import Staged
 from lakeport.storage.background import BackgroundUploads
 from lakeport.storage.checksums import Chunker, crc32c_text, md5_text
+from lakeport.storage.failures import NotFound
 from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3.client import connect
-from lakeport.storage.s3.errors import contended, may_have_succeeded
-from lakeport.storage.s3.messages import NoSuchKey, NoSuchUpload
+from lakeport.storage.s3.errors import NoSuchUpload, contended, may_have_succeeded
 from lakeport.storage.s3.settings import ID_KEY, AwsSettings
 
 __all__ = [
@@ -177,20 +177,20 @@ def complete(
     parameters: dict[str, Any] = {"IfNoneMatch": "*"} if conditional else {}
     if "crc32c" in token:
         parameters |= {"ChecksumCRC32C": token["crc32c"], "ChecksumType": "FULL_OBJECT"}
-    ambiguous_failures: list[Exception] = []
+    transient_failures: list[Exception] = []
     try:
         connect(settings).call(
             "complete_multipart_upload",
             bucket,
             key,
-            ambiguous_failures=ambiguous_failures,
+            transient_failures=transient_failures,
             UploadId=token["upload_id"],
             MultipartUpload={"Parts": token["parts"]},
             **parameters,
         )
     except (ObjectExists, NoSuchUpload) as error:
-        was_contended = any(map(contended, ambiguous_failures))
-        ambiguous = any(map(may_have_succeeded, ambiguous_failures))
+        was_contended = any(map(contended, transient_failures))
+        ambiguous = any(map(may_have_succeeded, transient_failures))
         if isinstance(error, ObjectExists) and not was_contended:
             ambiguous = True
         if _completed(bucket, key, staged, settings, ambiguous):
@@ -240,7 +240,7 @@ def is_ours(bucket: str, key: str, mark: str, settings: AwsSettings) -> bool:
     """
     try:
         answer = connect(settings).call("head_object", bucket, key)
-    except NoSuchKey:
+    except NotFound:
         return False
     return bool(answer.get("Metadata", {}).get(ID_KEY) == mark)
 

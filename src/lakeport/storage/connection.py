@@ -1,0 +1,94 @@
+"""A process's client of one store: the one place where requests are repeated and errors named."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from lakeport.errors import LakeportError
+from lakeport.storage.retry import Retrier, RetryPolicy
+
+__all__ = ["CloudSettings", "Connection"]
+
+T = TypeVar("T")
+
+
+class CloudSettings(Protocol):
+    """What the settings of every cloud have."""
+
+    @property
+    def endpoint(self) -> str:
+        """Address instead of the cloud's own; empty for that."""
+        ...
+
+    @property
+    def retry_policy(self) -> RetryPolicy:
+        """For transient failures."""
+        ...
+
+
+class Connection(ABC):
+    """The base of the clouds' clients.
+
+    Attributes:
+        retrier: knows whether the store was reached, and how much time requests have.
+    """
+
+    def __init__(self, retry_policy: RetryPolicy) -> None:
+        self.retrier = Retrier()
+        self._retry_policy = retry_policy
+
+    @staticmethod
+    @abstractmethod
+    def is_transient(error: Exception) -> bool:
+        """Whether the same request may succeed later."""
+
+    @staticmethod
+    @abstractmethod
+    def has_response(error: Exception) -> bool:
+        """Whether the endpoint answered at all."""
+
+    def policy_for(self, error: Exception) -> RetryPolicy:
+        """How long to repeat a request that failed so."""
+        return self._retry_policy
+
+    def repeat(
+        self,
+        send: Callable[[], T],
+        translate: Callable[[Exception], LakeportError],
+        *,
+        transient_failures: list[Exception] | None = None,
+        retry_policy: RetryPolicy | None = None,
+    ) -> T:
+        """Send one request, again while its failure is transient.
+
+        Args:
+            send: the request.
+            translate: names the failure that stays.
+            transient_failures: gets the failures that were tried again; after some of them the
+                request may have succeeded, and is refused for that when it is repeated.
+            retry_policy: instead of the settings' own.
+
+        Raises:
+            LakeportError: as `translate` names it.
+        """
+
+        def attempt() -> T:
+            try:
+                answer = send()
+            except Exception as error:
+                self.retrier.reached |= self.has_response(error)
+                if transient_failures is not None and self.is_transient(error):
+                    transient_failures.append(error)
+                raise
+            self.retrier.reached = True
+            return answer
+
+        def policy(error: Exception) -> RetryPolicy:
+            return retry_policy or self.policy_for(error)
+
+        try:
+            return self.retrier.call(attempt, self.is_transient, policy)
+        except Exception as error:
+            raise translate(error) from None

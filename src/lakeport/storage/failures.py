@@ -1,0 +1,50 @@
+"""Failures that every cloud has, in the same words."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from lakeport.errors import DestinationError, ObjectExists
+
+__all__ = [
+    "NEXT_NAME",
+    "SLOW_STORE",
+    "Condition",
+    "NotFound",
+    "already_exists",
+    "condition_failed",
+    "replaced",
+]
+
+NEXT_NAME = "the next free name is tried."
+"""The hint where a name is taken."""
+
+SLOW_STORE = (
+    "try again later, or set `give_up_after` for longer; a smaller `target_file_size_mb` or fewer "
+    "tasks ask less of the store."
+)
+"""The hint where a store is overloaded."""
+
+Condition = Literal["none", "absent", "same"]
+"""What a request asks for: nothing; that nothing has the name yet; that one version is read."""
+
+
+class NotFound(DestinationError):
+    """There is no such object, bucket or upload."""
+
+
+def already_exists(name: str) -> ObjectExists:
+    """The error for a create-only write of a name that is taken."""
+    return ObjectExists(f"{name} exists already", NEXT_NAME)
+
+
+def replaced(name: str) -> DestinationError:
+    """The error for an object that is not the one any more whose first bytes were read."""
+    return DestinationError(
+        f"{name} was replaced while it was read", "run it again when nobody writes there."
+    )
+
+
+def condition_failed(condition: Condition, name: str) -> DestinationError:
+    """The error for a request whose condition did not hold."""
+    return already_exists(name) if condition == "absent" else replaced(name)
