@@ -1,14 +1,29 @@
-"""The registry: a destination's name -> what it needs, and how its tables are opened."""
+"""How a load opens its destination: what is refused beforehand, the store, the tables, Spark.
+
+What a destination needs, and where its tables lie, its config tells (`lakeport.config`).
+"""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeport.errors import ConfigError, MissingDependency, PermissionRefused
+from lakeport.config.classes import config_class, destination_of
+from lakeport.errors import ConfigError, PermissionRefused
+from lakeport.host.extras import PACKAGES, missing
+from lakeport.sources.remote import storage_of
+from lakeport.spark import workers
+from lakeport.spark.filesystems import session_for
+from lakeport.storage.local.store import LocalStorage
+from lakeport.storage.probe import unfit_for_tables
+from lakeport.storage.retry import Retrier
+from lakeport.writers.enclosing import around, enclosed
+from lakeport.writers.files.encode import encoder_for
+from lakeport.writers.files.journal import Journal
+from lakeport.writers.files.writer import FilesWriter
+from lakeport.writers.naming import check_date_format, table_folder, table_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,61 +34,13 @@ if TYPE_CHECKING:
     from lakeport.writers.base import TableWriter
 
 __all__ = [
-    "DESTINATIONS",
-    "Destination",
+    "check_layout",
     "check_place",
-    "check_reach",
-    "destination",
+    "check_workers",
     "open_storage",
     "open_table",
     "spark_session",
-    "table_pattern",
-    "worker_packages",
 ]
-
-
-@dataclass(frozen=True)
-class Destination:
-    """One row.
-
-    Attributes:
-        jars: what Spark needs for a Delta table there, as named in `spark.jvm.versions`.
-        extra: the pip extra that brings its SDK; empty for none.
-    """
-
-    jars: frozenset[str]
-    extra: str = ""
-
-
-DESTINATIONS: Mapping[str, Destination] = {
-    "local": Destination(frozenset({"delta"})),
-    "amazon_s3": Destination(frozenset(), "s3"),
-    "delta_lake_azure": Destination(frozenset({"delta", "azure"}), "azure"),
-    "delta_lake_s3": Destination(frozenset({"delta", "s3a"}), "s3"),
-    "google_cloud_storage": Destination(frozenset(), "gcs"),
-}
-
-
-_EXTRAS = {"abfs": "azure", "abfss": "azure", "gs": "gcs", "s3": "s3"}
-_MODULES = {
-    "azure": ("azure.storage.blob",),
-    "gcs": ("google.auth", "requests", "google_crc32c"),
-    "s3": ("botocore", "google_crc32c"),
-}
-
-
-def destination(name: str) -> Destination:
-    """Look a destination up.
-
-    Raises:
-        ConfigError: there is none of that name.
-    """
-    try:
-        return DESTINATIONS[name]
-    except KeyError:
-        raise ConfigError(
-            f"there is no destination {name!r}", f"choose one of {', '.join(sorted(DESTINATIONS))}."
-        ) from None
 
 
 def check_layout(config: DestinationConfig) -> tuple[str, ...]:
@@ -82,10 +49,7 @@ def check_layout(config: DestinationConfig) -> tuple[str, ...]:
     Raises:
         ConfigError: a name, a date pattern or a compression that can't be had.
     """
-    from lakeport.writers.files.encode import encoder_for
-    from lakeport.writers.naming import check_date_format, table_name
-
-    table_name(table_pattern(config), "stream")
+    table_name(config.table_pattern, "stream")
     if config.file_type != "delta":
         encoder_for(config.file_type, _compression(config))
     if config.date_partition_format is None:
@@ -102,10 +66,6 @@ def check_place(config: DestinationConfig, storage: Storage) -> None:
     Raises:
         ConfigError: it is in one, as far as can be seen.
     """
-    from lakeport.sources.remote import storage_of
-    from lakeport.storage.local.store import LocalStorage
-    from lakeport.writers.enclosing import around, enclosed
-
     place = storage.uri()
     for folder in around(place):
         log = f"{folder}/_delta_log"  # a listing of a storage's root is a single request
@@ -137,8 +97,6 @@ def check_workers(
         MissingDependency: a package is absent.
         ConfigError: the workers' Python does not fit.
     """
-    from lakeport.spark import workers
-
     if runtime.is_local and not runtime.adopted:
         return storage, ()
     warnings = check_reach(config, runtime)
@@ -150,8 +108,9 @@ def worker_packages(config: DestinationConfig, source: object) -> tuple[str, ...
     """The packages that tasks import to reach the target, the spool and the sources."""
     named = [source] if isinstance(source, str) else source if isinstance(source, list) else []
     schemes = {str(text).partition("://")[0] for text in (*named, config.spool_uri or "")}
-    extras = {destination(config.destination).extra, *(_EXTRAS.get(s, "") for s in schemes)}
-    return tuple(name for extra in sorted(extras) for name in _MODULES.get(extra, ()))
+    others = {destination_of(scheme) for scheme in schemes} - {""}
+    extras = {config.extra, *(config_class(name).extra for name in others)}
+    return tuple(name for extra in sorted(extras) for name in PACKAGES.get(extra, ()))
 
 
 def _compression(config: DestinationConfig) -> str:
@@ -169,24 +128,13 @@ def open_storage(config: DestinationConfig) -> Storage:
     Raises:
         MissingDependency: the destination's SDK is not installed.
     """
-    from lakeport.storage.retry import Retrier
-
     Retrier.restore_deadlines()
     try:
         return config.storage()
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("lakeport"):
             raise
-        extra = destination(config.destination).extra
-        raise MissingDependency(
-            f"the package {error.name!r} is not installed", f"pip install 'lakeport[{extra}]'"
-        ) from error
-
-
-def table_pattern(config: DestinationConfig) -> str | None:
-    """What names the tables' folders: `table`, or the end of a table's own URI."""
-    folder: str | None = getattr(config, "folder", config.table)
-    return folder
+        raise missing(f"the package {error.name!r} is", config.extra) from error
 
 
 def open_table(
@@ -212,11 +160,7 @@ def open_table(
         ConfigError: the table's name or place is refused, or it is a Delta table and files are
             to be written.
     """
-    from lakeport.writers.naming import table_folder, table_name
-
-    table = table_name(table_pattern(config), stream)
-    if config.destination == "delta_lake_azure" and table.endswith("."):
-        table = f"{table[:-1]}%2E"  # Azure has no folders that end with a dot
+    table = config.folder_of(table_name(config.table_pattern, stream))
     folder = table_folder("", table)
     _check_table_place(storage, folder, config.file_type)
     if config.file_type == "delta":
@@ -224,16 +168,11 @@ def open_table(
         from lakeport.writers.delta.writer import DeltaOptions, DeltaWriter
 
         session = spark_session(config, storage, runtime, writes=writes)
-        if destination(config.destination).extra:
+        if config.extra:
             # Wrong credentials show now, in our own client's words, while Spark starts.
             _first(storage, f"{folder}/_delta_log")
-        options = DeltaOptions.of(config)
-        writer = DeltaWriter(session, storage, folder, stream, options, run)
+        writer = DeltaWriter(session, storage, folder, stream, DeltaOptions.of(config), run)
         return DeltaTableWriter.of(config, writer, runtime)
-    from lakeport.writers.files.encode import encoder_for
-    from lakeport.writers.files.journal import Journal
-    from lakeport.writers.files.writer import FilesWriter
-
     return FilesWriter(
         storage,
         encoder_for(config.file_type, _compression(config)),
@@ -248,8 +187,6 @@ def open_table(
 
 def _check_table_place(storage: Storage, folder: str, file_type: str) -> None:
     """Keep a table out of the folders of Delta tables in the lake, and files out of its own."""
-    from lakeport.writers.enclosing import enclosed
-
     segments = folder.split("/")
     for count in range(1, len(segments)):
         above = "/".join(segments[:count])
@@ -284,15 +221,9 @@ def spark_session(
     Raises:
         DestinationError: the store can't hold Delta tables.
     """
-    from lakeport.config.destinations.delta_lake_azure import DeltaLakeAzureConfig
-    from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
-
-    if not isinstance(config, (DeltaLakeAzureConfig, DeltaLakeS3Config)):
+    if not config.connectors():
         return lambda: runtime.spark
-    from lakeport.spark.filesystems import session_for
-    from lakeport.storage.probe import unfit_for_tables
-
     if writes and storage.needs_unique_names():
         raise unfit_for_tables(f"the store at {storage.uri()}", "If-None-Match")
-    root, for_workers = storage.hadoop_uri(), not runtime.is_local
-    return lambda: session_for(runtime, root, config.hadoop_settings(for_workers=for_workers))
+    root, settings = storage.hadoop_uri(), storage.hadoop_settings
+    return lambda: session_for(runtime, root, settings(for_workers=not runtime.is_local))

@@ -470,7 +470,7 @@ def test_what_a_store_quotes_of_a_request_is_in_no_traceback(runtime: Any) -> No
         }
         target = load_target(config)
         assert isinstance(target, DeltaLakeS3Config)
-        hand_over(runtime, "s3a://echo", target.hadoop_settings())
+        hand_over(runtime, "s3a://echo", target.storage().hadoop_settings())
         hadoop = runtime.context._jvm.org.apache.hadoop.fs
         folder = hadoop.Path("s3a://echo/a")
         with pytest.raises(PermissionRefused) as caught, translated(runtime.secrets):

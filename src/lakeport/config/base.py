@@ -8,7 +8,7 @@ absent. Sizes are in MiB.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -83,6 +83,11 @@ class DestinationConfig(BaseModel):
         frozen=True, extra="forbid", hide_input_in_errors=True, coerce_numbers_to_str=True
     )
     _warnings: tuple[str, ...] = PrivateAttr(default=())
+
+    extra: ClassVar[str] = ""
+    """The pip extra that brings the store's SDK; empty for none."""
+    delta_jars: ClassVar[frozenset[str]] = frozenset()
+    """What Spark needs for a Delta table there (`spark.jvm.versions`); none where none can be."""
 
     destination: str = Field(description="Name of the destination.")
     object_key_path: Annotated[str, AfterValidator(lambda text: text.strip("/"))] = Field(
@@ -266,6 +271,25 @@ class DestinationConfig(BaseModel):
     def storage(self) -> Storage:
         """The place that the target names: everything of it lies below that storage's root."""
         raise NotImplementedError
+
+    @property
+    def jars(self) -> frozenset[str]:
+        """What Spark needs for the config's tables: nothing for files, which tasks write alone."""
+        return self.delta_jars if self.file_type == "delta" else frozenset()
+
+    @classmethod
+    def connectors(cls) -> frozenset[str]:
+        """Those of the jars by which Spark reaches the store; none for a folder."""
+        return cls.delta_jars - {"delta"}
+
+    @property
+    def table_pattern(self) -> str | None:
+        """What names the tables' folders; None for the streams' names."""
+        return self.table
+
+    def folder_of(self, table: str) -> str:
+        """The folder of a table of that name."""
+        return table
 
     @classmethod
     def secret_keys(cls) -> frozenset[str]:

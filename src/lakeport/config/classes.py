@@ -10,7 +10,17 @@ from lakeport.config.base import DestinationConfig
 from lakeport.config.explain import no_such
 from lakeport.errors import ConfigError
 
-__all__ = ["all_keys", "config_class", "destinations", "uri_values", "what_to_name"]
+__all__ = [
+    "all_keys",
+    "config_class",
+    "destination_of",
+    "destinations",
+    "known_schemes",
+    "named_as_by_users",
+    "table_destination",
+    "uri_values",
+    "what_to_name",
+]
 
 _DESTINATIONS = {
     "local": "lakeport.config.destinations.local:LocalConfig",
@@ -28,12 +38,41 @@ _SCHEMES = {
     "gs": "google_cloud_storage",
     "s3": "amazon_s3",
 }
+_TABLES = {"amazon_s3": "delta_lake_s3"}  # files -> tables in the same store
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]+):")
 
 
 def destinations() -> tuple[str, ...]:
     """Names of the destinations that a config can be for."""
     return tuple(_DESTINATIONS)
+
+
+def destination_of(scheme: str) -> str:
+    """The destination that a target of that scheme is for; empty if there is none."""
+    return _SCHEMES.get(scheme, "")
+
+
+def known_schemes() -> str:
+    """The schemes that some destination takes, for a hint."""
+    return ", ".join(sorted(f"{name}://" for name in _SCHEMES))
+
+
+def named_as_by_users(uri: str) -> str:
+    """A URI that may be Spark's name of a place, as users name it.
+
+    >>> named_as_by_users("s3a://lake/silver")
+    's3://lake/silver'
+    """
+    return f"s3://{uri[6:]}" if uri[:6].lower() == "s3a://" else uri
+
+
+def table_destination(destination: str) -> str:
+    """The destination whose Delta tables lie in the same store; itself if there is no other.
+
+    >>> table_destination("amazon_s3"), table_destination("local")
+    ('delta_lake_s3', 'local')
+    """
+    return _TABLES.get(destination, destination)
 
 
 def config_class(destination: str) -> type[DestinationConfig]:
@@ -62,12 +101,12 @@ def uri_values(text: str, *, may_be_uri: bool = True) -> dict[str, Any]:
     """
     match = _SCHEME.match(text) if may_be_uri else None
     scheme = match[1].lower() if match else "file"
-    if scheme not in _SCHEMES:
-        known = ", ".join(sorted(f"{name}://" for name in _SCHEMES))
+    if not destination_of(scheme):
         raise ConfigError(
-            f"no destination takes the target {scheme}:…", f"give a folder, or a URI of: {known}."
+            f"no destination takes the target {scheme}:…",
+            f"give a folder, or a URI of: {known_schemes()}.",
         )
-    name = _SCHEMES[scheme]
+    name = destination_of(scheme)
     return {"destination": name, **config_class(name).uri_keys(text)}
 
 

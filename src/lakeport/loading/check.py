@@ -14,15 +14,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
-from lakeport.destinations import destination, open_storage
+from lakeport.config.load import load_target
+from lakeport.destinations import open_storage
 from lakeport.errors import LakeportError
+from lakeport.spark.filesystems import session_for
+from lakeport.spark.session import Runtime
 from lakeport.storage.checks import CheckItem, Checks, item_of
 from lakeport.writers.naming import HOME
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.config.destinations.delta_lake_azure import DeltaLakeAzureConfig
-    from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
     from lakeport.config.keys import Target, TargetKeys
     from lakeport.model import Storage
     from lakeport.spark.log_store_probe import LogStoreProbe
@@ -71,15 +72,11 @@ def check(
         MissingDependency: the destination's SDK is not installed.
         ConfigError: the config is wrong, or names a file that can't be read.
     """
-    from lakeport.config.destinations.delta_lake_azure import DeltaLakeAzureConfig
-    from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
-    from lakeport.config.load import load_target
-
     config = load_target(to, keys)
     end = time.monotonic() + (spark_seconds or _SPARK_SECONDS)
     storage = open_storage(config)
     begun = None
-    if isinstance(config, (DeltaLakeAzureConfig, DeltaLakeS3Config)):
+    if config.connectors():
         begun = _begin_spark(config, storage)
     late = CheckItem("time", "failed", f"no answer within {seconds:g} s", _LATE_HINT)
     items = _within(seconds, lambda: _all(config, storage, tables=begun is not None), late)
@@ -108,14 +105,10 @@ def _journal(storage: Storage) -> str:
     return "the journal that `run_id` needs can be read"
 
 
-def _begin_spark(
-    config: DeltaLakeAzureConfig | DeltaLakeS3Config, storage: Storage
-) -> Callable[[], LogStoreProbe]:
+def _begin_spark(config: DestinationConfig, storage: Storage) -> Callable[[], LogStoreProbe]:
     """Have Spark start; what is returned waits for it, and raises what went wrong."""
-    from lakeport.spark.session import Runtime
-
     try:
-        runtime = Runtime.start(destination(config.destination).jars, config.spark, small=True)
+        runtime = Runtime.start(config.jars, config.spark, small=True)
     except LakeportError as error:
         failure = error
 
@@ -125,11 +118,10 @@ def _begin_spark(
         return fail
 
     def ready() -> LogStoreProbe:
-        from lakeport.spark.filesystems import session_for
         from lakeport.spark.log_store_probe import LogStoreProbe
 
         session = session_for(
-            runtime, storage.hadoop_uri(), config.hadoop_settings(for_workers=not runtime.is_local)
+            runtime, storage.hadoop_uri(), storage.hadoop_settings(for_workers=not runtime.is_local)
         )
         folder = storage.hadoop_uri(f"_lakeport/check-{uuid.uuid4().hex}")
         return LogStoreProbe(session, folder, runtime.secrets)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakeport import destinations
-from lakeport.destinations import check_layout, destination, open_storage
+from lakeport.destinations import check_layout, open_storage
 from lakeport.sources.open import Source, open_source
 from lakeport.sources.options import ReadOptions
 from lakeport.sources.spool.location import open_spool
@@ -106,6 +106,5 @@ def prepare(
     """
     warnings = (*config.warnings, *check_layout(config))
     storage = open_storage(config)
-    needs = destination(config.destination).jars if config.file_type == "delta" else frozenset()
-    runtime = Runtime.start(needs, config.spark, small=True, keep=keep, also=also)
+    runtime = Runtime.start(config.jars, config.spark, small=True, keep=keep, also=also)
     return Prepared(config, storage, runtime, warnings)

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from lakeport.config.load import load_target
-from lakeport.destinations import open_table, table_pattern
+from lakeport.destinations import open_table
 from lakeport.errors import (
     BadRecord,
     ConfigError,
@@ -230,7 +230,7 @@ class _Run:
             raise error
 
     def _check_tables(self, streams: Iterable[str]) -> None:
-        pattern = table_pattern(self.config)
+        pattern = self.config.table_pattern
         names = dict.fromkeys(streams)
         if len(names) > 1 and pattern is not None and "{stream}" not in pattern:
             first, second = list(names)[:2]

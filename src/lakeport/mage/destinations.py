@@ -22,7 +22,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self, cast
 
 from lakeport.config.mage.io_config import ConfigLoader, destination_keys
-from lakeport.destinations import table_pattern
 from lakeport.errors import ConfigError, LakeportError
 from lakeport.loading.report import Failure, LandingReport
 from lakeport.mage import connection
@@ -268,7 +267,7 @@ class Destination:
         from lakeport.loading import run as landing
 
         keys: dict[str, Any] = {} if source_format or self.config.table else {"table": stream}
-        table = table_name(table_pattern(self.config), stream)
+        table = table_name(self.config.table_pattern, stream)
         if self.config.mode is Mode.OVERWRITE and table in self._overwritten:
             keys["mode"] = self._next_mode(stream)
         self._observer.lines.protect(self.config.secrets())

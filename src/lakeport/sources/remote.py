@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakeport.config.classes import destination_of
 from lakeport.config.clouds.aws import AwsConfig
 from lakeport.config.clouds.gcp import GcpConfig
 from lakeport.config.destinations.delta_lake_azure import DeltaLakeAzureConfig
@@ -27,7 +28,7 @@ def storage_of(target: DestinationConfig, uri: str) -> Storage | None:
     """
     if "://" not in uri or uri.startswith("file:"):
         return None
-    if uri.startswith(("abfs:", "abfss:")):
+    if destination_of(uri.partition("://")[0]) == "delta_lake_azure":
         if isinstance(target, DeltaLakeAzureConfig) and target.shares_account(uri):
             return target.storage_at(uri)
         return DeltaLakeAzureConfig(table_uri=f"{uri.rstrip('/')}/_").storage_at(uri)

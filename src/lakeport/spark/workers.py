@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from lakeport.errors import ConfigError, LakeportError, MissingDependency, SparkFailure
+from lakeport.host.extras import requirement
 from lakeport.spark.jobs import in_group
 
 if TYPE_CHECKING:
@@ -25,13 +26,6 @@ _asked: WeakKeyDictionary[SparkContext, set[tuple[str, str]]] = WeakKeyDictionar
 _SILENCE: Final = 60.0
 
 _ALWAYS: Final = ("lakeport", "pyarrow", "msgspec", "numpy")
-_PIP: Final = {
-    "azure.storage.blob": "lakeport[azure]",
-    "botocore": "lakeport[s3]",
-    "google.auth": "lakeport[gcs]",
-    "google_crc32c": "google-crc32c",
-    "requests": "lakeport[gcs]",
-}
 _SHIPPED: Final = (
     "pack an environment that has lakeport (`venv-pack -o env.tar.gz`), and set\n"
     "    spark.archives = env.tar.gz#environment\n"
@@ -119,8 +113,8 @@ def _lacking(names: Sequence[str], host: str, python: str, *, here: bool) -> Mis
             "(`spark.submit.pyFiles`), a zip with the package's folder in it; or "
         )
     else:
-        extras = sorted({_PIP.get(name, "lakeport") for name in names})
-        hint = f"what brings them is `pip install '{extras[-1]}'`: "
+        requirements = sorted(map(requirement, names))
+        hint = f"what brings them is `pip install '{requirements[-1]}'`: "
     return MissingDependency(
         f"Spark's workers lack the Python package {packages} (host {host}, {python})",
         f"{hint}{_SHIPPED}{_OTHERWISE}.",

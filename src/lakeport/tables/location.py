@@ -10,9 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeport.config.base import DestinationConfig
-from lakeport.config.classes import config_class
+from lakeport.config.classes import (
+    config_class,
+    destination_of,
+    known_schemes,
+    named_as_by_users,
+    table_destination,
+)
 from lakeport.config.load import load_target
-from lakeport.destinations import destination, open_storage, spark_session
+from lakeport.destinations import open_storage, spark_session
 from lakeport.errors import ConfigError, DestinationError
 from lakeport.storage.keys import clean_prefix
 
@@ -25,16 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["TableLocation", "locate"]
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
-_DESTINATIONS = {
-    "": "local",
-    "file": "local",
-    "s3": "delta_lake_s3",
-    "s3a": "delta_lake_s3",
-    "abfs": "delta_lake_azure",
-    "abfss": "delta_lake_azure",
-    "gs": "google_cloud_storage",
-}
-_SAME_STORE = {"amazon_s3": "delta_lake_s3"}
 _WHERE = frozenset({"bucket", "table_uri", "path"})
 
 
@@ -74,7 +70,7 @@ class TableLocation:
                 f"Spark has no connector for {self.uri}",
                 "`show` and `preview` do without Spark; copy the files for the rest.",
             )
-        return destination(self.config.destination).jars
+        return self.config.delta_jars
 
     def session(self, runtime: Runtime, *, writes: bool = False) -> SparkSession:
         """The session, able to reach the table; waits for it.
@@ -112,12 +108,12 @@ def locate(
     if not text.strip():
         raise ConfigError("the table's name is empty", "name a folder, a URI, or a table.")
     shared: dict[str, Any] = dict(keys or {})
-    match = _SCHEME.match(text)
-    kind = _kind(match[1].lower() if match else "", text)
+    text = named_as_by_users(text)
+    kind = _kind(text)
     if to is not None:
         config = load_target(to, keys)
-        target = _SAME_STORE.get(config.destination, config.destination)
-        if match is None and not Path(text).is_absolute():
+        target = table_destination(config.destination)
+        if not (_SCHEME.match(text) or Path(text).is_absolute()):
             storage = open_storage(config)
             kind, text = target, storage.uri(clean_prefix(text, "table"))
         elif kind != target:
@@ -130,11 +126,15 @@ def locate(
     return _open(kind, text, shared)
 
 
-def _kind(scheme: str, text: str) -> str:
-    if scheme not in _DESTINATIONS:
-        known = ", ".join(f"{name}://" for name in _DESTINATIONS if name)
-        raise ConfigError(f"no table can be at {text}", f"give a folder, or a URI of: {known}.")
-    return _DESTINATIONS[scheme]
+def _kind(uri: str) -> str:
+    """The destination whose tables lie where a folder's path or a URI says."""
+    match = _SCHEME.match(uri)
+    found = destination_of(match[1].lower() if match else "file")
+    if not found:
+        raise ConfigError(
+            f"no table can be at {uri}", f"give a folder, or a URI of: {known_schemes()}."
+        )
+    return table_destination(found)
 
 
 def _credentials(config: DestinationConfig, kind: str) -> dict[str, Any]:
@@ -148,11 +148,12 @@ def _open(kind: str, uri: str, keys: Mapping[str, Any]) -> TableLocation:
     if kind == "local":
         config = load_target({"destination": kind, "path": uri, "object_key_path": ""}, keys)
         return TableLocation(config, open_storage(config), "")
-    uri = uri.replace("s3a://", "s3://", 1)
     where: dict[str, Any] = config_class(kind).uri_keys(uri)
     folder = ""
     if "object_key_path" in where:
         above, _, folder = where["object_key_path"].strip("/").rpartition("/")
         where["object_key_path"] = above
     config = load_target({"destination": kind, **where}, keys)
-    return TableLocation(config, open_storage(config), folder or getattr(config, "folder", ""))
+    if "table_uri" in where:
+        folder = config.table_pattern or ""
+    return TableLocation(config, open_storage(config), folder)

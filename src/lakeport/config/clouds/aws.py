@@ -8,64 +8,26 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from lakeport.config.base import DestinationConfig, Settings, Text
-from lakeport.config.secrets import Secret
-from lakeport.errors import ConfigError
-from lakeport.scrub import MASK
-from lakeport.storage.keys import clean_prefix
+from lakeport.config.base import DestinationConfig, Settings
+from lakeport.config.clouds.fields import (
+    Bucket,
+    OptionalEndpoint,
+    OptionalSecret,
+    OptionalText,
+    blank,
+    prefix,
+    reveal,
+)
 from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3.settings import ID_KEY, AwsSettings
 
-__all__ = [
-    "AwsConfig",
-    "Bucket",
-    "OptionalEndpoint",
-    "OptionalSecret",
-    "OptionalText",
-    "blank",
-    "prefix",
-]
+__all__ = ["AwsConfig"]
 
-_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
-_BEFORE_AT = re.compile(r"(?s)^(\w+://)?.*@")
 _ROLE = re.compile(r"arn:\S+")  # other stores than AWS take any
 _TAG = re.compile(r"[\w +\-=.:/@]*")  # what S3 takes in names and values of tags
 _MOST_TAGS = 10
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # a header's, which metadata become
 _MOST_METADATA = 2000
-
-
-def blank(value: object) -> object:
-    """Blank text is absent, as templates leave it where nothing was filled in."""
-    return None if isinstance(value, str) and not value.strip() else value
-
-
-def prefix(value: str) -> str:
-    """A prefix without slashes at its ends, that nothing climbs out of."""
-    try:
-        return clean_prefix(value)
-    except ConfigError as error:
-        raise ValueError(f"can't have such a part: {error.hint}") from None
-
-
-def _masked(value: object) -> object:
-    """Text without the credentials before an `@`, which no endpoint and no bucket may have."""
-    return _BEFORE_AT.sub(rf"\1{MASK}@", value) if isinstance(value, str) else value
-
-
-def _endpoint(value: str) -> str:
-    parts = urlsplit(value)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError("has to look like https://host or http://host:port")
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        raise ValueError("can't hold credentials, a query or a fragment")
-    return value.rstrip("/")
-
-
-def _bucket(value: str) -> str:
-    if not _BUCKET.fullmatch(value):
-        raise ValueError("has to be the bare name of a bucket, without scheme and slashes")
-    return value
 
 
 def _role(value: str) -> str:
@@ -102,16 +64,6 @@ def _tags(values: dict[str, str]) -> dict[str, str]:
     return values
 
 
-Bucket = Annotated[str, AfterValidator(_bucket), BeforeValidator(_masked)]
-OptionalSecret = Annotated[Secret | None, BeforeValidator(blank)]
-OptionalText = Annotated[Text | None, BeforeValidator(blank)]
-OptionalEndpoint = Annotated[
-    Annotated[str, AfterValidator(_endpoint)] | None,
-    BeforeValidator(_masked),
-    BeforeValidator(blank),
-]
-
-
 class AwsConfig(DestinationConfig):
     """Keys shared by the destinations on S3 and on stores that speak its protocol.
 
@@ -119,6 +71,8 @@ class AwsConfig(DestinationConfig):
     the two key fields; else `aws_profile`; else the chain of the AWS SDK (AWS_ACCESS_KEY_ID,
     AWS_PROFILE, web identity, SSO, the files in ~/.aws, the container's and the instance's role).
     """
+
+    extra = "s3"
 
     bucket: Bucket = Field(description="Name of the bucket. It is never created.")
     object_key_path: Annotated[str, AfterValidator(prefix)] = Field(
@@ -199,23 +153,19 @@ class AwsConfig(DestinationConfig):
         """What a client needs of the config."""
         style: Any = self.aws_addressing_style
         return AwsSettings(
-            access_key_id=_reveal(self.aws_access_key_id),
-            secret_access_key=_reveal(self.aws_secret_access_key),
-            session_token=_reveal(self.aws_session_token),
+            access_key_id=reveal(self.aws_access_key_id),
+            secret_access_key=reveal(self.aws_secret_access_key),
+            session_token=reveal(self.aws_session_token),
             profile=self.aws_profile or "",
             region=self.aws_region,
             endpoint=self.aws_endpoint or "",
             addressing_style="" if style == "auto" else style,
             role_arn=self.role_arn or "",
             role_session_name=self.role_session_name,
-            external_id=_reveal(self.external_id),
+            external_id=reveal(self.external_id),
             sse=self.sse or "",
             sse_kms_key_id=self.sse_kms_key_id or "",
             tags=tuple(self.object_tags.items()),
             metadata=tuple(self.object_metadata.items()),
             retry_policy=RetryPolicy(self.give_up_after),
         )
-
-
-def _reveal(secret: Secret | None) -> str:
-    return secret.reveal() if secret is not None else ""

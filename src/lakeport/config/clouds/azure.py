@@ -11,7 +11,13 @@ from urllib.parse import parse_qs, urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from lakeport.config.base import DestinationConfig
-from lakeport.config.clouds.aws import OptionalEndpoint, OptionalSecret, OptionalText, blank
+from lakeport.config.clouds.fields import (
+    OptionalEndpoint,
+    OptionalSecret,
+    OptionalText,
+    blank,
+    reveal,
+)
 from lakeport.config.secrets import Secret
 from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.retry import RetryPolicy
@@ -32,7 +38,7 @@ def _account(value: str) -> str:
 
 def _key(value: Secret | None) -> Secret | None:
     try:
-        base64.b64decode(_reveal(value), validate=True)
+        base64.b64decode(reveal(value), validate=True)
     except (binascii.Error, ValueError):
         raise ValueError("has to be one of the account's keys, which are Base64 text") from None
     return value
@@ -62,6 +68,8 @@ class AzureConfig(DestinationConfig):
     Azure SDK (AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET, workload identity, the
     machine's managed identity, the Azure CLI).
     """
+
+    extra = "azure"
 
     account_name: Annotated[
         Annotated[str, AfterValidator(_account)] | None, BeforeValidator(blank)
@@ -115,17 +123,13 @@ class AzureConfig(DestinationConfig):
         """
         return AzureSettings(
             account=account,
-            access_key=_reveal(self.access_key),
-            sas_token=_reveal(self.sas_token),
+            access_key=reveal(self.access_key),
+            sas_token=reveal(self.sas_token),
             tenant_id=self.tenant_id or "",
             client_id=self.client_id or "",
-            client_secret=_reveal(self.client_secret),
+            client_secret=reveal(self.client_secret),
             managed_identity=self.managed_identity,
             cloud=cloud,
             endpoint=self.azure_endpoint or "",
             retry_policy=RetryPolicy(self.give_up_after),
         )
-
-
-def _reveal(secret: Secret | None) -> str:
-    return secret.reveal() if secret is not None else ""

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from lakeport.config.base import DestinationConfig
-from lakeport.config.clouds.aws import (
+from lakeport.config.clouds.fields import (
     Bucket,
     OptionalEndpoint,
     OptionalSecret,
@@ -49,6 +49,8 @@ class GcpConfig(DestinationConfig):
 
     Every key can also be given as LAKEPORT_ and the key in capitals.
     """
+
+    extra = "gcs"
 
     bucket: Bucket = Field(description="Name of the bucket. It is never created.")
     object_key_path: Annotated[str, AfterValidator(prefix)] = Field(

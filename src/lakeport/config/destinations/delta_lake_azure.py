@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -11,7 +10,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from lakeport.config.base import Text
 from lakeport.config.clouds.azure import AzureConfig
 from lakeport.errors import ConfigError
-from lakeport.storage.azure.hadoop import hadoop_settings
 from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.keys import clean_prefix
 
@@ -98,9 +96,11 @@ class DeltaLakeAzureConfig(AzureConfig):
 
     Example:
         >>> uri = "abfss://lake@acme.dfs.core.windows.net/silver/users"
-        >>> DeltaLakeAzureConfig(table_uri=uri, access_key="a2V5").folder
+        >>> DeltaLakeAzureConfig(table_uri=uri, access_key="a2V5").table_pattern
         'users'
     """
+
+    delta_jars = frozenset({"delta", "azure"})
 
     destination: Literal["delta_lake_azure"] = Field(
         default="delta_lake_azure", description="`delta_lake_azure`."
@@ -144,9 +144,13 @@ class DeltaLakeAzureConfig(AzureConfig):
         return {"table_uri": uri}
 
     @property
-    def folder(self) -> str:
-        """The table's folder in the folder that holds it."""
+    def table_pattern(self) -> str:
+        """The end of the table's URI: its folder in the folder that holds it."""
         return _parsed(self.table_uri).folder
+
+    def folder_of(self, table: str) -> str:
+        """The same, but for a dot at its end, which Azure does not take."""
+        return f"{table[:-1]}%2E" if table.endswith(".") else table
 
     def storage(self) -> AzureStorage:
         """The folder that holds the table: what is not the table's own lies beside it."""
@@ -170,15 +174,6 @@ class DeltaLakeAzureConfig(AzureConfig):
     def shares_account(self, uri: str) -> bool:
         """Whether a folder's URI names the storage account of this table."""
         return _parsed_folder(uri).account in ("", self._settings().account)
-
-    def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
-        """What Spark's Azure connector needs to reach the account; some values are secrets.
-
-        Args:
-            for_workers: without effect: the connector takes no token, and looks for a managed
-                identity on each worker.
-        """
-        return hadoop_settings(self._settings())
 
     def _settings(self) -> AzureSettings:
         place = _parsed(self.table_uri)

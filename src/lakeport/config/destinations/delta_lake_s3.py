@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
 
 from lakeport.config.clouds.aws import AwsConfig
-from lakeport.storage.s3.hadoop import hadoop_settings
 
 if TYPE_CHECKING:
     from lakeport.storage.s3.store import S3Storage
@@ -26,6 +24,8 @@ class DeltaLakeS3Config(AwsConfig):
         >>> DeltaLakeS3Config(bucket="lake", object_key_path="silver", mode="overwrite").mode
         <Mode.OVERWRITE: 'overwrite'>
     """
+
+    delta_jars = frozenset({"delta", "s3a"})
 
     destination: Literal["delta_lake_s3"] = Field(
         default="delta_lake_s3", description="`delta_lake_s3`."
@@ -46,14 +46,3 @@ class DeltaLakeS3Config(AwsConfig):
         from lakeport.storage.s3.store import S3Storage
 
         return S3Storage(self.bucket, self.object_key_path, self.aws_settings())
-
-    def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
-        """What Spark's S3 connector needs to reach the bucket; some values are secrets.
-
-        Args:
-            for_workers: with the keys that this process finds, for workers that would find none.
-        """
-        from lakeport.storage.s3.client import for_spark
-
-        settings = self.aws_settings()
-        return hadoop_settings(self.bucket, for_spark(settings, for_workers=for_workers))

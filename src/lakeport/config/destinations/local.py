@@ -10,9 +10,8 @@ from urllib.parse import unquote, urlsplit
 from pydantic import BeforeValidator, Field
 
 from lakeport.config.base import DestinationConfig, FileType
-
-if TYPE_CHECKING:
-    from lakeport.storage.local.store import LocalStorage
+from lakeport.storage.keys import clean_prefix
+from lakeport.storage.local.store import LocalStorage
 
 __all__ = ["LocalConfig"]
 
@@ -44,6 +43,8 @@ class LocalConfig(DestinationConfig):
         'parquet'
     """
 
+    delta_jars = frozenset({"delta"})
+
     destination: Literal["local"] = Field(default="local", description="`local`.")
     path: Annotated[str, BeforeValidator(_folder)] = Field(
         description="The folder, as a path or a file:// URI; made if it is not there."
@@ -63,7 +64,4 @@ class LocalConfig(DestinationConfig):
 
     def storage(self) -> LocalStorage:
         """The lake's folder."""
-        from lakeport.storage.keys import clean_prefix
-        from lakeport.storage.local.store import LocalStorage
-
         return LocalStorage(str(Path(self.path, clean_prefix(self.object_key_path))))

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from lakeport.errors import LakeportError, MissingDependency
+from lakeport.errors import LakeportError
+from lakeport.host.extras import missing
 from lakeport.storage.azure import errors as azure_errors
 from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.connection import Connection
@@ -137,7 +138,7 @@ def _client(settings: AzureSettings) -> tuple[Any, Any]:
         from azure.core.credentials import AzureSasCredential
         from azure.storage.blob import BlobServiceClient
     except ImportError as error:
-        raise _missing("azure-storage-blob") from error
+        raise missing("azure-storage-blob is", "azure") from error
     token = None
     if settings.access_key:
         name, key = settings.account, settings.access_key
@@ -165,7 +166,7 @@ def _identity(settings: AzureSettings) -> Any:
     try:
         from azure import identity
     except ImportError as error:
-        raise _missing("azure-identity") from error
+        raise missing("azure-identity is", "azure") from error
     try:
         if settings.client_secret:
             return identity.ClientSecretCredential(
@@ -179,7 +180,3 @@ def _identity(settings: AzureSettings) -> Any:
         )
     except Exception as error:
         raise azure_errors.translate(error, "read", settings.blob_url, settings) from None
-
-
-def _missing(package: str) -> MissingDependency:
-    return MissingDependency(f"{package} is not installed", "pip install 'lakeport[azure]'")

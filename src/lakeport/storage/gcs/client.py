@@ -10,7 +10,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lakeport.errors import LakeportError, MissingDependency, Unreachable
+from lakeport.errors import LakeportError, Unreachable
+from lakeport.host.extras import missing
 from lakeport.storage.connection import Connection
 from lakeport.storage.failures import Condition
 from lakeport.storage.gcs import errors as gcs_errors
@@ -20,6 +21,7 @@ from lakeport.storage.retry import RetryPolicy
 
 __all__ = ["GcsConnection", "connect", "with_credentials"]
 
+_PACKAGES = "google-auth and requests are"
 _SCOPES = ["https://www.googleapis.com/auth/devstorage.read_write"]
 _LEAST_LIFETIME = timedelta(minutes=20)
 
@@ -34,7 +36,7 @@ class GcsConnection(Connection):
         try:
             import requests
         except ImportError as error:
-            raise _missing() from error
+            raise missing(_PACKAGES, "gcs") from error
         super().__init__(settings.retry_policy)
         self.settings = settings
         self._lock = threading.Lock()
@@ -213,18 +215,12 @@ def with_credentials(settings: GcpSettings) -> GcpSettings:
     return replace(settings, token=token, token_end=end)
 
 
-def _missing() -> MissingDependency:
-    return MissingDependency(
-        "google-auth and requests are not installed", "pip install 'lakeport[gcs]'"
-    )
-
-
 def _credentials(settings: GcpSettings) -> Any:
     try:
         import google.auth
         from google.oauth2 import credentials, service_account
     except ImportError as error:
-        raise _missing() from error
+        raise missing(_PACKAGES, "gcs") from error
     try:
         if settings.token:
             fixed: Any = credentials.Credentials

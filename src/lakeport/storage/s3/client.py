@@ -6,7 +6,8 @@ import threading
 from dataclasses import replace
 from typing import Any
 
-from lakeport.errors import LakeportError, MissingDependency
+from lakeport.errors import LakeportError
+from lakeport.host.extras import missing
 from lakeport.storage.connection import Connection
 from lakeport.storage.failures import Condition
 from lakeport.storage.per_process import PerProcess
@@ -212,9 +213,7 @@ def _client(settings: AwsSettings) -> tuple[Any, Any]:
         from botocore.config import Config
         from botocore.session import Session
     except ImportError as error:
-        raise MissingDependency(
-            "the AWS SDK for Python is not installed", "pip install 'lakeport[s3]'"
-        ) from error
+        raise missing("the AWS SDK for Python is", "s3") from error
     try:
         session = Session(profile=settings.profile or None)
         if settings.access_key_id:

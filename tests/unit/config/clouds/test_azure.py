@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from lakeport.config.classes import config_class
 from lakeport.config.destinations.delta_lake_azure import DeltaLakeAzureConfig
 from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
 from lakeport.config.load import load_target
-from lakeport.destinations import DESTINATIONS, table_pattern
 from lakeport.errors import ConfigError
 from lakeport.storage.azure.hadoop import hadoop_settings
 from lakeport.storage.azure.settings import AzureSettings
@@ -41,14 +41,14 @@ def config(**values: Any) -> DeltaLakeAzureConfig:
 )
 def test_the_table_is_where_the_uri_says(values: dict[str, Any], root: str) -> None:
     made = config(**values)
-    assert made.storage().hadoop_uri(made.folder) == root
+    assert made.storage().hadoop_uri(made.table_pattern) == root
     assert made.storage().uri("_lakeport/x") == f"{root.rpartition('/')[0]}/_lakeport/x"
 
 
 def test_the_table_key_is_a_label() -> None:
     made = config(table="whatever")
-    assert table_pattern(made) == "users"
-    assert table_pattern(config(table_uri=f"{URI}_{{stream}}")) == "users_{stream}"
+    assert made.table_pattern == "users"
+    assert config(table_uri=f"{URI}_{{stream}}").table_pattern == "users_{stream}"
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_targets_name_the_destination() -> None:
     assert isinstance(made, DeltaLakeAzureConfig)
     assert made.mode == "append"
     both = {"delta_lake_s3": {"delta", "s3a"}, "delta_lake_azure": {"delta", "azure"}}
-    assert {name: set(DESTINATIONS[name].jars) for name in both} == both
+    assert {name: set(config_class(name).delta_jars) for name in both} == both
 
 
 def test_delta_on_s3_takes_the_keys_of_files_on_s3() -> None:
@@ -192,7 +192,7 @@ def test_delta_on_s3_takes_the_keys_of_files_on_s3() -> None:
         partition_keys="a,b",
     )
     assert made.storage().hadoop_uri("t") == "s3a://lake/silver/t"
-    assert made.hadoop_settings()["fs.s3a.bucket.lake.secret.key"] == "sk"
+    assert made.storage().hadoop_settings()["fs.s3a.bucket.lake.secret.key"] == "sk"
     assert made.partition_keys == ("a", "b")
 
 
@@ -206,11 +206,19 @@ def test_a_role_is_assumed_at_aws_or_at_the_endpoint() -> None:
     role = "arn:aws:iam::123456789012:role/x"
     role_keys: dict[str, Any] = {"aws_access_key_id": "AK", "aws_secret_access_key": "sk"}
     role_keys["role_arn"] = role
-    made = DeltaLakeS3Config(bucket="lake", aws_region="eu-west-1", **role_keys).hadoop_settings()
+    made = (
+        DeltaLakeS3Config(bucket="lake", aws_region="eu-west-1", **role_keys)
+        .storage()
+        .hadoop_settings()
+    )
     start = "fs.s3a.bucket.lake.assumed.role.sts.endpoint"
     assert (made[f"{start}.region"], start in made) == ("eu-west-1", False)
     place = "http://127.0.0.1:9000"
-    made = DeltaLakeS3Config(bucket="lake", aws_endpoint=place, **role_keys).hadoop_settings()
+    made = (
+        DeltaLakeS3Config(bucket="lake", aws_endpoint=place, **role_keys)
+        .storage()
+        .hadoop_settings()
+    )
     assert made[start] == place
 
 

@@ -65,7 +65,7 @@ def test_each_kind_of_sink() -> None:
     config, _ = sink(connector_type="amazon_s3", file_type="delta", table_uri="s3://lake/a/b/c")
     assert (config.bucket, config.object_key_path, config.table) == ("lake", "a/b", "c")
     config, _ = sink(connector_type="azure_data_lake", table_uri=AZURE_URI, access_key="a2V5")
-    assert (config.destination, config.folder) == ("delta_lake_azure", "clicks")
+    assert (config.destination, config.table_pattern) == ("delta_lake_azure", "clicks")
 
 
 @pytest.mark.parametrize(

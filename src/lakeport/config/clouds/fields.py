@@ -1,0 +1,76 @@
+"""Types of keys that several clouds have: buckets, endpoints, prefixes, secrets."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator
+
+from lakeport.config.base import Text
+from lakeport.config.secrets import Secret
+from lakeport.errors import ConfigError
+from lakeport.scrub import MASK
+from lakeport.storage.keys import clean_prefix
+
+__all__ = [
+    "Bucket",
+    "OptionalEndpoint",
+    "OptionalSecret",
+    "OptionalText",
+    "blank",
+    "prefix",
+    "reveal",
+]
+
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+_BEFORE_AT = re.compile(r"(?s)^(\w+://)?.*@")
+
+
+def blank(value: object) -> object:
+    """Blank text is absent, as templates leave it where nothing was filled in."""
+    return None if isinstance(value, str) and not value.strip() else value
+
+
+def prefix(value: str) -> str:
+    """A prefix without slashes at its ends, that nothing climbs out of."""
+    try:
+        return clean_prefix(value)
+    except ConfigError as error:
+        raise ValueError(f"can't have such a part: {error.hint}") from None
+
+
+def _masked(value: object) -> object:
+    """Text without the credentials before an `@`, which no endpoint and no bucket may have."""
+    return _BEFORE_AT.sub(rf"\1{MASK}@", value) if isinstance(value, str) else value
+
+
+def _endpoint(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("has to look like https://host or http://host:port")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ValueError("can't hold credentials, a query or a fragment")
+    return value.rstrip("/")
+
+
+def _bucket(value: str) -> str:
+    if not _BUCKET.fullmatch(value):
+        raise ValueError("has to be the bare name of a bucket, without scheme and slashes")
+    return value
+
+
+def reveal(secret: Secret | None) -> str:
+    """A secret's text; empty if it is absent."""
+    return secret.reveal() if secret is not None else ""
+
+
+Bucket = Annotated[str, AfterValidator(_bucket), BeforeValidator(_masked)]
+OptionalSecret = Annotated[Secret | None, BeforeValidator(blank)]
+OptionalText = Annotated[Text | None, BeforeValidator(blank)]
+OptionalEndpoint = Annotated[
+    Annotated[str, AfterValidator(_endpoint)] | None,
+    BeforeValidator(_masked),
+    BeforeValidator(blank),
+]

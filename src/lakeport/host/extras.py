@@ -1,0 +1,38 @@
+"""The optional packages, and the pip extra that brings each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakeport.errors import MissingDependency
+
+__all__ = ["PACKAGES", "missing", "requirement"]
+
+PACKAGES: Mapping[str, tuple[str, ...]] = {
+    "azure": ("azure.storage.blob",),
+    "gcs": ("google.auth", "requests", "google_crc32c"),
+    "s3": ("botocore", "google_crc32c"),
+}
+"""Extra -> what a process imports that reaches a store with it."""
+_SEVERAL_BRING = {"google_crc32c": "google-crc32c"}
+_EXTRAS = {package: extra for extra, packages in PACKAGES.items() for package in packages}
+
+
+def requirement(package: str) -> str:
+    """What pip installs to bring a package.
+
+    >>> requirement("botocore"), requirement("google_crc32c"), requirement("pyarrow")
+    ('lakeport[s3]', 'google-crc32c', 'lakeport')
+    """
+    if package in _SEVERAL_BRING:
+        return _SEVERAL_BRING[package]
+    return f"lakeport[{_EXTRAS[package]}]" if package in _EXTRAS else "lakeport"
+
+
+def missing(what: str, extra: str) -> MissingDependency:
+    """The error for packages that an extra would have brought.
+
+    >>> missing("requests is", "gcs").hint
+    "pip install 'lakeport[gcs]'"
+    """
+    return MissingDependency(f"{what} not installed", f"pip install 'lakeport[{extra}]'")
