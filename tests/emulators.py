@@ -28,6 +28,7 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -36,6 +37,7 @@ from urllib.parse import parse_qs
 BUILD_SECONDS = 1800
 START_SECONDS = 60
 STOP_SECONDS = 10
+SAS_PERMISSIONS = ("read", "add", "create", "write", "delete", "list")
 _INSTALL = {
     "go": "Install Go 1.26 or newer (https://go.dev/dl/) and put `go` on PATH.",
     "npm": "Install Node.js 20 or newer with npm (https://nodejs.org/, or `apt-get install npm`).",
@@ -267,6 +269,15 @@ def _aws_client(service: str, endpoint: str, keys: Keys, **options: Any) -> Any:
     )
 
 
+def s3_config(store: Any) -> dict[str, str]:
+    """How a destination's config says where a server is, and its keys."""
+    return {
+        "aws_endpoint": store.endpoint,
+        "aws_access_key_id": store.access_key,
+        "aws_secret_access_key": store.secret_key,
+    }
+
+
 class Minio(Server):
     """S3 with signatures, policies and STS. Honours `If-None-Match: *` on PUT and on complete."""
 
@@ -292,6 +303,11 @@ class Minio(Server):
             f"{self.kms_key}:{b64encode(secrets.token_bytes(32)).decode()}"
         )
         return root | {"MINIO_BROWSER": "off", "MINIO_UPDATE": "off", "MINIO_CI_CD": "1"}
+
+    @property
+    def config(self) -> dict[str, str]:
+        """How a destination's config says where the server is, and who root is."""
+        return s3_config(self)
 
     @property
     def delta_options(self) -> dict[str, str]:
@@ -345,6 +361,11 @@ class FakeGcs(Server):
         here = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(self.port)]
         public = ["-public-host", f"127.0.0.1:{self.port}", "-external-url", self.endpoint]
         return [str(program), *store, *here, *public]
+
+    @property
+    def config(self) -> dict[str, str]:
+        """How a destination's config says where the server is."""
+        return {"google_endpoint": self.endpoint}
 
     def client(self, credentials: Any = None) -> Any:
         """Return a google-cloud-storage client, anonymous unless credentials are given."""
@@ -482,6 +503,40 @@ class Azurite(Server):
     def blob_endpoint(self) -> str:
         """Return the account's address."""
         return f"{self.endpoint}/{self.account}"
+
+    @property
+    def config(self) -> dict[str, str]:
+        """How a destination's config says where the server is, and the account's key."""
+        return {"access_key": self.account_key, "azure_endpoint": self.endpoint}
+
+    @property
+    def delta_options(self) -> dict[str, str]:
+        """How delta-rs reaches the server."""
+        return {
+            "account_name": self.account,
+            "account_key": self.account_key,
+            "endpoint": self.blob_endpoint,
+            "allow_http": "true",
+        }
+
+    def uri(self, container: str, path: str) -> str:
+        """Return a folder's address as users write it."""
+        return f"abfss://{container}@{self.account}.dfs.core.windows.net/{path}"
+
+    def sas(self, container: str, hours: int = 1, **permissions: bool) -> str:
+        """Return a signature for a container, valid since long ago; without names, for all."""
+        from azure.storage.blob import ContainerSasPermissions, generate_container_sas
+
+        return generate_container_sas(
+            self.account,
+            container,
+            self.account_key,
+            permission=ContainerSasPermissions(
+                **(permissions or dict.fromkeys(SAS_PERMISSIONS, True))
+            ),
+            expiry=datetime.now(UTC) + timedelta(hours=hours),
+            start=datetime.now(UTC) - timedelta(hours=9),
+        )
 
     @property
     def connection_string(self) -> str:

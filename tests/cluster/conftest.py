@@ -141,9 +141,7 @@ def bucket(minio: Minio, spark: Mapping[str, str]) -> Bucket:
     """An empty bucket; its keys are in the target's config."""
     name = minio.create_bucket(f"cluster-{next(_numbers)}")
     keys = {
-        "aws_endpoint": minio.endpoint,
-        "aws_access_key_id": minio.access_key,
-        "aws_secret_access_key": minio.secret_key,
+        **minio.config,
     }
     return Bucket(minio, name, spark, keys)
 

@@ -78,9 +78,7 @@ class _Places:
         keys = {
             "destination": "amazon_s3",
             "bucket": bucket,
-            "aws_endpoint": minio.endpoint,
-            "aws_access_key_id": minio.access_key,
-            "aws_secret_access_key": minio.secret_key,
+            **minio.config,
             "file_type": file_type,
         }
         return Target(
@@ -95,7 +93,7 @@ class _Places:
         keys = {
             "destination": "google_cloud_storage",
             "bucket": bucket,
-            "google_endpoint": gcs.endpoint,
+            **gcs.config,
             "file_type": file_type,
         }
         files = GcsFiles(gcs.client(), bucket)
@@ -109,9 +107,7 @@ class _Places:
             "destination": "delta_lake_s3",
             "bucket": bucket,
             "object_key_path": root,
-            "aws_endpoint": minio.endpoint,
-            "aws_access_key_id": minio.access_key,
-            "aws_secret_access_key": minio.secret_key,
+            **minio.config,
             "file_type": file_type,
         }
         options = minio.delta_options
@@ -124,17 +120,11 @@ class _Places:
         container, root = request.getfixturevalue("container"), f"root-{next(_numbers)}"
         keys = {
             "destination": "delta_lake_azure",
-            "table_uri": f"abfss://{container}@{azurite.account}.dfs.core.windows.net/{root}",
-            "access_key": azurite.account_key,
-            "azure_endpoint": azurite.endpoint,
+            "table_uri": azurite.uri(container, root),
+            **azurite.config,
             "file_type": file_type,
         }
-        options = {
-            "account_name": azurite.account,
-            "account_key": azurite.account_key,
-            "endpoint": azurite.blob_endpoint,
-            "allow_http": "true",
-        }
+        options = azurite.delta_options
         files = AzureFiles(azurite.client(), container, f"{root}/")
         return TableTarget("delta_azure-delta", keys, files, f"az://{container}/{root}", options)
 

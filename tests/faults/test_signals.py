@@ -152,7 +152,7 @@ def test_terminated_while_a_commit_on_azure_hangs(azurite: Azurite, tmp_path: Pa
     with FaultProxy(azurite.endpoint, "azure") as proxy:
         keys = {
             "destination": "delta_lake_azure",
-            "table_uri": f"abfss://signals@{azurite.account}.dfs.core.windows.net/t",
+            "table_uri": azurite.uri("signals", "t"),
             "access_key": azurite.account_key,
             "azure_endpoint": proxy.endpoint,
         }

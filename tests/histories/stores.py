@@ -11,7 +11,7 @@ from deltalake import DeltaTable, Schema
 
 import lakeport
 from tests.contract.targets import AzureFiles, Files, S3Files
-from tests.emulators import Azurite, Minio
+from tests.emulators import Azurite, Minio, s3_config
 from tests.histories.checker import Row
 from tests.histories.reader import Reader
 from tests.s3_stub import BrokenS3
@@ -93,10 +93,8 @@ def on_s3(server: Minio | BrokenS3, table: str) -> Store:
         "bucket": CONTAINER,
         "object_key_path": "lake",
         "table": table,
-        "aws_endpoint": server.endpoint,
+        **s3_config(server),
         "aws_region": server.region,
-        "aws_access_key_id": server.access_key,
-        "aws_secret_access_key": server.secret_key,
     }
     options = {
         "AWS_ACCESS_KEY_ID": server.access_key,
@@ -114,17 +112,11 @@ def on_azure(azurite: Azurite, table: str) -> Store:
     """A table in the container `histories`."""
     keys = {
         "destination": "delta_lake_azure",
-        "table_uri": f"abfss://{CONTAINER}@{azurite.account}.dfs.core.windows.net/lake/{table}",
+        "table_uri": azurite.uri(CONTAINER, f"lake/{table}"),
         "table": table,
-        "access_key": azurite.account_key,
-        "azure_endpoint": azurite.endpoint,
+        **azurite.config,
     }
-    options = {
-        "account_name": azurite.account,
-        "account_key": azurite.account_key,
-        "endpoint": azurite.blob_endpoint,
-        "allow_http": "true",
-    }
+    options = azurite.delta_options
     uri = f"az://{CONTAINER}/lake/{table}"
     files = AzureFiles(azurite.client(), CONTAINER)
     return Store("azure", azurite.endpoint, {**keys, **_COMMON}, uri, options, files)

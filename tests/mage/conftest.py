@@ -190,7 +190,7 @@ def _google_cloud_storage(request: pytest.FixtureRequest, name: str) -> Place:
         "table": "users",
         "file_type": "parquet",
         "google_application_credentials": None,
-        "google_endpoint": gcs.endpoint,
+        **gcs.config,
     }
     return Place(GoogleCloudStorage, config, GcsFiles(gcs.client(), name))
 
@@ -205,12 +205,7 @@ def _delta_lake_azure(request: pytest.FixtureRequest, name: str) -> Place:
         "mode": "append",
         "azure_endpoint": azurite.endpoint,
     }
-    options = {
-        "account_name": azurite.account,
-        "account_key": azurite.account_key,
-        "endpoint": azurite.blob_endpoint,
-        "allow_http": "true",
-    }
+    options = azurite.delta_options
     files = AzureFiles(azurite.client(), name)
     return Place(DeltaLakeAzure, config, files, f"az://{name}/raw/users", options)
 

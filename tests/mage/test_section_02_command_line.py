@@ -111,7 +111,7 @@ def google_cloud_storage(request: pytest.FixtureRequest, tmp_path: Path) -> Plac
         "object_key_path": "raw",
         "table": "people",
         "file_type": "csv",
-        "google_endpoint": gcs.endpoint,
+        **gcs.config,
         "google_application_credentials": None,
     }
     files = GcsFiles(gcs.client(), "mage-files")
@@ -157,12 +157,7 @@ def delta_lake_azure(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
         "azure_endpoint": azurite.endpoint,
         "mode": "append",
     }
-    options = {
-        "account_name": azurite.account,
-        "account_key": azurite.account_key,
-        "endpoint": azurite.blob_endpoint,
-        "allow_http": "true",
-    }
+    options = azurite.delta_options
 
     def rows() -> list[dict[str, Any]]:
         table = DeltaTable("az://mage-delta/raw/people", storage_options=options)

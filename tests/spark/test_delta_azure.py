@@ -7,7 +7,6 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +38,8 @@ def with_spark(runtime: Any) -> None:
 def keys(azurite: Azurite, table: str, **more: Any) -> dict[str, Any]:
     return {
         "destination": "delta_lake_azure",
-        "table_uri": f"abfss://lake@{azurite.account}.dfs.core.windows.net/silver/{table}",
-        "access_key": azurite.account_key,
-        "azure_endpoint": azurite.endpoint,
+        "table_uri": azurite.uri("lake", f"silver/{table}"),
+        **azurite.config,
         **more,
     }
 
@@ -121,17 +119,7 @@ def test_each_stream_needs_a_table_of_its_own(azurite: Azurite) -> None:
 
 
 def test_a_sas_token_is_enough(azurite: Azurite) -> None:
-    from azure.storage.blob import ContainerSasPermissions, generate_container_sas
-
-    token = generate_container_sas(
-        azurite.account,
-        "lake",
-        azurite.account_key,
-        permission=ContainerSasPermissions(
-            read=True, add=True, create=True, write=True, delete=True, list=True
-        ),
-        expiry=datetime.now(UTC) + timedelta(hours=1),
-    )
+    token = azurite.sas("lake")
     lakeport.land(rows(1), keys(azurite, "shared", access_key=None, sas_token=token))
     lakeport.land(rows(2), keys(azurite, "shared"))
     assert ids(azurite, "shared") == [1, 2]
@@ -142,7 +130,7 @@ def test_a_wrong_key_and_container_are_named(azurite: Azurite) -> None:
     with pytest.raises(PermissionRefused) as caught:
         lakeport.land(rows(1), keys(azurite, "wrong", access_key=wrong))
     assert wrong not in str(caught.value)
-    uri = f"abfss://lagoon@{azurite.account}.dfs.core.windows.net/t"
+    uri = azurite.uri("lagoon", "t")
     with pytest.raises(DestinationError, match="container"):
         lakeport.land(rows(1), keys(azurite, "x", table_uri=uri))
     lakeport.land(rows(1), keys(azurite, "right"))

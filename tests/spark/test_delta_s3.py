@@ -24,7 +24,7 @@ from lakeport.errors import ConfigError, DestinationError, PermissionRefused
 from lakeport.spark.failures import translated
 from lakeport.spark.filesystems import hand_over
 from tests.echo_store import EchoStore
-from tests.emulators import Minio
+from tests.emulators import Minio, s3_config
 from tests.s3_stub import BrokenS3, Fault
 from tests.spark import canary
 from tests.spark.race_worker import SELDOM
@@ -44,10 +44,8 @@ def keys(store: Any, bucket: str = "lake", **more: Any) -> dict[str, Any]:
         "destination": "delta_lake_s3",
         "bucket": bucket,
         "object_key_path": "lake",
-        "aws_endpoint": store.endpoint,
+        **s3_config(store),
         "aws_region": "us-east-1",
-        "aws_access_key_id": store.access_key,
-        "aws_secret_access_key": store.secret_key,
         **more,
     }
 

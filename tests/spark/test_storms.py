@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +19,7 @@ from lakeport.errors import (
     PermissionRefused,
     Unreachable,
 )
-from tests.emulators import Azurite
+from tests.emulators import Azurite, s3_config
 from tests.faults.requests.faults import Fault as RequestFault
 from tests.faults.requests.naming import namer
 from tests.faults.requests.proxy import FaultProxy, Point
@@ -46,9 +45,7 @@ def land(store: BrokenS3, **more: Any) -> None:
     config = {
         "destination": "delta_lake_s3",
         "bucket": "lake",
-        "aws_endpoint": store.endpoint,
-        "aws_access_key_id": store.access_key,
-        "aws_secret_access_key": store.secret_key,
+        **s3_config(store),
         "give_up_after": 1,
         "table": "t",
         **more,
@@ -124,7 +121,7 @@ AZURE_FIRST = Point("LIST _delta_log", 1)
 def azure_land(azurite: Azurite, proxy: FaultProxy, **more: Any) -> None:
     config = {
         "destination": "delta_lake_azure",
-        "table_uri": f"abfss://storms@{azurite.account}.dfs.core.windows.net/t",
+        "table_uri": azurite.uri("storms", "t"),
         "access_key": azurite.account_key,
         "azure_endpoint": proxy.endpoint,
         "give_up_after": 1,
@@ -166,7 +163,7 @@ def test_azure_that_never_passes(
 def test_azure_credentials_that_end_during_a_commit(
     azurite: Azurite, azure: FaultProxy, shared: bool
 ) -> None:
-    keys = {"access_key": None, "sas_token": sas(azurite)} if shared else {}
+    keys = {"access_key": None, "sas_token": azurite.sas("storms")} if shared else {}
     fault = storm(status=401, everywhere=True)
     with storming(azure, AZURE_COMMIT, fault), pytest.raises(OutcomeUnknown) as caught:
         azure_land(azurite, azure, **keys)
@@ -175,17 +172,3 @@ def test_azure_credentials_that_end_during_a_commit(
     assert ("`sas_token`" if shared else "`access_key`") in told
     assert "a SAS or a token may have expired" in caught.value.hint
     assert "sig=" not in str(caught.value) and "http" not in caught.value.hint
-
-
-def sas(azurite: Azurite) -> str:
-    from azure.storage.blob import ContainerSasPermissions, generate_container_sas
-
-    return generate_container_sas(
-        azurite.account,
-        "storms",
-        azurite.account_key,
-        permission=ContainerSasPermissions(
-            read=True, add=True, create=True, write=True, delete=True, list=True
-        ),
-        expiry=datetime.now(UTC) + timedelta(hours=1),
-    )

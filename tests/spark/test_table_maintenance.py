@@ -71,9 +71,7 @@ def _s3(request: pytest.FixtureRequest, _: Path) -> Lake:
         "destination": "delta_lake_s3",
         "bucket": bucket,
         "object_key_path": "silver",
-        "aws_endpoint": minio.endpoint,
-        "aws_access_key_id": minio.access_key,
-        "aws_secret_access_key": minio.secret_key,
+        **minio.config,
     }
     options = minio.delta_options
     return Lake(keys, f"s3://{bucket}/silver", "gs://bucket/t", options)
@@ -83,19 +81,13 @@ def _azure(request: pytest.FixtureRequest, _: Path) -> Lake:
     azurite: Azurite = request.getfixturevalue("azurite")
     container = f"tables-{next(_numbers)}"
     azurite.create_container(container)
-    uri = f"abfss://{container}@{azurite.account}.dfs.core.windows.net/silver"
+    uri = azurite.uri(container, "silver")
     keys = {
         "destination": "delta_lake_azure",
         "table_uri": f"{uri}/{{stream}}",
-        "access_key": azurite.account_key,
-        "azure_endpoint": azurite.endpoint,
+        **azurite.config,
     }
-    options = {
-        "account_name": azurite.account,
-        "account_key": azurite.account_key,
-        "endpoint": azurite.blob_endpoint,
-        "allow_http": "true",
-    }
+    options = azurite.delta_options
     return Lake(keys, uri, "s3://bucket/t", options, f"az://{container}/silver")
 
 

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from pyarrow.fs import S3FileSystem
 
 from lakeport.spark.trust import bundled, trust
-from tests.emulators import Minio
+from tests.emulators import Minio, s3_config
 from tests.faults import kit
 
 
@@ -97,9 +97,7 @@ def test_delta_tables_land_in_a_store_of_a_private_authority(
             {
                 "destination": "delta_lake_s3",
                 "bucket": "lake",
-                "aws_endpoint": store.endpoint,
-                "aws_access_key_id": store.access_key,
-                "aws_secret_access_key": store.secret_key,
+                **s3_config(store),
             }
         )
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from lakeport.storage.azure.client import connect
 from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.azure.store import AzureStorage
 from lakeport.storage.retry import RetryPolicy
-from tests.emulators import Azurite
+from tests.emulators import SAS_PERMISSIONS, Azurite
 from tests.storage.behaviours import BEHAVIOURS, hides_its_secrets, keys, published, stage
 
 _prefixes = (f"run/{number}" for number in itertools.count())
@@ -33,23 +32,6 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
 def storage_of(azurite: Azurite, container: str = "lake", **more: Any) -> AzureStorage:
     given = {"access_key": azurite.account_key, "endpoint": azurite.endpoint, **more}
     return AzureStorage(container, next(_prefixes), AzureSettings(azurite.account, **given))
-
-
-def sas(azurite: Azurite, hours: int = 1, **permissions: bool) -> str:
-    from azure.storage.blob import ContainerSasPermissions, generate_container_sas
-
-    made = generate_container_sas(
-        azurite.account,
-        "lake",
-        azurite.account_key,
-        permission=ContainerSasPermissions(**permissions),
-        expiry=datetime.now(UTC) + timedelta(hours=hours),
-        start=datetime.now(UTC) - timedelta(hours=9),
-    )
-    return str(made)
-
-
-ALL = {"read": True, "add": True, "create": True, "write": True, "delete": True, "list": True}
 
 
 @pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=lambda each: each.__name__)
@@ -128,7 +110,7 @@ def test_a_listing_has_many_pages(azurite: Azurite, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_sas_token_is_enough(azurite: Azurite) -> None:
-    storage = storage_of(azurite, access_key="", sas_token=sas(azurite, **ALL))
+    storage = storage_of(azurite, access_key="", sas_token=azurite.sas("lake"))
     published(storage, "t/a.csv", b"1")
     assert keys(storage) == ["t/a.csv"]
     storage.delete("t/a.csv")
@@ -144,7 +126,7 @@ def test_a_refusal_names_what_is_missing(azurite: Azurite, action: str) -> None:
         "delete": lambda s: s.delete("a"),
     }
     missing = {"write": ("write", "create", "add")}.get(action, (action,))
-    token = sas(azurite, **{name: True for name in ALL if name not in missing})
+    token = azurite.sas("lake", **{name: True for name in SAS_PERMISSIONS if name not in missing})
     storage = storage_of(azurite, access_key="", sas_token=token)
     with pytest.raises(PermissionRefused, match=f"the request to {action} it") as caught:
         attempts[action](storage)
@@ -153,7 +135,7 @@ def test_a_refusal_names_what_is_missing(azurite: Azurite, action: str) -> None:
 
 
 def test_an_expired_token_says_so(azurite: Azurite) -> None:
-    storage = storage_of(azurite, access_key="", sas_token=sas(azurite, -1, **ALL))
+    storage = storage_of(azurite, access_key="", sas_token=azurite.sas("lake", -1))
     with pytest.raises(PermissionRefused, match="has expired"):
         storage.put("a", b"1")
 

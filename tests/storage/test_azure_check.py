@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -22,23 +21,12 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
 
 
 def config(azurite: Azurite, container: str = "lake", **more: Any) -> DeltaLakeAzureConfig:
-    keys = {"access_key": azurite.account_key, "azure_endpoint": azurite.endpoint, **more}
-    host = f"{azurite.account}.dfs.core.windows.net"
-    return DeltaLakeAzureConfig(table_uri=f"abfss://{container}@{host}/silver/users", **keys)
+    uri = azurite.uri(container, "silver/users")
+    return DeltaLakeAzureConfig(table_uri=uri, **{**azurite.config, **more})
 
 
 def sas(azurite: Azurite, hours: int = 1, **permissions: bool) -> dict[str, Any]:
-    from azure.storage.blob import ContainerSasPermissions, generate_container_sas
-
-    token = generate_container_sas(
-        azurite.account,
-        "lake",
-        azurite.account_key,
-        permission=ContainerSasPermissions(**permissions),
-        expiry=datetime.now(UTC) + timedelta(hours=hours),
-        start=datetime.now(UTC) - timedelta(hours=9),
-    )
-    return {"access_key": None, "sas_token": token}
+    return {"access_key": None, "sas_token": azurite.sas("lake", hours, **permissions)}
 
 
 def failed(report: CheckReport) -> dict[str, str]:

@@ -46,9 +46,7 @@ def config(minio: Minio, bucket: str) -> dict[str, Any]:
         "destination": "amazon_s3",
         "bucket": bucket,
         "object_key_path": "out",
-        "aws_endpoint": minio.endpoint,
-        "aws_access_key_id": minio.access_key,
-        "aws_secret_access_key": minio.secret_key,
+        **minio.config,
         "manifest": False,
     }
 
@@ -97,7 +95,7 @@ def test_a_folder_in_gcs(fake_gcs: FakeGcs) -> None:
         "destination": "google_cloud_storage",
         "bucket": "sources",
         "object_key_path": "out",
-        "google_endpoint": fake_gcs.endpoint,
+        **fake_gcs.config,
     }
     assert lakeport.land("gs://sources/in/*.jsonl", target, table="t").rows == 2
 

@@ -35,7 +35,7 @@ def gcs(request: pytest.FixtureRequest) -> tuple[dict[str, Any], str]:
     server: FakeGcs = request.getfixturevalue("fake_gcs")
     server.create_bucket("spooled")
     target = {"destination": "google_cloud_storage", "bucket": "other"}
-    return {**target, "google_endpoint": server.endpoint}, "gs://spooled/spool/"
+    return {**target, **server.config}, "gs://spooled/spool/"
 
 
 def azure(request: pytest.FixtureRequest) -> tuple[dict[str, Any], str]:
@@ -43,7 +43,7 @@ def azure(request: pytest.FixtureRequest) -> tuple[dict[str, Any], str]:
     azurite.create_container("spooled")
     account = f"{azurite.account}.dfs.core.windows.net"
     target = {"destination": "delta_lake_azure", "table_uri": f"abfss://other@{account}/t"}
-    keys = {"access_key": azurite.account_key, "azure_endpoint": azurite.endpoint}
+    keys = azurite.config
     return {**target, **keys}, f"abfss://spooled@{account}/spool"
 
 

@@ -229,11 +229,6 @@ def _delta_azure(azurite: Azurite) -> Target:
         "access_key": azurite.account_key,
         "file_type": "delta",
     }
-    options = {
-        "account_name": azurite.account,
-        "account_key": azurite.account_key,
-        "endpoint": azurite.blob_endpoint,
-        "allow_http": "true",
-    }
+    options = azurite.delta_options
     files = AzureFiles(azurite.client(), CONTAINER)
     return TableTarget("delta_azure", keys, files, f"az://{CONTAINER}", options)
