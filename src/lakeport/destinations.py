@@ -134,7 +134,7 @@ def open_storage(config: DestinationConfig) -> Storage:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("lakeport"):
             raise
-        raise missing(f"the package {error.name!r} is", config.extra) from error
+        raise missing(f"the package {error.name!r} is not installed", config.extra) from error
 
 
 def open_table(

@@ -29,10 +29,10 @@ def requirement(package: str) -> str:
     return f"lakeport[{_EXTRAS[package]}]" if package in _EXTRAS else "lakeport"
 
 
-def missing(what: str, extra: str) -> MissingDependency:
+def missing(problem: str, extra: str) -> MissingDependency:
     """The error for packages that an extra would have brought.
 
-    >>> missing("requests is", "gcs").hint
+    >>> missing("requests is not installed", "gcs").hint
     "pip install 'lakeport[gcs]'"
     """
-    return MissingDependency(f"{what} not installed", f"pip install 'lakeport[{extra}]'")
+    return MissingDependency(problem, f"pip install 'lakeport[{extra}]'")

@@ -138,7 +138,7 @@ def _client(settings: AzureSettings) -> tuple[Any, Any]:
         from azure.core.credentials import AzureSasCredential
         from azure.storage.blob import BlobServiceClient
     except ImportError as error:
-        raise missing("azure-storage-blob is", "azure") from error
+        raise missing("azure-storage-blob is not installed", "azure") from error
     token = None
     if settings.access_key:
         name, key = settings.account, settings.access_key
@@ -166,7 +166,7 @@ def _identity(settings: AzureSettings) -> Any:
     try:
         from azure import identity
     except ImportError as error:
-        raise missing("azure-identity is", "azure") from error
+        raise missing("azure-identity is not installed", "azure") from error
     try:
         if settings.client_secret:
             return identity.ClientSecretCredential(

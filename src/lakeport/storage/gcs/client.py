@@ -21,7 +21,7 @@ from lakeport.storage.retry import RetryPolicy
 
 __all__ = ["GcsConnection", "connect", "with_credentials"]
 
-_PACKAGES = "google-auth and requests are"
+_MISSING = "google-auth and requests are not installed"
 _SCOPES = ["https://www.googleapis.com/auth/devstorage.read_write"]
 _LEAST_LIFETIME = timedelta(minutes=20)
 
@@ -36,7 +36,7 @@ class GcsConnection(Connection):
         try:
             import requests
         except ImportError as error:
-            raise missing(_PACKAGES, "gcs") from error
+            raise missing(_MISSING, "gcs") from error
         super().__init__(settings.retry_policy)
         self.settings = settings
         self._lock = threading.Lock()
@@ -220,7 +220,7 @@ def _credentials(settings: GcpSettings) -> Any:
         import google.auth
         from google.oauth2 import credentials, service_account
     except ImportError as error:
-        raise missing(_PACKAGES, "gcs") from error
+        raise missing(_MISSING, "gcs") from error
     try:
         if settings.token:
             fixed: Any = credentials.Credentials

@@ -213,7 +213,7 @@ def _client(settings: AwsSettings) -> tuple[Any, Any]:
         from botocore.config import Config
         from botocore.session import Session
     except ImportError as error:
-        raise missing("the AWS SDK for Python is", "s3") from error
+        raise missing("the AWS SDK for Python is not installed", "s3") from error
     try:
         session = Session(profile=settings.profile or None)
         if settings.access_key_id:
