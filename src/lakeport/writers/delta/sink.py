@@ -40,7 +40,7 @@ class DeltaSink:
     Attributes:
         storage: where files are staged.
         folder: the table's key; empty when it is the storage's root.
-        files: schema of the data files (see `delta_schema.file_schema`).
+        files: schema of the data files (see `schema.file_schema`).
         partitions: partition column -> its physical name, in the table's order.
         compression: Parquet codec.
         target_file_bytes: a file is closed when it has reached this size.
@@ -102,6 +102,7 @@ def split_by_partition(
     if not columns:
         yield (), batch
         return
+    # One number a row: its values' places in the columns' dictionaries are the digits.
     codes = np.zeros(len(batch), dtype=np.int64)
     known: list[list[Any]] = []
     for name in columns:
