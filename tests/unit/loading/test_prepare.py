@@ -1,0 +1,72 @@
+"""How a load starts: what is checked before Spark is, which jars it gets, what the user hears."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lakeport import destinations
+from lakeport.config.load import load_target
+from lakeport.errors import ConfigError
+from lakeport.loading import prepare as module
+from lakeport.loading.prepare import prepare
+
+
+class FakeRuntime:
+    """Spark that is never started: remembers what it was asked for."""
+
+    is_local = True
+    adopted = False
+    asked: list[tuple[frozenset[str], frozenset[str]]]
+
+    @classmethod
+    def start(cls, needs: Any, settings: Any, *, also: Any, **_: Any) -> FakeRuntime:
+        cls.asked.append((frozenset(needs), also))
+        return cls()
+
+
+@pytest.fixture(autouse=True)
+def runtime(monkeypatch: pytest.MonkeyPatch) -> type[FakeRuntime]:
+    FakeRuntime.asked = []
+    monkeypatch.setattr(module, "Runtime", FakeRuntime)
+    return FakeRuntime
+
+
+def test_tables_of_delta_get_its_jars_and_files_none(tmp_path: Path) -> None:
+    prepare(load_target(tmp_path))
+    prepare(load_target(tmp_path, {"file_type": "csv"}), also=frozenset({"s3a"}))
+    delta, files = FakeRuntime.asked
+    assert delta == (frozenset({"delta"}), frozenset())
+    assert files == (frozenset(), frozenset({"s3a"}))
+
+
+def test_a_layout_that_cannot_be_had_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError):
+        prepare(load_target(tmp_path, {"table": "../up"}))
+    assert FakeRuntime.asked == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lake_inside_of_a_table_is_refused(tmp_path: Path) -> None:
+    log = tmp_path / "t" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020d}.json").write_text("{}")
+    prepare(load_target(tmp_path)).check_place()
+    with pytest.raises(ConfigError, match="Delta table"):
+        prepare(load_target(tmp_path / "t" / "lake")).check_place()
+
+
+def test_what_the_workers_bring_comes_behind_what_the_config_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = load_target(tmp_path, {"date_partition_format": "%Y", "file_type": "delta"})
+    marked = SimpleNamespace()
+    monkeypatch.setattr(destinations, "check_workers", lambda *_: (marked, ("on other machines",)))
+    prepared = prepare(config.warned("of the config"))
+    ready = prepared.check_workers()
+    assert ready.warnings == (*prepared.warnings, "on other machines")
+    assert prepared.warnings[0] == "of the config" and len(prepared.warnings) == 2
+    assert ready.storage is marked and prepared.storage is not marked
