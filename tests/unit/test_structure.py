@@ -26,10 +26,8 @@ LONGER: dict[str, str] = {
 LIGHT = {"__future__", "lakeport", *sys.stdlib_module_names}
 _COMMAND = "a command loads what it runs when it runs: `lakeport version` would take a third longer"
 NEEDED = {
-    "lakeport.cli.check -> lakeport.loading.check": _COMMAND,
     "lakeport.cli.jars -> lakeport.spark.jvm.jars": _COMMAND,
     "lakeport.cli.opened -> lakeport.tables": _COMMAND,
-    "lakeport.cli.target -> lakeport.mage.connection": _COMMAND,
     "lakeport.mage.flags -> lakeport.config.files": _COMMAND,
     "lakeport.mage.flags -> lakeport.config.mage.catalog": _COMMAND,
     "lakeport.tables.table -> lakeport.spark.session": "a look at the log needs no Spark",

@@ -21,15 +21,19 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self, cast
 
+from lakeport.config.load import load_values
 from lakeport.config.mage.io_config import ConfigLoader, destination_keys
 from lakeport.errors import ConfigError, LakeportError
+from lakeport.loading import run as landing
 from lakeport.loading.report import Failure, LandingReport
 from lakeport.mage import connection
 from lakeport.mage.flags import Flags, config_of
 from lakeport.mage.log import LogLines
 from lakeport.mage.observer import MageObserver
 from lakeport.mage.records import bare_records, batch_lines, batch_table
+from lakeport.mage.running import land
 from lakeport.mage.schemas import SchemaNotes
+from lakeport.mage.templates import template
 from lakeport.model import Mode
 from lakeport.writers.naming import table_name
 
@@ -117,8 +121,6 @@ class Destination:
         Raises:
             ConfigError: naming what is wrong with it, or that there is none.
         """
-        from lakeport.config.load import load_values
-
         more = {} if self._catalog is None else {"catalog": self._catalog}
         if self._values is not None:
             return load_values(self._values, more, destination=self.destination)
@@ -171,13 +173,9 @@ class Destination:
                 self.test_connection()
                 return None
             if self._flags.show_templates:
-                from lakeport.mage.templates import template
-
                 json.dump(template(self.destination), sys.stdout)
                 return None
             observer.lines.protect(self.config.secrets())
-            from lakeport.mage.running import land
-
             source = self._schemas.reading(_binary(input_buffer))
             with observer.lines.library():
                 return land(self.config, self._flags, observer, source)
@@ -250,8 +248,6 @@ class Destination:
         Raises:
             LakeportError: what failed and what to do.
         """
-        from lakeport.loading import run as landing
-
         self._observer.lines.protect(self.config.secrets())
         try:
             if table is not None:
@@ -264,8 +260,6 @@ class Destination:
     def _land(
         self, source: Any, stream: str, tags: Mapping[str, Any], *, source_format: str
     ) -> LandingReport:
-        from lakeport.loading import run as landing
-
         keys: dict[str, Any] = {} if source_format or self.config.table else {"table": stream}
         table = table_name(self.config.table_pattern, stream)
         if self.config.mode is Mode.OVERWRITE and table in self._overwritten:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from lakeport.config.explain import no_such
+from lakeport.config.load import load_target
 from lakeport.config.mage.io_config import (
     ConfigFileLoader,
     ConfigLoader,
@@ -102,7 +103,6 @@ class _ObjectStore:
         return next(iter(self._storage(bucket_name).list(_key(prefix))), None) is not None
 
     def _storage(self, bucket: str) -> Storage:
-        from lakeport.config.load import load_target
 
         values = {"destination": self.destination, **self._place(bucket), **self._config}
         return open_storage(load_target(values))
