@@ -13,7 +13,7 @@ from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.csv.records import blocks, record_end, records
 from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.source import FileSource
-from lakeport.sources.input.plain import SourceFile
+from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.spool.location import SpoolLocation
 
 FIELDS = st.text(st.sampled_from(list("ab01\",;\n\r \\'é€")), max_size=8).filter(

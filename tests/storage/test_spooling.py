@@ -12,7 +12,8 @@ import pytest
 from lakeport.config.load import load_target
 from lakeport.errors import ConfigError
 from lakeport.model import Batch, Flush, Split
-from lakeport.sources.input.plain import SourceFile, is_packed, spool_plain
+from lakeport.sources.files.source_file import SourceFile
+from lakeport.sources.input.plain import is_packed, spool_plain
 from lakeport.sources.input.unpacking import DEFAULT
 from lakeport.sources.splits import open_split
 from lakeport.sources.spool.location import open_spool

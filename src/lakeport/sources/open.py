@@ -30,7 +30,7 @@ from lakeport.spark.jobs import run_tasks
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.model import Storage
-    from lakeport.sources.input.plain import SourceFile
+    from lakeport.sources.files.source_file import SourceFile
     from lakeport.sources.options import ReadOptions
     from lakeport.sources.spool.location import SpoolLocation
     from lakeport.spark.session import Runtime

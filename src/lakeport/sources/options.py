@@ -1,4 +1,4 @@
-"""What a user says of a source that does not tell it by itself."""
+"""What a user says of a source beyond its name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ReadOptions"]
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read a source, where it does not tell by itself.
+    """How to read a source, where it does not show by itself.
 
     Attributes:
         format: csv, tsv, json, jsonl, parquet or singer; by the files' names when empty.

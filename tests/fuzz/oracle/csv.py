@@ -19,7 +19,7 @@ from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.csv.reader import CsvReader
 from lakeport.sources.csv.records import blocks
 from lakeport.sources.csv.values import type_of_kinds
-from lakeport.sources.input.plain import SourceFile
+from lakeport.sources.files.source_file import SourceFile
 from lakeport.writers.files.csv import header, lines
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.kernels import Held, rows_of

@@ -13,7 +13,7 @@ from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.csv.reader import Layout, blocks_of, texts_of
 from lakeport.sources.csv.records import Block, blocks, record_end, records
 from lakeport.sources.csv.values import ANY_KIND, kinds_of
-from lakeport.sources.input.plain import SourceFile
+from lakeport.sources.files.source_file import SourceFile
 
 __all__ = ["ColumnKinds", "Head", "InferKinds", "merged", "read_head", "split_file"]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from lakeport.sources.csv.options import CsvOptions
-    from lakeport.sources.input.plain import SourceFile
+    from lakeport.sources.files.source_file import SourceFile
 
 __all__ = ["plan_csv"]
 

@@ -11,7 +11,8 @@ from pathlib import Path, PurePosixPath
 
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Storage
-from lakeport.sources.input.plain import COMPRESSIONS, SourceFile
+from lakeport.sources.files.source_file import SourceFile
+from lakeport.sources.input.plain import COMPRESSIONS
 
 __all__ = ["FORMATS", "StorageFor", "discover", "format_of", "stream_name"]
 
@@ -80,9 +81,9 @@ def discover(
     return result
 
 
-def _chosen(files: list[SourceFile], source: str, told: str) -> list[SourceFile]:
-    if told:
-        return [replace(file, format=told) for file in files]
+def _chosen(files: list[SourceFile], source: str, given: str) -> list[SourceFile]:
+    if given:
+        return [replace(file, format=given) for file in files]
     if len(files) == 1 and not files[0].format and source.endswith(files[0].name):
         raise SourceError(
             f"the format of file {source!r} can't be told from its name",

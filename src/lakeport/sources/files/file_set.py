@@ -13,7 +13,8 @@ from lakeport.schema.types import Field
 from lakeport.sources.files.declared import declared_fields, is_json_schema
 from lakeport.sources.files.folders import folder_fields, with_folders
 from lakeport.sources.files.options import FileOptions
-from lakeport.sources.input.plain import SourceFile, is_packed, is_utf8, spool_plain
+from lakeport.sources.files.source_file import SourceFile
+from lakeport.sources.input.plain import is_packed, is_utf8, spool_plain
 from lakeport.sources.input.unpacking import UnpackLimits
 from lakeport.sources.spool.location import SpoolLocation
 

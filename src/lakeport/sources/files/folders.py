@@ -19,7 +19,7 @@ from lakeport.errors import SourceError, UnknownFields
 from lakeport.model import Reader, Scan, Split, UnknownPolicy
 from lakeport.schema.types import Field, FieldType, Kind, arrow_type, check_names
 from lakeport.sources.csv.values import convert, kinds_of, type_of_kinds
-from lakeport.sources.input.plain import SourceFile
+from lakeport.sources.files.source_file import SourceFile
 
 __all__ = ["FolderReader", "folder_fields", "folder_values", "with_folders"]
 

@@ -10,7 +10,7 @@ from lakeport.sources.csv.plan import plan_csv
 from lakeport.sources.files.file_set import FilePlan, FileSet, Run, run_here
 from lakeport.sources.files.folders import FolderReader
 from lakeport.sources.files.options import FileOptions
-from lakeport.sources.input.plain import SourceFile, digest_of
+from lakeport.sources.files.source_file import SourceFile, digest_of
 from lakeport.sources.json.plan import plan_json
 from lakeport.sources.parquet.plan import plan_parquet
 from lakeport.sources.spool.location import SpoolLocation

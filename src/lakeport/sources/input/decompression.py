@@ -2,6 +2,7 @@
 
 The kind is told by the first bytes, so stdin and files of any name are covered too. A name that
 promises a compression which the bytes don't have is an error, and so is a member that ends early.
+The libraries' own streams end without an error at some of what is cut off or damaged (record 13).
 """
 
 from __future__ import annotations

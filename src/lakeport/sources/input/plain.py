@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import codecs
-import hashlib
 import io
 import shutil
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 from lakeport.errors import SourceError
 from lakeport.host.scratch import scratch
-from lakeport.model import Split
+from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import compression_of, open_input
 from lakeport.sources.input.unpacking import ExpansionGuard, UnpackLimits
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from lakeport.model import Storage
     from lakeport.sources.spool.location import SpoolLocation
 
 __all__ = [
     "COMPRESSIONS",
-    "SourceFile",
-    "digest_of",
     "is_packed",
     "is_utf8",
     "spool_plain",
@@ -40,57 +36,6 @@ COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz", ".zip")
 
 _CHUNK = 1 << 20
 _UTF8 = {"utf-8", "utf-8-sig", "ascii"}
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFile:
-    """One file of a source. Picklable.
-
-    Attributes:
-        uri: a local path, or an object's URI.
-        name: file name for messages and for the stream's name, without folders.
-        format: `csv`, `tsv`, `json`, `jsonl`, `parquet` or `singer`; empty if the name tells none.
-        bytes: size as stored.
-        storage: where the object is; None for local files.
-        key: its key in `storage`.
-        folders: columns that its folders give, with their values (see `sources.files.folders`).
-    """
-
-    uri: str
-    name: str
-    format: str
-    bytes: int
-    storage: Storage | None = None
-    key: str = ""
-    folders: tuple[tuple[str, str | None], ...] = ()
-
-    def open(self) -> BinaryIO:
-        """Open the file as stored.
-
-        Raises:
-            SourceError: it is absent or can't be read.
-        """
-        if self.storage is not None:
-            return self.storage.open(self.key)
-        try:
-            return Path(self.uri).open("rb")
-        except OSError as error:
-            raise SourceError(
-                f"file {self.uri!r} can't be read: {error.strerror}",
-                "check that the file is there and that this user may read it.",
-            ) from error
-
-    def split(self, start: int, end: int, first_line: int) -> Split:
-        """A range of the file as a task's input; see `Split`."""
-        return Split(
-            self.uri,
-            start,
-            end,
-            first_line,
-            storage=self.storage,
-            key=self.key,
-            folders=self.folders,
-        )
 
 
 def is_packed(file: SourceFile) -> bool:
@@ -226,21 +171,3 @@ def _recoded(source: BinaryIO, encoding: str, name: str) -> Iterator[bytes]:
         offset += len(chunk)
         if not chunk:
             return
-
-
-def digest_of(files: Sequence[SourceFile]) -> str:
-    """SHA-256, in hex, over the stored content of all files and their folders' columns, in order.
-
-    Raises:
-        SourceError: a file can't be read.
-    """
-    total = hashlib.sha256()
-    for file in files:
-        size = 0
-        with file.open() as source:
-            while chunk := source.read(_CHUNK):
-                total.update(chunk)
-                size += len(chunk)
-        total.update(f"\0{size}\0".encode())
-        total.update("".join(f"{name}={value}\0" for name, value in file.folders).encode())
-    return total.hexdigest()

@@ -1,4 +1,4 @@
-"""pyarrow's JSON reader, told to be strict: what it lets pass is exactly what was written."""
+"""pyarrow's JSON reader, set to be strict: what it lets pass is exactly what was written."""
 
 from __future__ import annotations
 

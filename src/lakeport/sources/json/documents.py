@@ -10,8 +10,8 @@ from typing import BinaryIO
 
 from lakeport.errors import SourceError
 from lakeport.model import Split
+from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.lines import read_blocks
-from lakeport.sources.input.plain import SourceFile
 
 __all__ = [
     "MAX_RECORD_CHARS",

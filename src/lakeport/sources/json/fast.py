@@ -155,7 +155,7 @@ class FastPath:
         return [_finished(p, c.type, exponents) for p, c in zip(parts, columns, strict=True)]
 
     def _raw_columns(self, text: bytes, *, bare: bool, survey: bool) -> dict[str, Any]:
-        """The columns that keep JSON text; also finds what pyarrow was told to pass over."""
+        """The columns that keep JSON text; also finds what pyarrow was set to pass over."""
         top, nested = not (survey or self._drop), survey or not self._drop
         decoder = self._mirrors.get((top, nested))
         if decoder is None:

@@ -11,7 +11,7 @@ from lakeport.errors import SourceError
 from lakeport.model import Split
 from lakeport.schema.types import Field, check_names
 from lakeport.sources.files.file_set import FilePlan, FileSet
-from lakeport.sources.input.plain import SourceFile
+from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.json.blocks import Block, read_blocks
 from lakeport.sources.json.documents import (
     begins_as_lines,

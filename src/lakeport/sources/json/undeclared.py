@@ -61,8 +61,10 @@ def decode_once(lines: bytes) -> list[Any]:
 def decode_all(decoder: msgspec.json.Decoder[Any], lines: bytes) -> list[Any]:
     """Decode lines with any decoder that leaves nothing out but keys that came twice.
 
-    Every key stands before a colon, so if a key was left out, encoding the values again gives
-    fewer colons than there were (those written as an escape counted in).
+    Of two members with the same key msgspec keeps the last and says nothing. So the values are
+    encoded again and the colons counted, one of which stands behind every key: a key that was left
+    out is a colon less. Those in texts are the same on both sides, once the ones that the lines
+    write as an escape are counted in. Looking at the keys in Python takes four times as long.
 
     Raises:
         Refused: there may be such a key, or a line is not what the decoder reads.

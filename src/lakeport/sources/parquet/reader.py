@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Scan, Split
 from lakeport.schema.types import cast_batch, normalise, repeated
-from lakeport.sources.input.plain import SourceFile
+from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.unpacking import DEFAULT, ExpansionGuard, UnpackLimits
 from lakeport.sources.parquet.texts import in_pieces, packed_bytes, repeating_columns, written_out
 from lakeport.sources.parquet.values import (
@@ -214,14 +214,14 @@ def _batches(parquet: Any, split: Split, columns: list[str] | None = None) -> It
         SourceError: the pages hold fewer or more: the file is damaged.
     """
     groups = list(range(split.start, split.end))
-    told = sum(parquet.metadata.row_group(i).num_rows for i in groups)
+    expected = sum(parquet.metadata.row_group(i).num_rows for i in groups)
     found = 0
     for batch in parquet.iter_batches(_BATCH_ROWS, row_groups=groups, columns=columns):
         found += batch.num_rows
         yield batch
-    if found != told:
+    if found != expected:
         raise SourceError(
-            f"file {split.uri!r} holds {found} rows where its footer tells {told}",
+            f"file {split.uri!r} holds {found} rows where its footer tells {expected}",
             "the file is damaged: get it again.",
         )
 

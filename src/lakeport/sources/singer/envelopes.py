@@ -16,14 +16,14 @@ class _Envelope(msgspec.Struct):
     record: msgspec.Raw
 
 
-class _Telling(msgspec.Struct, omit_defaults=True):
+class _Kept(msgspec.Struct, omit_defaults=True):
     record: msgspec.Raw
     time_extracted: msgspec.Raw = msgspec.Raw()
     version: msgspec.Raw = msgspec.Raw()
 
 
 _ENVELOPES = msgspec.json.Decoder(_Envelope)
-_TELLING = msgspec.json.Decoder(_Telling)
+_KEPT = msgspec.json.Decoder(_Kept)
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -65,6 +65,6 @@ def strip(lines: bytes) -> bytes | None:
         b'{"record":{"id": 1},"version":2}'
     """
     try:
-        return _ENCODER.encode_lines(_TELLING.decode_lines(lines)).rstrip(b"\n")
+        return _ENCODER.encode_lines(_KEPT.decode_lines(lines)).rstrip(b"\n")
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None

@@ -35,7 +35,7 @@ _BATCHED_AT = "_sdc_batched_at"
 _SYNC_STARTED_AT = "_sdc_sync_started_at"
 
 MESSAGE_KEYS = {_EXTRACTED_AT: "time_extracted", TABLE_VERSION: "version"}
-"""Columns that a RECORD message tells -> its keys; what it lacks is taken from the record."""
+"""Column -> the key of a RECORD message that holds it; what it lacks is taken from the record."""
 
 _KINDS = {
     _EXTRACTED_AT: Kind.TIMESTAMP,

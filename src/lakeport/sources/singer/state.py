@@ -85,11 +85,11 @@ class PendingStates:
     def add(self, value: bytes) -> None:
         """Hold a value, and let those go that it outdates."""
         named = frozenset(_bookmarks(value) or ())
-        held, told = [(value, named)], set(named)
+        held, seen = [(value, named)], set(named)
         for earlier, names in reversed(self._held):
-            if not names <= told:
+            if not names <= seen:
                 held.append((earlier, names))
-                told |= names
+                seen |= names
         self._held = held[::-1]
 
     def take(self) -> tuple[bytes, ...]:

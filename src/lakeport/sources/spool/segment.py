@@ -192,14 +192,15 @@ class Segment:
         line: int,
         origin: Origin | None,
     ) -> None:
+        """Add lines that all belong to the file which is open, or stay in the origin."""
         if origin:
             with memoryview(data) as whole, whole[start:stop] as lines:
                 self._refer(Origin(origin.path, origin.start + start), lines, records, line)
             return
-        if self._origin:
+        if self._origin:  # lines of the origin and lines of our own don't share a split
             self._close_file()
         self._referred = -1
-        if line != self._next_line:
+        if line != self._next_line:  # lines of other streams, or messages, came between
             self._marks += pack_pair(self._file_records, line)
             self._first_line = self._first_line or line
         self._next_line = line + records
@@ -209,12 +210,12 @@ class Segment:
         self._file_bytes += stop - start
         self.records += records
         self.bytes += stop - start
-        if stop - start < _DIRECT:
+        if stop - start < _DIRECT:  # `data` is only lent: what is held back has to be copied
             self._lines += data[start:stop]
             if self.held >= _SEGMENT_BUFFER:
                 self.drain()
             return
-        self.drain()
+        self.drain()  # what came before goes first
         with memoryview(data) as whole, whole[start:stop] as lines:
             self._write(lines)
 
@@ -226,7 +227,7 @@ class Segment:
             self._last_time = now
 
     def _refer(self, origin: Origin, lines: memoryview, records: int, line: int) -> None:
-        """Take lines that stay where they are."""
+        """Take lines that stay in the origin: a split is one range of it without a gap."""
         if origin.start != self._referred and self._file_records:
             self._close_file()
         if self._origin is None:

@@ -13,7 +13,7 @@ import pytest
 
 from lakeport.errors import BadRecords, SourceError, UnknownFields
 from lakeport.model import Batch, UnknownPolicy
-from lakeport.sources.input.plain import SourceFile
+from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.json import documents as jsonfiles
 from lakeport.sources.json.documents import document_to_lines, is_lines, split_lines
 from tests.unit.sources.file_batch import file_batch
