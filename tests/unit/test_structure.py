@@ -117,7 +117,7 @@ def test_an_import_inside_a_function_keeps_something_heavy_out() -> None:
         for other in found.inside & IMPORTS.keys()
         if not heavy([other]) - heavy([name])
     }
-    assert sorted(idle - NEEDED.keys()) == []
+    assert idle == NEEDED.keys()
 
 
 def named_in_text() -> list[str]:

@@ -82,6 +82,13 @@ class LandingPlan:
     streams: tuple[StreamPlan, ...]
     warnings: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        """Where to, and which tables; `to_dict` has the rest."""
+        tables = ", ".join(stream.table for stream in self.streams)
+        return (
+            f"LandingPlan({self.file_type}, {self.mode}, to {self.target}: {tables or 'nothing'})"
+        )
+
     def to_json(self) -> str:
         """The plan as one JSON object on one line; numbers that are None are -1 there."""
         return json.dumps(self.to_dict())

@@ -18,40 +18,32 @@ from typing import Any, BinaryIO, Literal
 
 from lakeport.scrub import scrub
 
-__all__ = ["Level", "LogLines", "log_line"]
+__all__ = ["Level", "LogLines", "log_json"]
 
 Level = Literal["DEBUG", "INFO", "WARNING", "ERROR", "EXCEPTION"]
 
 _LIBRARY = logging.getLogger("lakeport")
 
 
-def log_line(
-    level: Level,
-    message: str,
-    tags: Mapping[str, Any],
-    *,
-    caller: str,
-    now: datetime,
-    name: str,
-    bare: bool = False,
+def log_json(
+    level: Level, message: str, tags: Mapping[str, Any], *, caller: str, now: datetime, name: str
 ) -> str:
-    """One log line, without its end.
+    """What a log line holds, as JSON.
 
     Args:
-        level: EXCEPTION begins its line with ERROR, as Python's logging does.
+        level: of the line; EXCEPTION, too, as a value of its own.
         message: what happened.
         tags: values for machines.
         caller: who speaks, such as `AmazonS3`.
         now: the moment, with its zone.
         name: the line's own name.
-        bare: the JSON alone.
 
     Example:
         >>> now = datetime(2024, 3, 4, tzinfo=UTC)
-        >>> log_line("INFO", "ok", {}, caller="AmazonS3", now=now, name="1")[:51]
-        'INFO [2024-03-04T00:00:00+00:00] {"caller": "Amazon'
+        >>> log_json("INFO", "ok", {}, caller="AmazonS3", now=now, name="1")[:38]
+        '{"caller": "AmazonS3", "level": "INFO"'
     """
-    text = json.dumps(
+    return json.dumps(
         {
             "caller": caller,
             "level": level,
@@ -63,9 +55,6 @@ def log_line(
         },
         default=str,
     )
-    if bare:
-        return text
-    return f"{'ERROR' if level == 'EXCEPTION' else level} [{now.isoformat()}] {text}"
 
 
 class LogLines:
@@ -95,15 +84,18 @@ class LogLines:
         """Write one line, at once and in one piece."""
         if level == "DEBUG" and not self._debug:
             return
-        line = log_line(
+        now = datetime.now(UTC)
+        line = log_json(
             level,
             scrub(message, self._secrets),
             self._masked(tags or {}),
             caller=self.caller,
-            now=datetime.now(UTC),
+            now=now,
             name=uuid.uuid4().hex,
-            bare=self._bare,
         )
+        if not self._bare:
+            start = "ERROR" if level == "EXCEPTION" else level  # as Python's logging has it
+            line = f"{start} [{now.isoformat()}] {line}"
         self._out.write(f"{line}\n".encode())
         self._out.flush()
 

@@ -63,6 +63,11 @@ class LandingStream:
         runtime.streams += 1
         threading.Thread(target=self._watch, name="lakeport-stream", daemon=True).start()
 
+    def __repr__(self) -> str:
+        """The query, whether it runs, and what has landed."""
+        state = "active" if self.active else "ended"
+        return f"LandingStream(id={self.id!r}, {state}, rows={self.report.rows})"
+
     @property
     def id(self) -> str:
         """The query's id, which its checkpoint keeps: the run id of all that it lands."""

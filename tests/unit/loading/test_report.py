@@ -63,6 +63,16 @@ def test_the_document() -> None:
     assert (b["first_version"], b["last_version"], b["dropped"]) == (None, None, {"x": 3, "y": 1})
 
 
+def test_reports_and_plans_show_themselves_in_a_line() -> None:
+    assert repr(filled().finish()) == (
+        "LandingReport(run_id='r1', target='/lake', streams=2, rows=19, rejected=6)"
+    )
+    failed = builder().finish(SchemaConflict("no", "try"))
+    assert repr(failed).endswith("rejected=0, SchemaConflict)")
+    plan = LandingPlan("/lake", "delta", "append", (StreamPlan("a", "/lake/a", False, ()),))
+    assert repr(plan) == "LandingPlan(delta, append, to /lake: /lake/a)"
+
+
 def test_an_empty_run() -> None:
     report = builder().finish()
     assert report.ok and report.rows == 0
