@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
     from lakeport.config.base import DestinationConfig
+    from lakeport.loading.report import Observer
     from lakeport.model import Storage
 
 __all__ = ["Prepared", "prepare"]
@@ -92,6 +93,7 @@ def prepare(
     *,
     keep: SparkContext | None = None,
     also: frozenset[str] = frozenset(),
+    observer: Observer | None = None,
 ) -> Prepared:
     """Check the config, open the store, and begin to start Spark; never waits for it.
 
@@ -99,6 +101,7 @@ def prepare(
         config: of the target.
         keep: as for `Runtime.start`.
         also: as for `Runtime.start`.
+        observer: hears the warnings at once, also where the load does not get any further.
 
     Raises:
         ConfigError: a table can't be laid out so, or a running Spark session lacks something.
@@ -106,5 +109,8 @@ def prepare(
     """
     warnings = (*config.warnings, *check_layout(config))
     storage = open_storage(config)
+    if observer is not None:
+        for text in warnings:
+            observer.on_warning(text)
     runtime = Runtime.start(config.jars, config.spark, small=True, keep=keep, also=also)
     return Prepared(config, storage, runtime, warnings)

@@ -96,7 +96,8 @@ def land(
     from lakeport.sources.files.declared import declaration
 
     options = ReadOptions(source_format, csv, declaration(schema), stray_lines)
-    return _Run(prepare(load_target(to, keys)), observer, on_state).land(source, options)
+    prepared = prepare(load_target(to, keys), observer=observer)
+    return _Run(prepared, observer, on_state).land(source, options)
 
 
 class _Run:
@@ -126,7 +127,7 @@ class _Run:
 
     def land(self, source: Any, options: ReadOptions) -> LandingReport:
         for text in self.prepared.warnings:
-            self._warn(text)
+            self.report.warn(text)
         if not self.runtime.adopted and self.runtime.is_local:
             self.runtime.warm()
         error: BaseException | None = None

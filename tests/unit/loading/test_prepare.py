@@ -50,6 +50,21 @@ def test_a_layout_that_cannot_be_had_is_refused_before_spark_starts(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_warnings_are_heard_where_spark_cannot_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+    observer: Any = SimpleNamespace(on_warning=heard.append)
+
+    def fail(*_: Any, **__: Any) -> FakeRuntime:
+        raise ConfigError("no Spark")
+
+    monkeypatch.setattr(FakeRuntime, "start", fail)
+    with pytest.raises(ConfigError, match="no Spark"):
+        prepare(load_target(tmp_path).warned("of the config"), observer=observer)
+    assert heard == ["of the config"]
+
+
 def test_a_lake_inside_of_a_table_is_refused(tmp_path: Path) -> None:
     log = tmp_path / "t" / "_delta_log"
     log.mkdir(parents=True)
