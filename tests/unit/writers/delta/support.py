@@ -1,0 +1,27 @@
+"""What a table holds, made up."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from lakeport.writers.delta.log.snapshot import Contents
+from lakeport.writers.delta.schema import grow_schema
+from lakeport.writers.delta.state import TableState
+
+SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("p", pa.string())])
+
+
+def contents(
+    files: list[tuple[dict[str, str | None], int]], keys: tuple[str, ...] = ("at", "p"), **more: Any
+) -> Contents:
+    metadata = {
+        "schemaString": json.dumps(grow_schema(None, SCHEMA)),
+        "partitionColumns": list(keys),
+        "configuration": more.pop("properties", {}),
+    }
+    state = TableState(7, metadata, {"minReaderVersion": 1, "minWriterVersion": 2})
+    added = [{"path": f"f{n}", "partitionValues": v, "size": s} for n, (v, s) in enumerate(files)]
+    return Contents(state, tuple(added), **more)

@@ -1,0 +1,43 @@
+"""Which files of a table are small, and which partitions are merged."""
+
+from __future__ import annotations
+
+from lakeport.writers.delta.compaction import (
+    MANY_SMALL_FILES,
+    SMALL_FILE_BYTES,
+    condition,
+    crowded,
+    groups,
+    packed,
+)
+from tests.unit.writers.delta.support import SCHEMA, contents
+
+
+def test_small_files_are_packed_as_delta_does() -> None:
+    assert packed([200, 90, 5, 5, 60], target=100) == [(5, 5, 60)]
+    assert packed([50, 50, 50], target=100) == [(50, 50)]
+    assert packed([99], target=100) == []
+    small, large = SMALL_FILE_BYTES - 1, SMALL_FILE_BYTES * 8
+    one = {"at": "2024-05-01T10:30:00.000000Z", "p": "x"}
+    same = {"at": "2024-05-01 10:30:00", "p": "x"}  # as Spark spells it
+    found = contents([(one, small), (same, small), (one, large), ({"at": None, "p": ""}, small)])
+    assert sorted(len(group.sizes) for group in groups(found)) == [1, 3]
+
+
+def test_only_touched_partitions_with_a_pile_are_merged() -> None:
+    piled = [({"at": None, "p": "x"}, 10)] * MANY_SMALL_FILES
+    other = [({"at": None, "p": "y"}, 10)] * MANY_SMALL_FILES
+    few = [({"at": None, "p": "z"}, 10)] * (MANY_SMALL_FILES - 1)
+    found = contents([*piled, *other, *few])
+    touched = [{"at": None, "p": "x"}, {"at": "", "p": "z"}]
+    assert [group.values["p"] for group in crowded(found, touched)] == ["x"]
+    assert crowded(found, []) == []
+
+
+def test_a_condition_holds_values_and_nothing_else() -> None:
+    evil = "x') OR 1=1 --`\\"
+    stamp = "2024-05-01T10:30:00.000000Z"
+    text = condition(groups(contents([({"at": stamp, "p": evil}, 1)])), SCHEMA)
+    assert evil not in text
+    assert f"CAST(CAST(X'{stamp.encode().hex()}' AS STRING) AS timestamp)" in text
+    assert f"`p` <=> CAST(X'{evil.encode().hex()}' AS STRING)" in text
