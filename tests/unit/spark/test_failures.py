@@ -9,10 +9,10 @@ from urllib.parse import quote
 import pytest
 
 from lakeport import errors
-from lakeport.errors import InputError, LakeportError, SparkFailure, causes
+from lakeport.errors import InputError, LakeportError, SparkFailure
 from lakeport.scrub import MASK
-from lakeport.spark.causes import MaskedCause, mask_causes, of_spark
-from lakeport.spark.failures import translate, translated
+from lakeport.spark.causes import MaskedCause
+from lakeport.spark.failures import translate, translate_jvm_errors, translated
 
 
 class JavaClass:
@@ -233,6 +233,15 @@ def test_context_manager() -> None:
         raise KeyboardInterrupt
 
 
+def test_errors_of_the_jvm_alone() -> None:
+    from py4j.protocol import Py4JNetworkError
+
+    with pytest.raises(SparkFailure, match="Java process is gone"), translate_jvm_errors(()):
+        raise Py4JNetworkError("refused")
+    with pytest.raises(ValueError, match="as it came"), translate_jvm_errors(()):
+        raise ValueError("as it came")
+
+
 def shown(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
@@ -246,42 +255,3 @@ def test_a_cause_that_holds_a_secret_is_masked() -> None:
         assert isinstance(caught.value.__cause__, MaskedCause)
         assert "5f3a" not in shown(caught.value) and MASK in shown(caught.value)
         assert "Job aborted" in str(caught.value.__cause__)
-
-
-def test_causes_are_masked_however_deep_and_however_raised() -> None:
-    def fail() -> None:
-        try:
-            try:
-                raise ValueError(CANARY)
-            except ValueError:
-                raise SparkFailure("implicit")  # noqa: B904
-        except SparkFailure as error:
-            raise InputError("explicit") from error
-
-    with pytest.raises(InputError) as caught:
-        fail()
-    assert "5f3a" in shown(caught.value)
-    mask_causes(caught.value, [CANARY])
-    assert "5f3a" not in shown(caught.value) and "implicit" in shown(caught.value)
-    mask_causes(caught.value, [CANARY])  # a second time there is nothing left to mask
-    mask_causes(ValueError("none"), [CANARY])
-
-
-@pytest.mark.timeout(20)
-def test_causes_that_form_a_ring_are_masked_to_its_end() -> None:
-    """As when a cause is raised again while the error that it led to is handled."""
-    outer, inner = InputError("outer"), ValueError("inner")
-    outer.__cause__, inner.__context__ = inner, outer
-    mask_causes(outer, [CANARY])
-    assert outer.__cause__ is inner
-    inner.args = (f"it said {CANARY}",)
-    mask_causes(outer, [CANARY])
-    assert CANARY not in str(outer.__cause__)
-
-
-@pytest.mark.timeout(20)
-def test_causes_are_told_once_each_also_of_a_ring() -> None:
-    outer, inner = InputError("outer"), ValueError("inner")
-    outer.__cause__, inner.__cause__ = inner, outer
-    assert list(causes(outer)) == [outer, inner]
-    assert not of_spark(outer)
