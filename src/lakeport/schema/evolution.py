@@ -39,7 +39,6 @@ class Evolution:
         schema: the table's columns after the batch.
         added: dotted paths of columns and nested fields that the table does not have yet.
         missing: top-level columns that the batch lacks; they are null in its rows.
-        renamed: incoming top-level spelling -> the table's, where only the case differs.
         cast: dotted paths of columns that are cast up to the table's wider type.
         widened: dotted path of a column that gets a wider type -> the table's type before.
         created: there was no table.
@@ -49,7 +48,6 @@ class Evolution:
     schema: pa.Schema
     added: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
-    renamed: Mapping[str, str] = field(default_factory=dict)
     cast: tuple[str, ...] = ()
     widened: Mapping[str, pa.DataType] = field(default_factory=dict)
     created: bool = False
@@ -58,6 +56,8 @@ class Evolution:
 
 @dataclass(slots=True)
 class _Notes:
+    """What the merge of the columns may do (`widen`), and what it did, by dotted path."""
+
     widen: bool
     added: list[str] = field(default_factory=list)
     cast: list[str] = field(default_factory=list)
@@ -104,17 +104,11 @@ def plan_evolution(
             f"the table lacks {_listed(notes.added)}, and `schema_evolution` is `strict`",
             "set `schema_evolution: evolve` to add them, or leave them out of the source.",
         )
-    spelling = {name.lower(): name for name in table.names}
     present = {name.lower() for name in incoming.names}
     return Evolution(
         pa.schema(fields),
         added=tuple(notes.added),
         missing=tuple(name for name in table.names if name.lower() not in present),
-        renamed={
-            name: known
-            for name in incoming.names
-            if (known := spelling.get(name.lower(), name)) != name
-        },
         cast=tuple(notes.cast),
         widened=notes.widened,
     )

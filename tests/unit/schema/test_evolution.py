@@ -31,7 +31,6 @@ def test_order_spelling_and_types_stay_and_new_columns_come_last() -> None:
     assert plan.schema.field("id").type == pa.int64()
     assert plan.added == ("extra",)
     assert plan.missing == ("place", "items")
-    assert plan.renamed == {"NAME": "Name"}
     assert plan.cast == ("id",)
 
 

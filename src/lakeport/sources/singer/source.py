@@ -39,7 +39,7 @@ from lakeport.sources.singer.state import PendingStates
 from lakeport.sources.spool.segment import Origin, SpoolWriter
 
 if TYPE_CHECKING:
-    from lakeport.schema.types import Field
+    pass
 
 __all__ = ["SingerSource"]
 
@@ -62,9 +62,7 @@ class SingerSource:
 
     Attributes:
         lines: lines read so far.
-        versions: per stream, the latest version that ACTIVATE_VERSION named.
         stray_lines_skipped: how many stray lines `skip` left out.
-        bad_lines: how many lines went to `Flush.bad`.
     """
 
     def __init__(
@@ -76,11 +74,9 @@ class SingerSource:
         on_progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
         self.lines = 0
-        self.versions: dict[str, int] = {}
         self._active: dict[str, int] = {}
         self._early: dict[str, int] = {}
         self.stray_lines_skipped = 0
-        self.bad_lines = 0
         self._input = lines
         self._spool = spool
         self._options = options
@@ -96,16 +92,8 @@ class SingerSource:
     @property
     def counts(self) -> dict[str, StreamCount]:
         """Per stream, in order of their first SCHEMA, what it has brought so far."""
-        return {name: stream.count for name, stream in self._seen()}
-
-    @property
-    def fields(self) -> dict[str, tuple[Field, ...]]:
-        """Per stream, the columns that its latest SCHEMA declares."""
-        return {name: stream.fields for name, stream in self._seen()}
-
-    def _seen(self) -> list[tuple[str, Stream]]:
-        """The streams so far, copied: another thread may ask while this one reads."""
-        return list(self._collector.streams.items())
+        seen = list(self._collector.streams.items())  # another thread may ask while this one reads
+        return {name: stream.count for name, stream in seen}
 
     def __iter__(self) -> Iterator[Flush]:
         """Read the input to its end, once.
@@ -195,7 +183,6 @@ class SingerSource:
             raise BadRecords((bad,))
         self._bad.append(bad)
         self._bad_bytes += len(raw) + 256  # an object's own size, about
-        self.bad_lines += 1
         if self._single and self._bad_bytes >= _MAX_HELD_BAD:
             raise BadRecords(
                 tuple(self._bad[:100]),
@@ -222,7 +209,6 @@ class SingerSource:
             self._router.add(message.stream)
 
     def _activate(self, stream: str, version: int) -> None:
-        self.versions[stream] = version
         known = self._stream(stream)
         if known is not None:
             # Before its records a version is not complete: its turn comes at the input's end.
