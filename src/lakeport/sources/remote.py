@@ -5,9 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakeport.config.classes import destination_of
-from lakeport.config.clouds.aws import AwsConfig
-from lakeport.config.clouds.gcp import GcpConfig
-from lakeport.config.destinations.delta_lake_azure import DeltaLakeAzureConfig
 from lakeport.config.load import load_target
 
 if TYPE_CHECKING:
@@ -28,6 +25,10 @@ def storage_of(target: DestinationConfig, uri: str) -> Storage | None:
     """
     if "://" not in uri or uri.startswith("file:"):
         return None
+    from lakeport.config.clouds.aws import AwsConfig
+    from lakeport.config.clouds.gcp import GcpConfig
+    from lakeport.config.destinations.delta_lake_azure import DeltaLakeAzureConfig
+
     if destination_of(uri.partition("://")[0]) == "delta_lake_azure":
         if isinstance(target, DeltaLakeAzureConfig) and target.shares_account(uri):
             return target.storage_at(uri)
