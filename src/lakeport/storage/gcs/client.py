@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import warnings
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,11 +19,38 @@ from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.per_process import PerProcess
 from lakeport.storage.retry import RetryPolicy
 
-__all__ = ["GcsConnection", "connect", "with_credentials"]
+__all__ = ["GcsConnection", "Request", "connect", "with_credentials"]
 
 _MISSING = "google-auth and requests are not installed"
 _SCOPES = ["https://www.googleapis.com/auth/devstorage.read_write"]
 _LEAST_LIFETIME = timedelta(minutes=20)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the store is asked.
+
+    Attributes:
+        method: of HTTP.
+        url: an address below the endpoint.
+        action: the permission that it takes, such as `storage.objects.create`.
+        name: the object's or bucket's URI, for messages.
+        accept: the statuses that are no failure.
+        condition: for the error, where it does not hold.
+        headers: beside the credentials.
+        params: the query.
+        data: the body.
+    """
+
+    method: str
+    url: str
+    action: str
+    name: str
+    accept: Collection[int] = (200,)
+    condition: Condition = "none"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str] = field(default_factory=dict)
+    data: bytes | None = None
 
 
 class GcsConnection(Connection):
@@ -50,49 +77,42 @@ class GcsConnection(Connection):
         """Who the credentials stand for, as far as they tell."""
         return str(getattr(self._credentials, "service_account_email", "") or "")
 
-    def request(
+    def send(
         self,
-        method: str,
-        url: str,
-        action: str,
-        name: str,
+        request: Request,
         *,
-        accept: Collection[int] = (200,),
-        condition: Condition = "none",
         transient_failures: list[Exception] | None = None,
         retry_policy: RetryPolicy | None = None,
-        headers: dict[str, str] | None = None,
-        **arguments: Any,
     ) -> Any:
         """Send one request, again while its failure is transient; name the failure that stays.
 
         Args:
-            method: of HTTP.
-            url: an address below the endpoint.
-            action: the permission that it takes, such as `storage.objects.create`.
-            name: the object's or bucket's URI, for messages.
-            accept: the statuses that are no failure.
-            condition: of the request.
+            request: what to ask.
             transient_failures: gets the failures that were tried again.
             retry_policy: instead of the settings' own.
-            headers: of the request.
-            arguments: of `requests.Session.request`.
 
         Raises:
             DestinationError: as `gcs.errors.translate` names it.
         """
 
-        def send() -> Any:
-            answer = self._send(method, url, dict(headers or {}), arguments)
-            if answer.status_code not in accept:
+        def attempt() -> Any:
+            answer = self._send(
+                request.method,
+                request.url,
+                dict(request.headers),
+                {"params": request.params, "data": request.data},
+            )
+            if answer.status_code not in request.accept:
                 raise gcs_errors.ErrorResponse(answer)
             return answer
 
         def translate(error: Exception) -> LakeportError:
-            return gcs_errors.translate(error, action, name, self.settings, condition)
+            return gcs_errors.translate(
+                error, request.action, request.name, self.settings, request.condition
+            )
 
         return self.repeat(
-            send, translate, transient_failures=transient_failures, retry_policy=retry_policy
+            attempt, translate, transient_failures=transient_failures, retry_policy=retry_policy
         )
 
     def authenticate(self) -> None:
@@ -173,13 +193,13 @@ class GcsConnection(Connection):
             headers["x-goog-user-project"] = self.settings.project
         if self._credentials is None:
             return
-        from google.auth.transport.requests import Request
+        from google.auth.transport.requests import Request as TokenRequest
 
         with self._lock:
             if fresh or not self._credentials.valid:
                 if self.settings.token:  # it can't be renewed: look for others after all
                     self._credentials = _credentials(replace(self.settings, token=""))
-                self._credentials.refresh(Request())
+                self._credentials.refresh(TokenRequest())
             headers["Authorization"] = f"Bearer {self._credentials.token}"
 
 

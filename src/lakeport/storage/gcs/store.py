@@ -13,7 +13,7 @@ from lakeport.storage.base import CloudStorage, start_of_keys
 from lakeport.storage.checks import CheckItem
 from lakeport.storage.checksums import crc32c_text
 from lakeport.storage.gcs.check import GcsCheck
-from lakeport.storage.gcs.client import GcsConnection, connect, with_credentials
+from lakeport.storage.gcs.client import GcsConnection, Request, connect, with_credentials
 from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.gcs.upload import ID_KEY, GcsStageWriter, cancel, finalise, is_ours, resource
 from lakeport.storage.keys import join_key, under
@@ -81,16 +81,18 @@ class GcsStorage(CloudStorage):
         about["crc32c"] = crc32c_text(data)
         if create_only:
             query["ifGenerationMatch"] = "0"
-        self.connection.request(
-            "POST",
-            self.settings.upload_url(self.bucket),
-            "storage.objects.create",
-            self.uri(key),
-            accept=(200, 201),
-            condition="absent" if create_only else "none",
-            params={"uploadType": "multipart", **query},
-            headers={"Content-Type": f"multipart/related; boundary={mark}"},
-            data=_two_parts(mark, json.dumps(about).encode(), kind, data),
+        self.connection.send(
+            Request(
+                "POST",
+                self.settings.upload_url(self.bucket),
+                "storage.objects.create",
+                self.uri(key),
+                accept=(200, 201),
+                condition="absent" if create_only else "none",
+                params={"uploadType": "multipart", **query},
+                headers={"Content-Type": f"multipart/related; boundary={mark}"},
+                data=_two_parts(mark, json.dumps(about).encode(), kind, data),
+            )
         )
 
     def _has_mark(self, key: str, mark: str) -> bool:
@@ -111,34 +113,43 @@ class GcsStorage(CloudStorage):
     ) -> tuple[Sequence[StoredObject], str]:
         start = start_of_keys(self.prefix, prefix, below=below)
         query = {"prefix": start, "pageToken": token, "maxResults": str(limit or "")}
-        page = self.connection.request(
-            "GET",
-            self.settings.object_url(self.bucket),
-            "storage.objects.list",
-            self.uri(prefix),
-            params={"fields": _FIELDS, **{name: value for name, value in query.items() if value}},
+        page = self.connection.send(
+            Request(
+                "GET",
+                self.settings.object_url(self.bucket),
+                "storage.objects.list",
+                self.uri(prefix),
+                params={
+                    "fields": _FIELDS,
+                    **{name: value for name, value in query.items() if value},
+                },
+            )
         ).json()
         rows = [row for row in page.get("items", []) if not row["name"].endswith("/")]
         return [_stored(self.prefix, row) for row in rows], page.get("nextPageToken") or ""
 
     def _delete(self, key: str) -> None:
-        self.connection.request(
-            "DELETE",
-            self.settings.object_url(self.bucket, join_key(self.prefix, key)),
-            "storage.objects.delete",
-            self.uri(key),
-            accept=(200, 204),
+        self.connection.send(
+            Request(
+                "DELETE",
+                self.settings.object_url(self.bucket, join_key(self.prefix, key)),
+                "storage.objects.delete",
+                self.uri(key),
+                accept=(200, 204),
+            )
         )
 
     def _get(self, key: str, headers: dict[str, str] | None = None, /, **query: str) -> Any:
-        return self.connection.request(
-            "GET",
-            self.settings.object_url(self.bucket, join_key(self.prefix, key)),
-            "storage.objects.get",
-            self.uri(key),
-            accept=(200, 206),
-            headers=headers,
-            params=query,
+        return self.connection.send(
+            Request(
+                "GET",
+                self.settings.object_url(self.bucket, join_key(self.prefix, key)),
+                "storage.objects.get",
+                self.uri(key),
+                accept=(200, 206),
+                headers=headers or {},
+                params=query,
+            )
         )
 
 

@@ -13,7 +13,7 @@ from lakeport.model import Staged
 from lakeport.storage.background import BackgroundUploads
 from lakeport.storage.checksums import Chunker
 from lakeport.storage.failures import NotFound, already_exists
-from lakeport.storage.gcs.client import GcsConnection, connect
+from lakeport.storage.gcs.client import GcsConnection, Request, connect
 from lakeport.storage.gcs.errors import may_have_succeeded
 from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.retry import RetryPolicy
@@ -103,19 +103,21 @@ class GcsStageWriter:
         """Open the session. If the name is taken, that is said when the object is published."""
         query, body = resource(self._key, self._content_type, self._metadata, self._settings)
         try:
-            answer = connect(self._settings).request(
-                "POST",
-                self._settings.upload_url(self._bucket),
-                _CREATE,
-                self._name,
-                accept=(200, 201),
-                condition="absent",
-                params={"uploadType": "resumable", "ifGenerationMatch": "0", **query},
-                headers={
-                    "Content-Type": "application/json; charset=UTF-8",
-                    "X-Upload-Content-Type": self._content_type,
-                },
-                data=json.dumps(body).encode(),
+            answer = connect(self._settings).send(
+                Request(
+                    "POST",
+                    self._settings.upload_url(self._bucket),
+                    _CREATE,
+                    self._name,
+                    accept=(200, 201),
+                    condition="absent",
+                    params={"uploadType": "resumable", "ifGenerationMatch": "0", **query},
+                    headers={
+                        "Content-Type": "application/json; charset=UTF-8",
+                        "X-Upload-Content-Type": self._content_type,
+                    },
+                    data=json.dumps(body).encode(),
+                )
             )
         except ObjectExists:
             self._taken = True
@@ -142,15 +144,17 @@ class GcsStageWriter:
 
     def _kept(self, data: bytes, end: int) -> int:
         """Send bytes from where the store is; return how many it has afterwards."""
-        answer = connect(self._settings).request(
-            "PUT",
-            self._session,
-            _CREATE,
-            self._name,
-            accept=(_INCOMPLETE,),
-            condition="absent",
-            headers={"Content-Range": f"bytes {self._sent}-{end - 1}/*"},
-            data=data,
+        answer = connect(self._settings).send(
+            Request(
+                "PUT",
+                self._session,
+                _CREATE,
+                self._name,
+                accept=(_INCOMPLETE,),
+                condition="absent",
+                headers={"Content-Range": f"bytes {self._sent}-{end - 1}/*"},
+                data=data,
+            )
         )
         found = answer.headers.get("Range", "")
         return int(found.rpartition("-")[2]) + 1 if found else 0
@@ -172,16 +176,18 @@ def finalise(bucket: str, key: str, staged: Staged, settings: GcpSettings) -> No
     connection = connect(settings)
     transient_failures: list[Exception] = []
     try:
-        answer = connection.request(
-            "PUT",
-            token["session"],
-            _CREATE,
-            name,
-            accept=(200, 201),
-            condition="absent",
+        answer = connection.send(
+            Request(
+                "PUT",
+                token["session"],
+                _CREATE,
+                name,
+                accept=(200, 201),
+                condition="absent",
+                headers={**_range(staged, len(tail)), "X-Goog-Hash": f"crc32c={token['crc32c']}"},
+                data=tail,
+            ),
             transient_failures=transient_failures,
-            headers={**_range(staged, len(tail)), "X-Goog-Hash": f"crc32c={token['crc32c']}"},
-            data=tail,
         )
     except (ObjectExists, NotFound):
         lost = any(map(may_have_succeeded, transient_failures))
@@ -214,13 +220,15 @@ def _finalised(
     """Whether an earlier request completed the upload, with its answer `lost` or not."""
     name = f"gs://{bucket}/{key}"
     try:
-        answer = connection.request(
-            "PUT",
-            staged.token["session"],
-            _CREATE,
-            name,
-            accept=(200, 201),
-            headers={"Content-Range": f"bytes */{staged.bytes}"},
+        answer = connection.send(
+            Request(
+                "PUT",
+                staged.token["session"],
+                _CREATE,
+                name,
+                accept=(200, 201),
+                headers={"Content-Range": f"bytes */{staged.bytes}"},
+            )
         )
     except LakeportError:
         pass
@@ -246,12 +254,14 @@ def is_ours(bucket: str, key: str, mark: str, settings: GcpSettings) -> bool:
         PermissionRefused: storage.objects.get is not allowed.
     """
     try:
-        answer = connect(settings).request(
-            "GET",
-            settings.object_url(bucket, key),
-            "storage.objects.get",
-            f"gs://{bucket}/{key}",
-            params={"fields": "metadata"},
+        answer = connect(settings).send(
+            Request(
+                "GET",
+                settings.object_url(bucket, key),
+                "storage.objects.get",
+                f"gs://{bucket}/{key}",
+                params={"fields": "metadata"},
+            )
         )
     except NotFound:
         return False
@@ -263,12 +273,14 @@ def cancel(session: str, settings: GcpSettings) -> None:
     if not session:
         return
     try:
-        connect(settings).request(
-            "DELETE",
-            session,
-            _CREATE,
-            "upload",
-            accept=(200, 204, 404, 410, 499),
+        connect(settings).send(
+            Request(
+                "DELETE",
+                session,
+                _CREATE,
+                "upload",
+                accept=(200, 204, 404, 410, 499),
+            ),
             retry_policy=_BRIEF,
         )
     except LakeportError:
