@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakeport.loading.run import _Run
-from lakeport.storage.s3.client import Connection
+from lakeport.storage.s3.client import S3Connection
 from lakeport.writers.delta.commit import transaction as delta_commit
 from lakeport.writers.delta.commit.staged_files import StagedFiles
 from lakeport.writers.delta.writer import DeltaWriter
@@ -60,9 +60,9 @@ def test_states_that_go_out_early(
 def test_files_that_overwrite_another_writers(
     found: dict[str, Scenario], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send = Connection._send
+    send = S3Connection._send
 
-    def plain(self: Connection, operation: str, parameters: dict[str, Any]) -> Any:
+    def plain(self: S3Connection, operation: str, parameters: dict[str, Any]) -> Any:
         if parameters.get("Key", "").endswith(".parquet"):  # the probe would find the defect out
             parameters = {k: v for k, v in parameters.items() if k != "IfNoneMatch"}
         return send(self, operation, parameters)
@@ -70,7 +70,7 @@ def test_files_that_overwrite_another_writers(
     scenario = found["s3:create:no-run-id"]
     case = ("COMPLETE t/TIME.parquet#1", "rival")
     assert wrong(scenario, *case) == ""
-    monkeypatch.setattr(Connection, "_send", plain)
+    monkeypatch.setattr(S3Connection, "_send", plain)
     assert "another writer's 1 rows" in wrong(scenario, *case)
 
 
