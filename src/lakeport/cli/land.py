@@ -136,7 +136,7 @@ def land(
 ) -> None:
     """Land files, or Singer streams from stdin, in a data lake."""
     only_plan = plan_only or ctx.info_name == "plan"
-    output = _output(json_out, state, source == ["-"] and source_format in (None, "singer"))
+    output = _output(json_out, state, source == ["-"])
     with Guard(output, debug) as guard:
         from lakeport.config.load import load_target
         from lakeport.loading import plan as planning
