@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from lakeport.errors import DestinationError, ObjectExists, PermissionRefused, Unreachable
-from lakeport.storage import retry as transfer
+from lakeport.storage import retry
 from lakeport.storage.probe import PROBE_KEY
 from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3 import client as s3_client
@@ -78,7 +78,7 @@ class Clock:
 
 
 def test_the_deadline_is_one_for_all(stub: BrokenS3, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "time", Clock())
+    monkeypatch.setattr(retry, "time", Clock())
     storage = storage_of(stub, RetryPolicy(deadline=0.5, initial_delay=0.05, max_delay=0.1))
     storage.put("a", b"1")
     stub.inject(Fault("status", times=10_000, status=503))

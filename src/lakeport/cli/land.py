@@ -139,8 +139,7 @@ def land(
     output = _output(json_out, state, source == ["-"])
     with Guard(output, debug) as guard:
         from lakeport.config.load import load_target
-        from lakeport.loading import plan as planning
-        from lakeport.loading import run as landing
+        from lakeport.loading import plan, run
 
         given = keys(
             {
@@ -177,9 +176,9 @@ def land(
         refuse_secrets(given, type(config))
         what = source[0] if len(source) == 1 else source
         if only_plan:
-            output.plan(planning.plan(what, config, **read_options))
+            output.plan(plan.plan(what, config, **read_options))
         else:
-            landing.land(what, config, observer=output, **read_options)
+            run.land(what, config, observer=output, **read_options)
 
 
 def _output(json_out: bool, state: Path | None, streams_states: bool) -> Output:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Self, cast
 from lakeport.config.load import load_values
 from lakeport.config.mage.io_config import ConfigLoader, destination_keys
 from lakeport.errors import ConfigError, LakeportError
-from lakeport.loading import run as landing
+from lakeport.loading import run
 from lakeport.loading.report import Failure, LandingReport
 from lakeport.mage import connection
 from lakeport.mage.flags import Flags, config_of
@@ -252,7 +252,7 @@ class Destination:
         try:
             if table is not None:
                 keys["table"] = table
-            return landing.land(df, self.config, observer=self._observer, **keys)
+            return run.land(df, self.config, observer=self._observer, **keys)
         except LakeportError as error:
             self._failed(error)
             raise
@@ -267,7 +267,7 @@ class Destination:
         self._observer.lines.protect(self.config.secrets())
         self._observer.lines.log("INFO", "Export data started.", {**tags, "stream": stream})
         try:
-            report = landing.land(
+            report = run.land(
                 source, self.config, source_format=source_format, observer=self._observer, **keys
             )
         except LakeportError as error:

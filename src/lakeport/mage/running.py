@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from lakeport.loading import run as landing
+from lakeport.loading import run
 from lakeport.sources.input.decompression import STDIN, open_input
 from lakeport.sources.input.unpacking import unpack_limits
 from lakeport.sources.singer.state import StateOutput
@@ -49,7 +49,7 @@ def land(
         if flags.input_file_path:
             lines = opened.enter_context(open_input(flags.input_file_path, unpack_limits(config)))
             observer.reading(flags.input_file_path)
-        return landing.land(
+        return run.land(
             lines,
             config,
             source_format="singer",

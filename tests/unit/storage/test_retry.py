@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lakeport.storage import retry as transfer
+from lakeport.storage import retry
 from lakeport.storage.retry import GivenUp, NoAnswer, Retrier, RetryPolicy
 
 
@@ -27,7 +27,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(transfer, "time", clock)
+    monkeypatch.setattr(retry, "time", clock)
     return clock
 
 
@@ -137,7 +137,7 @@ def test_what_fails_for_good_is_raised_as_it_is(clock: Clock) -> None:
 def test_a_store_that_hangs_is_left_behind_when_time_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(transfer, "_GRACE", 0.05)
+    monkeypatch.setattr(retry, "_GRACE", 0.05)
     answered = threading.Event()
     store = Store(lambda: str(answered.wait(60)))
     store.retrier.shorten_deadline()

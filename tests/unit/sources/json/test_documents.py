@@ -14,7 +14,7 @@ import pytest
 from lakeport.errors import BadRecords, SourceError, UnknownFields
 from lakeport.model import Batch, UnknownPolicy
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.sources.json import documents as jsonfiles
+from lakeport.sources.json import documents
 from lakeport.sources.json.documents import document_to_lines, is_lines, split_lines
 from tests.unit.sources.file_batch import file_batch
 
@@ -59,7 +59,7 @@ def test_documents_become_lines_without_being_re_encoded(
     lines: list[str] | None,
     chunk: int,
 ) -> None:
-    monkeypatch.setattr(jsonfiles, "_CHUNK", chunk)
+    monkeypatch.setattr(documents, "_CHUNK", chunk)
     assert lines_of(tmp_path, content) == ([content.decode()[1:-1]] if lines is None else lines)
 
 
@@ -83,8 +83,8 @@ def test_what_is_no_json_document(tmp_path: Path, content: bytes, message: str) 
 
 
 def test_a_record_without_end_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonfiles, "MAX_RECORD_CHARS", 1000)
-    monkeypatch.setattr(jsonfiles, "_CHUNK", 10)
+    monkeypatch.setattr(documents, "MAX_RECORD_CHARS", 1000)
+    monkeypatch.setattr(documents, "_CHUNK", 10)
     with pytest.raises(SourceError, match="no record ends within"):
         lines_of(tmp_path, b'[{"a": "' + b"x" * 5000)
 
