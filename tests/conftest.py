@@ -19,7 +19,7 @@ settings.register_profile("share", _PATIENT, max_examples=30)
 settings.register_profile("soak", _PATIENT, max_examples=500)
 
 
-_WITHOUT_SPARK = ("unit", "property", "cluster")
+_WITHOUT_SPARK = ("unit", "property", "fuzz", "cluster")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
