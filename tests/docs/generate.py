@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 from annotated_types import Ge, Gt
+from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from lakeport import errors
@@ -25,7 +26,6 @@ from lakeport.config.destinations.delta_lake_azure import DeltaLakeAzureConfig
 from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
 from lakeport.config.destinations.google_cloud_storage import GoogleCloudStorageConfig
 from lakeport.config.destinations.local import LocalConfig
-from lakeport.config.secrets import Secret
 from tests.docs.pages import pages
 
 CONFIGS: Mapping[str, type[DestinationConfig]] = {
@@ -200,7 +200,7 @@ def _words(annotation: Any) -> Iterator[str]:
     elif annotation in (int, float):
         yield "a number" if annotation is float else "a whole number"
     else:
-        yield "a secret text" if annotation is Secret else "text"
+        yield "a secret text" if annotation is SecretStr else "text"
 
 
 def _common() -> list[str]:

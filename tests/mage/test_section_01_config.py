@@ -69,7 +69,7 @@ def test_a_block_of_each_destination(destination: str, tmp_path: Path) -> None:
     assert config.table == "users"
     assert set(config.secrets()) <= {"AK", "s: '3' #\"", "a2V5"}
     if destination == "amazon_s3":
-        assert config.aws_secret_access_key.reveal() == "s: '3' #\""
+        assert config.aws_secret_access_key.get_secret_value() == "s: '3' #\""
         assert config.object_key_path == "raw"
 
 

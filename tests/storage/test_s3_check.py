@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from lakeport.config.destinations.amazon_s3 import AmazonS3Config
 from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
 from lakeport.config.destinations.google_cloud_storage import GoogleCloudStorageConfig
 from lakeport.config.destinations.local import LocalConfig
-from lakeport.config.secrets import Secret
 from lakeport.errors import LakeportError
 from lakeport.loading.check import CheckReport
 from lakeport.spark.log_store_probe import LogStoreProbe
@@ -94,7 +94,7 @@ def test_spark_is_not_waited_for_when_there_is_no_time(
         bucket="lake",
         aws_endpoint=minio.endpoint,
         aws_access_key_id=minio.keys.access_key,
-        aws_secret_access_key=Secret(minio.keys.secret_key),
+        aws_secret_access_key=SecretStr(minio.keys.secret_key),
     )
     report = checked(config, spark_seconds=0.01)
     over.set()
@@ -175,7 +175,7 @@ def test_google_is_tested_too() -> None:
     with GcsStub() as stub, TokenServer() as tokens:
         values: dict[str, Any] = {"bucket": "lake", "google_endpoint": stub.endpoint}
         config = GoogleCloudStorageConfig(
-            **values, google_application_credentials=Secret(json.dumps(tokens.key()))
+            **values, google_application_credentials=SecretStr(json.dumps(tokens.key()))
         )
         report = checked(config)
         assert report.ok
@@ -195,7 +195,7 @@ def test_a_google_key_that_is_not_accepted() -> None:
         forged = tokens.key() | {"private_key": stranger.private_key}
         values: dict[str, Any] = {"bucket": "lake", "google_endpoint": stub.endpoint}
         config = GoogleCloudStorageConfig(
-            **values, google_application_credentials=Secret(json.dumps(forged))
+            **values, google_application_credentials=SecretStr(json.dumps(forged))
         )
         assert "invalid_grant" in advice(checked(config))
 
@@ -220,9 +220,9 @@ def delta(minio: Minio, *actions: str, **more: str) -> DeltaLakeS3Config:
         bucket="lake",
         object_key_path="delta",
         aws_endpoint=minio.endpoint,
-        aws_access_key_id=Secret(keys.access_key),
-        aws_secret_access_key=Secret(keys.secret_key),
-        aws_session_token=Secret(keys.token),
+        aws_access_key_id=SecretStr(keys.access_key),
+        aws_secret_access_key=SecretStr(keys.secret_key),
+        aws_session_token=SecretStr(keys.token),
         **more,
     )
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 import pytest
 
-from lakeport.scrub import is_secret_name, scrub
+from lakeport.scrub import MASK, is_secret_name, scrub
 
 SECRET = "ca+na/ry=s3cr3t ü"
 
@@ -17,6 +17,7 @@ SECRET = "ca+na/ry=s3cr3t ü"
     [
         SECRET,
         quote(SECRET),
+        quote_plus(SECRET),
         quote(SECRET, safe=""),
         quote(SECRET, safe="").replace("%2B", "%2b").replace("%2F", "%2f").replace("%3D", "%3d")
         .replace("%C3%BC", "%c3%bc"),
@@ -26,6 +27,10 @@ SECRET = "ca+na/ry=s3cr3t ü"
 )  # fmt: skip
 def test_named_secrets_in_every_form(form: str) -> None:
     assert scrub(f"a <{form}> b", [SECRET, "x"]) == "a <**********> b"
+
+
+def test_scrub_takes_the_longest_first_and_leaves_tiny_ones() -> None:
+    assert scrub("abcdef abcd x", ["abcd", "abcdef", "x"]) == f"{MASK} {MASK} x"
 
 
 @pytest.mark.parametrize(
@@ -62,6 +67,14 @@ def test_what_looks_like_one(text: str, expected: str) -> None:
         ("fs.s3a.security.credential.provider.path", False),
         ("spark.sql.shuffle.partitions", False),
         ("spark.redaction.regex", False),
+        ("aws_secret_access_key", True),
+        ("access_key", True),
+        ("PASSWORD", True),
+        ("fs.azure.sas.container", True),
+        ("table", False),
+        ("partition_keys", False),
+        ("spark.cores.max", False),
+        ("delta.appendOnly", False),
         ("fs.azure.account.auth.type.a.dfs.core.windows.net", False),
     ],
 )

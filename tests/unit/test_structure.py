@@ -26,15 +26,11 @@ LONGER: dict[str, str] = {
 
 LIGHT = {"__future__", "lakeport", *sys.stdlib_module_names}
 _COMMAND = "a command loads what it runs when it runs: `lakeport version` would take a third longer"
-_CLOUDS = "a load on this machine does not wait 100 ms for the config classes of three clouds"
 NEEDED = {
     "lakeport.cli.jars -> lakeport.spark.jvm.jars": _COMMAND,
     "lakeport.cli.opened -> lakeport.tables": _COMMAND,
     "lakeport.mage.flags -> lakeport.config.files": _COMMAND,
     "lakeport.mage.flags -> lakeport.config.mage.catalog": _COMMAND,
-    "lakeport.sources.remote -> lakeport.config.clouds.aws": _CLOUDS,
-    "lakeport.sources.remote -> lakeport.config.clouds.gcp": _CLOUDS,
-    "lakeport.sources.remote -> lakeport.config.destinations.delta_lake_azure": _CLOUDS,
     "lakeport.tables.table -> lakeport.spark.session": "a look at the log needs no Spark",
 }
 """Imports inside functions that keep nothing heavy out -> why they are there."""

@@ -14,14 +14,12 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.destinations.local import LocalConfig
     from lakeport.config.load import load_target
-    from lakeport.config.secrets import Secret
 
-__all__ = ["DestinationConfig", "LocalConfig", "Secret", "load_target"]
+__all__ = ["DestinationConfig", "LocalConfig", "load_target"]
 
 _MODULES = {
     "DestinationConfig": "base",
     "LocalConfig": "destinations.local",
-    "Secret": "secrets",
     "load_target": "load",
 }
 

@@ -17,6 +17,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PrivateAttr,
+    SecretStr,
     ValidationError,
     model_validator,
 )
@@ -24,7 +25,6 @@ from pydantic import (
 from lakeport.config.explain import explain, same_key
 from lakeport.config.mage.catalog import catalog_warnings, parse_catalog
 from lakeport.config.mage.overrides import fold_streams
-from lakeport.config.secrets import Secret
 from lakeport.config.values import (
     limit,
     mode_named,
@@ -268,6 +268,19 @@ class DestinationConfig(BaseModel):
         """The keys that a target given as one text stands for, such as a folder's path."""
         raise NotImplementedError
 
+    @classmethod
+    def of_folder(cls, uri: str, target: DestinationConfig) -> DestinationConfig | None:
+        """The config by which a source's folder is reached without asking the environment.
+
+        Args:
+            uri: the folder.
+            target: what the load lands in; its credentials are taken where they hold there.
+
+        Returns:
+            None where the environment's keys are to be asked.
+        """
+        return None
+
     def storage(self) -> Storage:
         """The place that the target names: everything of it lies below that storage's root."""
         raise NotImplementedError
@@ -297,7 +310,7 @@ class DestinationConfig(BaseModel):
         return frozenset(
             name
             for name, field in cls.model_fields.items()
-            if Secret in (field.annotation, *get_args(field.annotation))
+            if SecretStr in (field.annotation, *get_args(field.annotation))
         )
 
     @property
@@ -314,7 +327,7 @@ class DestinationConfig(BaseModel):
     def secrets(self) -> tuple[str, ...]:
         """Every secret of the config, to remove from text that others wrote (see `scrub`)."""
         fields = (getattr(self, name) for name in sorted(self.secret_keys()))
-        found = [value.reveal() for value in fields if isinstance(value, Secret)]
+        found = [value.get_secret_value() for value in fields if isinstance(value, SecretStr)]
         found += [value for name, value in self.spark.items() if is_secret_name(name)]
         return tuple(dict.fromkeys(value for value in found if value))
 

@@ -9,7 +9,8 @@ import json
 import re
 from collections.abc import Mapping
 
-from lakeport.config.secrets import Secret
+from pydantic import SecretStr
+
 from lakeport.scrub import is_secret_name
 
 __all__ = ["limit", "mode_named", "names", "printable", "public", "seconds", "texts_by_name"]
@@ -49,7 +50,7 @@ def texts_by_name(value: object) -> object:
         raise ValueError("has to be a mapping of names to values")
     settings = {}
     for name, item in value.items():
-        if not isinstance(name, str) or not isinstance(item, (str, int, float, Secret)):
+        if not isinstance(name, str) or not isinstance(item, (str, int, float, SecretStr)):
             raise ValueError("has to map names to text, numbers, true or false")
         settings[name] = _setting(item)
     return settings
@@ -117,7 +118,7 @@ def _list(text: str) -> object:
         return None
 
 
-def _setting(value: str | float | Secret) -> str:
+def _setting(value: str | float | SecretStr) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return value.reveal() if isinstance(value, Secret) else str(value)
+    return value.get_secret_value() if isinstance(value, SecretStr) else str(value)

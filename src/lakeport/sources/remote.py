@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeport.config.classes import destination_of
+from lakeport.config.classes import config_class, uri_values
 from lakeport.config.load import load_target
 
 if TYPE_CHECKING:
@@ -25,17 +25,5 @@ def storage_of(target: DestinationConfig, uri: str) -> Storage | None:
     """
     if "://" not in uri or uri.startswith("file:"):
         return None
-    from lakeport.config.clouds.aws import AwsConfig
-    from lakeport.config.clouds.gcp import GcpConfig
-    from lakeport.config.destinations.delta_lake_azure import DeltaLakeAzureConfig
-
-    if destination_of(uri.partition("://")[0]) == "delta_lake_azure":
-        if isinstance(target, DeltaLakeAzureConfig) and target.shares_account(uri):
-            return target.storage_at(uri)
-        return DeltaLakeAzureConfig(table_uri=f"{uri.rstrip('/')}/_").storage_at(uri)
-    there = load_target(uri)
-    for cloud in (AwsConfig, GcpConfig):
-        if isinstance(there, cloud) and isinstance(target, cloud):
-            place = {"bucket": there.bucket, "object_key_path": there.object_key_path}
-            return target.model_copy(update=place).storage()
-    return there.storage()
+    kind = config_class(uri_values(uri)["destination"])
+    return (kind.of_folder(uri, target) or load_target(uri)).storage()

@@ -415,11 +415,13 @@ def test_the_module_runs() -> None:
 
 
 def test_secret_keys_are_refused_on_the_command_line() -> None:
-    from lakeport.config import DestinationConfig, Secret
+    from pydantic import SecretStr
+
+    from lakeport.config import DestinationConfig
 
     class Vault(DestinationConfig):
         destination: str = "vault"
-        password: Secret
+        password: SecretStr
 
     with pytest.raises(ConfigError, match="`password` is a secret") as caught:
         refuse_secrets({"password": "canary"}, Vault)

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 
-from lakeport.config import DestinationConfig, LocalConfig, Secret
+from lakeport.config import DestinationConfig, LocalConfig
 from lakeport.errors import ConfigError
 from lakeport.model import Mode, UnknownPolicy
 
@@ -18,8 +18,8 @@ class Vault(DestinationConfig):
     """A destination with secrets, one of them required."""
 
     destination: Literal["vault"] = "vault"
-    password: Secret
-    token: Secret | None = Field(default=None)
+    password: SecretStr = Field(min_length=1)
+    token: SecretStr | None = Field(default=None)
 
     if TYPE_CHECKING:
 
@@ -186,7 +186,7 @@ def test_a_config_travels_to_tasks() -> None:
 def test_secrets_show_nowhere() -> None:
     config = Vault(
         password=CANARY,
-        token=Secret(CANARY + "2"),
+        token=SecretStr(CANARY + "2"),
         spark={"spark.hadoop.fs.s3a.secret.key": CANARY + "3", "spark.cores.max": 2},
     )
     for text in (repr(config), str(config), config.model_dump_json(exclude={"spark"})):

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from pydantic import SecretStr
 
-from lakeport.config import DestinationConfig, LocalConfig, Secret, classes, load
+from lakeport.config import DestinationConfig, LocalConfig, classes, load
 from lakeport.config.classes import config_class
 from lakeport.config.files import parse_text
 from lakeport.config.load import load_file, load_target, load_values
@@ -20,7 +21,7 @@ class Vault(DestinationConfig):
     """A destination with a secret."""
 
     destination: Literal["vault"] = "vault"
-    password: Secret
+    password: SecretStr
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import re
 from typing import Annotated, Self
 from urllib.parse import parse_qs, urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from lakeport.config.base import DestinationConfig
 from lakeport.config.clouds.fields import (
@@ -18,7 +18,6 @@ from lakeport.config.clouds.fields import (
     blank,
     reveal,
 )
-from lakeport.config.secrets import Secret
 from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.retry import RetryPolicy
 
@@ -36,7 +35,7 @@ def _account(value: str) -> str:
     return value
 
 
-def _key(value: Secret | None) -> Secret | None:
+def _key(value: SecretStr | None) -> SecretStr | None:
     try:
         base64.b64decode(reveal(value), validate=True)
     except (binascii.Error, ValueError):
@@ -44,14 +43,14 @@ def _key(value: Secret | None) -> Secret | None:
     return value
 
 
-def _sas(value: Secret | None) -> Secret | None:
+def _sas(value: SecretStr | None) -> SecretStr | None:
     """A SAS token without the question mark in front, or what follows it in a SAS URL."""
     if value is None:
         return None
-    token = value.reveal().strip().rpartition("?")[2]
+    token = value.get_secret_value().strip().rpartition("?")[2]
     if "sig" not in parse_qs(token):
         raise ValueError("has to be a shared access signature, such as sv=…&se=…&sp=…&sig=…")
-    return Secret(token)
+    return SecretStr(token)
 
 
 def _emulator(value: str | None) -> str | None:

@@ -6,10 +6,9 @@ import re
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, SecretStr, Strict
 
 from lakeport.config.base import Text
-from lakeport.config.secrets import Secret
 from lakeport.errors import ConfigError
 from lakeport.scrub import MASK
 from lakeport.storage.keys import clean_prefix
@@ -61,13 +60,14 @@ def _bucket(value: str) -> str:
     return value
 
 
-def reveal(secret: Secret | None) -> str:
+def reveal(secret: SecretStr | None) -> str:
     """A secret's text; empty if it is absent."""
-    return secret.reveal() if secret is not None else ""
+    return secret.get_secret_value() if secret is not None else ""
 
 
 Bucket = Annotated[str, AfterValidator(_bucket), BeforeValidator(_masked)]
-OptionalSecret = Annotated[Secret | None, BeforeValidator(blank)]
+# Strict: a number of YAML's may have lost the zeros in front.
+OptionalSecret = Annotated[SecretStr | None, Strict(), BeforeValidator(blank)]
 OptionalText = Annotated[Text | None, BeforeValidator(blank)]
 OptionalEndpoint = Annotated[
     Annotated[str, AfterValidator(_endpoint)] | None,

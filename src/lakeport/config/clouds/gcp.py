@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
 from lakeport.config.base import DestinationConfig
 from lakeport.config.clouds.fields import (
@@ -20,7 +20,6 @@ from lakeport.config.clouds.fields import (
     blank,
     prefix,
 )
-from lakeport.config.secrets import Secret
 from lakeport.errors import ConfigError
 from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.retry import RetryPolicy
@@ -41,7 +40,7 @@ def _key(value: object) -> object:
 
 
 def _plain(value: object) -> object:
-    return value.reveal() if isinstance(value, Secret) else value
+    return value.get_secret_value() if isinstance(value, SecretStr) else value
 
 
 class GcpConfig(DestinationConfig):
@@ -86,12 +85,21 @@ class GcpConfig(DestinationConfig):
         parts = urlsplit(uri)
         return {"bucket": parts.netloc, "object_key_path": parts.path}
 
+    @classmethod
+    def of_folder(cls, uri: str, target: DestinationConfig) -> DestinationConfig | None:
+        """With the keys of a target in the same cloud."""
+        if not isinstance(target, GcpConfig):
+            return None
+        there = cls.model_validate(cls.uri_keys(uri))
+        place = {"bucket": there.bucket, "object_key_path": there.object_key_path}
+        return target.model_copy(update=place)
+
     def secrets(self) -> tuple[str, ...]:
         """Every secret of the config; of a key, those of its parts that are secret."""
         given = self.google_application_credentials
         if given is None:
             return super().secrets()
-        others = tuple(value for value in super().secrets() if value != given.reveal())
+        others = tuple(value for value in super().secrets() if value != given.get_secret_value())
         try:
             info = json.loads(self.credentials_text())
         except (ConfigError, ValueError):
@@ -107,7 +115,7 @@ class GcpConfig(DestinationConfig):
         """
         if self.google_application_credentials is None:
             return ""
-        text = self.google_application_credentials.reveal()
+        text = self.google_application_credentials.get_secret_value()
         what = "the key"
         if not text.lstrip().startswith("{"):
             path = Path(text).expanduser()

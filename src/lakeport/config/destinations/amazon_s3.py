@@ -19,8 +19,8 @@ class AmazonS3Config(AwsConfig):
 
     Example:
         >>> AmazonS3Config(bucket="lake", aws_access_key_id="AK", aws_secret_access_key="s3cr3t")
-        AmazonS3Config(aws_access_key_id=Secret('**********'), \
-aws_secret_access_key=Secret('**********'), bucket='lake')
+        AmazonS3Config(aws_access_key_id=SecretStr('**********'), \
+aws_secret_access_key=SecretStr('**********'), bucket='lake')
     """
 
     destination: Literal["amazon_s3"] = Field(default="amazon_s3", description="`amazon_s3`.")

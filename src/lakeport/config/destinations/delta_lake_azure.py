@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from lakeport.config.base import Text
+from lakeport.config.base import DestinationConfig, Text
 from lakeport.config.clouds.azure import AzureConfig
 from lakeport.errors import ConfigError
 from lakeport.storage.azure.settings import AzureSettings
@@ -143,6 +143,23 @@ class DeltaLakeAzureConfig(AzureConfig):
         """The table at `abfss://container@account.dfs.core.windows.net/path`."""
         return {"table_uri": uri}
 
+    @classmethod
+    def of_folder(cls, uri: str, target: DestinationConfig) -> DestinationConfig:
+        """With the keys of a target in the same account; of another one, with the SDK's chain.
+
+        Keys in the environment are not asked: they are one account's, the target's.
+
+        Raises:
+            ConfigError: it is no such URI.
+        """
+        table_uri = f"{uri.rstrip('/')}/_"
+        account = _parsed_folder(uri).account
+        if isinstance(target, DeltaLakeAzureConfig):
+            own = target._settings().account
+            if account in ("", own):
+                return target.model_copy(update={"table_uri": table_uri, "account_name": own})
+        return cls(table_uri=table_uri)
+
     @property
     def table_pattern(self) -> str:
         """The end of the table's URI: its folder in the folder that holds it."""
@@ -158,22 +175,6 @@ class DeltaLakeAzureConfig(AzureConfig):
 
         place = _parsed(self.table_uri)
         return AzureStorage(place.container, place.parent, self._settings())
-
-    def storage_at(self, uri: str) -> AzureStorage:
-        """Another folder that a URI names, reached with this config's credentials.
-
-        Raises:
-            ConfigError: it is no such URI.
-        """
-        from lakeport.storage.azure.store import AzureStorage
-
-        place = _parsed_folder(uri)
-        settings = self.azure_settings(place.account or self._settings().account, place.cloud)
-        return AzureStorage(place.container, place.parent, settings)
-
-    def shares_account(self, uri: str) -> bool:
-        """Whether a folder's URI names the storage account of this table."""
-        return _parsed_folder(uri).account in ("", self._settings().account)
 
     def _settings(self) -> AzureSettings:
         place = _parsed(self.table_uri)

@@ -49,7 +49,7 @@ def test_each_kind_of_sink() -> None:
     config, buffer = sink(**S3)
     assert (config.file_type, buffer.size_mb, buffer.timeout_seconds) == ("parquet", 5, 300)
     config, _ = sink(**S3, aws_access_key_id="AK", aws_secret_access_key="x", region="eu-west-1")
-    assert (config.aws_region, config.aws_access_key_id.reveal()) == ("eu-west-1", "AK")
+    assert (config.aws_region, config.aws_access_key_id.get_secret_value()) == ("eu-west-1", "AK")
     config, _ = sink(**{**S3, "connector_type": "google_cloud_storage", "prefix": "clicks"})
     assert (config.destination, config.object_key_path, config.table) == (
         "google_cloud_storage",

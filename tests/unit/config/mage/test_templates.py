@@ -142,6 +142,6 @@ def test_a_block_file_is_a_config(tmp_path: Path) -> None:
         "  - {tap_stream_id: users, schema: {properties: {id: {type: integer}}}}\n"
     )
     config: Any = load_file(file, environ={"SECRET": ODD, "ID": "AK"}, variables={"bucket": "lake"})
-    assert (config.bucket, config.aws_secret_access_key.reveal()) == ("lake", ODD)
+    assert (config.bucket, config.aws_secret_access_key.get_secret_value()) == ("lake", ODD)
     assert list(config.catalog) == ["users"]
     assert config.warnings == ()
