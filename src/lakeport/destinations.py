@@ -161,7 +161,7 @@ def open_table(
             to be written.
     """
     table = config.folder_of(table_name(config.table_pattern, stream))
-    folder = table_folder("", table)
+    folder = table_folder(table)
     _check_table_place(storage, folder, config.file_type)
     if config.file_type == "delta":
         from lakeport.writers.delta.table import DeltaTableWriter

@@ -301,7 +301,7 @@ class Storage(Protocol):
         """
         ...
 
-    def stage(self, key: str, content_type: str, metadata: Mapping[str, str]) -> StageWriter:
+    def stage(self, key: str, content_type: str) -> StageWriter:
         """Begin one object."""
         ...
 

@@ -74,7 +74,7 @@ def lakeport_writer(job: Job) -> Act:
 
     runtime = Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
     runtime.spark  # noqa: B018  # no step begins before it is there
-    target = lakeport.Table(job.config["table"], job.config, runtime=runtime)
+    target = lakeport.Table(job.config["table"], job.config)
     refusals = (CommitConflict, ConfigError, InputError, RunMismatch, SchemaConflict)
     modes = {"append": "append", "merge": "merge", "replace": "overwrite"}
 

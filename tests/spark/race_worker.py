@@ -93,7 +93,7 @@ def change(runtime: Runtime, task: dict[str, Any]) -> dict[str, Any]:
         number = task["first"] + ordinal
         try:
             if task.get("mode") == "optimize":
-                optimize(runtime, writer, task)
+                optimize(writer, task)
             elif task.get("mode") == "merge":
                 merge(runtime, writer, task, number)
             else:
@@ -120,7 +120,7 @@ def merge(runtime: Runtime, writer: DeltaWriter, task: dict[str, Any], number: i
     merger.commit(plan, merger.sink(plan).write(iter(rows.to_batches()), 0))
 
 
-def optimize(runtime: Runtime, writer: Meeting, task: dict[str, Any]) -> None:
+def optimize(writer: Meeting, task: dict[str, Any]) -> None:
     access, secret = task["keys"]
     store = {
         "destination": "delta_lake_s3",
@@ -129,8 +129,9 @@ def optimize(runtime: Runtime, writer: Meeting, task: dict[str, Any]) -> None:
         "aws_region": "us-east-1",
         "aws_access_key_id": access,
         "aws_secret_access_key": secret,
+        "spark": SETTINGS,
     }
-    table = Table(f"s3://{task['bucket']}/lake/{task['table']}", store, runtime=runtime)
+    table = Table(f"s3://{task['bucket']}/lake/{task['table']}", store)
     meet(*writer.points.pop(0))
     try:
         table.optimize()

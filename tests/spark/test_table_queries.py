@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from delta_support import land, runtime, session, writer
+from delta_support import land, session, writer
 
 from lakeport.errors import ConfigError
 from lakeport.tables import Table
@@ -20,7 +20,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     land(writer(folder), pa.table({"id": [1, 2, 3], "tags": [["a"], ["b", "c"], []]}), keys=[])
     land(writer(folder, "parted"), pa.table({"p": ["a"], "id": [1]}), keys=["p"])
     session().sql("CREATE OR REPLACE TEMPORARY FUNCTION own AS 'java.lang.Math'")
-    return Table(folder / "t", runtime=runtime())
+    return Table(folder / "t")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_session_keeps_nothing_of_a_query(table: Table) -> None:
 
 
 def test_a_condition_of_optimize_reaches_nothing_either(table: Table) -> None:
-    parted = Table(Path(table.uri).with_name("parted"), runtime=runtime())
+    parted = Table(Path(table.uri).with_name("parted"))
     with pytest.raises(ConfigError, match="no condition on a row alone: it uses the function"):
         parted.optimize(where=f"p = {CALL}")
     with pytest.raises(ConfigError, match=r"it uses 'text\./etc/passwd'"):

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from delta_support import land, runtime, writer
+from delta_support import land, writer
 from deltalake import DeltaTable
 
 from lakeport.errors import ConfigError, DestinationError, LakeportError, SourceError
@@ -26,7 +26,7 @@ def table(tmp_path: Path) -> Table:
     into = writer(tmp_path, ODD)
     land(into, pa.table({"id": [1, 2], "p": ["a b", None]}), keys=["p"], run_id="r1", digest="d")
     land(into, pa.table({"id": [3], "p": ["a b"], "more": [1.5]}))
-    return Table(tmp_path / ODD, runtime=runtime())
+    return Table(tmp_path / ODD)
 
 
 def test_describe_and_history_need_no_spark(table: Table) -> None:
@@ -100,7 +100,7 @@ def test_plain_files_have_no_versions(tmp_path: Path) -> None:
     (tmp_path / "f").mkdir()
     for n in range(2):
         pq.write_table(pa.table({"id": [n, n]}), tmp_path / "f" / f"{n}.parquet")
-    table = Table(tmp_path / "f", runtime=runtime())
+    table = Table(tmp_path / "f")
     assert (table.describe().rows, table.describe().files) == (4, 2)
     assert table.preview(3).num_rows == 3
     assert table.query("select sum(id) s from f").to_pylist() == [{"s": 2}]
@@ -110,7 +110,7 @@ def test_plain_files_have_no_versions(tmp_path: Path) -> None:
         table.history()
     (tmp_path / "c").mkdir()
     pyarrow.csv.write_csv(pa.table({"id": ["1"], "b": [None]}), tmp_path / "c" / "x.csv")
-    csv = Table(tmp_path / "c", runtime=runtime())
+    csv = Table(tmp_path / "c")
     assert csv.preview(5).num_rows == 1
     assert csv.query("select id from t").to_pylist() == [{"id": "1"}]
     with pytest.raises(SourceError, match="no table"):
@@ -134,7 +134,7 @@ def test_what_is_wrong_with_a_table_of_others_is_told(tmp_path: Path) -> None:
         land(writer(tmp_path, name), pa.table({"id": [1]}))
         for checksum in Path(tmp_path, name, "_delta_log").glob("*.crc"):
             checksum.unlink()
-        return Table(tmp_path / name, runtime=runtime())
+        return Table(tmp_path / name)
 
     def query_fails(table: Table) -> str:
         with pytest.raises(DestinationError) as failed:

@@ -25,9 +25,9 @@ def checked(config: Any, seconds: float = 120.0, spark_seconds: float | None = N
     return check(config, seconds, spark_seconds)
 
 
-def stage(storage: Storage, key: str, *pieces: bytes | memoryview, **metadata: str) -> Staged:
+def stage(storage: Storage, key: str, *pieces: bytes | memoryview) -> Staged:
     """Stage an object of these pieces."""
-    writer = storage.stage(key, "text/csv", metadata)
+    writer = storage.stage(key, "text/csv")
     for piece in pieces:
         writer.write(piece)
     done = writer.finish()
@@ -110,7 +110,7 @@ def lets_one_of_many_threads_win(storage: Storage) -> None:
 
 
 def aborts_without_a_trace(storage: Storage) -> None:
-    writer = storage.stage("t/a.csv", "text/csv", {})
+    writer = storage.stage("t/a.csv", "text/csv")
     writer.write(b"x" * (20 << 20))
     writer.abort()
     storage.discard(stage(storage, "t/b.csv", b"1"))
@@ -152,7 +152,7 @@ def refuses_keys_that_climb(storage: Storage) -> None:
 
 def serves_pyarrow(storage: Storage) -> None:
     table = pa.table({"n": range(100_000), "t": [f"row {n}" for n in range(100_000)]})
-    writer = storage.stage("t/a.parquet", "application/vnd.apache.parquet", {})
+    writer = storage.stage("t/a.parquet", "application/vnd.apache.parquet")
     with pa.PythonFile(_Sink(writer), "w") as sink:
         pq.write_table(table, sink, row_group_size=10_000)
     done = writer.finish()

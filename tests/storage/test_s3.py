@@ -149,7 +149,7 @@ def test_a_refusal_names_action_and_resource(
 
 def test_a_failed_stage_leaves_no_upload(minio: Minio) -> None:
     storage = storage_of(minio)
-    writer = storage.stage("t/a.csv", "text/csv", {})
+    writer = storage.stage("t/a.csv", "text/csv")
     writer.write(b"x" * (40 << 20))
     key = f"{storage.prefix}/t/a.csv"
     uploads = minio.client().list_multipart_uploads
@@ -250,7 +250,7 @@ from lakeport.model import Staged
 endpoint, prefix, moment = sys.argv[1:4]
 settings = AwsSettings(os.environ["RACER_KEY"], os.environ["RACER_SECRET"], endpoint=endpoint)
 storage = S3Storage("lake", prefix, settings)
-writer = storage.stage("20240101-000000.csv", "text/csv", {})
+writer = storage.stage("20240101-000000.csv", "text/csv")
 writer.write(str(os.getpid()).encode())
 done = writer.finish()
 staged = Staged("20240101-000000.csv", done["token"], 1, done["bytes"])

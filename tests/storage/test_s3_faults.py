@@ -156,7 +156,7 @@ def test_an_upload_that_is_gone_is_no_success(stub: BrokenS3) -> None:
 def test_a_part_that_fails_for_good_comes_out_of_write_or_finish(stub: BrokenS3) -> None:
     storage = storage_of(stub)
     stub.inject(Fault("status", on="UploadPart", status=403, times=99))
-    writer = storage.stage("a.csv", "text/csv", {})
+    writer = storage.stage("a.csv", "text/csv")
     with pytest.raises(DestinationError, match="s3:PutObject was refused"):
         for _ in range(10):
             writer.write(b"x" * (16 << 20))
@@ -175,7 +175,7 @@ def test_an_abort_that_is_refused_is_swallowed(stub: BrokenS3) -> None:
 def test_no_more_than_three_parts_are_in_memory(stub: BrokenS3) -> None:
     storage = storage_of(stub)
     stub.inject(Fault(delay=0.4, on="UploadPart", times=99))
-    writer = storage.stage("a.bin", "text/csv", {})
+    writer = storage.stage("a.bin", "text/csv")
     sent = []
     for _ in range(6):
         writer.write(bytes(16 << 20))
@@ -231,7 +231,7 @@ def test_a_request_that_the_store_does_not_know_for_another_reason(stub: BrokenS
 
 def test_an_upload_that_can_not_begin_is_asked_for_once(stub: BrokenS3) -> None:
     stub.inject(Fault("status", on="CreateMultipartUpload", status=403, times=99))
-    writer = storage_of(stub).stage("a.csv", "text/csv", {})
+    writer = storage_of(stub).stage("a.csv", "text/csv")
     with pytest.raises(PermissionRefused):
         for _ in range(5):
             writer.write(b"x" * (16 << 20))

@@ -166,7 +166,7 @@ def test_the_words_of_a_store_show_none(
         lambda: storage.put("a/b", b"x", create_only=True),
         lambda: list(storage.list("a")),
         lambda: storage.open("a/b").read(),
-        lambda: storage.stage("a/b", "text/plain", {}).finish(),
+        lambda: storage.stage("a/b", "text/plain").finish(),
     ]
     for act in acts:
         try:

@@ -98,8 +98,8 @@ def own_classes() -> set[str]:
 PRIVATE = own_classes() - set(lakeport.__all__) - set(typing.__all__)
 OPAQUE = {"DestinationConfig", "StoreKeys", "TargetKeys"}
 """Seen from outside as a whole: the keys in them are described with the configuration."""
-NOT_CALLED = {"LandingStream.__init__", "Table.__init__"}
-"""`land_stream` makes the first; `runtime` of the second is for those who start Spark of ours."""
+NOT_CALLED = {"LandingStream.__init__"}
+"""What a function returns and nobody makes."""
 
 
 def signatures(name: str) -> dict[str, str]:

@@ -65,7 +65,7 @@ class CloudStorage(ABC):
         return False
 
     @abstractmethod
-    def stage(self, key: str, content_type: str, metadata: Mapping[str, str]) -> StageWriter:
+    def stage(self, key: str, content_type: str) -> StageWriter:
         """Begin one object."""
 
     @abstractmethod

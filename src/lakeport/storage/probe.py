@@ -57,7 +57,7 @@ def _put(storage: Storage) -> bool:
 
 def _publish(storage: Storage) -> bool:
     try:
-        writer = storage.stage(PROBE_KEY, "text/plain", {})
+        writer = storage.stage(PROBE_KEY, "text/plain")
         writer.write(_BODY)
         done = writer.finish()
     except ObjectExists:

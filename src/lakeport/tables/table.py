@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import StoreKeys, Target
-    from lakeport.spark.session import Runtime
     from lakeport.tables.versions import Versions
     from lakeport.tables.views import DeltaView, FilesView
     from lakeport.writers.delta.log.snapshot import Contents
@@ -53,7 +52,6 @@ class Table:
         to: a target as `land` takes it (a config file, a mapping, a config, a URI), for the
             store's credentials and endpoint. Without it the environment and the store's default
             chain count, as for `land`.
-        runtime: the Spark to use; started when first needed if absent.
         keys: further keys of the config, such as `aws_endpoint`.
 
     Raises:
@@ -65,14 +63,11 @@ class Table:
         self,
         table: str | os.PathLike[str],
         to: Target | DestinationConfig | None = None,
-        *,
-        runtime: Runtime | None = None,
         **keys: Unpack[StoreKeys],
     ) -> None:
         from lakeport.tables.location import locate
 
         self._location = locate(table, to, keys)
-        self._runtime = runtime
 
     def __repr__(self) -> str:
         return f"Table({self.uri!r})"
@@ -298,10 +293,9 @@ class Table:
 
     def _spark(self, contents: Contents | None = None, *, writes: bool = False) -> SparkSession:
         """The session, with a JVM that suits the table's size."""
-        if self._runtime is None:
-            from lakeport.spark.session import Runtime
+        from lakeport.spark.session import Runtime
 
-            known = 0 if contents is None else sum(int(file["size"]) for file in contents.files)
-            settings = self._location.config.spark
-            self._runtime = Runtime.start(self._location.jars, settings, small=known < _LARGE_BYTES)
-        return self._location.session(self._runtime, writes=writes)
+        known = 0 if contents is None else sum(int(file["size"]) for file in contents.files)
+        settings = self._location.config.spark
+        runtime = Runtime.start(self._location.jars, settings, small=known < _LARGE_BYTES)
+        return self._location.session(runtime, writes=writes)

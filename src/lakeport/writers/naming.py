@@ -2,10 +2,10 @@
 
 One rule keeps every name below its prefix:
 
-- *Configured* paths (`object_key_path`, `table`, `date_partition_format`) are taken as they are or
-  refused. Empty and `.` segments vanish, so that slashes at either end are harmless. `..`, control
-  characters, backslashes, percent-encoded characters (`%2e`, `%2f`) and the segments `_delta_log`
-  and `_lakeport` are a `ConfigError`.
+- *Configured* paths (`table`, `date_partition_format`) are taken as they are or refused. Empty and
+  `.` segments vanish, so that slashes at either end are harmless. `..`, control characters,
+  backslashes, percent-encoded characters (`%2e`, `%2f`) and the segments `_delta_log` and
+  `_lakeport` are a `ConfigError`.
 - *Stream names* are data and never refused: `safe_segment` turns each into one path segment, and
   two different names never into the same one.
 """
@@ -44,13 +44,10 @@ _ENCODED = re.compile(r"%(?:[0-9a-fA-F]{2}|[0-9a-fA-F]?\{stream\})")
 _PLACEHOLDER = "{stream}"
 
 
-def object_folder(
-    object_key_path: str, table: str, date_partition_format: str | None, clock: datetime
-) -> str:
+def object_folder(table: str, date_partition_format: str | None, clock: datetime) -> str:
     """Return the folder of a batch's objects, without a slash at either end.
 
     Args:
-        object_key_path: configured prefix; may be empty.
         table: the table's folder, as `table_name` returns it.
         date_partition_format: strftime pattern below the table, or None.
         clock: the batch's one clock reading; without a zone it counts as UTC.
@@ -58,32 +55,29 @@ def object_folder(
     Raises:
         ConfigError: a part breaks the rule above, or the folder is too long for a key.
 
-    >>> object_folder("/raw/", "users", "%Y/%m/%d", datetime(2024, 3, 4, tzinfo=UTC))
-    'raw/users/2024/03/04'
+    >>> object_folder("users", "%Y/%m/%d", datetime(2024, 3, 4, tzinfo=UTC))
+    'users/2024/03/04'
     """
-    folder = table_folder(object_key_path, table)
+    folder = table_folder(table)
     if not date_partition_format:
         return folder
     rendered = _render(date_partition_format, clock)
     return check_key("/".join((folder, *_segments("date_partition_format", rendered))))
 
 
-def table_folder(object_key_path: str, table: str) -> str:
+def table_folder(table: str) -> str:
     """Return the folder that holds all objects of a table, without a slash at either end.
 
     Raises:
         ConfigError: as `object_folder`.
 
-    >>> table_folder("lake//raw", "users")
-    'lake/raw/users'
+    >>> table_folder("raw//users/")
+    'raw/users'
     """
-    if _ENCODED.search(object_key_path):
-        raise _refused("object_key_path", object_key_path, "a percent-encoded character")
-    head = _segments("object_key_path", object_key_path)
-    tail = _segments("table", table)
-    if not tail:
+    segments = _segments("table", table)
+    if not segments:
         raise ConfigError("`table` is empty", "name the table, or leave `table` out.")
-    return check_key("/".join((*head, *tail)))
+    return check_key("/".join(segments))
 
 
 def object_name(clock: datetime, extension: str, ordinal: int = 0, unique: str = "") -> str:

@@ -48,7 +48,7 @@ def _segment(name: str) -> str:
 def _check_table(pattern: str | None, stream: str) -> None:
     try:
         table = table_name(pattern, stream)
-        folder = table_folder("lake", table)
+        folder = table_folder(f"lake/{table}")
     except ConfigError:
         return
     _inside("lake", folder)
@@ -59,7 +59,7 @@ def _check_table(pattern: str | None, stream: str) -> None:
 def _check_folder(one: str, other: str) -> None:
     try:
         check_date_format(other)
-        folder = object_folder(one, "t", other, _CLOCK)
+        folder = object_folder(f"{one}/t", other, _CLOCK)
     except ConfigError:
         return
     head = "/".join(part for part in one.split("/") if part not in ("", "."))

@@ -30,17 +30,18 @@ CLOCK = datetime(2024, 3, 4, 15, 30, 45, 123456, tzinfo=UTC)
     ],
 )
 def test_date_folders(pattern: str | None, folder: str) -> None:
-    assert object_folder("raw", "users", pattern, CLOCK) == folder
+    assert object_folder("raw/users", pattern, CLOCK) == folder
 
 
 @pytest.mark.parametrize("path", ["raw/x", "/raw/x", "raw/x/", "//raw//x//", "./raw/./x"])
-def test_slashes_and_dots_in_the_prefix_are_harmless(path: str) -> None:
-    assert object_folder(path, "users", None, CLOCK) == "raw/x/users"
+def test_slashes_and_dots_in_a_table_are_harmless(path: str) -> None:
+    assert object_folder(path, None, CLOCK) == "raw/x"
 
 
 @pytest.mark.parametrize("path", ["", "/", "."])
-def test_an_empty_prefix_is_none(path: str) -> None:
-    assert object_folder(path, "users", None, CLOCK) == "users"
+def test_a_table_has_a_name(path: str) -> None:
+    with pytest.raises(ConfigError, match="`table` is empty"):
+        object_folder(path, None, CLOCK)
 
 
 @pytest.mark.parametrize(
@@ -59,8 +60,6 @@ def test_an_empty_prefix_is_none(path: str) -> None:
     ],
 )
 def test_configured_paths_that_are_refused(path: str) -> None:
-    with pytest.raises(ConfigError, match="object_key_path"):
-        object_folder(path, "users", None, CLOCK)
     with pytest.raises(ConfigError, match="table"):
         table_name(path, "users")
 
@@ -75,7 +74,7 @@ def test_clock_is_read_in_utc() -> None:
     east = CLOCK.astimezone(timezone(timedelta(hours=14)))
     assert object_name(east, "parquet") == "20240304-153045.parquet"
     assert object_name(CLOCK.replace(tzinfo=None), "parquet") == "20240304-153045.parquet"
-    assert object_folder("", "t", "%d", east) == "t/04"
+    assert object_folder("t", "%d", east) == "t/04"
 
 
 def test_ordinals_extensions_and_unique_names() -> None:
@@ -86,7 +85,7 @@ def test_ordinals_extensions_and_unique_names() -> None:
 
 def test_keys_longer_than_a_store_takes() -> None:
     with pytest.raises(ConfigError, match="1024"):
-        object_folder("é/" * 400, "users", None, CLOCK)
+        object_folder("é/" * 400, None, CLOCK)
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ class SpoolLocation:
             with open_new(Path(at)) as file:
                 yield file
             return
-        writer = self.storage.stage(at, "application/octet-stream", {})
+        writer = self.storage.stage(at, "application/octet-stream")
         try:
             yield cast(BinaryIO, writer)
             done = writer.finish()

@@ -66,12 +66,10 @@ class AzureStorage(CloudStorage):
         """
         return hadoop_settings(self.settings)
 
-    def stage(self, key: str, content_type: str, metadata: Mapping[str, str]) -> AzureStageWriter:
+    def stage(self, key: str, content_type: str) -> AzureStageWriter:
         """Begin a blob of blocks."""
         full = join_key(self.prefix, key)
-        return AzureStageWriter(
-            self.container, full, self.uri(key), self.settings, content_type, metadata
-        )
+        return AzureStageWriter(self.container, full, self.uri(key), self.settings, content_type)
 
     def publish(self, staged: Staged, key: str) -> None:
         """Commit the list of blocks; see `azure.upload.commit`."""

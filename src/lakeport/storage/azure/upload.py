@@ -47,7 +47,6 @@ class AzureStageWriter:
         name: the blob's URI, for messages.
         settings: how to reach it.
         content_type: of the blob.
-        metadata: of the blob.
     """
 
     def __init__(
@@ -57,12 +56,11 @@ class AzureStageWriter:
         name: str,
         settings: AzureSettings,
         content_type: str,
-        metadata: Mapping[str, str],
     ) -> None:
         self._container, self._key, self._name, self._settings = container, key, name, settings
         self._id = uuid.uuid4().hex
         self._type = content_type
-        self._metadata = {**metadata, ID_KEY: self._id}
+        self._metadata = {ID_KEY: self._id}
         self._chunker = Chunker(block_bytes)
         self._lock = threading.Lock()
         self._blocks: dict[int, str] = {}

@@ -58,10 +58,10 @@ class GcsStorage(CloudStorage):
         """`gs://bucket/prefix/key`."""
         return f"gs://{self.bucket}/{join_key(self.prefix, key)}".rstrip("/")
 
-    def stage(self, key: str, content_type: str, metadata: Mapping[str, str]) -> GcsStageWriter:
+    def stage(self, key: str, content_type: str) -> GcsStageWriter:
         """Begin a resumable upload."""
         full = join_key(self.prefix, key)
-        return GcsStageWriter(self.bucket, full, self.settings, content_type, metadata)
+        return GcsStageWriter(self.bucket, full, self.settings, content_type)
 
     def publish(self, staged: Staged, key: str) -> None:
         """Send the bytes held back; see `gcs.upload.finalise`."""

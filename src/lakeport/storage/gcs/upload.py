@@ -48,7 +48,6 @@ class GcsStageWriter:
         key: the full key.
         settings: how to reach it.
         content_type: of the object.
-        metadata: of the object.
     """
 
     def __init__(
@@ -57,13 +56,12 @@ class GcsStageWriter:
         key: str,
         settings: GcpSettings,
         content_type: str,
-        metadata: Mapping[str, str],
     ) -> None:
         self._bucket, self._key, self._settings = bucket, key, settings
         self._name = f"gs://{bucket}/{key}"
         self._id = uuid.uuid4().hex
         self._content_type = content_type
-        self._metadata = {**metadata, ID_KEY: self._id}
+        self._metadata = {ID_KEY: self._id}
         self._chunker = Chunker(lambda number: _CHUNK)
         self._session = ""
         self._taken = False

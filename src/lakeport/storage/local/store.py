@@ -81,8 +81,8 @@ class LocalStorage:
         """None: Spark reaches every folder."""
         return {}
 
-    def stage(self, key: str, content_type: str, metadata: Mapping[str, str]) -> LocalStageWriter:
-        """Begin a file; the disk keeps neither content type nor metadata.
+    def stage(self, key: str, content_type: str) -> LocalStageWriter:
+        """Begin a file; the disk keeps no content type.
 
         Raises:
             DestinationError: the key leaves the root, or the disk refuses.

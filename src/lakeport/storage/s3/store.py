@@ -77,10 +77,10 @@ class S3Storage(CloudStorage):
         """
         return hadoop_settings(self.bucket, for_spark(self.settings, for_workers=for_workers))
 
-    def stage(self, key: str, content_type: str, metadata: Mapping[str, str]) -> S3StageWriter:
+    def stage(self, key: str, content_type: str) -> S3StageWriter:
         """Begin a multipart upload."""
         full = join_key(self.prefix, key)
-        return S3StageWriter(self.bucket, full, self.settings, content_type, metadata, self.mark)
+        return S3StageWriter(self.bucket, full, self.settings, content_type, self.mark)
 
     def publish(self, staged: Staged, key: str) -> None:
         """Complete the upload; see `s3.upload.complete`."""

@@ -56,7 +56,6 @@ class S3StageWriter:
         key: the full key.
         settings: how to reach it.
         content_type: of the object.
-        metadata: of the object, beside the settings' own.
         mark: tells which run the upload is of, see `marked_uploads`; empty for none.
     """
 
@@ -66,14 +65,13 @@ class S3StageWriter:
         key: str,
         settings: AwsSettings,
         content_type: str,
-        metadata: Mapping[str, str],
         mark: str = "",
     ) -> None:
         self._bucket, self._key, self._settings = bucket, key, settings
         self._id = uuid.uuid4().hex
         self._parameters: dict[str, Any] = {
             "ContentType": content_type,
-            "Metadata": {**dict(settings.metadata), **metadata, ID_KEY: self._id},
+            "Metadata": {**dict(settings.metadata), ID_KEY: self._id},
             **settings.object_parameters(),
         }
         if settings.tags:

@@ -245,7 +245,7 @@ class _File:
         self._split = split
         self._leaves = leaves(sink.files)
         self._nans: set[int] = set()
-        self._output = sink.storage.stage(key, "application/vnd.apache.parquet", {})
+        self._output = sink.storage.stage(key, "application/vnd.apache.parquet")
         self._target = _Target(self._output)
         self._writer: pq.ParquetWriter | None = None
 

@@ -85,7 +85,6 @@ class Sink:
         encoder: the file format.
         schema: the columns of every batch.
         names: the objects' keys.
-        metadata: what the store keeps beside each object.
         target_bytes: size at which an object is ended and the next one begun.
         landed: task -> row ranges that are visible already and are left out, in order.
     """
@@ -94,7 +93,6 @@ class Sink:
     encoder: Encoder
     schema: pa.Schema
     names: Names
-    metadata: Mapping[str, str] = field(default_factory=dict)
     target_bytes: int = _TARGET_BYTES
     landed: Mapping[int, tuple[Rows, ...]] = field(default_factory=dict)
 
@@ -126,7 +124,7 @@ class Sink:
 
     def _begin(self, split: int, part: int) -> _Object:
         key = self.names.task_key(split, part)
-        out = self.storage.stage(key, self.encoder.content_type, self.metadata)
+        out = self.storage.stage(key, self.encoder.content_type)
         try:
             return _Object(key, split, out, self.encoder.open(self.schema, out))
         except BaseException:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -52,11 +52,9 @@ class FilesWriter:
         storage: where the lake is.
         encoder: the file format.
         table: the table's folder, as `naming.table_name` returns it.
-        object_key_path: configured prefix.
         date_partition_format: strftime pattern for folders by the time of the load, or None.
         journal: the run's journal for this table; None without a run id.
         manifest: whether each load leaves a manifest.
-        metadata: what the store keeps beside each object.
         unique: makes names unique from the start, where a store ignores create-only conditions.
         target_bytes: size at which a task begins another object.
     """
@@ -64,11 +62,9 @@ class FilesWriter:
     storage: Storage
     encoder: Encoder
     table: str
-    object_key_path: str = ""
     date_partition_format: str | None = None
     journal: Journal | None = None
     manifest: bool = True
-    metadata: Mapping[str, str] = field(default_factory=dict)
     unique: str = ""
     target_bytes: int = 256 << 20
     _attempt: _Attempt = field(default_factory=lambda: _Attempt(-1), repr=False)
@@ -80,7 +76,7 @@ class FilesWriter:
         Raises:
             ConfigError: a configured path is refused.
         """
-        return table_folder(self.object_key_path, self.table)
+        return table_folder(self.table)
 
     @property
     def uri(self) -> str:
@@ -141,7 +137,7 @@ class FilesWriter:
         """
         if self._attempt.sequence != batch.sequence:
             self._attempt = _Attempt(batch.sequence)
-        folder = object_folder(self.object_key_path, self.table, self.date_partition_format, clock)
+        folder = object_folder(self.table, self.date_partition_format, clock)
         names = Names(
             folder, clock, self.encoder.extension, self.unique, self._attempt.first, tasks
         )
@@ -150,7 +146,6 @@ class FilesWriter:
             self.encoder,
             incoming,
             names,
-            self.metadata,
             self.target_bytes,
             dict(self._attempt.landed),
         )

@@ -31,7 +31,7 @@ def no_links(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def staged(store: Storage, data: bytes = b"rows", key: str = KEY) -> Staged:
-    out = store.stage(key, "x/y", {})
+    out = store.stage(key, "x/y")
     out.write(data[:1])
     out.write(memoryview(data)[1:])
     result = out.finish()
@@ -117,7 +117,7 @@ def test_a_staged_file_that_is_gone(store: LocalStorage) -> None:
 
 
 def test_abort_leaves_nothing(store: LocalStorage) -> None:
-    out = store.stage(KEY, "x/y", {})
+    out = store.stage(KEY, "x/y")
     out.write(b"x")
     out.abort()
     out.abort()
@@ -168,7 +168,7 @@ def test_keys_that_leave_the_root_or_name_no_file(store: LocalStorage, key: str)
         with pytest.raises(DestinationError, match="key"):
             action(key)
     with pytest.raises(DestinationError):
-        store.stage(key, "", {})
+        store.stage(key, "")
 
 
 def test_symbolic_links_do_not_lead_out(store: LocalStorage, tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_what_the_disk_says(
     def fail(*_: Any) -> None:
         raise OSError(number, os.strerror(number))
 
-    out = store.stage(KEY, "", {})
+    out = store.stage(KEY, "")
     out.write(b"x")
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(DestinationError, match=word) as caught:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -99,7 +99,7 @@ def test_many_batches_in_one_second_never_overwrite(store: LocalStorage) -> None
 
 def test_folders_compression_and_tasks_without_rows(store: LocalStorage) -> None:
     writer = FilesWriter(
-        store, CsvEncoder("gzip"), "t", "/raw/", date_partition_format="%Y/%m", manifest=False
+        store, CsvEncoder("gzip"), "/raw/t/", date_partition_format="%Y/%m", manifest=False
     )
     land(writer, [range(5), range(0), range(5, 9)])
     assert keys(store, "raw") == [
@@ -239,7 +239,7 @@ def test_a_failure_before_anything_is_visible_is_raised_as_it_came(
 
 
 def test_manifest(store: LocalStorage) -> None:
-    writer = FilesWriter(store, ParquetEncoder(), "users", "raw")
+    writer = FilesWriter(store, ParquetEncoder(), "raw/users")
     landed = land(writer, [range(5), range(5, 9)], state=b'{"a": 1.0}')
     (found,) = store.list("_lakeport/manifests")
     assert found.key.startswith("_lakeport/manifests/raw%2Fusers/20240304-153045-")
@@ -274,24 +274,24 @@ def test_partition_columns_are_not_for_files(store: LocalStorage) -> None:
 
 def test_refused_paths(store: LocalStorage) -> None:
     with pytest.raises(ConfigError):
-        FilesWriter(store, ParquetEncoder(), "users", "../x").plan(SCHEMA, BATCH, (), CLOCK, 1)
+        FilesWriter(store, ParquetEncoder(), "../users").plan(SCHEMA, BATCH, (), CLOCK, 1)
 
 
-def test_unique_names_and_metadata(store: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[str, Mapping[str, str]]] = []
+def test_unique_names_and_content_types(
+    store: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
     real: Callable[..., Any] = LocalStorage.stage
 
-    def spy(self: LocalStorage, key: str, kind: str, metadata: Mapping[str, str]) -> Any:
-        seen.append((kind, metadata))
-        return real(self, key, kind, metadata)
+    def spy(self: LocalStorage, key: str, kind: str) -> Any:
+        seen.append(kind)
+        return real(self, key, kind)
 
     monkeypatch.setattr(LocalStorage, "stage", spy)
-    writer = FilesWriter(
-        store, ParquetEncoder(), "users", unique="ab", metadata={"team": "x"}, manifest=False
-    )
+    writer = FilesWriter(store, ParquetEncoder(), "users", unique="ab", manifest=False)
     land(writer, [range(5), range(5, 6)])
     assert keys(store) == [f"{NAME}-ab-1.parquet", f"{NAME}-ab.parquet"]
-    assert seen == [("application/vnd.apache.parquet", {"team": "x"})] * 2
+    assert seen == ["application/vnd.apache.parquet"] * 2
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_a_log_that_can_not_be_read_leaves_it_unknown(
 
 
 def staged(storage: LocalStorage, key: str) -> Staged:
-    writer = storage.stage(key, "", {})
+    writer = storage.stage(key, "")
     writer.write(b"rows")
     done = writer.finish()
     return Staged(key, done["token"], rows=1, bytes=4, checksum=done["checksum"])
