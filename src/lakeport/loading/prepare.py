@@ -39,12 +39,14 @@ class Prepared:
         storage: the target's store.
         runtime: Spark, which may be starting yet.
         warnings: what the user has to know.
+        of_workers: those of them that `check_workers` has found.
     """
 
     config: DestinationConfig
     storage: Storage
     runtime: Runtime
     warnings: tuple[str, ...]
+    of_workers: tuple[str, ...] = ()
 
     def check_place(self) -> None:
         """See that the target is no place inside of a Delta table.
@@ -66,7 +68,7 @@ class Prepared:
             ConfigError: their Python does not fit.
         """
         storage, found = destinations.check_workers(self.config, self.storage, self.runtime, source)
-        return replace(self, storage=storage, warnings=(*self.warnings, *found))
+        return replace(self, storage=storage, warnings=(*self.warnings, *found), of_workers=found)
 
     @contextmanager
     def opened(

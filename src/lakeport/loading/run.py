@@ -148,7 +148,7 @@ class _Run:
         opening = self.prepared.opened(source, options, self._progress)
         with translate_jvm_errors(self.runtime.secrets), opening as (opened, ready):
             self.storage = ready.storage
-            for text in ready.warnings[len(self.prepared.warnings) :]:
+            for text in ready.of_workers:
                 self._warn(text)
             try:
                 self._drain(opened)
