@@ -1,7 +1,9 @@
 """A class-data-sharing archive: Spark's classes, parsed once, mapped into memory at later starts.
 
 Java, the class path and the machine are part of its name, so it is never used for anything else;
-Java checks that again by itself. Without it everything works, only slower.
+Java checks that again by itself. It takes one that was made for the beginning of its class path,
+too, so that the first load into a store gains from those into others. Without an archive everything
+works, only slower.
 """
 
 from __future__ import annotations
@@ -11,9 +13,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from stat import S_ISREG
 from typing import Final
 
 from lakeport.host.cache import cache_folder
@@ -21,7 +24,7 @@ from lakeport.spark.jvm import jars
 from lakeport.spark.jvm.gateway import class_path
 from lakeport.spark.jvm.java import Java, find_java
 
-__all__ = ["drop", "enabled", "make", "options", "path", "recording", "refresh"]
+__all__ = ["drop", "enabled", "find", "make", "options", "path", "recording", "refresh"]
 
 _KEPT: Final = 4
 _SPACE_NEEDED: Final = 1 << 30
@@ -39,32 +42,50 @@ def _asked() -> str:
 
 def path(java: Java, entries: Sequence[Path]) -> Path | None:
     """Where the archive for this Java and class path is or would be; None if it can't have one."""
-    try:
-        found = [(str(entry), entry.stat()) for entry in entries]
-    except OSError:
+    beginnings = list(_of_beginnings(java, entries))
+    return beginnings[-1] if entries and len(beginnings) == len(entries) else None
+
+
+def find(java: Java, entries: Sequence[Path]) -> Path | None:
+    """The archive to use: for this class path, else for the longest beginning of it; None if none.
+
+    Java asks no more than that the class path begins with the archive's (guide to the `java`
+    command, application class-data sharing).
+    """
+    if not enabled():
         return None
-    if not all(entry.is_file() for entry in entries):
-        return None
-    seen = [str(java.path), java.full_version, os.uname().machine]
-    seen += (f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in found)
-    key = hashlib.sha256("\n".join(seen).encode()).hexdigest()[:20]
-    return cache_folder() / "classes" / f"spark-{key}.jsa"
+    return next(filter(_whole, reversed(list(_of_beginnings(java, entries)))), None)
+
+
+def _of_beginnings(java: Java, entries: Sequence[Path]) -> Iterator[Path]:
+    """Where the archives for the first entry, the first two and so on would be.
+
+    It ends before an entry that Java makes no archive with, such as a folder.
+    """
+    folder = cache_folder() / "classes"
+    seen = hashlib.sha256(f"{java.path}\n{java.full_version}\n{os.uname().machine}".encode())
+    for entry in entries:
+        try:
+            found = entry.stat()
+        except OSError:
+            return
+        if not S_ISREG(found.st_mode):
+            return
+        seen.update(f"\n{entry} {found.st_size} {found.st_mtime_ns}".encode())
+        yield folder / f"spark-{seen.hexdigest()[:20]}.jsa"
 
 
 def options(archive: Path | None) -> tuple[str, ...]:
-    """JVM options that use the archive; none while there is no archive."""
-    if archive is None or not enabled() or not _whole(archive):
+    """JVM options that use an archive; none without one."""
+    if archive is None:
         return ()
     return (f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", *_QUIET)
 
 
-def drop(archive: Path) -> bool:
-    """Remove an archive that Java stumbled over; whether there was one in use."""
-    if not options(archive):
-        return False
+def drop(archive: Path) -> None:
+    """Remove an archive that Java stumbled over."""
     with suppress(OSError):
         archive.unlink()
-    return True
 
 
 def refresh(archive: Path | None, needs: Iterable[str]) -> None:

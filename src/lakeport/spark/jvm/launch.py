@@ -60,7 +60,8 @@ class Launch:
         self._lock = threading.Lock()
         self._closed = False
         self._joined = False
-        self._archive: Path | None = None
+        self._archive: Path | None = None  # the one of this class path
+        self._used: Path | None = None
 
     def open(self) -> SparkContext:
         """Start the JVM and the context; no JVM is left where that fails.
@@ -124,8 +125,10 @@ class Launch:
         extra_jars = [Path(entry) for entry in extra.split(os.pathsep) if entry]
         if not extra_jars:
             self._archive = archive.path(self._java, gateway.class_path(needed))
+        if not self._options:
+            self._used = archive.find(self._java, gateway.class_path([*needed, *extra_jars]))
         further = (
-            *(self._options or archive.options(self._archive)),
+            *(self._options or archive.options(self._used)),
             *shlex.split(given.get("spark.driver.extraJavaOptions", "")),
         )
         options = gateway.JvmOptions(
@@ -148,10 +151,11 @@ class Launch:
 
     def _drop_archive(self) -> bool:
         """Whether the JVM ended with a class archive in use, which may be damaged: it is gone."""
-        if self._archive is None or self.jvm is None or self.alive:
+        if self._used is None or self.jvm is None or self.alive:
             return False
         self.jvm.kill()
-        return not self._options and archive.drop(self._archive)
+        archive.drop(self._used)
+        return True
 
     def _open_context(self, needed: Sequence[Path]) -> SparkContext:
         from pyspark import SparkConf, SparkContext

@@ -123,17 +123,35 @@ def test_no_archive_with_folders_or_what_is_absent(jar: Path, tmp_path: Path) ->
 def test_an_archive_is_used_when_it_is_there(jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = archive.path(JAVA, [jar])
     assert file is not None
-    assert archive.options(file) == ()
+    assert archive.find(JAVA, [jar]) is None
     file.parent.mkdir(parents=True)
     make(file)
+    assert archive.find(JAVA, [jar]) == file
     assert f"-XX:SharedArchiveFile={file}" in archive.options(file)
     file.write_bytes(b"cut")
-    assert archive.options(file) == ()
+    assert archive.find(JAVA, [jar]) is None
     make(file)
     monkeypatch.setenv("LAKEPORT_CDS", "use")
-    assert archive.options(file)
+    assert archive.find(JAVA, [jar]) == file
     monkeypatch.setenv("LAKEPORT_CDS", "off")
-    assert archive.options(file) == ()
+    assert archive.find(JAVA, [jar]) is None
+
+
+def test_the_archive_of_the_longest_beginning_is_used(jar: Path, tmp_path: Path) -> None:
+    entries = [jar, tmp_path / "b.jar", tmp_path / "c.jar", tmp_path / "conf"]
+    for entry in entries[1:3]:
+        entry.write_bytes(b"2")
+    entries[3].mkdir()
+    first, both = archive.path(JAVA, entries[:1]), archive.path(JAVA, entries[:2])
+    assert first is not None and both is not None
+    first.parent.mkdir(parents=True)
+    make(first)
+    assert archive.find(JAVA, entries[:3]) == first
+    make(both)
+    assert archive.find(JAVA, entries) == both
+    assert archive.find(JAVA, entries[:1]) == first
+    assert archive.find(JAVA, [entries[1], jar]) is None
+    assert archive.find(JAVA, [entries[3], jar]) is None
 
 
 def test_made_once_and_only_when_wanted(jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,8 +181,9 @@ def test_made_once_and_only_when_wanted(jar: Path, monkeypatch: pytest.MonkeyPat
     make(file)
     archive.refresh(file, {"delta"})
     assert len(started) == 1
-    assert archive.drop(file)
-    assert not archive.drop(file)
+    archive.drop(file)
+    assert not file.exists()
+    archive.drop(file)
 
 
 def test_old_archives_are_removed(tmp_path: Path) -> None:
