@@ -25,7 +25,8 @@ test: install ## Run every test; GROUPS="faults spark" for some
 	@$(PY) scripts/run_tests.py $(GROUPS)
 
 soak: install emulators ## Every case and many examples, histories of many writers, every request failing, fuzzing: for hours
-	@$(PY) -m pytest --soak tests/property tests/contract tests/faults tests/histories tests/spark/test_delta_s3.py
+	@$(PY) -m pytest --soak tests/property tests/contract tests/faults tests/histories
+	@$(PY) -m pytest --soak tests/spark/test_{delta_s3,table_maintenance,table_options}.py tests/streaming
 	@$(PY) -m tests.histories --store s3 $(HISTORIES)
 	@$(PY) -m tests.histories --store azure $(HISTORIES)
 	@$(PY) -m tests.faults.requests --table docs/faults.md $(FAULTS)

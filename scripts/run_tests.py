@@ -19,39 +19,46 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+DELTA = tuple(
+    f"tests/spark/test_delta_{name}.py"
+    for name in ("azure", "merge", "partition_values", "s3", "writer")
+)
+SESSION = "tests/spark/test_session.py"
 REQUESTS = ("tests/faults/test_planted.py", "tests/faults/test_requests.py")
 HISTORIES = "tests/histories/test_share.py"  # the others play for minutes
 ALONE = ("tests/unit", "tests/property", "tests/docs")
 
 APART = tuple(
-    f"tests/{name}"
-    for name in ("cluster", "contract", "faults", "fuzz", "histories", "spark", "streaming")
+    f"tests/{name}" for name in ("cluster", "contract", "faults", "fuzz", "histories", "spark")
 )
 UNTRACED = {"fuzz"}  # an input's processor time is limited there, and tracing triples it
+
+
+def without(*paths: str) -> list[str]:
+    """pytest's options that leave these out."""
+    return [f"--ignore={path}" for path in paths]
+
 
 # What the first needs no server: it runs while they are built. Then the longest come first, so that
 # they don't run alone at the end.
 GROUPS = {
     "alone": list(ALONE),
-    "spark": ["tests/spark", "--ignore=tests/spark/test_session.py"],
-    "faults": ["tests/faults", *(f"--ignore={path}" for path in REQUESTS)],
+    "delta": [*DELTA],
+    "spark": ["tests/spark", *without(*DELTA, SESSION)],
+    "rest": ["tests", *without(*ALONE, *APART)],
+    "faults": ["tests/faults", *without(*REQUESTS)],
     "contract": ["tests/contract"],
     "requests": [*REQUESTS, HISTORIES],
-    "rest": [
-        "tests",
-        *(f"--ignore={path}" for path in (*ALONE, *APART)),
-    ],
-    "streaming": ["tests/streaming"],
     "cluster": ["tests/cluster"],
+    "session": [SESSION],
     "fuzz": ["tests/fuzz"],
-    "session": ["tests/spark/test_session.py"],
 }
 SERVERS = ["-m", "tests.emulators", "--build"]
 CLASSES = ["-m", "lakeport.spark.warmup.training", "delta"]  # what most processes of the tests need
 COUNTED = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed)")
 TOLD = re.compile(r"(FAILED|ERROR) tests/|Using --randomly-seed")
 WIDEST = 160  # of a failed test's line, in characters: enough to tell where to look
-MOST_AT_ONCE = 3  # each has a JVM and servers of its own: memory, too, is finite
+MOST_AT_ONCE = 4  # each has a JVM and servers of its own: memory, too, is finite
 
 
 def main() -> int:
@@ -89,9 +96,9 @@ def run_all(names: list[str]) -> list[Result]:
 
 
 def groups_at_once() -> int:
-    """One more than there are cores: a group waits for its servers a fourth of its time."""
+    """Two more than there are cores: a group waits for its servers a fourth of its time."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
-    return min(MOST_AT_ONCE, cores + 1)
+    return min(MOST_AT_ONCE, cores + 2)
 
 
 def covers_enough() -> bool:

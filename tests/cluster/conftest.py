@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 import lakeport
 from lakeport.spark.session import Runtime
-from tests.cluster.standalone import Standalone, packed_environment
+from tests.cluster.standalone import SHORT_LIVED, Standalone, packed_environment
 from tests.emulators import Minio
 
 _numbers = count()
@@ -47,6 +47,7 @@ def spark(
     archive = packed_environment(tmp_path_factory.mktemp("packed"))
     settings = {
         **cluster.settings(),
+        "spark.executor.extraJavaOptions": " ".join(SHORT_LIVED),
         "spark.archives": f"{archive}#environment",
         "spark.pyspark.python": "./environment/bin/python",
         "spark.eventLog.enabled": "true",

@@ -27,6 +27,8 @@ from tests.emulators import free_port
 
 START_SECONDS = 180
 _PDEATHSIG = 1
+SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Options of a JVM that lives for a minute."""
 PROJECT = Path(__file__).parents[2]
 
 
@@ -219,7 +221,7 @@ class Standalone:
             "SPARK_SCALA_VERSION": SCALA,
         }
         jars = os.pathsep.join(map(str, gateway.class_path([])))
-        java = [str(find_java().path), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        java = [str(find_java().path), "-Xmx256m", *SHORT_LIVED]
         command = [*prefix, *java, f"-Djava.io.tmpdir={home}/tmp", "-cp", jars, main, *options]
         with (folder / "log").open("ab") as log:
             return subprocess.Popen(

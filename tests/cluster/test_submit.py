@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lakeport.spark.jvm.gateway import spark_home
 from tests.cluster.conftest import Bucket
-from tests.cluster.standalone import Standalone, contents, zipped_package
+from tests.cluster.standalone import SHORT_LIVED, Standalone, contents, zipped_package
 
 JOB = Path(__file__).with_name("job.py")
 
@@ -23,6 +23,8 @@ def test_a_submitted_job_lands_everything(
     client.put_object(Bucket=bucket.name, Key="in/b.csv", Body=b"id\n3\n")
     settings = {**cluster.settings(), "spark.eventLog.enabled": "true"}
     settings["spark.pyspark.driver.python"] = sys.executable
+    for side in ("driver", "executor"):
+        settings[f"spark.{side}.extraJavaOptions"] = " ".join(SHORT_LIVED)
     settings |= {"spark.eventLog.dir": tmp_path.as_uri(), "spark.eventLog.compress": "false"}
     confs = [word for pair in settings.items() for word in ("--conf", "=".join(pair))]
     submit = [Path(sys.executable).with_name("spark-submit"), *confs]

@@ -98,7 +98,14 @@ PLACES: dict[str, Callable[[pytest.FixtureRequest, Path], Lake]] = {
 }
 
 
-@pytest.fixture(params=PLACES)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each store, and the local folder where all is tried: `test_tables.py` has one at any time."""
+    if "lake" in metafunc.fixturenames:
+        places = PLACES if metafunc.config.getoption("soak") else ("s3", "azure")
+        metafunc.parametrize("lake", places, indirect=True)
+
+
+@pytest.fixture
 def lake(request: pytest.FixtureRequest, tmp_path: Path, runtime: Any) -> Lake:
     return PLACES[request.param](request, tmp_path)
 
