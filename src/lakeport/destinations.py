@@ -150,7 +150,7 @@ def open_table(
 
     Args:
         config: where it is, and how it is written.
-        storage: that place.
+        storage: the target's store.
         runtime: Spark.
         stream: the stream's name.
         run: the run's name.

@@ -36,7 +36,7 @@ class Scratch:
     """A folder that only this user can open.
 
     Attributes:
-        path: of the folder.
+        path: where the folder is.
     """
 
     def __init__(self, kind: str = "", parent: str | os.PathLike[str] | None = None) -> None:

@@ -80,7 +80,7 @@ class Cancellation:
             landing: the batch in progress.
             runtime: Spark; a session of our own is ended where it might go on with a commit,
                 unless streams run on it.
-            storage: of the tables.
+            storage: where the tables are.
         """
         with self._lock:
             self._asked = True

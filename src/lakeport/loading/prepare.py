@@ -35,7 +35,7 @@ class Prepared:
     """What a load needs beside its source.
 
     Attributes:
-        config: of the target.
+        config: the target's config.
         storage: the target's store.
         runtime: Spark, which may be starting yet.
         warnings: what the user has to know.
@@ -100,7 +100,7 @@ def prepare(
     """Check the config, open the store, and begin to start Spark; never waits for it.
 
     Args:
-        config: of the target.
+        config: the target's config.
         keep: as for `Runtime.start`.
         also: as for `Runtime.start`.
         observer: hears the warnings at once, also where the load does not get any further.

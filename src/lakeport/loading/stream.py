@@ -84,7 +84,7 @@ class StreamLoader:
     Args:
         writer: the stream's table.
         runtime: Spark.
-        policies: of the run.
+        policies: what to do with bad records and unknown columns, and how large files get.
         on_bad: takes a batch, its bad records and the number of all its records; raises when the
             run has too many bad ones.
         cancellation: asks for an end before the next commit.

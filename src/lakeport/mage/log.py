@@ -31,7 +31,7 @@ def log_json(
     """What a log line holds, as JSON.
 
     Args:
-        level: of the line; EXCEPTION, too, as a value of its own.
+        level: the line's level; EXCEPTION is a value of its own beside ERROR.
         message: what happened.
         tags: values for machines.
         caller: who speaks, such as `AmazonS3`.

@@ -72,8 +72,9 @@ class FieldType:
         item: type of a list's items.
         fields: members of a struct; one without members is stored as JSON text.
         text: whether the values of a decimal come as JSON strings.
-        opening: of JSON text, with which brackets the JSON in a string may begin that stands for
-            itself, since the column is declared as objects or lists; empty where strings are.
+        opening: the brackets, `{`, `[` or both, with which a string may begin that is stored as
+            the JSON it holds, since the column is declared as objects or lists; empty where
+            strings are declared, too.
     """
 
     kind: Kind

@@ -117,7 +117,7 @@ def plan_shape(
     Args:
         source: the columns that the reader yields.
         clock: the batch's time, aware; now when absent.
-        internal_prefix: of `created_at` and `updated_at`; None leaves both out.
+        internal_prefix: what stands before `created_at` and `updated_at`; None leaves both out.
         header_case: spelling of every column, the internal ones too.
         constants: columns of text and their value, which a source's column of that name gives
             way to.

@@ -34,7 +34,7 @@ def session_for(runtime: Runtime, root: str, settings: Mapping[str, str]) -> Spa
     Args:
         runtime: Spark.
         root: the store's root as Hadoop names it, such as `s3a://bucket`.
-        settings: of Hadoop's connector for that root, secrets included.
+        settings: what Hadoop's connector needs for that root, secrets included.
 
     Raises:
         ConfigError: the session would let two writers overwrite each other's commits on S3.
@@ -56,7 +56,7 @@ def hand_over(runtime: Runtime, root: str, settings: Mapping[str, str]) -> None:
     Args:
         runtime: Spark.
         root: the store's root, or a folder in it, as Hadoop names it.
-        settings: of Hadoop's connector for that root, secrets included.
+        settings: what Hadoop's connector needs for that root, secrets included.
 
     Raises:
         SparkFailure: Spark did not start.

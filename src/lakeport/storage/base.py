@@ -205,8 +205,8 @@ class CloudStorage(ABC):
 
         Args:
             prefix: how keys begin.
-            below: of keys below the folder `prefix` only.
-            token: of the page before; empty for the first one.
+            below: list keys below the folder `prefix` only, not others that begin alike.
+            token: what the page before returned; empty for the first one.
             limit: how many objects, where not as many as there may be.
 
         Returns:

@@ -135,7 +135,7 @@ class HistoryEntry:
         version: its number.
         timestamp: when it was committed.
         operation: what made it, such as `WRITE`, `MERGE` or `OPTIMIZE`.
-        mode: of a write: `Append` or `Overwrite`.
+        mode: how a write was made: `Append` or `Overwrite`.
         files_added: how many data files it added.
         files_removed: how many it removed.
         rows_added: rows in the files added.

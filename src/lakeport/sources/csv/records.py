@@ -177,7 +177,7 @@ def blocks(
 
     Args:
         source: the split's file, standing at the split's start.
-        split: of a plain UTF-8 file.
+        split: the part of a plain UTF-8 file that a task reads.
         options: how the file is written.
         stream: the stream's name, for messages.
         block_bytes: about how much to read at a time.

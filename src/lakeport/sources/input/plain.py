@@ -113,7 +113,7 @@ def spool_plain(
 
     Args:
         number: makes the name in the spool unique.
-        encoding: of the content.
+        encoding: the content's encoding, as Python names it.
         limits: what a compressed file may become.
 
     Raises:

@@ -58,7 +58,7 @@ def _opened(
     """A split's `ParquetFile`.
 
     Args:
-        split: of the file.
+        split: the part of the file that a task reads.
         int96: the unit that INT96 timestamps are read with.
         dictionaries: paths of columns that are read as such.
         checked: the row groups whose columns' metadata may be asked for.

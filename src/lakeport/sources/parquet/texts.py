@@ -26,7 +26,7 @@ def repeating_columns(metadata: Any, groups: Sequence[int]) -> list[str]:
     """Paths of the columns that may repeat long texts.
 
     Args:
-        metadata: of a Parquet file whose row groups have been checked.
+        metadata: footer of a Parquet file whose row groups have been checked.
         groups: the row groups that are read.
     """
     found = dict[str, None]()

@@ -39,7 +39,7 @@ class Origin:
     """The plain file that a buffer was read from.
 
     Attributes:
-        path: of the file.
+        path: where the file is.
         start: where the buffer's first byte stands in it.
     """
 

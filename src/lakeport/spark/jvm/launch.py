@@ -31,7 +31,7 @@ class Launch:
     """One start of Spark, in a thread of its own, that another thread may close at any time.
 
     Args:
-        java: what runs it.
+        java: the Java that runs it.
         needs: names of `versions.JARS`.
         given: the user's `spark:` mapping.
         small: whether a quick start counts most.

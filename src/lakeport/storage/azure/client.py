@@ -55,7 +55,7 @@ class AzureConnection(Connection):
             action: `read`, `write`, `list` or `delete`.
             name: the blob's or container's URI, for messages.
             send: the request.
-            condition: of the request.
+            condition: the condition that `send` asks with, for the error's words.
 
         Raises:
             DestinationError: as `azure.errors.translate` names it.

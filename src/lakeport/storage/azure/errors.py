@@ -73,7 +73,7 @@ def translate(
         action: what was asked for: `read`, `write`, `list` or `delete`.
         name: the blob's or container's URI.
         settings: how the account is reached.
-        condition: of the request.
+        condition: the condition that the request was sent with.
     """
     if isinstance(error, LakeportError):
         return error

@@ -25,8 +25,8 @@ class AzureSettings:
         access_key: one of its two keys, in base64.
         sas_token: a shared access signature, without a question mark in front.
         tenant_id: directory of the service principal.
-        client_id: of the service principal, or of a user-assigned managed identity.
-        client_secret: of the service principal.
+        client_id: the id of the service principal, or of a user-assigned managed identity.
+        client_secret: the service principal's password.
         managed_identity: whether to use the machine's managed identity.
         token: an access token that a driver handed to its tasks, instead of looking for one.
         token_end: when it expires, in seconds since 1970.

@@ -46,7 +46,7 @@ class AzureStageWriter:
         key: the full key.
         name: the blob's URI, for messages.
         settings: how to reach it.
-        content_type: of the blob.
+        content_type: the blob's MIME type.
     """
 
     def __init__(

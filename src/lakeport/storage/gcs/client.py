@@ -31,7 +31,7 @@ class Request:
     """What the store is asked.
 
     Attributes:
-        method: of HTTP.
+        method: the HTTP method, such as `GET`.
         url: an address below the endpoint.
         action: the permission that it takes, such as `storage.objects.create`.
         name: the object's or bucket's URI, for messages.

@@ -47,7 +47,7 @@ class GcsStageWriter:
         bucket: the bucket's name.
         key: the full key.
         settings: how to reach it.
-        content_type: of the object.
+        content_type: the object's MIME type.
     """
 
     def __init__(

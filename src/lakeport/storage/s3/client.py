@@ -52,7 +52,7 @@ class S3Connection(Connection):
             key: the full key; the prefix where the operation has none.
             transient_failures: gets the failures that were tried again.
             retry_policy: instead of the settings' own.
-            parameters: of the request, without `Bucket` and `Key`.
+            parameters: the request's parameters, without `Bucket` and `Key`.
 
         Raises:
             DestinationError: as `s3.errors.translate` names it.
@@ -180,7 +180,7 @@ def for_spark(settings: AwsSettings, *, for_workers: bool) -> AwsSettings:
     """The settings that Spark's S3 connector is given, wherever it is given any.
 
     Args:
-        settings: of the store.
+        settings: how lakeport itself reaches the store.
         for_workers: they go to other machines, which are to look for nothing.
     """
     return with_credentials(settings) if for_workers else _found_keys(settings)

@@ -32,8 +32,8 @@ class AwsSettings:
             that is signed without TLS), or empty: CRC32C for AWS; for other endpoints, several of
             which refuse newer checksum headers, MD5 with TLS and the signature without.
         sse: `AES256`, `aws:kms` or empty.
-        tags: of data objects.
-        metadata: of data objects.
+        tags: names and values that data objects are tagged with.
+        metadata: names and values that data objects have as their metadata.
         retry_policy: for transient failures.
         renewal: where the keys come from that a driver handed to its tasks, for when they expire.
         connect_seconds: how long one connection may take to be made.

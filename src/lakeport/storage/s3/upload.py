@@ -55,7 +55,7 @@ class S3StageWriter:
         bucket: the bucket's name.
         key: the full key.
         settings: how to reach it.
-        content_type: of the object.
+        content_type: the object's MIME type.
         mark: tells which run the upload is of, see `marked_uploads`; empty for none.
     """
 

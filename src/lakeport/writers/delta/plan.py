@@ -53,7 +53,7 @@ class TableRequest:
         mode: append, overwrite or merge.
         partition_keys: columns to partition by; none means the table's own.
         policy: whether columns may be added.
-        properties: of the table; of a new one, beside and above the defaults.
+        properties: table properties to set; a new table gets the defaults as well.
         widen: columns may get wider types.
         cluster_by: columns by which a new table is clustered; none means the table's own.
     """
@@ -338,7 +338,7 @@ def _spelled(names: Sequence[str], schema: pa.Schema, purpose: str) -> tuple[str
 
     Args:
         names: what the user gave.
-        schema: of the table after the load.
+        schema: the table's columns after the load.
         purpose: what they are for, a verb: "cluster".
 
     Raises:

@@ -85,7 +85,7 @@ def plain_text(array: pa.Array, column: str = "") -> pa.Array:
     """Return a column as strings, unquoted; nulls stay null.
 
     Args:
-        array: of any type that a table may have.
+        array: the column's values, of any type that a table may have.
         column: its name, for errors.
 
     Raises:

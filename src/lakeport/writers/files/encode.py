@@ -134,7 +134,7 @@ class CsvEncoder:
     """CSV with a header row; `lakeport.writers.files.csv` tells how values are written.
 
     Attributes:
-        compression: of the whole file: none, gzip or zstd.
+        compression: how the whole file is compressed: none, gzip or zstd.
     """
 
     compression: Compression = "none"

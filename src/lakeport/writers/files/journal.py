@@ -55,7 +55,7 @@ class Intent:
     """What a run is about to make visible for one batch.
 
     Attributes:
-        digest: of the batch's input.
+        digest: digest of the batch's input, by which a repeated run knows it again.
         objects: in the order in which they are published.
         next_ordinal: the lowest ordinal that no object of the batch has tried.
         names: what the keys are made of, for the writer.

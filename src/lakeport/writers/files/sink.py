@@ -29,7 +29,7 @@ class Names:
     """The keys of one batch's objects.
 
     Attributes:
-        folder: of the objects, without a slash at either end.
+        folder: the folder that the objects get, without a slash at either end.
         clock: the batch's one clock reading.
         extension: what follows the dot.
         unique: text that makes names unique where the store ignores create-only conditions.

@@ -31,7 +31,7 @@ def settle(
     """The commit that was made, although its maker was told otherwise.
 
     Args:
-        log: of the table; it names each commit that was made.
+        log: the table's log, which names each commit that was made.
         ours: tells our own commit.
         read: the version that it was to follow, or an earlier one.
         failure: what its maker was told.

@@ -21,7 +21,7 @@ class StagedFiles:
     Args:
         storage: where the files are staged.
         staged: the files.
-        log: of the table that they are for; None for files that no table will name.
+        log: the log of the table that they are for; None for files that no table will name.
     """
 
     def __init__(

@@ -262,7 +262,7 @@ class CommitLog:
         """Whether a commit after a version adds one of these data files.
 
         Args:
-            keys: of the files, as the storage has them.
+            keys: the files' keys in the storage.
             since: the version.
 
         Raises:

@@ -45,7 +45,7 @@ class MergePlan:
     """What a batch makes of a table that it is merged into.
 
     Attributes:
-        table: of the table.
+        table: what the load makes of the table's schema, partitions and properties.
         rows: the batch's columns, of the table's types and spelling.
         merge_keys: the table's columns that identify a row.
         created: column whose value an existing row keeps; empty for none.
@@ -156,10 +156,10 @@ class DeltaMerger:
 
         Args:
             version: rows that came with a lower one, or with none, are earlier.
-            version_column: holds it.
+            version_column: name of the column that holds each row's version.
             deleted_column: is set in rows that are marked.
             hard: remove the rows.
-            run_id: of the run; empty for none.
+            run_id: the run's id, for the commit's history; empty for none.
 
         Returns:
             None when the table has no such column of numbers; a version of -1 when there is no
