@@ -57,12 +57,12 @@ def test_azure_itself_is_reached_with_tls_only() -> None:
 
 def test_a_blob_carries_type_and_metadata(azurite: Azurite) -> None:
     storage = storage_of(azurite)
-    staged = stage(storage, "a.csv", b"1", batch="7")
+    staged = stage(storage, "a.csv", b"1")
     storage.publish(staged, "a.csv")
     blob = azurite.client().get_blob_client("lake", f"{storage.prefix}/a.csv")
     about = blob.get_blob_properties()
     assert about.content_settings.content_type == "text/csv"
-    assert about.metadata == {"batch": "7", "lakeport_id": staged.token["id"]}
+    assert about.metadata == {"lakeport_id": staged.token["id"]}
 
 
 def test_what_others_staged_for_a_name_is_a_clash_and_no_loss(azurite: Azurite) -> None:

@@ -96,12 +96,12 @@ def test_an_object_carries_type_metadata_tags_and_encryption(minio: Minio) -> No
         storage.settings, metadata=(("team", "data"),), tags=(("cost", "a b"),)
     )
     storage = dataclasses.replace(storage, settings=more)
-    staged = stage(storage, "a.csv", b"1", batch="7")
+    staged = stage(storage, "a.csv", b"1")
     storage.publish(staged, "a.csv")
     at = {"Bucket": "lake", "Key": f"{storage.prefix}/a.csv"}
     head = minio.client().head_object(**at)
     assert head["ContentType"] == "text/csv"
-    told = {"team": "data", "batch": "7", "lakeport-id": staged.token["id"]}
+    told = {"team": "data", "lakeport-id": staged.token["id"]}
     assert head["Metadata"] == told
     tags = minio.client().get_object_tagging(**at)["TagSet"]
     assert tags == [{"Key": "cost", "Value": "a b"}]

@@ -73,8 +73,8 @@ def _invoke(program: typer.Typer, name: str, arguments: list[str]) -> Any:
         return program(arguments, prog_name=name, standalone_mode=False)
     except typer.BadParameter.__base__ as error:  # type: ignore[misc]
         problem = _usage(error, name)
-    except typer.Abort:
-        raise KeyboardInterrupt from None
+    except typer.Abort as abort:
+        raise (abort.__cause__ or KeyboardInterrupt()) from None
     raise problem
 
 

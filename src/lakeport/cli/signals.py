@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import atexit
 import os
+import select
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NoReturn
 
 if TYPE_CHECKING:
@@ -21,8 +22,11 @@ INTERRUPTED: Final = 130
 TERMINATED: Final = 143
 """Exit codes."""
 
-_AGAIN_SECONDS = 0.05
-_IMPORT_SYSTEM = "<frozen importlib"
+_WAKE: Final = signal.SIGURG  # nobody else sends it, and who gets it by mistake does nothing
+_AGAIN_SECONDS: Final = 0.05
+_LONGEST_SECONDS: Final = 5.0
+_AGAIN, _END = b"\0", b"\xff"  # no signal has these numbers
+_IMPORT_SYSTEM: Final = "<frozen importlib"
 
 
 class Terminated(KeyboardInterrupt):
@@ -44,10 +48,13 @@ def leave(code: int) -> NoReturn:
 def endable() -> Iterator[None]:
     """Have SIGTERM raise `Terminated` in the body, if this is the main thread; SIGINT as ever.
 
-    Python runs a signal's handler wherever the main thread happens to be, and two places are bad
-    ones. What is raised in a finalizer or a weak reference's callback is dropped there. What is
-    raised in the import system's own code may leave its lock taken, and every thread that imports
-    anything then waits for ever. In both cases it is raised a moment later instead.
+    Python runs a signal's handler in the main thread, wherever that is, and some places are bad.
+    What is raised in a finalizer or a weak reference's callback is dropped there. What is raised
+    while something is imported may leave the import system's lock taken, so that every thread that
+    imports anything waits for ever; or a module that tries what it can import, such as pandas,
+    takes it for a package that is absent. Then it is raised a moment later instead. And a system
+    call that is about to begin when the signal comes is not interrupted by it: Python would hear of
+    it when the next input is there. So the main thread is interrupted again, by another signal.
 
     Raises:
         Terminated: SIGTERM came.
@@ -69,30 +76,31 @@ class _Due:
 
     def __init__(self, before: ExitStack) -> None:
         self._before = before
+        self._imports = _imports(sys._getframe())
         self._kinds: list[type[KeyboardInterrupt]] = []
-        self._alarm = signal.signal(signal.SIGALRM, self._repeat)
-        before.callback(signal.signal, signal.SIGALRM, self._alarm)
-        before.callback(self._forget)
         self._unraisable = sys.unraisablehook
         sys.unraisablehook = self._notice
         before.callback(setattr, sys, "unraisablehook", self._unraisable)
+        self._handle(_WAKE, self._repeat)
+        self._nudge = before.enter_context(_nudging())
 
     def hear(self, number: signal.Signals, kind: type[KeyboardInterrupt]) -> None:
         """Have a signal raise `kind`."""
+        self._handle(number, lambda signum, frame: self._raise(kind, frame))
 
-        def handler(signum: int, frame: FrameType | None) -> None:
-            self._raise(kind, frame)
-
+    def _handle(
+        self, number: signal.Signals, handler: Callable[[int, FrameType | None], None]
+    ) -> None:
         self._before.callback(signal.signal, number, signal.signal(number, handler))
 
     def _raise(self, kind: type[KeyboardInterrupt], frame: FrameType | None) -> None:
-        if frame is None or not frame.f_code.co_filename.startswith(_IMPORT_SYSTEM):
+        if _imports(frame) <= self._imports:
             raise kind
         self._later(kind)
 
     def _later(self, kind: type[KeyboardInterrupt]) -> None:
         self._kinds.append(kind)
-        signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
+        self._nudge()
 
     def _notice(self, event: UnraisableHookArgs) -> None:
         if issubclass(event.exc_type, KeyboardInterrupt):
@@ -103,9 +111,59 @@ class _Due:
     def _repeat(self, signum: int, frame: FrameType | None) -> None:
         if self._kinds:
             self._raise(self._kinds.pop(), frame)
-        elif callable(self._alarm):
-            self._alarm(signum, frame)
 
-    def _forget(self) -> None:
-        if self._kinds:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+
+@contextmanager
+def _nudging() -> Iterator[Callable[[], None]]:
+    """Interrupt the main thread again after each signal, at growing intervals, from a thread.
+
+    Python's handler in C tells of a signal by a byte in a pipe, whatever the main thread does.
+
+    Yields:
+        What has it interrupted some more.
+    """
+    ours, pythons = os.pipe()
+    os.set_blocking(pythons, False)
+    main = threading.get_ident()
+
+    told = select.poll()
+    told.register(ours, select.POLLIN)
+
+    def nudge() -> None:
+        pause: float | None = None
+        while True:
+            if not told.poll(pause and pause * 1000):
+                signal.pthread_kill(main, _WAKE)
+                pause = pause * 2 if pause and pause < _LONGEST_SECONDS else None
+                continue
+            came = os.read(ours, 1024)
+            if _END in came:
+                return
+            if came.strip(bytes([_WAKE])):
+                pause = _AGAIN_SECONDS
+
+    thread = threading.Thread(target=nudge, name="lakeport-signals", daemon=True)
+    before = signal.set_wakeup_fd(pythons, warn_on_full_buffer=False)
+    thread.start()
+    try:
+        yield lambda: _tell(pythons, _AGAIN)
+    finally:
+        signal.set_wakeup_fd(before)
+        _tell(pythons, _END)
+        thread.join()
+        os.close(ours)
+        os.close(pythons)
+
+
+def _tell(pipe: int, byte: bytes) -> None:
+    with suppress(BlockingIOError):  # there is enough in it to be read
+        os.write(pipe, byte)
+
+
+def _imports(frame: FrameType | None) -> int:
+    """How many of the import system's frames are on the stack."""
+    count = 0
+    while frame is not None:
+        count += frame.f_code.co_filename.startswith(_IMPORT_SYSTEM)
+        frame = frame.f_back
+    return count

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -99,12 +100,84 @@ def test_an_import_under_way_does_not_keep_its_lock(
             _imp.release_lock()
 
 
+@pytest.mark.parametrize(*ASKED)
+def test_a_signal_that_interrupts_no_system_call(
+    signum: signal.Signals, raised: type[KeyboardInterrupt]
+) -> None:
+    """As one that comes just before the call begins: here another thread gets it."""
+    reading, writing = os.pipe()
+
+    def ask() -> None:
+        time.sleep(0.3)
+        os.kill(os.getpid(), signum)
+        if not ended.wait(20):
+            late.append(os.write(writing, b"late"))
+
+    late: list[int] = []
+    ended = threading.Event()
+    thread = threading.Thread(target=ask)
+    thread.start()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signum})
+    try:
+        with pytest.raises(raised), endable():
+            os.read(reading, 4)
+        assert late == []
+    finally:
+        ended.set()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signum})
+        thread.join()
+        os.close(reading)
+        os.close(writing)
+
+
+@pytest.mark.parametrize(*ASKED)
+def test_a_module_that_drops_what_is_raised_in_it_does_not_keep_the_signal(
+    signum: signal.Signals,
+    raised: type[KeyboardInterrupt],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = f"drops_{signum.name.lower()}"
+    (tmp_path / f"{name}.py").write_text(
+        "import os, time\n"
+        "try:\n"
+        f"    os.kill(os.getpid(), {int(signum)})\n"
+        "    time.sleep(0.2)\n"
+        "except BaseException:\n"
+        "    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(raised), endable():
+        import_module(name)
+        time.sleep(30)
+
+
+def test_a_program_that_is_itself_imported_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "imported_program.py").write_text(
+        "import os, signal, time\n"
+        "from lakeport.cli.signals import endable\n"
+        "with endable():\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    time.sleep(30)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    begin = time.monotonic()
+    with pytest.raises(Terminated):
+        import_module("imported_program")
+    assert time.monotonic() - begin < 25
+
+
 def test_handlers_are_put_back() -> None:
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM)
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGURG)
     before = [signal.getsignal(number) for number in numbers]
+    threads = threading.active_count()
     with endable():
         assert signal.getsignal(signal.SIGTERM) is not before[0]
     assert [signal.getsignal(number) for number in numbers] == before
+    assert signal.set_wakeup_fd(-1) == -1
+    assert threading.active_count() == threads
 
 
 def test_a_signal_that_is_ignored_stays_so() -> None:

@@ -218,7 +218,7 @@ class BatchKeys:
         columns: the key columns.
         last: positions of the last rows of all keys, sorted.
         inserted: those of them that are inserted where no row of the table matches.
-        ranges: the smallest and largest keys, to pass over files that hold none of them.
+        ranges: tells by the bounds of a file whether it may hold any of the keys.
     """
 
     columns: pa.Table
