@@ -68,13 +68,16 @@ def run(program: typer.Typer, name: str, arguments: Sequence[str] | None = None)
 
 
 def _invoke(program: typer.Typer, name: str, arguments: list[str]) -> Any:
-    """Run the command; a wrong command line is a `ConfigError` like any other."""
+    """Run the command; a wrong command line is a `ConfigError` like any other.
+
+    Not by calling the program, which makes one silent exit code of all that interrupts it.
+    """
+    command = typer.main.get_command(program)
     try:
-        return program(arguments, prog_name=name, standalone_mode=False)
+        with command.make_context(name, arguments) as context:
+            return command.invoke(context)
     except typer.BadParameter.__base__ as error:  # type: ignore[misc]
         problem = _usage(error, name)
-    except typer.Abort as abort:
-        raise (abort.__cause__ or KeyboardInterrupt()) from None
     raise problem
 
 
