@@ -39,26 +39,30 @@ def without(*paths: str) -> list[str]:
     return [f"--ignore={path}" for path in paths]
 
 
-# What the first needs no server: it runs while they are built. Then the longest come first, so that
-# they don't run alone at the end.
+# The longest come first, so that they don't run alone at the end.
 GROUPS = {
     "alone": list(ALONE),
+    "fuzz": ["tests/fuzz"],
     "delta": [*DELTA],
+    "faults": ["tests/faults", *without(*REQUESTS)],
     "spark": ["tests/spark", *without(*DELTA, SESSION)],
     "rest": ["tests", *without(*ALONE, *APART)],
-    "faults": ["tests/faults", *without(*REQUESTS)],
-    "contract": ["tests/contract"],
     "requests": [*REQUESTS, HISTORIES],
+    "contract": ["tests/contract"],
     "cluster": ["tests/cluster"],
     "session": [SESSION],
-    "fuzz": ["tests/fuzz"],
 }
+SERVERLESS = {"alone", "fuzz"}  # they run while the servers are built
 SERVERS = ["-m", "tests.emulators", "--build"]
-CLASSES = ["-m", "lakeport.spark.warmup.training", "delta"]  # what most processes of the tests need
+# For files; and for Delta tables, which every store's class path begins with.
+CLASSES = (
+    ["-m", "lakeport.spark.warmup.training"],
+    ["-m", "lakeport.spark.warmup.training", "delta"],
+)
 COUNTED = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed)")
 TOLD = re.compile(r"(FAILED|ERROR) tests/|Using --randomly-seed")
 WIDEST = 160  # of a failed test's line, in characters: enough to tell where to look
-MOST_AT_ONCE = 4  # each has a JVM and servers of its own: memory, too, is finite
+MOST_AT_ONCE = 5  # each has a JVM and servers of its own: memory, too, is finite
 
 
 def main() -> int:
@@ -87,18 +91,18 @@ def main() -> int:
 def run_all(names: list[str]) -> list[Result]:
     """Run these groups, those that need servers once those are built; nothing if they can't be."""
     with ThreadPoolExecutor(groups_at_once()) as pool:
-        running = [pool.submit(run, name) for name in names if name == "alone"]
-        served = [name for name in names if name != "alone"]
-        if served and any(show("prepare", command)[0] for command in (SERVERS, CLASSES)):
+        running = [pool.submit(run, name) for name in names if name in SERVERLESS]
+        served = [name for name in names if name not in SERVERLESS]
+        if served and any(show("prepare", command)[0] for command in (SERVERS, *CLASSES)):
             return []
         running += [pool.submit(run, name) for name in served]
         return [future.result() for future in running]
 
 
 def groups_at_once() -> int:
-    """Two more than there are cores: a group waits for its servers a fourth of its time."""
+    """More than there are cores: a group waits for its servers a fourth of its time."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
-    return min(MOST_AT_ONCE, cores + 2)
+    return min(MOST_AT_ONCE, cores + 3)
 
 
 def covers_enough() -> bool:

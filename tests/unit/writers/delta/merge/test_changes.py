@@ -1,0 +1,170 @@
+"""What a merge makes of a file's rows, against a model of dictionaries."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakeport.errors import InputError
+from lakeport.storage.local.store import LocalStorage
+from lakeport.writers.delta.merge.changes import BatchKeys, Incoming, Retire, Upsert
+from lakeport.writers.delta.merge.keys import Positions
+from lakeport.writers.delta.plan import plan_table
+
+Row = dict[str, Any]
+
+TABLE = pa.schema(
+    [("id", pa.int64()), ("name", pa.string()), ("made", pa.string()), ("own", pa.int64())]
+)
+BATCH = pa.schema(
+    [("ID", pa.int64()), ("name", pa.string()), ("made", pa.string()), ("gone", pa.bool_())]
+)
+SMALL, LARGE = 1, 1 << 30  # bytes: the rows that a file needs are kept, or read for each file
+
+
+@dataclass(frozen=True)
+class Change:
+    """A batch of these rows, staged in files of three rows each."""
+
+    folder: Path
+    rows: list[Row]
+    bytes: int = SMALL
+    schema: pa.Schema = BATCH
+    deleted: str = "gone"
+    keys: tuple[str, ...] = ("ID",)
+
+    def upsert(self) -> Upsert:
+        files = []
+        for start in range(0, len(self.rows), 3):
+            part = pa.Table.from_pylist(self.rows[start : start + 3], self.schema)
+            pq.write_table(part, self.folder / f"{start}.parquet")
+            files.append((f"{start}.parquet", len(part)))
+        incoming = Incoming(LocalStorage(str(self.folder)), tuple(files), self.schema, self.bytes)
+        return Upsert(incoming, TABLE, self.keys, "made", self.deleted)
+
+
+def changed(change: Upsert | Retire, rows: pa.Table, key: str) -> tuple[list[Row], int]:
+    """A file's rows after the change, as a task makes them, and how many were removed."""
+    chosen: Positions = change.choose(rows.select([key, *change.columns[1:]]))
+    hit = chosen >= 0
+    kept = rows.filter(pa.array(~hit))
+    if not hit.any():
+        return kept.to_pylist(), 0
+    (batch,) = rows.filter(pa.array(hit)).combine_chunks().to_batches()
+    new, removed = change.apply(batch, chosen[hit], change.context(chosen))
+    return [*kept.to_pylist(), *(new.to_pylist() if new is not None else [])], removed
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_take_the_values_of_the_last_record_of_their_key(
+    tmp_path: Path, seed: int, size: int
+) -> None:
+    draw = random.Random(seed)
+    there = {
+        number: {"id": number, "name": "old", "made": draw.choice(["then", None]), "own": number}
+        for number in draw.sample(range(12), 8)
+    }
+    batch = [
+        {
+            "ID": draw.randrange(14),
+            "name": draw.choice([None, f"n{number}"]),
+            "made": "now",
+            "gone": draw.choice([True, False, None]),
+        }
+        for number in range(17)
+    ]
+    change = Change(tmp_path, batch, size).upsert()
+    rows, removed = changed(change, pa.Table.from_pylist(list(there.values()), TABLE), "id")
+
+    last = {record["ID"]: record for record in batch}
+    wanted = dict(there)
+    for key in last.keys() & there.keys():
+        record, old = last[key], there[key]
+        if record["gone"]:
+            del wanted[key]
+        else:
+            made = old["made"] or record["made"]
+            wanted[key] = {**old, "name": record["name"], "made": made}
+    assert {row["id"]: row for row in rows} == wanted
+    assert (len(rows), removed) == (len(wanted), len(there) - len(wanted))
+
+    keys = BatchKeys.read(change)
+    matched = change.choose(pa.table({"id": list(there)}))
+    inserted = change.incoming.take(keys.unmatched([matched[matched >= 0]])).to_pylist()
+    assert {row["ID"]: row for row in inserted} == {
+        key: record for key, record in last.items() if key not in there and not record["gone"]
+    }
+    assert len(inserted) == len({row["ID"] for row in inserted})
+    assert len(keys) == len(batch)
+
+
+def test_a_key_has_a_value_in_every_row(tmp_path: Path) -> None:
+    rows = [{"ID": 1}, {"ID": None}, {"ID": None}]
+    with pytest.raises(InputError, match="2 of the batch's 3 rows have no value in 'ID'"):
+        BatchKeys.read(Change(tmp_path, rows).upsert())
+
+
+def entry(**statistics: Any) -> dict[str, Any]:
+    """What the log tells of a file."""
+    return {"partitionValues": {}, "stats": json.dumps({"numRecords": 4, **statistics})}
+
+
+def ids(low: int, high: int) -> dict[str, Any]:
+    return entry(minValues={"ID": low}, maxValues={"ID": high})
+
+
+def test_files_without_a_key_are_passed_over(tmp_path: Path) -> None:
+    plan = plan_table(None, BATCH)
+    keys = BatchKeys.read(Change(tmp_path, [{"ID": 5}, {"ID": 9}]).upsert())
+    assert keys.may_be_in(ids(1, 5), plan)
+    assert keys.may_be_in(entry(), plan)
+    assert not keys.may_be_in(ids(6, 8), plan)
+    assert not keys.may_be_in(entry(nullCount={"ID": 4}), plan)
+
+
+CLOCK = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
+VERSIONED = pa.table(
+    {
+        "id": [1, 2, 3, 4],
+        "version": [1, None, 3, 1],
+        "gone": pa.array([None, None, None, CLOCK], pa.timestamp("us", "UTC")),
+        "seen": pa.array([None] * 4, pa.timestamp("us", "UTC")),
+    }
+)
+
+
+def test_rows_of_earlier_versions_are_marked_once() -> None:
+    rows, removed = changed(Retire("version", 3, "gone", "seen", CLOCK), VERSIONED, "version")
+    assert removed == 0
+    told = {row["id"]: (row["gone"], row["seen"]) for row in rows}
+    assert told == {1: (CLOCK, CLOCK), 2: (CLOCK, CLOCK), 3: (None, None), 4: (CLOCK, None)}
+
+
+def test_rows_of_earlier_versions_go() -> None:
+    rows, removed = changed(Retire("version", 3, "", "", CLOCK), VERSIONED, "version")
+    assert ([row["id"] for row in rows], removed) == ([3], 3)
+
+
+def test_files_without_an_earlier_version_are_passed_over() -> None:
+    plan, change = plan_table(None, VERSIONED.schema), Retire("version", 3, "", "", CLOCK)
+
+    def versions(low: int, nulls: int = 0) -> dict[str, Any]:
+        bounds = {"minValues": {"version": low}, "maxValues": {"version": 9}}
+        return entry(**bounds, nullCount={"version": nulls})
+
+    assert change.may_be_in(versions(2), plan)
+    assert change.may_be_in(versions(3, nulls=1), plan)
+    assert change.may_be_in(entry(), plan)
+    assert change.may_be_in(entry(nullCount={"version": 4}), plan)
+    assert not change.may_be_in(versions(3), plan)
+    assert change.context(np.array([0])) is None
