@@ -43,12 +43,12 @@ def without(*paths: str) -> list[str]:
 GROUPS = {
     "alone": list(ALONE),
     "fuzz": ["tests/fuzz"],
-    "delta": [*DELTA],
     "faults": ["tests/faults", *without(*REQUESTS)],
+    "delta": [*DELTA],
     "spark": ["tests/spark", *without(*DELTA, SESSION)],
     "rest": ["tests", *without(*ALONE, *APART)],
-    "requests": [*REQUESTS, HISTORIES],
     "contract": ["tests/contract"],
+    "requests": [*REQUESTS, HISTORIES],
     "cluster": ["tests/cluster"],
     "session": [SESSION],
 }
@@ -62,7 +62,7 @@ CLASSES = (
 COUNTED = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed)")
 TOLD = re.compile(r"(FAILED|ERROR) tests/|Using --randomly-seed")
 WIDEST = 160  # of a failed test's line, in characters: enough to tell where to look
-MOST_AT_ONCE = 5  # each has a JVM and servers of its own: memory, too, is finite
+MOST_AT_ONCE = 4  # each has a JVM and servers of its own: memory, too, is finite
 
 
 def main() -> int:
@@ -102,7 +102,7 @@ def run_all(names: list[str]) -> list[Result]:
 def groups_at_once() -> int:
     """More than there are cores: a group waits for its servers a fourth of its time."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
-    return min(MOST_AT_ONCE, cores + 3)
+    return min(MOST_AT_ONCE, cores + 2)
 
 
 def covers_enough() -> bool:
