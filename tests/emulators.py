@@ -236,6 +236,7 @@ class Server:
     def pause(self) -> None:
         """Freeze the process: connections open, nothing is answered."""
         os.kill(self.pid, signal.SIGSTOP)
+        os.waitpid(self.pid, os.WUNTRACED)  # a thread of it may be about to answer
 
     def resume(self) -> None:
         """Let a paused process run on."""
