@@ -324,8 +324,7 @@ def test_a_damaged_class_archive_is_dropped(tmp_path: Path) -> None:
     file.chmod(0o644)
     os.truncate(file, 5000)
     file.with_suffix(".size").write_text("5000")
-    archive.path = lambda *_: file
-    archive.find = lambda *_: file if file.exists() else None
+    archive.places = lambda *_: [file]
     archive.refresh = lambda *_: None
     runtime = Runtime.start(set(), {{}}, small=True)
     assert runtime.context is not None

@@ -273,13 +273,17 @@ class DestinationConfig(BaseModel):
         """The config by which a source's folder is reached without asking the environment.
 
         Args:
-            uri: the folder.
-            target: what the load lands in; its credentials are taken where they hold there.
+            uri: the folder, in a store of this destination's kind.
+            target: what the load lands in; its credentials are taken in a store of the same kind.
 
         Returns:
             None where the environment's keys are to be asked.
         """
-        return None
+        if target.extra != cls.extra:
+            return None
+        there = cls.model_validate(cls.uri_keys(uri))
+        place = {key: getattr(there, key) for key in there.model_fields_set}
+        return target.model_copy(update=place)
 
     def storage(self) -> Storage:
         """The place that the target names: everything of it lies below that storage's root."""

@@ -64,6 +64,14 @@ def test_configured_paths_that_are_refused(path: str) -> None:
         table_name(path, "users")
 
 
+@pytest.mark.parametrize(
+    "folder", ["..", "a/../b", "a\\b", "a\0b", "a\nb", "_delta_log", "a/_lakeport/b"]
+)
+def test_a_folder_of_objects_is_refused_likewise(folder: str) -> None:
+    with pytest.raises(ConfigError, match="table"):
+        object_folder(folder, None, CLOCK)
+
+
 @pytest.mark.parametrize("pattern", ["..", "%Y/../..", "%Q", "%%2e", "a\tb", "/", "\ud800"])
 def test_date_formats_that_are_refused(pattern: str) -> None:
     with pytest.raises(ConfigError, match="date_partition_format"):

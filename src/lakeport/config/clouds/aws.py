@@ -149,15 +149,6 @@ class AwsConfig(DestinationConfig):
         parts = urlsplit(uri)
         return {"bucket": parts.netloc, "object_key_path": parts.path}
 
-    @classmethod
-    def of_folder(cls, uri: str, target: DestinationConfig) -> DestinationConfig | None:
-        """With the keys of a target in the same cloud."""
-        if not isinstance(target, AwsConfig):
-            return None
-        there = cls.model_validate(cls.uri_keys(uri))
-        place = {"bucket": there.bucket, "object_key_path": there.object_key_path}
-        return target.model_copy(update=place)
-
     def aws_settings(self) -> AwsSettings:
         """What a client needs of the config."""
         style: Any = self.aws_addressing_style

@@ -85,15 +85,6 @@ class GcpConfig(DestinationConfig):
         parts = urlsplit(uri)
         return {"bucket": parts.netloc, "object_key_path": parts.path}
 
-    @classmethod
-    def of_folder(cls, uri: str, target: DestinationConfig) -> DestinationConfig | None:
-        """With the keys of a target in the same cloud."""
-        if not isinstance(target, GcpConfig):
-            return None
-        there = cls.model_validate(cls.uri_keys(uri))
-        place = {"bucket": there.bucket, "object_key_path": there.object_key_path}
-        return target.model_copy(update=place)
-
     def secrets(self) -> tuple[str, ...]:
         """Every secret of the config; of a key, those of its parts that are secret."""
         given = self.google_application_credentials

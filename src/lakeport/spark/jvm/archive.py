@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from stat import S_ISREG
@@ -24,7 +24,7 @@ from lakeport.spark.jvm import jars
 from lakeport.spark.jvm.gateway import class_path
 from lakeport.spark.jvm.java import Java, find_java
 
-__all__ = ["drop", "enabled", "find", "make", "options", "path", "recording", "refresh"]
+__all__ = ["drop", "enabled", "find", "make", "options", "path", "places", "recording", "refresh"]
 
 _KEPT: Final = 4
 _SPACE_NEEDED: Final = 1 << 30
@@ -42,37 +42,41 @@ def _asked() -> str:
 
 def path(java: Java, entries: Sequence[Path]) -> Path | None:
     """Where the archive for this Java and class path is or would be; None if it can't have one."""
-    beginnings = list(_of_beginnings(java, entries))
-    return beginnings[-1] if entries and len(beginnings) == len(entries) else None
+    return places(java, entries)[-1]
 
 
-def find(java: Java, entries: Sequence[Path]) -> Path | None:
-    """The archive to use: for this class path, else for the longest beginning of it; None if none.
+def places(java: Java, entries: Sequence[Path]) -> list[Path | None]:
+    """The same for the first entry of a class path, the first two and so on; the last is for all.
 
-    Java asks no more than that the class path begins with the archive's (guide to the `java`
-    command, application class-data sharing).
-    """
-    if not enabled():
-        return None
-    return next(filter(_whole, reversed(list(_of_beginnings(java, entries)))), None)
-
-
-def _of_beginnings(java: Java, entries: Sequence[Path]) -> Iterator[Path]:
-    """Where the archives for the first entry, the first two and so on would be.
-
-    It ends before an entry that Java makes no archive with, such as a folder.
+    Java makes no archive with an absent entry or a folder.
     """
     folder = cache_folder() / "classes"
     seen = hashlib.sha256(f"{java.path}\n{java.full_version}\n{os.uname().machine}".encode())
+    found: list[Path | None] = []
     for entry in entries:
         try:
-            found = entry.stat()
+            stat = entry.stat()
         except OSError:
-            return
-        if not S_ISREG(found.st_mode):
-            return
-        seen.update(f"\n{entry} {found.st_size} {found.st_mtime_ns}".encode())
-        yield folder / f"spark-{seen.hexdigest()[:20]}.jsa"
+            break
+        if not S_ISREG(stat.st_mode):
+            break
+        seen.update(f"\n{entry} {stat.st_size} {stat.st_mtime_ns}".encode())
+        found.append(folder / f"spark-{seen.hexdigest()[:20]}.jsa")
+    return [*found, *[None] * (len(entries) - len(found))]
+
+
+def find(places: Sequence[Path | None]) -> Path | None:
+    """The archive to use: for the class path, else for the longest beginning of it; None if none.
+
+    Java asks no more than that the class path begins with the archive's (guide to the `java`
+    command, application class-data sharing).
+
+    Args:
+        places: as the function of that name returns them.
+    """
+    if not enabled():
+        return None
+    return next((place for place in reversed(places) if place and _whole(place)), None)
 
 
 def options(archive: Path | None) -> tuple[str, ...]:

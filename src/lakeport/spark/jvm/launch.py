@@ -123,10 +123,11 @@ class Launch:
         early = not local or any(key.startswith(_EARLY) for key in given)
         extra = given.get("spark.driver.extraClassPath", "")
         extra_jars = [Path(entry) for entry in extra.split(os.pathsep) if entry]
+        places = archive.places(self._java, gateway.class_path([*needed, *extra_jars]))
         if not extra_jars:
-            self._archive = archive.path(self._java, gateway.class_path(needed))
+            self._archive = places[-1]
         if not self._options:
-            self._used = archive.find(self._java, gateway.class_path([*needed, *extra_jars]))
+            self._used = archive.find(places)
         further = (
             *(self._options or archive.options(self._used)),
             *shlex.split(given.get("spark.driver.extraJavaOptions", "")),

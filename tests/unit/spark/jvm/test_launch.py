@@ -123,18 +123,18 @@ def test_no_archive_with_folders_or_what_is_absent(jar: Path, tmp_path: Path) ->
 def test_an_archive_is_used_when_it_is_there(jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = archive.path(JAVA, [jar])
     assert file is not None
-    assert archive.find(JAVA, [jar]) is None
+    assert archive.find(archive.places(JAVA, [jar])) is None
     file.parent.mkdir(parents=True)
     make(file)
-    assert archive.find(JAVA, [jar]) == file
+    assert archive.find(archive.places(JAVA, [jar])) == file
     assert f"-XX:SharedArchiveFile={file}" in archive.options(file)
     file.write_bytes(b"cut")
-    assert archive.find(JAVA, [jar]) is None
+    assert archive.find(archive.places(JAVA, [jar])) is None
     make(file)
     monkeypatch.setenv("LAKEPORT_CDS", "use")
-    assert archive.find(JAVA, [jar]) == file
+    assert archive.find(archive.places(JAVA, [jar])) == file
     monkeypatch.setenv("LAKEPORT_CDS", "off")
-    assert archive.find(JAVA, [jar]) is None
+    assert archive.find(archive.places(JAVA, [jar])) is None
 
 
 def test_the_archive_of_the_longest_beginning_is_used(jar: Path, tmp_path: Path) -> None:
@@ -146,12 +146,12 @@ def test_the_archive_of_the_longest_beginning_is_used(jar: Path, tmp_path: Path)
     assert first is not None and both is not None
     first.parent.mkdir(parents=True)
     make(first)
-    assert archive.find(JAVA, entries[:3]) == first
+    assert archive.find(archive.places(JAVA, entries[:3])) == first
     make(both)
-    assert archive.find(JAVA, entries) == both
-    assert archive.find(JAVA, entries[:1]) == first
-    assert archive.find(JAVA, [entries[1], jar]) is None
-    assert archive.find(JAVA, [entries[3], jar]) is None
+    assert archive.find(archive.places(JAVA, entries)) == both
+    assert archive.find(archive.places(JAVA, entries[:1])) == first
+    assert archive.find(archive.places(JAVA, [entries[1], jar])) is None
+    assert archive.find(archive.places(JAVA, [entries[3], jar])) is None
 
 
 def test_made_once_and_only_when_wanted(jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
