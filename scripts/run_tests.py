@@ -1,4 +1,4 @@
-"""Runs every test, in groups that are processes of their own, and measures what they cover.
+"""Runs every test, in groups that are processes of their own; can measure what they cover.
 
 Tests that end Spark's JVM, or need another Spark session than the rest, have groups to themselves.
 Each line is marked with its group's name; the last ones name what failed and sum up pytest's
@@ -7,6 +7,7 @@ closing lines.
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import signal
@@ -70,10 +71,11 @@ def main() -> int:
     # What starts us may ignore it, and children would inherit that: some tests send it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     begin = time.monotonic()
+    options = asked()
     with tempfile.TemporaryDirectory(prefix="lakeport-coverage-") as folder:
         os.environ["COVERAGE_FILE"] = str(Path(folder, "data"))
-        results = run_all(sys.argv[1:] or list(GROUPS))
-        covered = len(results) < len(GROUPS) or covers_enough()
+        results = run_all(options.groups or list(GROUPS), options.coverage)
+        covered = not options.coverage or bool(options.groups) or covers_enough()
     totals: Counter[str] = Counter()
     for result in results:
         for count, what in COUNTED.findall(result.closing):
@@ -88,14 +90,32 @@ def main() -> int:
     return 1 if failed or not results or not covered else 0
 
 
-def run_all(names: list[str]) -> list[Result]:
+def asked() -> argparse.Namespace:
+    """What the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "groups", nargs="*", metavar="group", help=f"of {', '.join(GROUPS)}; all, if none is named"
+    )
+    parser.add_argument(
+        "--coverage",
+        action="store_true",
+        help="measure it, and fail if all groups ran and it is below the gate; "
+        "costs a fourth of the tests' own processor time",
+    )
+    options = parser.parse_args()
+    if unknown := [name for name in options.groups if name not in GROUPS]:
+        parser.error(f"no group {unknown[0]!r}; there are {', '.join(GROUPS)}")
+    return options
+
+
+def run_all(names: list[str], traced: bool) -> list[Result]:
     """Run these groups, those that need servers once those are built; nothing if they can't be."""
     with ThreadPoolExecutor(groups_at_once()) as pool:
-        running = [pool.submit(run, name) for name in names if name in SERVERLESS]
+        running = [pool.submit(run, name, traced) for name in names if name in SERVERLESS]
         served = [name for name in names if name not in SERVERLESS]
         if served and any(show("prepare", command)[0] for command in (SERVERS, *CLASSES)):
             return []
-        running += [pool.submit(run, name) for name in served]
+        running += [pool.submit(run, name, traced) for name in served]
         return [future.result() for future in running]
 
 
@@ -121,10 +141,10 @@ class Result:
     failed: list[str]
 
 
-def run(name: str) -> Result:
+def run(name: str, traced: bool) -> Result:
     """Run one group, its lines marked."""
-    traced = () if name in UNTRACED else ("-m", "coverage", "run")
-    code, lines = show(name, [*traced, "-m", "pytest", *GROUPS[name]])
+    tracer = ("-m", "coverage", "run") if traced and name not in UNTRACED else ()
+    code, lines = show(name, [*tracer, "-m", "pytest", *GROUPS[name]])
     closing = next((line for line in reversed(lines) if line), "")
     told = [line[:WIDEST] for line in lines if TOLD.match(line)] if code else []
     return Result(name, code, closing, told)

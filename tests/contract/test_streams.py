@@ -235,12 +235,17 @@ def test_one_table_name_for_two_streams_is_refused(target: Target, land: Land) -
 
 
 @pytest.mark.before_the_store
-@pytest.mark.parametrize("stream", ["../up", "a/b", "..", "_delta_log", "sp ace", "ünï", "%2e%2e"])
-def test_a_stream_s_name_never_leaves_the_root(target: Target, land: Land, stream: str) -> None:
-    land(singer(schema(stream, {"id": INTEGER}), record(stream, id=1)))
+def test_a_stream_s_name_never_leaves_the_root(target: Target, land: Land) -> None:
+    names = ["../up", "a/b", "..", "_delta_log", "sp ace", "ünï", "%2e%2e"]
+    land(singer(*(line for name in names for line in one_record(name))))
     data = [k for k in target.files.keys() if not k.startswith("_lakeport/")]  # noqa: SIM118
-    assert data
-    assert {key.split("/")[0] for key in data}.isdisjoint({"..", "_delta_log", "", "up"})
+    tables = {key.split("/")[0] for key in data}
+    assert len(tables) == len(names)
+    assert tables.isdisjoint({"..", "_delta_log", "", "up"})
+
+
+def one_record(stream: str) -> list[dict[str, Any]]:
+    return [schema(stream, {"id": INTEGER}), record(stream, id=1)]
 
 
 def test_a_prefix_in_front_of_the_tables(target: Target, land: Land) -> None:

@@ -1,6 +1,6 @@
 """Loads in a process of its own that print every view of Spark; no secret may be in any of them.
 
-The config comes on standard input as JSON, the folder for the event log as an argument. No secret
+The configs come on standard input as JSON, the folder for the event log as an argument. No secret
 may lie in a temporary file either while Spark runs: in spools, logs, and files of Spark's own.
 """
 
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -25,14 +25,14 @@ from lakeport.config.load import load_target
 from lakeport.spark.session import Runtime
 
 
-def shown(config: Mapping[str, Any], folder: Path) -> str:
-    """Whatever a load with this config shows, the event log included."""
+def shown(configs: Sequence[Mapping[str, Any]], folder: Path) -> str:
+    """Whatever loads with these configs in one session show, the event log included."""
     events, scratch = folder / "events", folder / "scratch"
     events.mkdir()
     scratch.mkdir()
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.canary", str(events)],
-        input=json.dumps(config),
+        input=json.dumps(configs),
         cwd=Path(__file__).parents[2],
         env={
             **os.environ,
@@ -51,7 +51,7 @@ def shown(config: Mapping[str, Any], folder: Path) -> str:
     return "\n".join([done.stdout, done.stderr, *logged])
 
 
-def main(events: str, config: dict[str, Any]) -> None:
+def main(events: str, configs: Sequence[dict[str, Any]]) -> None:
     """Land twice, read, and fail to read; print settings, pages, command line and log."""
     settings = {
         "spark.ui.enabled": "true",
@@ -60,11 +60,22 @@ def main(events: str, config: dict[str, Any]) -> None:
         "spark.eventLog.dir": f"file://{events}",
         "spark.eventLog.compress": "false",
     }
+    runtime = Runtime.start({"delta", "s3a", "azure"}, settings, small=True)
+    for config in configs:
+        land_and_read(runtime, config, settings)
+    show_views(runtime)
+    for config in configs:
+        use_the_program(config, settings)
+    known = {secret for config in configs for secret in load_target(config).secrets()}
+    search_the_disk({*runtime.secrets, *known})
+    runtime.stop(fast=False)
+
+
+def land_and_read(runtime: Runtime, config: dict[str, Any], settings: dict[str, str]) -> None:
+    """Two loads, and what Spark says of their table and of one that is not there."""
     lakeport.land(pa.table({"id": [1]}), config, spark=settings)
     report = lakeport.land(pa.table({"id": [2]}), config, spark=settings, mode="overwrite")
     print(report.to_json())
-    runtime = Runtime._current
-    assert runtime is not None
     spark, root = runtime.spark, str(report.streams[0].table)
     root = root.replace("s3://", "s3a://")
     print(spark.read.format("delta").load(root).count())
@@ -75,6 +86,11 @@ def main(events: str, config: dict[str, Any]) -> None:
         from lakeport.spark.failures import translate
 
         print(translate(error, runtime.secrets))
+
+
+def show_views(runtime: Runtime) -> None:
+    """Settings, the JVM's command line and log, and the pages that Spark serves."""
+    spark = runtime.spark
     spark.conf.set("spark.sql.shuffle.partitions", "3")
     print(runtime.context.getConf().getAll())
     print(spark.sql("SET -v").collect(), spark.sql("SET").collect())
@@ -86,9 +102,6 @@ def main(events: str, config: dict[str, Any]) -> None:
     for page in (f"api/v1/applications/{app}/environment", "environment/", "jobs/", "SQL/"):
         print(urlopen(f"{web}/{page}").read().decode())
     print(jvm.log.read_text())
-    use_the_program(config, settings)
-    search_the_disk({*runtime.secrets, *load_target(config).secrets()})
-    runtime.stop(fast=False)
 
 
 def use_the_program(config: dict[str, Any], settings: dict[str, str]) -> None:

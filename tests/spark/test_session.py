@@ -317,7 +317,6 @@ def test_a_damaged_class_archive_is_dropped(tmp_path: Path) -> None:
     from lakeport.spark.session import Runtime
 
     os.environ["LAKEPORT_CDS"] = "on"
-    entries = gateway.class_path(jars.ensure(set()))
     file = Path({str(tmp_path)!r}, "damaged.jsa")
     os.system(f"{{find_java().path}} -XX:ArchiveClassesAtExit={{file}} -Xlog:cds=off "
               "-Xlog:cds+dynamic=off -Xlog:class+path=off -version 2>/dev/null >&2")
@@ -328,5 +327,6 @@ def test_a_damaged_class_archive_is_dropped(tmp_path: Path) -> None:
     archive.refresh = lambda *_: None
     runtime = Runtime.start(set(), {{}}, small=True)
     assert runtime.context is not None
+    assert not file.exists()
     runtime.stop()
     """)

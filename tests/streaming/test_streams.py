@@ -8,8 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 import lakeport
 from lakeport.errors import ConfigError, LakeportError, SchemaConflict, SourceError
@@ -253,9 +254,13 @@ def test_mages_sink(inbox: Inbox, tmp_path: Path, start: Start) -> None:
 
 
 def test_small_files_are_merged(start: Start, inbox: Inbox, tmp_path: Path) -> None:
-    for number in range(5, 24):
-        inbox.add([number])
+    start(available_now=True).wait()
+    place = str(tmp_path / "lake" / "events")
+    row = DeltaTable(place).to_pyarrow_table().slice(0, 1)
+    for number in range(5, 23):
+        write_deltalake(place, row.set_column(0, "id", pa.array([number])), mode="append")
+    inbox.add([23])
     start(available_now=True, auto_optimize=True).wait()
-    table = DeltaTable(str(tmp_path / "lake" / "events"))
+    table = DeltaTable(place)
     assert len(table.file_uris()) == 1
     assert sorted(table.to_pyarrow_table()["id"].to_pylist()) == list(range(24))

@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,8 @@ from lakeport.spark.jvm.java import Java, find_java
 __all__ = ["drop", "enabled", "find", "make", "options", "path", "places", "recording", "refresh"]
 
 _KEPT: Final = 4
+_LONGEST: Final = 3600.0
+"""Seconds that the making of one may take, by far."""
 _SPACE_NEEDED: Final = 1 << 30
 _QUIET: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
 
@@ -185,7 +188,11 @@ def _has_space(folder: Path) -> bool:
 
 
 def _prune(newest: Path) -> None:
-    """Remove archives of versions long gone: they are big."""
+    """Remove archives of versions long gone, and what killed processes have left: they are big."""
+    for part in newest.parent.glob("*.part"):
+        with suppress(OSError):
+            if time.time() - part.stat().st_mtime > _LONGEST:
+                part.unlink()
     others = sorted(newest.parent.glob("*.jsa"), key=lambda file: file.stat().st_mtime)
     for old in others[:-_KEPT]:
         for file in (old, _size_file(old), old.with_suffix(".lock")):

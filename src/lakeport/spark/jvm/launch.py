@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 __all__ = ["Launch", "stopped"]
+
+_ASKED_TO_END: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
 # Settings that the JVM has to know before a context is made.
 _EARLY: Final = ("spark.jars", "spark.jars.", "spark.files", "spark.archives", "spark.submit.")
@@ -77,10 +80,13 @@ class Launch:
             try:
                 return self._open_context(needed)
             except SparkFailure:
-                if not self._drop_archive():
+                suspect = self._suspect()
+                if suspect is None:
                     raise
-                self._open_gateway(needed)
-                return self._open_context(needed)
+                self._open_gateway(needed, shared=False)
+                context = self._open_context(needed)
+                archive.drop(suspect)  # it was the cause: without it, Java starts
+                return context
         except BaseException:
             if self.jvm is not None:
                 self.jvm.kill()
@@ -118,7 +124,7 @@ class Launch:
         if not self._options:
             archive.refresh(self._archive, self._needs)
 
-    def _open_gateway(self, needed: Sequence[Path]) -> None:
+    def _open_gateway(self, needed: Sequence[Path], *, shared: bool = True) -> None:
         given, local = self._given, is_local(self._master)
         early = not local or any(key.startswith(_EARLY) for key in given)
         extra = given.get("spark.driver.extraClassPath", "")
@@ -127,7 +133,7 @@ class Launch:
         if not extra_jars:
             self._archive = places[-1]
         if not self._options:
-            self._used = archive.find(places)
+            self._used = archive.find(places) if shared else None
         further = (
             *(self._options or archive.options(self._used)),
             *shlex.split(given.get("spark.driver.extraJavaOptions", "")),
@@ -150,13 +156,14 @@ class Launch:
             started.kill()
             raise stopped()
 
-    def _drop_archive(self) -> bool:
-        """Whether the JVM ended with a class archive in use, which may be damaged: it is gone."""
+    def _suspect(self) -> Path | None:
+        """The class archive with which the JVM has ended by itself, which may be damaged."""
         if self._used is None or self.jvm is None or self.alive:
-            return False
+            return None
+        if -self.jvm.process.returncode in _ASKED_TO_END:
+            return None
         self.jvm.kill()
-        archive.drop(self._used)
-        return True
+        return self._used
 
     def _open_context(self, needed: Sequence[Path]) -> SparkContext:
         from pyspark import SparkConf, SparkContext

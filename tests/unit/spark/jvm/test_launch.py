@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from lakeport.errors import SparkFailure
 from lakeport.spark.jvm import archive, gateway
 from lakeport.spark.jvm.java import Java
+from lakeport.spark.jvm.launch import Launch
 from lakeport.spark.jvm.versions import PYSPARK
 
 JAVA = Java(Path("/j/bin/java"), 17, "17.0.1")
@@ -191,5 +194,48 @@ def test_old_archives_are_removed(tmp_path: Path) -> None:
         file = tmp_path / f"{number}.jsa"
         file.write_bytes(b"")
         os.utime(file, (number, number))
+    (tmp_path / "of a process at work.part").write_bytes(b"")
+    left = tmp_path / "of one that was killed.part"
+    left.write_bytes(b"")
+    os.utime(left, (0, 0))
     archive._prune(tmp_path / "6.jsa")
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["3.jsa", "4.jsa", "5.jsa", "6.jsa"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        *("3.jsa", "4.jsa", "5.jsa", "6.jsa"),
+        "of a process at work.part",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("java", "starts", "kept"),
+    [
+        ('case "$*" in *SharedArchiveFile*) exit 1;; esac; touch "$0.up"; exec sleep 60', 2, False),
+        ("exit 1", 2, True),  # without it, too: something else is the cause
+        ("kill -9 $$", 1, True),
+    ],
+)
+def test_an_archive_is_dropped_if_java_starts_without_it(
+    jar: Path, monkeypatch: pytest.MonkeyPatch, java: str, starts: int, kept: bool
+) -> None:
+    file = jar.with_name("a.jsa")
+    make(file)
+    monkeypatch.setattr(archive, "places", lambda *_: [file])
+    begun: list[gateway.Gateway] = []
+
+    def opened(launch: Launch, _: object) -> None:
+        assert launch.jvm is not None
+        begun.append(launch.jvm)
+        while launch.jvm.process.poll() is None:
+            if (jar.parent / "java.up").exists():
+                return
+            time.sleep(0.01)
+        raise SparkFailure("it has ended", "")
+
+    monkeypatch.setattr(Launch, "_open_context", opened)
+    launch = Launch(fake_java(jar.parent, java), frozenset(), {}, small=True)
+    with suppress(SparkFailure) if kept else nullcontext():
+        launch.open()
+        assert not kept
+    launch.close(None, fast=True, timeout=1)
+    assert len(begun) == starts
+    assert file.exists() == kept
+    assert not any(gateway.folder.exists() for gateway in begun)
