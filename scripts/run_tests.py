@@ -27,10 +27,11 @@ DELTA = tuple(
 SESSION = "tests/spark/test_session.py"
 REQUESTS = ("tests/faults/test_planted.py", "tests/faults/test_requests.py")
 HISTORIES = "tests/histories/test_share.py"  # the others play for minutes
-ALONE = ("tests/unit", "tests/property", "tests/docs")
+ALONE = ("tests/unit", "tests/property")
 
 APART = tuple(
-    f"tests/{name}" for name in ("cluster", "contract", "faults", "fuzz", "histories", "spark")
+    f"tests/{name}"
+    for name in ("cluster", "contract", "docs", "faults", "fuzz", "histories", "spark")
 )
 UNTRACED = {"fuzz"}  # an input's processor time is limited there, and tracing triples it
 
@@ -48,7 +49,7 @@ GROUPS = {
     "delta": [*DELTA],
     "spark": ["tests/spark", *without(*DELTA, SESSION)],
     "rest": ["tests", *without(*ALONE, *APART)],
-    "contract": ["tests/contract"],
+    "contract": ["tests/contract", "tests/docs"],
     "requests": [*REQUESTS, HISTORIES],
     "cluster": ["tests/cluster"],
     "session": [SESSION],

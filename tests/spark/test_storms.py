@@ -159,6 +159,15 @@ def test_azure_that_never_passes(
     assert "azurebfs" not in str(caught.value)
 
 
+def test_a_copy_on_azure_whose_answer_is_cut_is_found_made(
+    azurite: Azurite, azure: FaultProxy
+) -> None:
+    began = time.monotonic()
+    with storming(azure, AZURE_COMMIT, RequestFault("cut", forwarded=True, cut=True)):
+        azure_land(azurite, azure, give_up_after=8)
+    assert time.monotonic() - began < 60
+
+
 @pytest.mark.parametrize("shared", [False, True])
 def test_azure_credentials_that_end_during_a_commit(
     azurite: Azurite, azure: FaultProxy, shared: bool

@@ -37,6 +37,10 @@ def hadoop_settings(
     found = _credentials(settings, os.environ if environ is None else environ)
     found |= _retries(settings.retry_policy.deadline)
     result = {f"fs.azure.{name}.{settings.host}": value for name, value in found.items()}
+    # A store without folders renames by copying. The connector takes a copy for going on when the
+    # answer to it was cut, and watches it for five minutes; this setting is for all accounts.
+    watched = settings.retry_policy.deadline / 4
+    result["fs.azure.blob.copy.max.wait.millis"] = f"{watched * 1000:.0f}"
     return result | _emulator(settings)
 
 
