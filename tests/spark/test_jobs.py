@@ -55,6 +55,22 @@ def test_tasks_run_in_warm_processes_of_their_own(runtime: Runtime) -> None:
     assert all(pid != os.getpid() and warm for pid, warm in found)
 
 
+def test_the_collector_passes_over_what_tasks_have_loaded(runtime: Runtime) -> None:
+    def work(_: int) -> list[tuple[int, bool]]:
+        import gc
+        import wave  # which nothing else loads
+
+        return [(os.getpid(), any(known is wave.__dict__ for known in gc.get_objects()))]
+
+    collected: dict[int, list[bool]] = {}
+    for _ in range(5):
+        for pid, known in run_tasks(runtime, work, range(4)):
+            collected.setdefault(pid, []).append(known)
+    assert all(known[0] for known in collected.values())
+    assert not any(again for known in collected.values() for again in known[1:])
+    assert len(collected) < 20
+
+
 @pytest.mark.parametrize(
     "error",
     [

@@ -146,7 +146,7 @@ _FITS: dict[int, Any] = {
 def convert(texts: pa.StringArray, type_: pa.DataType) -> tuple[pa.Array, pa.BooleanArray | None]:
     """Turn texts into values of `type_`, which no conversion may round, wrap or guess.
 
-    Naive timestamps are UTC. Which numbers a double keeps is told by `schema.numbers.double`.
+    Naive timestamps are UTC. Which numbers a double keeps: `schema.numbers.double`.
 
     Returns:
         The values, null where a text does not fit; and a mask of those, None if there are none.

@@ -1,6 +1,6 @@
 """Bytes of a file or of stdin, decompressed on the way: plain, gzip, zstd, bzip2, xz.
 
-The kind is told by the first bytes, so stdin and files of any name are covered too. A name that
+The first bytes tell the kind, so stdin and files of any name are covered too. A name that
 promises a compression which the bytes don't have is an error, and so is a member that ends early.
 The libraries' own streams end without an error at some of what is cut off or damaged (record 13).
 """

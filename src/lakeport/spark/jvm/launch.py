@@ -81,8 +81,9 @@ class Launch:
                 return self._open_context(needed)
             except SparkFailure:
                 suspect = self._suspect()
-                if suspect is None:
+                if suspect is None or self.jvm is None:
                     raise
+                self.jvm.kill()
                 self._open_gateway(needed, shared=False)
                 context = self._open_context(needed)
                 archive.drop(suspect)  # it was the cause: without it, Java starts
@@ -158,11 +159,8 @@ class Launch:
 
     def _suspect(self) -> Path | None:
         """The class archive with which the JVM has ended by itself, which may be damaged."""
-        if self._used is None or self.jvm is None or self.alive:
+        if self.jvm is None or self.alive or -self.jvm.process.returncode in _ASKED_TO_END:
             return None
-        if -self.jvm.process.returncode in _ASKED_TO_END:
-            return None
-        self.jvm.kill()
         return self._used
 
     def _open_context(self, needed: Sequence[Path]) -> SparkContext:
