@@ -16,9 +16,8 @@ from tests.faults.kit import INTEGER, STRING, Lake, land, users
 MB = 1 << 20
 
 
-def test_a_line_of_100_mb(parquet_lake: Lake, command: Command) -> None:
+def test_a_line_of_100_mb(lake: Lake, command: Command) -> None:
     """The longest line that may be lands; one that is longer fails with the limit's name."""
-    lake = parquet_lake
     name = "x" * (100 * MB - 200)
     lines = users(3) + singer(record("users", id=3, name=name))
     assert command(*land(lake), given=lines).code == 0

@@ -205,6 +205,7 @@ def test_a_table_is_looked_at_undone_and_kept_in_order(
     assert table.undo("e").undone == (8,)  # what `optimize` did does not matter
     assert lake.ids() == [1, 2, 5, 7, 9]
 
+    assert table.vacuum(dry_run=True).files == ()
     with pytest.raises(ConfigError, match="24 hours only, less than 168"):
         table.vacuum(retain_hours=24)
     listed = table.vacuum(retain_hours=0, force=True, dry_run=True).files

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 
-__all__ = ["freezing", "main"]
+__all__ = ["main"]
 
-W = TypeVar("W", bound=Callable[..., int])
+_W = TypeVar("_W", bound=Callable[..., int])
 
 # What the tasks of every source and sink import. Merges load theirs when there is one: pyarrow's
 # datasets take 50 ms, which others need not wait for.
@@ -55,11 +55,11 @@ def main() -> None:
     gc.freeze()
     from pyspark import daemon
 
-    daemon.worker = freezing(daemon.worker)
+    daemon.worker = _freezing(daemon.worker)
     daemon.manager()
 
 
-def freezing(worker: W) -> W:
+def _freezing(worker: _W) -> _W:
     """A worker whose collector passes over the modules that its tasks have loaded.
 
     Spark collects after each task: 20 to 30 ms where a store's SDK is loaded.
@@ -75,7 +75,7 @@ def freezing(worker: W) -> W:
             gc.freeze()
         return code
 
-    return cast("W", work)
+    return cast("_W", work)
 
 
 if __name__ == "__main__":
