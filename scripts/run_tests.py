@@ -56,11 +56,7 @@ GROUPS = {
 }
 SERVERLESS = {"alone", "fuzz"}  # they run while the servers are built
 SERVERS = ["-m", "tests.emulators", "--build"]
-# For files; and for Delta tables, which every store's class path begins with.
-CLASSES = (
-    ["-m", "lakeport.spark.warmup.training"],
-    ["-m", "lakeport.spark.warmup.training", "delta"],
-)
+CLASSES = ["-m", "lakeport.spark.warmup.training", "delta", "s3a", "azure"]
 COUNTED = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed)")
 TOLD = re.compile(r"(FAILED|ERROR) tests/|Using --randomly-seed")
 WIDEST = 160  # of a failed test's line, in characters: enough to tell where to look
@@ -116,7 +112,7 @@ def run_all(names: list[str], traced: bool) -> list[Result]:
     with ThreadPoolExecutor(groups_at_once()) as pool:
         running = [pool.submit(run, name, traced) for name in names if name in SERVERLESS]
         served = [name for name in names if name not in SERVERLESS]
-        if served and any(show("prepare", command)[0] for command in (SERVERS, *CLASSES)):
+        if served and any(show("prepare", command)[0] for command in (SERVERS, CLASSES)):
             return []
         running += [pool.submit(run, name, traced) for name in served]
         return [future.result() for future in running]

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from lakeport.spark.jvm.classes import java_class
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -19,7 +21,7 @@ def ensure_active(spark: SparkSession) -> None:
     newer kind; a thread that came by way of py4j has none.
     """
     jvm: Any = spark._jvm
-    sessions = jvm.org.apache.spark.sql.SparkSession
+    sessions = java_class(jvm, "org.apache.spark.sql.SparkSession")
     active = sessions.getActiveSession()
     if not active.isDefined() or active.get().sparkContext().isStopped():
         sessions.setActiveSession(spark._jsparkSession)
@@ -32,7 +34,7 @@ def active(spark: SparkSession) -> Iterator[None]:
     Spark's parser takes its settings from the active session, whosever parser it is.
     """
     jvm: Any = spark._jvm
-    sessions = jvm.org.apache.spark.sql.SparkSession
+    sessions = java_class(jvm, "org.apache.spark.sql.SparkSession")
     before = sessions.getActiveSession()
     sessions.setActiveSession(spark._jsparkSession)
     try:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.errors import ConfigError
 from lakeport.spark.jvm import jars
+from lakeport.spark.jvm.classes import java_class
 from lakeport.spark.jvm.versions import AWS_SDK, DELTA, HADOOP, SCALA
 from lakeport.spark.settings import DELTA_SETTINGS, LOG_STORE, LOG_STORE_SETTINGS
 
@@ -113,7 +114,7 @@ def _has_class(spark: SparkSession, name: str) -> bool:
 
     jvm = spark._jvm
     assert jvm is not None
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    loader = java_class(jvm, "java.lang.Thread").currentThread().getContextClassLoader()
     try:
         loader.loadClass(name)
     except Py4JJavaError:

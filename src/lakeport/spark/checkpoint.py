@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.errors import ConfigError, DestinationError, SparkFailure
 from lakeport.spark.failures import translated
+from lakeport.spark.jvm.classes import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,7 +129,7 @@ class _Folder:
     def of(cls, spark: SparkSession, name: str) -> _Folder:
         jvm: Any = spark._jvm
         conf = spark._jsparkSession.sessionState().newHadoopConf()
-        make = jvm.org.apache.hadoop.fs.Path
+        make = java_class(jvm, "org.apache.hadoop.fs.Path")
         path = make(name)
         system = path.getFileSystem(conf)
         if path.toUri().getScheme() is None and system.getUri().getScheme() == "file":
@@ -147,7 +148,9 @@ class _Folder:
             return None
         stream = self._system.open(self._child(name))
         try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            return str(
+                java_class(self._jvm, "org.apache.commons.io.IOUtils").toString(stream, "UTF-8")
+            )
         finally:
             stream.close()
 
@@ -162,4 +165,4 @@ class _Folder:
         self._system.delete(temporary, False)
 
     def _child(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(self._path, name)
+        return java_class(self._jvm, "org.apache.hadoop.fs.Path")(self._path, name)

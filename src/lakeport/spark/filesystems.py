@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from lakeport.errors import ConfigError
 from lakeport.spark import adopt
 from lakeport.spark.failures import translated
+from lakeport.spark.jvm.classes import java_class
 from lakeport.spark.trust import trust
 
 if TYPE_CHECKING:
@@ -91,9 +92,11 @@ def _set(
     with translated(runtime.secrets):
         for key in before.keys() - settings.keys():
             conf.unset(key)
-        jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI(place), conf).close()
+        java_class(jvm, "org.apache.hadoop.fs.FileSystem").get(
+            java_class(jvm, "java.net.URI")(place), conf
+        ).close()
         if "delta" in runtime.needs:
-            jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+            java_class(jvm, "org.apache.spark.sql.delta.DeltaLog").clearCache()
 
 
 def _speaks_tls(place: str, settings: Mapping[str, str]) -> bool:

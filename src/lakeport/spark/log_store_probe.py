@@ -13,6 +13,7 @@ from py4j.protocol import Py4JError
 
 from lakeport.errors import DestinationError, LakeportError
 from lakeport.spark.failures import translated
+from lakeport.spark.jvm.classes import java_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,10 +40,10 @@ class LogStoreProbe:
         self._jvm = jvm
         self._secrets = tuple(secrets)
         self._conf = spark._jsparkSession.sessionState().newHadoopConf()
-        path = jvm.org.apache.hadoop.fs.Path
+        path = java_class(jvm, "org.apache.hadoop.fs.Path")
         self._folder = path(folder)
         self._commit = path(f"{folder}/_delta_log/{0:020d}.json")
-        stores = jvm.org.apache.spark.sql.delta.storage.LogStore
+        stores = java_class(jvm, "org.apache.spark.sql.delta.storage.LogStore")
         with translated(self._secrets):
             self._store = stores.apply(spark._jsparkSession)
 
@@ -119,8 +120,8 @@ class LogStoreProbe:
         return self._folder.getFileSystem(self._conf)
 
     def _put(self) -> None:
-        lines = self._jvm.java.util.ArrayList()
+        lines = java_class(self._jvm, "java.util.ArrayList")()
         for line in _LINES:
             lines.add(line)
-        convert = self._jvm.scala.jdk.javaapi.CollectionConverters
+        convert = java_class(self._jvm, "scala.jdk.javaapi.CollectionConverters")
         self._store.write(self._commit, convert.asScala(lines.iterator()), False, self._conf)

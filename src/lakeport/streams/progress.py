@@ -14,6 +14,7 @@ from lakeport.config.classes import (
 from lakeport.sources.remote import storage_of
 from lakeport.spark import adopt
 from lakeport.spark.filesystems import hand_over
+from lakeport.spark.jvm.classes import java_class
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -67,7 +68,7 @@ def _knows(runtime: Runtime, scheme: str) -> bool:
     jvm: Any = runtime.spark._jvm
     conf = runtime.spark._jsparkSession.sessionState().newHadoopConf()
     try:
-        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
+        java_class(jvm, "org.apache.hadoop.fs.FileSystem").getFileSystemClass(scheme, conf)
     except Exception:
         return False
     return True

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from lakeport.model import StoredObject
+from lakeport.spark.jvm.classes import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +50,7 @@ def inventory(spark: SparkSession, location: TableLocation, before: float) -> pa
         DestinationError: the store refused.
     """
     jvm: Any = spark._jvm
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
+    log = java_class(jvm, "org.apache.spark.sql.delta.DeltaLog").forTable(
         spark._jsparkSession, location.hadoop_uri
     )
     removed = _removed(spark, log)
@@ -95,7 +96,7 @@ def _removed(spark: SparkSession, log: Any) -> set[str]:
     from pyspark.sql import DataFrame
 
     jvm: Any = spark._jvm
-    none = jvm.scala.Option.apply(None)
+    none = java_class(jvm, "scala.Option").apply(None)
     state = DataFrame(log.update(False, none, none).stateDF(), spark)
     rows = state.where("remove IS NOT NULL").select("remove.path").collect()
     return {unquote(row[0]) for row in rows}

@@ -14,6 +14,7 @@ from lakeport.config.explain import nearest
 from lakeport.errors import ConfigError
 from lakeport.spark.active import active
 from lakeport.spark.failures import first_line, translated
+from lakeport.spark.jvm.classes import java_class
 from lakeport.spark.quoting import quoted
 from lakeport.tables.inventory import inventory
 from lakeport.tables.query_policy import check_expression
@@ -184,11 +185,13 @@ def _vacuumed(log: CommitLog, mark: Mark, read: int) -> VacuumReport:
 def _own_retention(spark: SparkSession, uri: str) -> int:
     """How many hours the table keeps deleted files by its own properties."""
     jvm: Any = spark._jvm
-    delta = jvm.org.apache.spark.sql.delta
-    snapshot = delta.DeltaLog.forTable(spark._jsparkSession, uri).update(
-        False, jvm.scala.Option.apply(None), jvm.scala.Option.apply(None)
+    logs = java_class(jvm, "org.apache.spark.sql.delta.DeltaLog")
+    snapshot = logs.forTable(spark._jsparkSession, uri).update(
+        False,
+        java_class(jvm, "scala.Option").apply(None),
+        java_class(jvm, "scala.Option").apply(None),
     )
-    return int(delta.DeltaLog.tombstoneRetentionMillis(snapshot.metadata())) // 3_600_000
+    return int(logs.tombstoneRetentionMillis(snapshot.metadata())) // 3_600_000
 
 
 def _check_retention(retain: int, least: int, who: str, force: bool) -> None:

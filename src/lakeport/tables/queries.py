@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lakeport.errors import ConfigError
 from lakeport.spark.active import active
 from lakeport.spark.failures import first_line, translated
+from lakeport.spark.jvm.classes import java_class
 from lakeport.spark.quoting import quoted
 from lakeport.tables.query_policy import check_query
 from lakeport.tables.views import FilesView, gone
@@ -71,7 +72,7 @@ def run_query(
         for name in names:
             frame.createOrReplaceTempView(quoted(name))
         # The plan that was checked, not the text once more.
-        dataset = jvm.org.apache.spark.sql.classic.Dataset
+        dataset = java_class(jvm, "org.apache.spark.sql.classic.Dataset")
         with translated():
             try:
                 found = dataset.ofRows(spark._jsparkSession, plan)

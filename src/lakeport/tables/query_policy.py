@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from lakeport.errors import ConfigError
+from lakeport.spark.jvm.classes import java_class
 
 __all__ = ["check_expression", "check_query"]
 
@@ -190,9 +191,8 @@ class _TreeChecker:
     """Goes through one tree; `verdict` begins the error's message."""
 
     def __init__(self, jvm: Any, verdict: str, *, case_sensitive: bool) -> None:
-        analysis = jvm.org.apache.spark.sql.catalyst.analysis
-        self._identifier = jvm.org.apache.spark.sql.catalyst.FunctionIdentifier
-        self._functions = analysis.FunctionRegistry.builtin()
+        self._identifier = java_class(jvm, f"{_CATALYST}FunctionIdentifier")
+        self._functions = java_class(jvm, f"{_CATALYST}analysis.FunctionRegistry").builtin()
         self._verdict = verdict
         self._case_sensitive = case_sensitive
         self._special = {

@@ -58,6 +58,9 @@ _MODULE_OPTIONS: Final = (
     "--sun-misc-unsafe-memory-access=allow",
     "--enable-native-access=ALL-UNNAMED",
 )
+# With C1 alone Java has a code cache of 48 MB, which Spark's generated classes fill within minutes:
+# from then on it is swept again and again.
+_FAST_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
 _LOGGING: Final = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -223,7 +226,7 @@ def start(options: JvmOptions) -> Gateway:
         "-Xss4m",
         "-XX:+UseSerialGC",
         "-XX:-UsePerfData",
-        *(("-XX:TieredStopAtLevel=1",) if options.fast_start else ()),
+        *(_FAST_START if options.fast_start else ()),
         *_MODULE_OPTIONS,
         "-XX:-CreateCoredumpOnCrash",
         f"-XX:ErrorFile={folder / 'crash.log'}",

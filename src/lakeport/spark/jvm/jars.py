@@ -18,9 +18,9 @@ from typing import Final
 from lakeport.errors import MissingDependency
 from lakeport.host.cache import cache_folder
 from lakeport.spark.jvm.java import find_java
-from lakeport.spark.jvm.versions import Jar, jars_for
+from lakeport.spark.jvm.versions import JARS, Jar, jars_for
 
-__all__ = ["LOG_STORE", "ensure", "missing"]
+__all__ = ["LOG_STORE", "ensure", "missing", "with_cached"]
 
 LOG_STORE: Final = Path(__file__).parents[2] / "jars" / "lakeport-logstore.jar"
 """Ours: what makes Delta's commits on S3 safe for several writers."""
@@ -60,6 +60,16 @@ def missing(needs: Iterable[str], cache: Path | None = None) -> list[Jar]:
     """The jars for `needs` that the cache lacks."""
     folder = (cache or cache_folder()) / "jars"
     return [jar for jar in jars_for(needs) if not (folder / jar.name).is_file()]
+
+
+def with_cached(needs: Iterable[str], cache: Path | None = None) -> frozenset[str]:
+    """`needs`, and every other need whose jars the cache has in full.
+
+    A JVM on this machine has all of them on its class path, so that one class archive is for every
+    destination.
+    """
+    cached = {need for need in JARS if not missing([need], cache)}
+    return frozenset(needs) | cached
 
 
 def _fetch(jars: Sequence[Jar], folder: Path) -> None:

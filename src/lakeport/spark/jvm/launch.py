@@ -56,10 +56,12 @@ class Launch:
         self.jvm: gateway.Gateway | None = None
         self._java = java
         self._needs = needs
+        self._on_path = needs
         self._given = dict(given)
         self._small = small
         self._options = tuple(options)
         self._master = master_of(given)
+        self._local = is_local(self._master)
         self._lock = threading.Lock()
         self._closed = False
         self._joined = False
@@ -75,7 +77,9 @@ class Launch:
             SparkFailure: Spark did not start, or was closed meanwhile.
         """
         try:
-            needed = jars.ensure(self._needs)
+            if self._local:
+                self._on_path = jars.with_cached(self._needs)
+            needed = jars.ensure(self._on_path)
             self._open_gateway(needed)
             try:
                 return self._open_context(needed)
@@ -123,11 +127,11 @@ class Launch:
     def refresh_archive(self) -> None:
         """Make the class archive that the next start will use, in the background, if need be."""
         if not self._options:
-            archive.refresh(self._archive, self._needs)
+            archive.refresh(self._archive, self._on_path)
 
     def _open_gateway(self, needed: Sequence[Path], *, shared: bool = True) -> None:
-        given, local = self._given, is_local(self._master)
-        early = not local or any(key.startswith(_EARLY) for key in given)
+        given = self._given
+        early = not self._local or any(key.startswith(_EARLY) for key in given)
         extra = given.get("spark.driver.extraClassPath", "")
         extra_jars = [Path(entry) for entry in extra.split(os.pathsep) if entry]
         places = archive.places(self._java, gateway.class_path([*needed, *extra_jars]))
@@ -147,7 +151,7 @@ class Launch:
             further=further,
             properties={"spark.master": self._master, **given} if early else None,
             python_path=[entry for entry in sys.path if entry],
-            local=local,
+            local=self._local,
         )
         started = gateway.start(options)
         with self._lock:
@@ -169,8 +173,7 @@ class Launch:
         jvm = self.jvm
         assert jvm is not None
         settings = session_settings(self._needs, self._given, jvm.folder)
-        local = is_local(self._master)
-        if not local and needed:
+        if not self._local and needed:
             listed = [*filter(None, [settings.get("spark.jars")]), *map(str, needed)]
             settings["spark.jars"] = ",".join(listed)
         self._joined = True
@@ -187,7 +190,7 @@ class Launch:
             raise failure from failure.__cause__
         python = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
         adopt.silence_loggers(context)
-        context.pythonExec = sys.executable if local else python or "python3"
+        context.pythonExec = sys.executable if self._local else python or "python3"
         return context
 
 

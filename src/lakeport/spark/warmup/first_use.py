@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.spark.failures import translated
 from lakeport.spark.jobs import run_tasks
+from lakeport.spark.jvm.classes import java_class
 
 if TYPE_CHECKING:
     from lakeport.spark.session import Runtime
@@ -54,9 +55,10 @@ def commit(runtime: Runtime, folder: Path, files: list[tuple[str, int]], version
     """Commit data files the way loads do, through Delta's own transaction."""
     spark = runtime.spark
     jvm: Any = spark._jvm
-    delta = jvm.org.apache.spark.sql.delta
+    logs = java_class(jvm, "org.apache.spark.sql.delta.DeltaLog")
+    parsed = java_class(jvm, "org.apache.spark.sql.delta.actions.Action")
     now = int(time.time() * 1000)
-    transaction = delta.DeltaLog.forTable(spark._jsparkSession, str(folder)).startTransaction()
+    transaction = logs.forTable(spark._jsparkSession, str(folder)).startTransaction()
     actions: list[dict[str, Any]] = [
         {
             "add": {
@@ -85,12 +87,14 @@ def commit(runtime: Runtime, folder: Path, files: list[tuple[str, int]], version
             "createdTime": now,
         }
         text = json.dumps({"metaData": metadata})
-        transaction.updateMetadata(delta.actions.Action.fromJson(text), False)
-    batch = jvm.java.util.ArrayList()
+        transaction.updateMetadata(parsed.fromJson(text), False)
+    batch = java_class(jvm, "java.util.ArrayList")()
     for action in actions:
-        batch.add(delta.actions.Action.fromJson(json.dumps(action)))
-    none = jvm.scala.Option.empty()
+        batch.add(parsed.fromJson(json.dumps(action)))
+    none = java_class(jvm, "scala.Option").empty()
     # A write: after anything else, Delta works out the table's whole state for its checksum.
-    write = getattr(delta, "DeltaOperations$Write")
-    operation = write(jvm.org.apache.spark.sql.SaveMode.Append, *[none] * 8)
-    transaction.commit(jvm.org.apache.spark.api.python.PythonUtils.toSeq(batch), operation)
+    write = java_class(jvm, "org.apache.spark.sql.delta.DeltaOperations$Write")
+    operation = write(java_class(jvm, "org.apache.spark.sql.SaveMode").Append, *[none] * 8)
+    transaction.commit(
+        java_class(jvm, "org.apache.spark.api.python.PythonUtils").toSeq(batch), operation
+    )

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.host.scratch import scratch
 from lakeport.spark.jobs import run_frame, run_tasks
-from lakeport.spark.jvm import archive
+from lakeport.spark.jvm import archive, jars
+from lakeport.spark.jvm.classes import java_class
 from lakeport.spark.session import Runtime
 from lakeport.spark.warmup.first_use import commit
 from lakeport.spark.warmup.training_store import empty_bucket
@@ -37,7 +38,7 @@ def train(needs: Iterable[str]) -> Path | None:
     Raises:
         LakeportError: Spark does not start.
     """
-    return archive.make(frozenset(needs), _record)
+    return archive.make(jars.with_cached(needs), _record)
 
 
 def _record(needs: frozenset[str], file: Path) -> None:
@@ -101,9 +102,11 @@ def _meet_s3a(runtime: Runtime, endpoint: str) -> None:
     )
     jvm: Any = runtime.spark._jvm
     path = "s3a://training/table"
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(runtime.spark._jsparkSession, path)
+    log = java_class(jvm, "org.apache.spark.sql.delta.DeltaLog").forTable(
+        runtime.spark._jsparkSession, path
+    )
     files = log.logPath().getFileSystem(log.newDeltaHadoopConf())
-    files.create(jvm.org.apache.hadoop.fs.Path(f"{path}/file"), True).close()
+    files.create(java_class(jvm, "org.apache.hadoop.fs.Path")(f"{path}/file"), True).close()
 
 
 def _count(batches: Iterator[pa.RecordBatch], _: int) -> list[int]:

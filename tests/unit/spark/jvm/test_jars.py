@@ -53,6 +53,17 @@ def cut_short() -> Iterator[str]:
     server.server_close()
 
 
+def test_further_needs_are_those_whose_jars_are_all_there(tmp_path: Path) -> None:
+    (tmp_path / "jars").mkdir()
+    assert jars.with_cached({"s3a"}, tmp_path) == {"s3a"}
+    *most, last = jars_for({"azure"})
+    for jar in (*jars_for({"delta"}), *most):
+        (tmp_path / "jars" / jar.name).touch()
+    assert jars.with_cached((), tmp_path) == {"delta"}
+    (tmp_path / "jars" / last.name).touch()
+    assert jars.with_cached({"s3a"}, tmp_path) == {"delta", "azure", "s3a"}
+
+
 def test_fetched_once(repository: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     assert [jar.name for jar in jars.missing({"thing"}, cache)] == ["thing-1.0.jar"]

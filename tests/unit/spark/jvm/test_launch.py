@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from lakeport.errors import SparkFailure
+from lakeport.host.cache import cache_folder
 from lakeport.spark.jvm import archive, gateway
 from lakeport.spark.jvm.java import Java
 from lakeport.spark.jvm.launch import Launch
-from lakeport.spark.jvm.versions import PYSPARK
+from lakeport.spark.jvm.versions import PYSPARK, jars_for
 
 JAVA = Java(Path("/j/bin/java"), 17, "17.0.1")
 
@@ -203,6 +204,30 @@ def test_old_archives_are_removed(tmp_path: Path) -> None:
         *("3.jsa", "4.jsa", "5.jsa", "6.jsa"),
         "of a process at work.part",
     ]
+
+
+@pytest.mark.parametrize(("master", "shared"), [("local[2]", True), ("spark://h:1", False)])
+def test_loads_on_this_machine_have_one_class_path(
+    jar: Path, monkeypatch: pytest.MonkeyPatch, master: str, shared: bool
+) -> None:
+    for cached in jars_for({"delta"}):
+        place = cache_folder() / "jars" / cached.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
+    monkeypatch.setattr(Launch, "_open_context", lambda *_: None)
+    paths = []
+    for needs in (frozenset[str](), frozenset({"delta"})):
+        launch = Launch(
+            fake_java(jar.parent, "sleep 60"), needs, {"spark.master": master}, small=True
+        )
+        launch.open()
+        assert launch.jvm is not None
+        command = launch.jvm.process.args
+        assert isinstance(command, list)
+        paths.append(command[command.index("-cp") + 1].split(os.pathsep))
+        launch.close(None, fast=True, timeout=1)
+    assert (paths[0] == paths[1]) == shared
+    assert any("delta-spark" in entry for entry in paths[0]) == shared
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakeport.spark.jvm.classes import java_class
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -60,7 +62,7 @@ def described(spark: SparkSession, operation: Operation | Restoration) -> Any:
     """Delta's own description of a commit, as the transaction in the JVM takes it."""
     jvm: Any = spark._jvm
     if isinstance(operation, Restoration):
-        version = _option(jvm, jvm.java.lang.Long(operation.version))
+        version = _option(jvm, java_class(jvm, "java.lang.Long")(operation.version))
         return _kind(jvm, "Restore")(version, _option(jvm, None))
     if operation.name == "WRITE":
         return _write(jvm, operation)
@@ -76,27 +78,27 @@ def described(spark: SparkSession, operation: Operation | Restoration) -> Any:
 def register_metrics(spark: SparkSession, txn: Any, metrics: Mapping[str, int]) -> None:
     """Have a transaction of the JVM put numbers into the history."""
     jvm: Any = spark._jvm
-    maker = jvm.org.apache.spark.sql.execution.metric.SQLMetrics
+    maker = java_class(jvm, "org.apache.spark.sql.execution.metric.SQLMetrics")
     context = spark.sparkContext._jsc.sc()
-    made = jvm.java.util.HashMap()
+    made = java_class(jvm, "java.util.HashMap")()
     for name, value in metrics.items():
         metric = maker.createMetric(context, name)
         metric.set(value)
         made.put(name, metric)
-    scala_map = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(made)
+    scala_map = java_class(jvm, "org.apache.spark.api.python.PythonUtils").toScalaMap(made)
     txn.registerSQLMetrics(spark._jsparkSession, scala_map)
 
 
 def scala_seq(jvm: Any, items: Iterable[Any]) -> Any:
     """Scala's sequence of these items."""
-    collected = jvm.java.util.ArrayList()
+    collected = java_class(jvm, "java.util.ArrayList")()
     for item in items:
         collected.add(item)
-    return jvm.org.apache.spark.api.python.PythonUtils.toSeq(collected)
+    return java_class(jvm, "org.apache.spark.api.python.PythonUtils").toSeq(collected)
 
 
 def _write(jvm: Any, operation: Operation) -> Any:
-    modes = jvm.org.apache.spark.sql.SaveMode
+    modes = java_class(jvm, "org.apache.spark.sql.SaveMode")
     columns = operation.partition_columns
     none = _option(jvm, None)
     return _kind(jvm, "Write")(
@@ -128,8 +130,8 @@ def _merge(jvm: Any, condition: Any) -> Any:
 
 
 def _kind(jvm: Any, name: str) -> Any:
-    return getattr(jvm.org.apache.spark.sql.delta, f"DeltaOperations${name}")
+    return java_class(jvm, f"org.apache.spark.sql.delta.DeltaOperations${name}")
 
 
 def _option(jvm: Any, value: Any) -> Any:
-    return jvm.scala.Option.apply(value)
+    return java_class(jvm, "scala.Option").apply(value)

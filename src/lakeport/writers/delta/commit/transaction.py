@@ -18,6 +18,7 @@ from lakeport.errors import CommitConflict, ConfigError, LakeportError
 from lakeport.spark.active import ensure_active
 from lakeport.spark.causes import from_java
 from lakeport.spark.failures import translate
+from lakeport.spark.jvm.classes import java_class
 from lakeport.writers.delta.commit.operation import (
     Operation,
     Restoration,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Added", "DeltaLog", "Transaction"]
 
+_DELTA = "org.apache.spark.sql.delta"
 _CONFLICTS = frozenset(
     {
         "ConcurrentAppendException",
@@ -72,11 +74,10 @@ class DeltaLog:
     def __init__(self, spark: SparkSession, commits: CommitLog) -> None:
         self._spark = spark
         self._commits = commits
-        jvm: Any = spark._jvm
-        self._delta = jvm.org.apache.spark.sql.delta
+        logs = java_class(spark._jvm, f"{_DELTA}.DeltaLog")
         try:
             ensure_active(spark)
-            self._log = self._delta.DeltaLog.forTable(spark._jsparkSession, commits.hadoop_uri)
+            self._log = logs.forTable(spark._jsparkSession, commits.hadoop_uri)
         except Py4JJavaError as error:
             raise translate(error) from error
 
@@ -86,8 +87,8 @@ class DeltaLog:
         Raises:
             ConfigError: Delta knows no such property, or not that value.
         """
-        maker = self._spark._jvm.org.apache.spark.api.python.PythonUtils  # type: ignore[union-attr]
-        configs = getattr(getattr(self._delta, "DeltaConfigs$"), "MODULE$")
+        maker = java_class(self._spark._jvm, "org.apache.spark.api.python.PythonUtils")
+        configs = getattr(java_class(self._spark._jvm, f"{_DELTA}.DeltaConfigs$"), "MODULE$")
         found: dict[str, str] = {}
         for name, value in properties.items():
             if name.lower() == TARGET_FILE_SIZE.lower():
@@ -133,9 +134,8 @@ class Transaction:
     def __init__(self, spark: SparkSession, txn: Any, commits: CommitLog) -> None:
         self._spark = spark
         self._commits = commits
-        jvm: Any = spark._jvm
-        self._jvm = jvm
-        self._delta = jvm.org.apache.spark.sql.delta
+        self._jvm = spark._jvm
+        self._actions = java_class(self._jvm, f"{_DELTA}.actions.Action")
         self._txn = txn
         self._snapshot = txn.snapshot()
         self.version: int = txn.readVersion()
@@ -154,7 +154,7 @@ class Transaction:
 
         May run a Spark job.
         """
-        tables = self._delta.skipping.clustering.ClusteredTableUtils
+        tables = java_class(self._jvm, f"{_DELTA}.skipping.clustering.ClusteredTableUtils")
         found = tables.getClusteringColumnsOptional(self._snapshot)
         columns = _each(found.get()) if found.isDefined() else ()
         physical = [[str(part) for part in _each(column.physicalName())] for column in columns]
@@ -282,7 +282,7 @@ class Transaction:
         return _each(known.get()) if known.isDefined() else None
 
     def _action(self, text: str) -> Any:
-        return self._delta.actions.Action.fromJson(text)
+        return self._actions.fromJson(text)
 
 
 def _java_class(error: Exception) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.spark.active import ensure_active
 from lakeport.spark.failures import translated
+from lakeport.spark.jvm.classes import java_class
 from lakeport.writers.delta.log.snapshot import Contents, LogFiles, replay
 from lakeport.writers.delta.state import TableState
 
@@ -47,8 +48,10 @@ def _by_spark(spark: SparkSession, uri: str, version: int) -> Contents:
     jvm: Any = spark._jvm
     with translated():
         ensure_active(spark)
-        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, uri)
-        none = jvm.scala.Option.apply(None)
+        log = java_class(jvm, "org.apache.spark.sql.delta.DeltaLog").forTable(
+            spark._jsparkSession, uri
+        )
+        none = java_class(jvm, "scala.Option").apply(None)
         snapshot = log.getSnapshotAt(version, none, none, False)
         metadata = json.loads(snapshot.metadata().json())["metaData"]
         protocol = json.loads(snapshot.protocol().json())["protocol"]
