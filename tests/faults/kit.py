@@ -117,8 +117,7 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("LAKEPORT_")
-        or name in ("LAKEPORT_CACHE", "LAKEPORT_CDS", "LAKEPORT_JARS")
+        if not name.startswith("LAKEPORT_") or name in ("LAKEPORT_CACHE", "LAKEPORT_CDS")
     }
     return {**kept, "SPARK_LOCAL_IP": "127.0.0.1", **(more or {})}
 
