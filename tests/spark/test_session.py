@@ -226,14 +226,21 @@ def test_nothing_outlives_a_killed_driver() -> None:
 def test_adopting_growing_and_ending() -> None:
     out = run_script("""
     import os
+    import tempfile
     from pathlib import Path
     from lakeport.errors import ConfigError, SourceError
     from lakeport.sources.frames.spark import normalised
     from lakeport.spark.jobs import run_tasks
     from lakeport.spark.session import Runtime
 
-    own = Runtime.start(set(), {"spark.app.name": "mine"}, small=True)
-    session = own.spark
+    cache = os.environ.pop("LAKEPORT_CACHE", None)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["LAKEPORT_CACHE"] = folder      # no jars in it: none on the class path
+        own = Runtime.start(set(), {"spark.app.name": "mine"}, small=True)
+        session = own.spark
+    del os.environ["LAKEPORT_CACHE"]
+    if cache is not None:
+        os.environ["LAKEPORT_CACHE"] = cache
     pid = own._launch.jvm.process.pid
     Runtime._current = None      # as if somebody else had built it
     try:
