@@ -56,12 +56,12 @@ class Launch:
         self.jvm: gateway.Gateway | None = None
         self._java = java
         self._needs = needs
-        self._on_path = needs
         self._given = dict(given)
         self._small = small
         self._options = tuple(options)
         self._master = master_of(given)
         self._local = is_local(self._master)
+        self._on_path = needs
         self._lock = threading.Lock()
         self._closed = False
         self._joined = False
@@ -77,7 +77,7 @@ class Launch:
             SparkFailure: Spark did not start, or was closed meanwhile.
         """
         try:
-            if self._local:
+            if self._local and not self._options:  # an archive is made for what it was asked for
                 self._on_path = jars.with_cached(self._needs)
             needed = jars.ensure(self._on_path)
             self._open_gateway(needed)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.host.scratch import scratch
 from lakeport.spark.jobs import run_frame, run_tasks
-from lakeport.spark.jvm import archive, jars
+from lakeport.spark.jvm import archive
 from lakeport.spark.jvm.classes import java_class
 from lakeport.spark.session import Runtime
 from lakeport.spark.warmup.first_use import commit
@@ -38,7 +38,7 @@ def train(needs: Iterable[str]) -> Path | None:
     Raises:
         LakeportError: Spark does not start.
     """
-    return archive.make(jars.with_cached(needs), _record)
+    return archive.make(frozenset(needs), _record)
 
 
 def _record(needs: frozenset[str], file: Path) -> None:

@@ -206,9 +206,20 @@ def test_old_archives_are_removed(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(("master", "shared"), [("local[2]", True), ("spark://h:1", False)])
+@pytest.mark.parametrize(
+    ("master", "options", "shared"),
+    [
+        ("local[2]", (), True),
+        ("spark://h:1", (), False),
+        ("local[2]", archive.recording(Path("classes.jsa")), False),  # for a cluster's, perhaps
+    ],
+)
 def test_loads_on_this_machine_have_one_class_path(
-    jar: Path, monkeypatch: pytest.MonkeyPatch, master: str, shared: bool
+    jar: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    master: str,
+    options: tuple[str, ...],
+    shared: bool,
 ) -> None:
     for cached in jars_for({"delta"}):
         place = cache_folder() / "jars" / cached.name
@@ -217,9 +228,8 @@ def test_loads_on_this_machine_have_one_class_path(
     monkeypatch.setattr(Launch, "_open_context", lambda *_: None)
     paths = []
     for needs in (frozenset[str](), frozenset({"delta"})):
-        launch = Launch(
-            fake_java(jar.parent, "sleep 60"), needs, {"spark.master": master}, small=True
-        )
+        java = fake_java(jar.parent, "sleep 60")
+        launch = Launch(java, needs, {"spark.master": master}, small=True, options=options)
         launch.open()
         assert launch.jvm is not None
         command = launch.jvm.process.args
