@@ -228,19 +228,16 @@ def test_adopting_growing_and_ending() -> None:
     import os
     import tempfile
     from pathlib import Path
+    from unittest.mock import patch
     from lakeport.errors import ConfigError, SourceError
     from lakeport.sources.frames.spark import normalised
     from lakeport.spark.jobs import run_tasks
     from lakeport.spark.session import Runtime
 
-    cache = os.environ.pop("LAKEPORT_CACHE", None)
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["LAKEPORT_CACHE"] = folder      # no jars in it: none on the class path
+    # No jars in the cache: none on the class path.
+    with tempfile.TemporaryDirectory() as cache, patch.dict(os.environ, LAKEPORT_CACHE=cache):
         own = Runtime.start(set(), {"spark.app.name": "mine"}, small=True)
         session = own.spark
-    del os.environ["LAKEPORT_CACHE"]
-    if cache is not None:
-        os.environ["LAKEPORT_CACHE"] = cache
     pid = own._launch.jvm.process.pid
     Runtime._current = None      # as if somebody else had built it
     try:

@@ -186,11 +186,8 @@ def _own_retention(spark: SparkSession, uri: str) -> int:
     """How many hours the table keeps deleted files by its own properties."""
     jvm: Any = spark._jvm
     logs = java_class(jvm, "org.apache.spark.sql.delta.DeltaLog")
-    snapshot = logs.forTable(spark._jsparkSession, uri).update(
-        False,
-        java_class(jvm, "scala.Option").apply(None),
-        java_class(jvm, "scala.Option").apply(None),
-    )
+    none = java_class(jvm, "scala.Option").apply(None)
+    snapshot = logs.forTable(spark._jsparkSession, uri).update(False, none, none)
     return int(logs.tombstoneRetentionMillis(snapshot.metadata())) // 3_600_000
 
 
