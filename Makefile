@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONPATH :=
 LAKE ?= ./lake
 
-.PHONY: help install demo test soak check audit bench bench-cluster docs emulators jvm clean
+.PHONY: help install demo test soak check audit bench bench-cluster docs emulators jvm native clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -60,6 +60,10 @@ docs: install ## Check that every page's examples run and every link has a targe
 
 jvm: install ## Build the S3 log store's jar from its source (needs a JDK)
 	@$(PY) scripts/build_jar.py
+
+native: install ## Build the native kernel from its source (needs Rust), after its own tests
+	@cd native && cargo fmt --check && cargo clippy --quiet --all-targets -- -D warnings && cargo test --quiet
+	@$(PY) scripts/build_native.py
 
 clean: ## Remove what the commands above made here
 	@rm -rf .venv lake lake-bench .mypy_cache .ruff_cache .pytest_cache

@@ -75,3 +75,11 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
     """An Azurite server."""
     with Azurite(tmp_path_factory.mktemp("azurite")) as server:
         yield server
+
+
+@pytest.fixture(scope="module", params=["native", "pyarrow"])
+def fast_path(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever reads JSON and Singer lines: the native kernel, and what stands in for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAKEPORT_NATIVE", "on" if request.param == "native" else "off")
+        yield

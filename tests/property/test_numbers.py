@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any
 
@@ -18,9 +18,11 @@ from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.numbers import double, significand
 from lakeport.sources.csv.values import convert, kinds_of, type_of_kinds
 from lakeport.sources.json import split_reader
+from lakeport.sources.json.fast import arrow
 from lakeport.sources.json.inference import infer_fields
 from lakeport.sources.json.reader import JsonReader
-from lakeport.sources.json.undeclared import Refused
+
+pytestmark = pytest.mark.usefixtures("fast_path")
 
 EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 WHOLE = ["0", "1", "7", "10", "9007199254740993", "90071992547409930", "1" * 21, "9" * 38]
@@ -101,7 +103,7 @@ COLUMNS: dict[str, tuple[dict[str, Any], Callable[[str], Any]]] = {
 def landed(reader: JsonReader, lines: list[str]) -> tuple[list[Any], list[int]]:
     """The good rows, and which lines are bad."""
     with tempfile.NamedTemporaryFile() as file, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(split_reader, "_FEW", 1)
+        patch.setattr(arrow, "_FEW", 1)
         file.write("\n".join(lines).encode())
         file.flush()
         split = Split(file.name)
@@ -161,8 +163,7 @@ def test_undeclared_numbers_keep_their_kind_on_either_path(numbers: list[str]) -
         file.flush()
         found = [reader.scan(Split(file.name)).unknown]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(split_reader, "_FEW", 1)
-            patch.setattr(split_reader.SplitReader, "_attempt", _refuse)
+            patch.setattr(split_reader, "_fast_path", _Slow)
             found.append(reader.scan(Split(file.name)).unknown)
     assert found[0] == found[1]
 
@@ -177,8 +178,13 @@ def test_csv_columns_of_numbers_follow_the_same_rule(numbers: list[str]) -> None
         assert None not in wanted
 
 
-def _refuse(reader: Any, data: bytes) -> Any:
-    raise Refused
+class _Slow:
+    """Leaves every line to the slow path."""
+
+    def __init__(self, layout: Any, survey: bool) -> None: ...
+
+    def read(self, data: bytes) -> Iterator[list[bytes]]:
+        yield data.split(b"\n")
 
 
 @given(literals)

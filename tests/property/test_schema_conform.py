@@ -21,13 +21,14 @@ from lakeport.errors import BadRecords, LakeportError
 from lakeport.model import Split, UnknownPolicy
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.kinds import type_of_kind
-from lakeport.sources.json import split_reader
+from lakeport.sources.json.columns import batch_of_rows
 from lakeport.sources.json.decoding import Fault
-from lakeport.sources.json.fast import FastPath
+from lakeport.sources.json.fast import arrow
 from lakeport.sources.json.inference import infer_fields
 from lakeport.sources.json.reader import JsonReader
 from lakeport.sources.json.record import RecordParser
 
+pytestmark = pytest.mark.usefixtures("fast_path")
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 longs = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([2**53 + 1, -(2**63), 2**63 - 1, 0])
 doubles = st.floats(allow_nan=False, allow_infinity=False)
@@ -226,15 +227,14 @@ def line_by_line(
 
 
 def parsed_rows(reader: JsonReader, rows: list[list[Any]]) -> list[dict[str, Any]]:
-    fast = FastPath(reader.layout)
-    return fast.built(rows).to_pylist() if rows else []
+    return batch_of_rows(rows, reader.schema).to_pylist() if rows else []
 
 
 @pytest.mark.parametrize("envelope", [False, True])
 @pytest.mark.parametrize("with_json", [False, True])
 @pytest.mark.parametrize("policy", list(UnknownPolicy))
 @given(data=st.data())
-def test_both_paths_agree(
+def test_fast_and_slow_path_agree(
     envelope: bool, with_json: bool, policy: UnknownPolicy, data: st.DataObject
 ) -> None:
     properties = {**PROPERTIES, **(JSON_PROPERTIES if with_json else {})}
@@ -243,7 +243,7 @@ def test_both_paths_agree(
     content = data.draw(files(wrapped if envelope else objects))
     rows, bad = line_by_line(reader, content)
     with pytest.MonkeyPatch.context() as patch, spooled(content) as split:
-        patch.setattr(split_reader, "_FEW", data.draw(st.sampled_from([1, 2, 64])))
+        patch.setattr(arrow, "_FEW", data.draw(st.sampled_from([1, 2, 64])))
         scan = reader.scan(split)
     assert [(b.line, b.column, b.reason) for b in scan.bad] == bad
     assert scan.rows == len(rows)

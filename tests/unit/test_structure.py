@@ -31,6 +31,7 @@ NEEDED = {
     "lakeport.cli.opened -> lakeport.tables": _COMMAND,
     "lakeport.mage.flags -> lakeport.config.files": _COMMAND,
     "lakeport.mage.flags -> lakeport.config.mage.catalog": _COMMAND,
+    "lakeport.native -> lakeport.native": "what is compiled may not load here",
     "lakeport.tables.table -> lakeport.spark.session": "a look at the log needs no Spark",
 }
 """Imports inside functions that keep nothing heavy out -> why they are there."""

@@ -12,6 +12,7 @@ import typer
 from lakeport.cli.options import Debug, JsonOut
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard
+from lakeport.native import parser
 
 __all__ = ["jars", "version"]
 
@@ -48,4 +49,5 @@ def version(json_out: JsonOut = False) -> None:
             except PackageNotFoundError:
                 facts[name] = "not installed"
         facts["python"] = platform.python_version()
+        facts["parser"] = parser()
         output.facts("lakeport", facts)

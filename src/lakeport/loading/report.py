@@ -17,6 +17,7 @@
 | `quarantine` | URIs of the files with bad records |
 | `state` | the last STATE that was emitted; null if none |
 | `warnings` | sentences that concern no single stream |
+| `parser` | what read JSON and Singer lines, if any: `native` or, without the kernel, `pyarrow` |
 | `error` | null, or an object with `type`, `message`, `hint` |
 """
 
@@ -35,6 +36,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from lakeport.errors import LakeportError
 from lakeport.model import Landed
+from lakeport.native import parser
 from lakeport.scrub import scrub
 
 if TYPE_CHECKING:
@@ -131,6 +133,7 @@ class LandingReport:
     state: bytes | None = None
     warnings: tuple[str, ...] = ()
     error: Failure | None = None
+    parser: str = ""
 
     @property
     def ok(self) -> bool:
@@ -184,6 +187,7 @@ class LandingReport:
             "quarantine": list(self.quarantine),
             "state": None if self.state is None else json.loads(self.state),
             "warnings": list(self.warnings),
+            "parser": self.parser,
             "error": asdict(self.error) if self.error else None,
         }
 
@@ -309,6 +313,7 @@ class ReportBuilder:
             state=self._state,
             warnings=tuple(self._warnings),
             error=Failure.of(error).scrubbed(self._secrets) if error else None,
+            parser=parser(),
         )
 
     def _stream(self, name: str) -> StreamReport:

@@ -1,7 +1,8 @@
-"""Records of a stream: fast path, slow path and Python's json must tell the same."""
+"""Records of a stream: both fast paths, the slow path and Python's json must tell the same."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 from unittest import mock
 
@@ -9,9 +10,9 @@ from lakeport.errors import InputError
 from lakeport.model import UnknownPolicy
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.kinds import type_of_kind
-from lakeport.sources.json import split_reader
+from lakeport.sources.json.columns import batch_of_rows
 from lakeport.sources.json.decoding import Fault
-from lakeport.sources.json.fast import FastPath
+from lakeport.sources.json.fast import arrow
 from lakeport.sources.json.reader import JsonReader
 from lakeport.sources.json.record import RecordParser
 from tests.fuzz.case import Case, Changed
@@ -28,9 +29,15 @@ def check(case: Case) -> None:
 
 def check_reader(reader: JsonReader, data: bytes, few: int) -> None:
     """Read lines in every way that there is."""
+    for native in ("on", "off"):
+        with mock.patch.dict(os.environ, LAKEPORT_NATIVE=native):
+            _check_fast_path(reader, data, few)
+
+
+def _check_fast_path(reader: JsonReader, data: bytes, few: int) -> None:
     lines = _lines(data)
     rows, faults = _line_by_line(reader, lines)
-    with mock.patch.object(split_reader, "_FEW", few):
+    with mock.patch.object(arrow, "_FEW", few):
         scan = reader.scan(split_of(data))
         bad = {b.line: (b.column, b.reason) for b in scan.bad}
         if bad != faults or scan.rows != len(rows):
@@ -48,8 +55,7 @@ def check_reader(reader: JsonReader, data: bytes, few: int) -> None:
                 return
             rows, faults = _line_by_line(final, lines)
         found = rows_of(final.tolerant(), split_of(data))
-    fast = FastPath(final.layout)
-    wanted = rows_dicts(fast.built(list(rows.values()))) if rows else []
+    wanted = rows_dicts(batch_of_rows(list(rows.values()), final.schema)) if rows else []
     if repr(found) != repr(wanted):
         raise Changed("a record's values depend on the path", found, wanted)
     for number, got in zip(rows, found, strict=True):

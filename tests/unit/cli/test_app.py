@@ -24,6 +24,7 @@ from lakeport.loading import run as landing
 from lakeport.loading.plan import LandingPlan
 from lakeport.loading.report import LandingReport
 from lakeport.model import Landed
+from lakeport.native import parser
 from lakeport.sources.csv.options import CsvOptions
 
 NOW = datetime(2024, 3, 4, tzinfo=UTC)
@@ -385,6 +386,7 @@ def test_version(capsys: Cap) -> None:
     assert main(["version", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["python"].count(".") == 2 and "lakeport" in facts
+    assert facts["parser"] == parser()
 
 
 def test_help_exits_with_0(capsys: Cap) -> None:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from lakeport.errors import SchemaConflict
 from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan
 from lakeport.loading.report import Failure, LandingReport, ReportBuilder
@@ -50,8 +52,10 @@ def test_batches_add_up() -> None:
     assert report.ok and report.seconds == 2.0 and report.finished - report.started
 
 
-def test_the_document() -> None:
+def test_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEPORT_NATIVE", "off")
     values = json.loads(filled().finish().to_json())
+    assert values["parser"] == "pyarrow"
     assert values["report"] == 1 and values["ok"] is True
     assert values["started"] == "2024-03-04T15:30:45.123456+00:00"
     assert values["finished"] == "2024-03-04T15:30:47.123456+00:00"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -15,7 +15,15 @@ from lakeport.schema.types import TIMESTAMP, Field, FieldType, Kind, arrow_type,
 if TYPE_CHECKING:
     from lakeport.sources.singer.metadata import Metadata
 
-__all__ = ["Column", "RecordLayout", "columns_of", "holds", "schema_of"]
+__all__ = [
+    "Column",
+    "RecordLayout",
+    "batch_of",
+    "batch_of_rows",
+    "columns_of",
+    "holds",
+    "schema_of",
+]
 
 _PLAIN: dict[pa.DataType, Kind] = {
     pa.string(): Kind.STRING,
@@ -131,3 +139,17 @@ def _settled(t: FieldType) -> FieldType:
 def schema_of(columns: Sequence[Column]) -> pa.Schema:
     """The table types of columns."""
     return pa.schema([(c.name, arrow_type(c.type)) for c in columns])
+
+
+def batch_of(arrays: Sequence[Any], rows: int, schema: pa.Schema) -> pa.RecordBatch:
+    """Make a record batch that knows its number of rows even if it has no columns."""
+    if arrays:
+        return pa.RecordBatch.from_arrays(list(arrays), schema=schema)
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+
+
+def batch_of_rows(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Make a record batch of records, of which there is one at least, by their columns' values."""
+    values = zip(*rows, strict=True)
+    arrays = [pa.array(v, t) for v, t in zip(values, schema.types, strict=True)]
+    return batch_of(arrays, len(rows), schema)

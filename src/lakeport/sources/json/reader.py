@@ -1,8 +1,8 @@
 """Newline-delimited JSON -> record batches of exactly the declared types.
 
-A block of lines goes through pyarrow's parser first. If anything in it is not exactly as declared
-it is cut into smaller blocks, and what is left of those is parsed record by record, so that one odd
-record does not slow down the rest. Which way a record went makes no difference to its values.
+Lines go a fast way first: through the native kernel, or through pyarrow's parser where that can't
+be loaded. What is not exactly as declared is parsed record by record. Which way a record went makes
+no difference to its values.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from lakeport.errors import BadRecord, BadRecords, UnknownFields
 from lakeport.model import Scan, Split, UnknownPolicy
 from lakeport.schema.types import Field
 from lakeport.sources.json.columns import RecordLayout, columns_of, schema_of
+from lakeport.sources.json.fast.pieces import Unknown
 from lakeport.sources.json.split_reader import OnBad, OnUnknown, SplitReader, merge_unknown
-from lakeport.sources.json.undeclared import Unknown
 from lakeport.sources.singer.metadata import Metadata
 
 __all__ = ["JsonReader"]

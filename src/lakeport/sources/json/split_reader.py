@@ -1,4 +1,4 @@
-"""One pass over one split: blocks go the fast way, what that refuses is parsed line by line."""
+"""One pass over one split: lines go a fast way, what that refuses is parsed line by line."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from typing import Any
 import pyarrow as pa
 
 from lakeport.errors import BadRecord
-from lakeport.model import Split, UnknownPolicy
+from lakeport.model import Split
+from lakeport.native import kernel
 from lakeport.schema.kinds import merge_kinds
-from lakeport.sources.json.blocks import LineNumbers, LongLine, read_blocks
-from lakeport.sources.json.columns import RecordLayout
+from lakeport.sources.json.blocks import Block, LineNumbers, LongLine, read_blocks
+from lakeport.sources.json.columns import RecordLayout, batch_of_rows, schema_of
 from lakeport.sources.json.decoding import Fault
-from lakeport.sources.json.fast import FastPath
+from lakeport.sources.json.fast.arrow import ArrowPath
+from lakeport.sources.json.fast.native import NativePath
+from lakeport.sources.json.fast.pieces import Converted, FastPath, Unknown
 from lakeport.sources.json.record import RecordParser
-from lakeport.sources.json.undeclared import Refused, Unknown
-from lakeport.sources.singer.envelopes import has_known_keys
 from lakeport.sources.singer.metadata import Received
 
 __all__ = ["SplitReader", "merge_unknown"]
 
-_FEW = 64
-_PARTS = 8
 _BLANK = b" \t\r"
 
 OnBad = Callable[[BadRecord], None]
@@ -54,63 +53,38 @@ class SplitReader:
     ) -> None:
         self._stream = stream
         self._limit = limit
-        self._survey = survey
-        self._envelope = layout.envelope
         self._on_bad = on_bad
         self._on_unknown = on_unknown
         self._metadata = layout.metadata
-        self._fast = FastPath(layout)
+        self._schema = schema_of(layout.columns)
+        self._fast = _fast_path(layout, survey=survey)
         self._parser = RecordParser(layout)
-        mixed = any(column.mixed for column in layout.columns)
-        self._lenient = survey or layout.unknown is UnknownPolicy.DROP or mixed
-        self._undeclared = any(column.raw for column in layout.columns)
-        self._foreign = False
 
     def batches(self, split: Split) -> Iterator[pa.RecordBatch]:
         """Yield the good records, one batch for each block that has any."""
         numbers = LineNumbers(split)
         if self._metadata is not None:
             self._received = Received(split, self._metadata.batched)
-        begun = False
         for block in read_blocks(split, self._limit):
             if isinstance(block, LongLine):
                 reason = f"longer than the limit of {self._limit >> 20} MB"
                 self._bad(numbers[block.first], Fault("", reason), block.head)
                 continue
-            if self._envelope and not begun and (line := _first_line(block.data)):
-                self._foreign = not has_known_keys(line)
-                begun = True
-            parts = list(self._convert(block.data, block.first, numbers))
+            parts = [part for part in self._convert(block, numbers) if len(part)]
             if parts:
                 yield parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
-    def _convert(self, data: bytes, first: int, numbers: LineNumbers) -> Iterator[pa.RecordBatch]:
-        try:
-            batch = self._attempt(data)
-            yield self._stamped(batch, range(first, first + len(batch)))
-            return
-        except Refused:
-            lines = data.split(b"\n")
-        if len(lines) <= _FEW:
-            yield from self._line_by_line(lines, first, numbers)
-            return
-        size = -(-len(lines) // _PARTS)
-        for start in range(0, len(lines), size):
-            part = b"\n".join(lines[start : start + size])
-            yield from self._convert(part, first + start, numbers)
-
-    def _attempt(self, data: bytes) -> pa.RecordBatch:
-        if not self._undeclared:
-            try:
-                return self._fast.strict(data, foreign=self._foreign)
-            except Refused:
-                if not self._lenient:
-                    raise
-        batch, unknown = self._fast.undeclared(data, foreign=self._foreign, survey=self._survey)
-        self._undeclared = True
-        if unknown:
-            self._on_unknown(unknown, 0)
-        return batch
+    def _convert(self, block: Block, numbers: LineNumbers) -> Iterator[pa.RecordBatch]:
+        first = block.first
+        for piece in self._fast.read(block.data):
+            if isinstance(piece, Converted):
+                if piece.unknown:
+                    self._on_unknown(piece.unknown, 0)
+                yield self._stamped(piece.batch, range(first, first + len(piece.batch)))
+                first += piece.lines
+            else:
+                yield from self._line_by_line(piece, first, numbers)
+                first += len(piece)
 
     def _line_by_line(
         self, lines: Sequence[bytes], first: int, numbers: LineNumbers
@@ -132,7 +106,7 @@ class SplitReader:
             rows.append(row)
             good.append(ordinal)
         if rows:
-            yield self._stamped(self._fast.built(rows), good)
+            yield self._stamped(batch_of_rows(rows, self._schema), good)
 
     def _stamped(self, batch: pa.RecordBatch, ordinals: Sequence[int]) -> pa.RecordBatch:
         if self._metadata is None:
@@ -150,5 +124,8 @@ def merge_unknown(into: Unknown, more: Unknown) -> None:
         into[name] = merge_kinds(known, kind), before + count
 
 
-def _first_line(data: bytes) -> bytes:
-    return data.strip(_BLANK + b"\n").partition(b"\n")[0]
+def _fast_path(layout: RecordLayout, *, survey: bool) -> FastPath:
+    native = kernel()
+    if native is None:
+        return ArrowPath(layout, survey=survey)
+    return NativePath(native, layout, survey=survey)

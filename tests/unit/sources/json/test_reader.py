@@ -20,6 +20,8 @@ from lakeport.schema.jsonschema import parse_schema
 from lakeport.sources.json import blocks
 from lakeport.sources.json.reader import JsonReader
 
+pytestmark = pytest.mark.usefixtures("fast_path")
+
 PROPERTIES: dict[str, Any] = {
     "id": {"type": "integer"},
     "s": {"type": "string"},

@@ -14,20 +14,17 @@ from lakeport.schema.types import FieldType, Kind
 from lakeport.sources.json.columns import Column
 from lakeport.sources.json.decoding import MAX_DEPTH, depth_exceeds
 from lakeport.sources.json.exponents import Exponents
+from lakeport.sources.json.fast.pieces import Unknown
 from lakeport.sources.singer.envelopes import KEYS
 
 __all__ = [
     "Refused",
-    "Unknown",
     "decode_all",
     "decode_once",
     "decode_some",
     "find_unknown",
     "mirror",
 ]
-
-Unknown = dict[str, tuple[str, int]]
-"""Undeclared field -> kind of its values, number of records that have it."""
 
 _MAX_DEPTH = MAX_DEPTH // 2
 _ANY = msgspec.json.Decoder()

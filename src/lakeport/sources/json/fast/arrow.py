@@ -1,13 +1,10 @@
-"""The fast path: a block of lines at a time, or not at all.
-
-Every way through here either gives exactly what the slow path would give, or gives up.
-"""
+"""The fast path by pyarrow's JSON reader: a block of lines at a time, or not at all."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -18,23 +15,23 @@ from lakeport.model import UnknownPolicy
 from lakeport.schema.casting import check_range
 from lakeport.schema.types import MAX_PRECISION, TIMESTAMP, FieldType, Kind, arrow_type
 from lakeport.sources.json.arrow import parse_lines, tidy
-from lakeport.sources.json.columns import Column, RecordLayout, holds, schema_of
+from lakeport.sources.json.columns import Column, RecordLayout, batch_of, holds, schema_of
 from lakeport.sources.json.decoding import Fault
 from lakeport.sources.json.exact import mixed, raw_converter
 from lakeport.sources.json.exponents import Exponents
-from lakeport.sources.json.undeclared import (
+from lakeport.sources.json.fast.pieces import Converted, Unknown
+from lakeport.sources.json.fast.undeclared import (
     Refused,
-    Unknown,
     decode_all,
     decode_once,
     decode_some,
     find_unknown,
     mirror,
 )
-from lakeport.sources.singer.envelopes import strip, unwrap
+from lakeport.sources.singer.envelopes import has_known_keys, strip, unwrap
 from lakeport.sources.singer.metadata import MESSAGE_KEYS
 
-__all__ = ["FastPath"]
+__all__ = ["ArrowPath"]
 
 _ENVELOPE = {
     "time_extracted": pa.string(),
@@ -42,18 +39,26 @@ _ENVELOPE = {
     "type": pa.string(),
     "stream": pa.string(),
 }
+_FEW = 64
+_PARTS = 8
+_BLANK = b" \t\r\n"
 _REBUILT = (Kind.DATE, Kind.BINARY, Kind.DECIMAL)
 _CHECKED = (*_REBUILT, Kind.TIMESTAMP, Kind.NUMBER)
 
 
-class FastPath:
-    """Converts blocks of lines of one layout.
+class ArrowPath:
+    """Converts blocks of lines of one layout; see `FastPath`.
+
+    A block goes through pyarrow's parser. If anything in it is not exactly as declared it is cut
+    into smaller blocks, and what is left of those is for the slow path, so that one odd record does
+    not slow down the rest.
 
     Args:
         layout: how records are written, and what they are read as.
+        survey: whether undeclared fields are expected, so that finding them must be fast.
     """
 
-    def __init__(self, layout: RecordLayout) -> None:
+    def __init__(self, layout: RecordLayout, *, survey: bool) -> None:
         self._columns = columns = layout.columns
         self._schema = schema_of(columns)
         self._names = frozenset(c.name for c in columns)
@@ -67,6 +72,43 @@ class FastPath:
         self._raws = tuple(c for c in columns if c.raw or c.mixed)
         self._parsed_as = {c.name: _parse_type(c.type) for c in columns}
         self._mirrors: dict[tuple[bool, bool], msgspec.json.Decoder[Any]] = {}
+        self._survey = survey
+        self._lenient = survey or self._drop or any(c.mixed for c in columns)
+        self._undeclared = any(c.raw for c in columns)
+        self._begun = self._foreign = False
+
+    def read(self, data: bytes) -> Iterator[Converted | list[bytes]]:
+        """Convert whole lines; see `FastPath`."""
+        if self._envelope and not self._begun and (line := _first_line(data)):
+            self._foreign = not has_known_keys(line)
+            self._begun = True
+        yield from self._cut(data)
+
+    def _cut(self, data: bytes) -> Iterator[Converted | list[bytes]]:
+        try:
+            batch, unknown = self._attempt(data)
+        except Refused:
+            lines = data.split(b"\n")
+        else:
+            yield Converted(batch, data.count(b"\n") + 1, unknown)
+            return
+        if len(lines) <= _FEW:
+            yield lines
+            return
+        size = -(-len(lines) // _PARTS)
+        for start in range(0, len(lines), size):
+            yield from self._cut(b"\n".join(lines[start : start + size]))
+
+    def _attempt(self, data: bytes) -> tuple[pa.RecordBatch, Unknown]:
+        if not self._undeclared:
+            try:
+                return self.strict(data, foreign=self._foreign), {}
+            except Refused:
+                if not self._lenient:
+                    raise
+        found = self.undeclared(data, foreign=self._foreign, survey=self._survey)
+        self._undeclared = True
+        return found
 
     def strict(self, block: bytes, *, foreign: bool) -> pa.RecordBatch:
         """Convert lines that hold nothing but declared fields, none of them JSON text.
@@ -109,12 +151,6 @@ class FastPath:
         if self._raws or survey:
             found.update(self._raw_columns(text, bare=bare, survey=survey))
         return self._batch(rows, [found[c.name] for c in self._columns]), unknown
-
-    def built(self, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-        """Make a batch of records that were converted one by one."""
-        values = zip(*rows, strict=True)
-        arrays = [pa.array(v, f.type) for v, f in zip(values, self._schema, strict=True)]
-        return _record_batch(arrays, len(rows), self._schema)
 
     def _text(self, block: bytes, foreign: bool) -> tuple[bytes, int, bool]:
         """Tidy lines, how many they are, and whether they are records without envelopes."""
@@ -187,14 +223,11 @@ class FastPath:
     def _batch(self, rows: int, arrays: Sequence[Any]) -> pa.RecordBatch:
         if any(c.required and a.null_count for c, a in zip(self._columns, arrays, strict=True)):
             raise Refused
-        return _record_batch(arrays, rows, self._schema)
+        return batch_of(arrays, rows, self._schema)
 
 
-def _record_batch(arrays: Sequence[Any], rows: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Make a record batch that knows its number of rows even if it has no columns."""
-    if arrays:
-        return pa.RecordBatch.from_arrays(list(arrays), schema=schema)
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+def _first_line(data: bytes) -> bytes:
+    return data.strip(_BLANK).partition(b"\n")[0]
 
 
 def _refuse(path: str, value: Any) -> None:

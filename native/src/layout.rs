@@ -1,0 +1,108 @@
+//! What lines are read as, handed over from Python once for many blocks.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+pub enum Type {
+    Integer,
+    Number,
+    Boolean,
+    Text,
+    Json(Option<Box<[u8]>>),
+    Mixed,
+    Binary,
+    Timestamp,
+    Date,
+    Decimal(u8, u8),
+    List(Box<ColumnSpec>),
+    Object(Vec<ColumnSpec>),
+}
+
+/// A column, the items of a list, or a member of an object.
+pub struct ColumnSpec {
+    pub name: Box<[u8]>,
+    pub key: Box<[u8]>,
+    pub kind: Type,
+}
+
+/// Undeclared fields.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Unknown {
+    /// Stop at a record that has one.
+    Refuse,
+    /// Pass over them.
+    Drop,
+    /// Tell those of records; stop at those of inner objects.
+    Tell,
+}
+
+/// See `_kernel.pyi`, which describes what Python hands over.
+pub struct Layout {
+    pub columns: Vec<ColumnSpec>,
+    /// Columns without which a record is bad.
+    pub required: Vec<usize>,
+    pub envelope: bool,
+    /// Keys of messages whose values go into a column in place of the record's own.
+    pub message_keys: Vec<(Box<[u8]>, usize)>,
+    pub unknown: Unknown,
+    /// Whether a field without a name can be told.
+    pub nameless: bool,
+}
+
+impl<'py> FromPyObject<'_, 'py> for ColumnSpec {
+    type Error = PyErr;
+
+    /// `(name, kind, detail)`.
+    fn extract(spec: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let (name, kind, detail): (String, String, Bound<'py, PyAny>) = spec.extract()?;
+        let kind = match kind.as_str() {
+            "integer" => Type::Integer,
+            "number" => Type::Number,
+            "boolean" => Type::Boolean,
+            "string" => Type::Text,
+            "json" => {
+                let opening: String = detail.extract()?;
+                Type::Json((!opening.is_empty()).then(|| opening.into_bytes().into()))
+            }
+            "mixed" => Type::Mixed,
+            "binary" => Type::Binary,
+            "timestamp" => Type::Timestamp,
+            "date" => Type::Date,
+            "decimal" => match detail.extract()? {
+                (precision @ 1..=38, scale) if scale <= precision => {
+                    Type::Decimal(precision, scale)
+                }
+                _ => return Err(PyValueError::new_err("a decimal of other than 1 to 38 digits")),
+            },
+            "list" => Type::List(Box::new(detail.extract()?)),
+            "struct" => Type::Object(detail.extract()?),
+            other => return Err(PyValueError::new_err(format!("no kind of column: {other}"))),
+        };
+        Ok(ColumnSpec { key: key(&name), name: name.into_bytes().into(), kind })
+    }
+}
+
+/// A name as the key of an object in compact JSON.
+fn key(name: &str) -> Box<[u8]> {
+    let mut key = vec![b'"'];
+    for byte in name.bytes() {
+        match byte {
+            b'"' | b'\\' => key.extend_from_slice(&[b'\\', byte]),
+            0..0x20 => key.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+            _ => key.push(byte),
+        }
+    }
+    key.extend_from_slice(b"\":");
+    key.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_json() {
+        assert_eq!(&*key("a"), b"\"a\":");
+        assert_eq!(&*key("q\"\\\té"), "\"q\\\"\\\\\\u0009é\":".as_bytes());
+    }
+}

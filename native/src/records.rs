@@ -1,0 +1,431 @@
+//! Lines of records -> columns in one pass, stopping at whatever is not exactly as declared.
+
+use crate::base64;
+use crate::columns::{Column, Object, Values};
+use crate::layout::{Layout, Unknown};
+use crate::numbers;
+use crate::scanner::{Kind, Read, Scanner, TWICE};
+use crate::times;
+use memchr::memchr;
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+const WINDOW: usize = 1 << 16; // bytes that are checked to be UTF-8 at once
+const POWERS: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
+    1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+];
+const EXACT: u64 = 1 << 53;
+
+/// What was read of some lines.
+pub struct Outcome {
+    pub columns: Object,
+    pub rows: usize,
+    /// Lines that were read, blank ones among them.
+    pub lines: usize,
+    /// Where the first line begins that was not read, and why it was not.
+    pub stop: Option<(usize, &'static str)>,
+    /// Undeclared fields: name, kinds of the values (bits of `Kind`), records that have it.
+    pub unknown: Vec<(Vec<u8>, u8, usize)>,
+}
+
+/// Read lines from `start` on.
+pub fn read(data: &[u8], start: usize, layout: &Layout) -> Outcome {
+    let mut reader = Reader::new(data, layout);
+    let mut columns = Object::new(&layout.columns);
+    let (mut rows, mut lines, mut stop, mut start) = (0, 0, None, start);
+    let (mut good, mut checked) = (start, start); // up to where it is UTF-8, and was looked at
+    while start < data.len() {
+        reader.scanner.begin(start);
+        let found = reader.line(&mut columns);
+        let end = reader.scanner.at;
+        if end > checked && good == checked {
+            (good, checked) = unicode(data, start, end);
+        }
+        match found {
+            Ok(record) if end <= good => {
+                rows += usize::from(record);
+                reader.note_unknown();
+            }
+            Ok(_) => stop = Some((start, "not UTF-8")),
+            Err(why) => stop = Some((start, why)),
+        }
+        if stop.is_some() {
+            columns.truncate(rows);
+            break;
+        }
+        start = end + 1;
+        lines += 1;
+    }
+    let unknown = reader.unknown.into_iter().filter(|(_, _, count)| *count > 0).collect();
+    Outcome { columns, rows, lines, stop, unknown }
+}
+
+/// Look at some lines from the one at `start` on, at least to `end`: up to where they are UTF-8,
+/// and how far was looked.
+fn unicode(data: &[u8], start: usize, end: usize) -> (usize, usize) {
+    let least = end.max(start + WINDOW).min(data.len());
+    let last = memchr(b'\n', &data[least..]).map_or(data.len(), |more| least + more);
+    match simdutf8::compat::from_utf8(&data[start..last]) {
+        Ok(_) => (last, last),
+        Err(error) => (start + error.valid_up_to(), last),
+    }
+}
+
+struct Reader<'a> {
+    scanner: Scanner<'a>,
+    layout: &'a Layout,
+    /// How the last message began, up to its record, and the keys in that.
+    head: &'a [u8],
+    head_keys: Vec<Cow<'a, [u8]>>,
+    unknown: Vec<(Vec<u8>, u8, usize)>,
+    places: HashMap<Vec<u8>, usize>,
+    /// Of the present line: places in `unknown`, and kinds.
+    pending: Vec<(usize, Kind)>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(data: &'a [u8], layout: &'a Layout) -> Self {
+        Reader {
+            scanner: Scanner::new(data),
+            layout,
+            head: b"",
+            head_keys: vec![],
+            unknown: vec![],
+            places: HashMap::new(),
+            pending: vec![],
+        }
+    }
+
+    /// One line, to its newline or the end; whether it has a record.
+    #[inline(always)]
+    fn line(&mut self, root: &mut Object) -> Read<bool> {
+        self.pending.clear();
+        self.scanner.blanks();
+        if self.scanner.peek() == b'\n' {
+            return Ok(false);
+        }
+        if self.scanner.peek() != b'{' {
+            return Err("not an object");
+        }
+        if self.layout.envelope {
+            self.message(root)?
+        } else {
+            self.object(root, true)?
+        }
+        self.scanner.blanks();
+        if self.scanner.peek() != b'\n' {
+            return Err("more than one value in a line");
+        }
+        for at in &self.layout.required {
+            if !root.columns[*at].valid.last() {
+                return Err("missing required field");
+            }
+        }
+        Ok(true)
+    }
+
+    /// A Singer message. Of one that begins as the last did, that part is only compared.
+    fn message(&mut self, root: &mut Object) -> Read<()> {
+        let (start, base) = (self.scanner.at, self.scanner.keys());
+        let mut values: Vec<(usize, usize)> = vec![]; // columns, and where their values begin
+        let mut records = 0;
+        let mut more = if !self.head.is_empty() && self.scanner.data[start..].starts_with(self.head)
+        {
+            self.scanner.pass_into(self.head.len());
+            self.record(root)?;
+            records = 1;
+            let more = self.scanner.goes_on(b'}')?;
+            for key in self.head_keys.iter().filter(|_| more) {
+                self.scanner.note_key(key.clone(), base)?;
+            }
+            more
+        } else {
+            self.scanner.open(b'}')?
+        };
+        while more {
+            let key = self.scanner.key()?;
+            let column = self.layout.message_keys.iter().find(|(name, _)| **name == *key);
+            let record = *key == *b"record";
+            self.scanner.note_key(key, base)?;
+            if record {
+                if values.is_empty() {
+                    self.head = &self.scanner.data[start..self.scanner.at];
+                    self.head_keys = self.scanner.keys_from(base).to_vec();
+                }
+                self.record(root)?;
+                records = 1;
+            } else {
+                values.extend(column.map(|(_, column)| (*column, self.scanner.at)));
+                self.scanner.skip()?;
+            }
+            more = self.scanner.goes_on(b'}')?;
+        }
+        self.scanner.leave(base)?;
+        if records == 0 {
+            return Err("message without a record");
+        }
+        values.into_iter().try_for_each(|(column, at)| self.replace(&mut root.columns[column], at))
+    }
+
+    fn record(&mut self, root: &mut Object) -> Read<()> {
+        if self.scanner.peek() != b'{' {
+            return Err("not an object");
+        }
+        self.object(root, true)
+    }
+
+    /// Put the value at `at`, unless it is null, in place of a column's last one.
+    fn replace(&mut self, column: &mut Column, at: usize) -> Read<()> {
+        let back = std::mem::replace(&mut self.scanner.at, at);
+        if self.scanner.peek() != b'n' {
+            column.truncate(column.valid.len - 1);
+            self.value(column)?;
+        }
+        self.scanner.at = back;
+        Ok(())
+    }
+
+    /// An object whose members are columns, from its bracket on.
+    fn object(&mut self, object: &mut Object, top: bool) -> Read<()> {
+        object.round += 1;
+        let round = object.round;
+        let (mut next, mut found) = (0, 0);
+        let base = self.scanner.keys();
+        let mut more = self.scanner.open(b'}')?;
+        while more {
+            let at = match object.columns.get(next) {
+                Some(column) if self.scanner.data[self.scanner.at..].starts_with(&column.key) => {
+                    self.scanner.at += column.key.len();
+                    self.scanner.blanks();
+                    Some(next)
+                }
+                _ => self.other_member(object, next, base, top)?,
+            };
+            if let Some(at) = at {
+                let column = &mut object.columns[at];
+                if column.seen == round {
+                    return Err(TWICE);
+                }
+                column.seen = round;
+                (next, found) = (at + 1, found + 1);
+                self.value(column)?;
+            }
+            more = self.scanner.goes_on(b'}')?;
+        }
+        self.scanner.leave(base)?;
+        if found != object.columns.len() {
+            object.fill();
+        }
+        Ok(())
+    }
+
+    /// A key that is not the next column's: which column it is; the value of any other is passed.
+    #[inline(never)]
+    fn other_member(
+        &mut self,
+        object: &Object,
+        next: usize,
+        base: usize,
+        top: bool,
+    ) -> Read<Option<usize>> {
+        let key = self.scanner.key()?;
+        if object.columns.get(next).is_some_and(|column| *column.name == *key) {
+            return Ok(Some(next));
+        }
+        if let Some(at) = object.find(&key) {
+            return Ok(Some(at));
+        }
+        self.scanner.note_key(key.clone(), base)?;
+        match self.layout.unknown {
+            Unknown::Refuse => return Err("undeclared field"),
+            Unknown::Tell if !top => return Err("undeclared field inside an object column"),
+            Unknown::Tell if key.is_empty() && !self.layout.nameless => {
+                return Err("field with an empty name");
+            }
+            Unknown::Tell => {
+                let start = self.scanner.at;
+                let kind = self.scanner.skip()?;
+                if kind == Kind::Number {
+                    numbers::double(&self.scanner.data[start..self.scanner.at])?;
+                }
+                let place = self.place(&key);
+                self.pending.push((place, kind));
+            }
+            Unknown::Drop => {
+                self.scanner.skip()?;
+            }
+        }
+        Ok(None)
+    }
+
+    fn place(&mut self, name: &[u8]) -> usize {
+        if let Some(place) = self.places.get(name) {
+            return *place;
+        }
+        self.unknown.push((name.to_vec(), 0, 0));
+        self.places.insert(name.to_vec(), self.unknown.len() - 1);
+        self.unknown.len() - 1
+    }
+
+    /// Count what the present line, which is good, has of undeclared fields.
+    #[inline(always)]
+    fn note_unknown(&mut self) {
+        for (place, kind) in self.pending.drain(..) {
+            let (_, kinds, count) = &mut self.unknown[place];
+            *kinds |= kind as u8;
+            *count += 1;
+        }
+    }
+
+    /// A value and its end in its column.
+    #[inline(always)]
+    fn value(&mut self, column: &mut Column) -> Read<()> {
+        let scanner = &mut self.scanner;
+        let byte = scanner.peek();
+        if byte == b'n' {
+            scanner.literal(b"null")?;
+            column.push_null();
+            return Ok(());
+        }
+        match &mut column.values {
+            Values::Integer(values) => values.push(integer(scanner)?),
+            Values::Number(values) => values.push(number(scanner)?),
+            Values::Boolean(values) => values.push(match byte {
+                b't' => scanner.literal(b"true").map(|()| true)?,
+                b'f' => scanner.literal(b"false").map(|()| false)?,
+                _ => return Err("wrong type: expected boolean"),
+            }),
+            Values::Text(texts) | Values::Mixed(texts) if byte == b'"' => {
+                let start = scanner.at + 1;
+                let end = scanner.text_end(start);
+                if scanner.data.get(end) == Some(&b'"') {
+                    texts.push(scanner.data, start, end);
+                    scanner.at = end + 1;
+                } else {
+                    scanner.at = start;
+                    scanner.unescape(&mut texts.data)?;
+                    texts.end();
+                }
+            }
+            Values::Json(_, Some(_)) | Values::List { .. } | Values::Object(_) if byte == b'"' => {
+                return self.inside(column);
+            }
+            Values::Json(texts, _) | Values::Mixed(texts) => {
+                let start = scanner.at;
+                scanner.skip()?;
+                texts.push(scanner.data, start, scanner.at);
+            }
+            Values::Timestamp(values) if byte == b'"' => {
+                values.push(times::microseconds(&scanner.text()?)?);
+            }
+            Values::Date(values) if byte == b'"' => values.push(times::days(&scanner.text()?)?),
+            Values::Binary(texts) if byte == b'"' => {
+                base64::decode(&scanner.text()?, &mut texts.data)?;
+                texts.end();
+            }
+            Values::Decimal { values, precision, scale } => values.push(match byte {
+                b'"' => numbers::decimal(&scanner.text()?, *precision, *scale)?,
+                _ => {
+                    let start = scanner.at;
+                    scanner.number()?;
+                    numbers::decimal(&scanner.data[start..scanner.at], *precision, *scale)?
+                }
+            }),
+            Values::List { offsets, item } if byte == b'[' => {
+                let mut more = scanner.open(b']')?;
+                while more {
+                    self.item(item)?;
+                    more = self.scanner.goes_on(b']')?;
+                }
+                offsets.push(item.valid.len as i32);
+            }
+            Values::Object(object) if byte == b'{' => self.object(object, false)?,
+            _ => return Err("wrong type"),
+        }
+        column.valid.push(true);
+        Ok(())
+    }
+
+    /// A value within another, not made a part of the same function.
+    #[inline(never)]
+    fn item(&mut self, column: &mut Column) -> Read<()> {
+        self.value(column)
+    }
+
+    /// A list or an object as the JSON in a text, which is how some taps send them.
+    #[cold]
+    fn inside(&mut self, column: &mut Column) -> Read<()> {
+        const NONE: &str = "wrong type: a text that holds no JSON of the column's";
+        let text = self.scanner.text()?;
+        let text = text.trim_ascii();
+        let opening: &[u8] = match &column.values {
+            Values::List { .. } => b"[",
+            Values::Object(_) => b"{",
+            Values::Json(_, Some(opening)) => opening,
+            _ => return Err(NONE),
+        };
+        // A newline would be a blank there, and is an end here: that, too, is for the slow path.
+        if !text.first().is_some_and(|byte| opening.contains(byte)) || memchr(b'\n', text).is_some()
+        {
+            return Err(NONE);
+        }
+        let mut reader = Reader::new(text, self.layout);
+        reader.item(column)?;
+        if reader.scanner.at == text.len() { Ok(()) } else { Err(NONE) }
+    }
+}
+
+#[inline(always)]
+fn integer(scanner: &mut Scanner<'_>) -> Read<i64> {
+    let start = scanner.at;
+    let (negative, number, count) = scanner.whole()?;
+    if matches!(scanner.peek(), b'.' | b'e' | b'E') {
+        scanner.at = start;
+        scanner.number()?;
+        return numbers::integer(&scanner.data[start..scanner.at]);
+    }
+    if count > 19 || number > i64::MAX as u64 + u64::from(negative) {
+        return Err("integer over 64 bit");
+    }
+    Ok(if negative { (number as i64).wrapping_neg() } else { number as i64 })
+}
+
+/// Digits that a double holds, shifted by a power of ten that it holds, are rounded once: exactly.
+#[inline(always)]
+fn number(scanner: &mut Scanner<'_>) -> Read<f64> {
+    let start = scanner.at;
+    let (negative, mut number, mut count) = scanner.whole()?;
+    let mut shift = 0;
+    if scanner.peek() == b'.' {
+        let (digits, more) = scanner.fraction()?;
+        (count, shift) = (count + more, more);
+        // Wraps only where there are too many digits anyway.
+        let power = 10u64.checked_pow(more.min(20) as u32).unwrap_or(0);
+        number = number.wrapping_mul(power).wrapping_add(digits);
+    }
+    if matches!(scanner.peek(), b'e' | b'E') || count > 19 || number > EXACT || shift > 22 {
+        scanner.at = start;
+        scanner.number()?;
+        return numbers::double(&scanner.data[start..scanner.at]);
+    }
+    let value = number as f64 / POWERS[shift];
+    Ok(if negative { -value } else { value })
+}
+
+/// The word for kinds that met in one field (see `lakeport.schema.kinds`).
+pub fn merged(kinds: u8) -> &'static str {
+    const NULL: u8 = Kind::Null as u8;
+    const BOOLEAN: u8 = Kind::Boolean as u8;
+    const INTEGER: u8 = Kind::Integer as u8;
+    const NUMBER: u8 = Kind::Number as u8;
+    const BOTH: u8 = INTEGER | NUMBER;
+    match kinds & !NULL {
+        0 => "null",
+        BOOLEAN => "boolean",
+        INTEGER => "integer",
+        NUMBER | BOTH => "number",
+        kinds if kinds & Kind::Json as u8 != 0 => "json",
+        _ => "string",
+    }
+}

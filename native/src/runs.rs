@@ -1,0 +1,30 @@
+//! Runs of lines that begin alike.
+
+use memchr::memchr;
+
+/// Where the run of lines ends that begins at `start` with `head`, and how many lines it has.
+///
+/// The bytes are whole lines, the last one with its newline.
+pub fn run(data: &[u8], start: usize, head: &[u8]) -> (usize, usize) {
+    let (mut at, mut lines) = (start, 0);
+    while data[at..].starts_with(head) {
+        let Some(length) = memchr(b'\n', &data[at + head.len()..]) else { break };
+        at += head.len() + length + 1;
+        lines += 1;
+    }
+    (at, lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::run;
+
+    #[test]
+    fn a_run_ends_where_a_line_begins_otherwise() {
+        let data = b"x\naa1\naa22\nab\naa\n";
+        assert_eq!(run(data, 2, b"aa"), (11, 2));
+        assert_eq!(run(data, 11, b"aa"), (11, 0));
+        assert_eq!(run(data, 14, b"aa"), (17, 1));
+        assert_eq!(run(b"aa\naa", 0, b"aa"), (3, 1));
+    }
+}

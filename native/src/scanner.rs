@@ -1,0 +1,441 @@
+//! JSON's words: blanks, texts, numbers and values to pass over, each checked as strictly as any.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+pub type Read<T> = Result<T, &'static str>;
+
+pub const NOT_JSON: &str = "not JSON";
+pub const TWICE: &str = "duplicate key in an object";
+const DEPTH: usize = 250; // levels; the slow path takes more, and this one's stack must hold them
+const FEW: usize = 16; // keys that are compared one by one
+
+/// What a value is, as a bit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[repr(u8)]
+pub enum Kind {
+    Null = 1,
+    Boolean = 2,
+    Integer = 4,
+    /// Too long for 64 bits.
+    LongInteger = 8,
+    /// With a point or an exponent.
+    Number = 16,
+    Text = 32,
+    Json = 64,
+}
+
+/// A place in lines of JSON.
+pub struct Scanner<'a> {
+    pub data: &'a [u8],
+    pub at: usize,
+    depth: usize,
+    keys: Vec<Cow<'a, [u8]>>,
+}
+
+impl<'a> Scanner<'a> {
+    pub fn new(data: &'a [u8]) -> Self {
+        Scanner { data, at: 0, depth: 0, keys: vec![] }
+    }
+
+    /// Go to where a line begins, whatever was begun before.
+    #[inline(always)]
+    pub fn begin(&mut self, at: usize) {
+        self.at = at;
+        self.depth = 0;
+        self.keys.clear();
+    }
+
+    /// The byte here; a newline at the end.
+    #[inline(always)]
+    pub fn peek(&self) -> u8 {
+        self.data.get(self.at).copied().unwrap_or(b'\n')
+    }
+
+    #[inline(always)]
+    pub fn blanks(&mut self) {
+        while matches!(self.peek(), b' ' | b'\t' | b'\r') {
+            self.at += 1;
+        }
+    }
+
+    #[inline(always)]
+    pub fn expect(&mut self, byte: u8) -> Read<()> {
+        if self.peek() != byte {
+            return Err(NOT_JSON);
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    #[inline(always)]
+    pub fn literal(&mut self, word: &[u8]) -> Read<()> {
+        if !self.data[self.at..].starts_with(word) {
+            return Err(NOT_JSON);
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    /// Pass an opening bracket and blanks; false if the closing one follows, which is passed, too.
+    #[inline(always)]
+    pub fn open(&mut self, close: u8) -> Read<bool> {
+        self.at += 1;
+        self.depth += 1;
+        if self.depth > DEPTH {
+            return Err("nested deeply");
+        }
+        self.blanks();
+        if self.peek() == close {
+            self.at += 1;
+            self.depth -= 1;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Pass what stands behind a member or an item: true at a comma, false at the closing bracket.
+    #[inline(always)]
+    pub fn goes_on(&mut self, close: u8) -> Read<bool> {
+        self.blanks();
+        let byte = self.peek();
+        self.at += 1;
+        if byte == b',' {
+            self.blanks();
+            return Ok(true);
+        }
+        self.depth -= usize::from(byte == close);
+        if byte == close { Ok(false) } else { Err(NOT_JSON) }
+    }
+
+    /// Pass the beginning of an object, with some of its keys, which the caller knows.
+    #[inline(always)]
+    pub fn pass_into(&mut self, length: usize) {
+        self.at += length;
+        self.depth += 1;
+    }
+
+    /// The keys that are remembered from `base` on.
+    pub fn keys_from(&self, base: usize) -> &[Cow<'a, [u8]>] {
+        &self.keys[base..]
+    }
+
+    /// Where the present object's keys begin among those that are remembered.
+    #[inline(always)]
+    pub fn keys(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// A key with its colon, and the blanks behind it.
+    #[inline(always)]
+    pub fn key(&mut self) -> Read<Cow<'a, [u8]>> {
+        let key = self.text()?;
+        self.blanks();
+        self.expect(b':')?;
+        self.blanks();
+        Ok(key)
+    }
+
+    /// Remember a key of the object whose keys begin at `base`.
+    pub fn note_key(&mut self, key: Cow<'a, [u8]>, base: usize) -> Read<()> {
+        let before = &self.keys[base..];
+        if before.len() < FEW && before.contains(&key) {
+            return Err(TWICE);
+        }
+        self.keys.push(key);
+        let count = self.keys.len() - base;
+        // Those of long objects are compared each time they have doubled, and at the end.
+        if count > FEW && count.is_power_of_two() { self.all_differ(base) } else { Ok(()) }
+    }
+
+    /// Forget the keys of an object at its end.
+    #[inline(always)]
+    pub fn leave(&mut self, base: usize) -> Read<()> {
+        let count = self.keys.len() - base;
+        if count > FEW {
+            self.all_differ(base)?;
+        }
+        self.keys.truncate(base);
+        Ok(())
+    }
+
+    fn all_differ(&self, base: usize) -> Read<()> {
+        let all = &self.keys[base..];
+        let distinct: HashSet<&[u8]> = all.iter().map(|key| &**key).collect();
+        if distinct.len() == all.len() { Ok(()) } else { Err(TWICE) }
+    }
+
+    /// Digits from here on: their number, modulo 2^64, and how many they are.
+    #[inline(always)]
+    fn digits(&mut self) -> (u64, usize) {
+        let (start, mut number) = (self.at, 0u64);
+        loop {
+            let digit = self.peek().wrapping_sub(b'0');
+            if digit > 9 {
+                return (number, self.at - start);
+            }
+            number = number.wrapping_mul(10).wrapping_add(u64::from(digit));
+            self.at += 1;
+        }
+    }
+
+    /// The sign and the digits before a point: whether negative, the number, how many digits.
+    #[inline(always)]
+    pub fn whole(&mut self) -> Read<(bool, u64, usize)> {
+        let negative = self.peek() == b'-';
+        self.at += usize::from(negative);
+        let start = self.at;
+        match self.digits() {
+            (_, 0) => Err("wrong type: expected number"),
+            (_, count) if count > 1 && self.data[start] == b'0' => Err(NOT_JSON),
+            (number, count) => Ok((negative, number, count)),
+        }
+    }
+
+    /// The digits behind a point.
+    #[inline(always)]
+    pub fn fraction(&mut self) -> Read<(u64, usize)> {
+        self.at += 1;
+        let found = self.digits();
+        if found.1 == 0 { Err(NOT_JSON) } else { Ok(found) }
+    }
+
+    /// Any number.
+    pub fn number(&mut self) -> Read<Kind> {
+        let (negative, number, count) = self.whole()?;
+        let long = count > 19 || number > i64::MAX as u64 + u64::from(negative);
+        let mut kind = if long { Kind::LongInteger } else { Kind::Integer };
+        if self.peek() == b'.' {
+            self.fraction()?;
+            kind = Kind::Number;
+        }
+        if matches!(self.peek(), b'e' | b'E') {
+            self.at += 1;
+            self.at += usize::from(matches!(self.peek(), b'+' | b'-'));
+            if self.digits().1 == 0 {
+                return Err(NOT_JSON);
+            }
+            kind = Kind::Number;
+        }
+        Ok(kind)
+    }
+
+    /// Where a text ends or has to be looked at: a quote, a backslash or a control character.
+    #[inline(always)]
+    pub fn text_end(&self, mut at: usize) -> usize {
+        const EACH: u64 = 0x0101_0101_0101_0101;
+        const HIGH: u64 = 0x80 * EACH;
+        while let Some(word) = self.data.get(at..at + 8) {
+            let word = u64::from_le_bytes(word.try_into().unwrap_or_default());
+            let (quote, slash) = (word ^ (b'"' as u64 * EACH), word ^ (b'\\' as u64 * EACH));
+            // A byte that is 0 (or below 0x20) borrows; the lowest one marked is surely one.
+            let found = (quote.wrapping_sub(EACH) & !quote)
+                | (slash.wrapping_sub(EACH) & !slash)
+                | (word.wrapping_sub(0x20 * EACH) & !word);
+            if found & HIGH != 0 {
+                return at + ((found & HIGH).trailing_zeros() / 8) as usize;
+            }
+            at += 8;
+        }
+        while self.data.get(at).is_some_and(|b| *b >= 0x20 && *b != b'"' && *b != b'\\') {
+            at += 1;
+        }
+        at
+    }
+
+    /// A text, unescaped.
+    #[inline(always)]
+    pub fn text(&mut self) -> Read<Cow<'a, [u8]>> {
+        self.expect(b'"')?;
+        let (start, end) = (self.at, self.text_end(self.at));
+        if self.data.get(end) == Some(&b'"') {
+            self.at = end + 1;
+            return Ok(Cow::Borrowed(&self.data[start..end]));
+        }
+        let mut text = vec![];
+        self.unescape(&mut text)?;
+        Ok(Cow::Owned(text))
+    }
+
+    /// The rest of a text, with its closing quote.
+    #[inline(never)]
+    pub fn unescape(&mut self, to: &mut Vec<u8>) -> Read<()> {
+        loop {
+            let end = self.text_end(self.at);
+            to.extend_from_slice(&self.data[self.at..end]);
+            self.at = end + 1;
+            match self.data.get(end) {
+                Some(b'"') => return Ok(()),
+                Some(b'\\') => {}
+                _ => return Err("a text that is cut off or has a control character"),
+            }
+            let code = self.peek();
+            self.at += 1;
+            to.push(match code {
+                b'"' | b'\\' | b'/' => code,
+                b'n' => b'\n',
+                b't' => b'\t',
+                b'r' => b'\r',
+                b'b' => 8,
+                b'f' => 12,
+                b'u' => {
+                    let char = self.escaped()?;
+                    to.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes());
+                    continue;
+                }
+                _ => return Err(NOT_JSON),
+            });
+        }
+    }
+
+    fn escaped(&mut self) -> Read<char> {
+        const HALF: &str = "half of a surrogate pair";
+        let first = self.hex()?;
+        if let Some(char) = char::from_u32(first) {
+            return Ok(char);
+        }
+        if first >= 0xdc00 || !self.data[self.at..].starts_with(b"\\u") {
+            return Err(HALF);
+        }
+        self.at += 2;
+        match self.hex()? {
+            low @ 0xdc00..=0xdfff => {
+                char::from_u32(0x10000 + ((first - 0xd800) << 10) + (low - 0xdc00)).ok_or(HALF)
+            }
+            _ => Err(HALF),
+        }
+    }
+
+    fn hex(&mut self) -> Read<u32> {
+        let mut code = 0;
+        for byte in self.data.get(self.at..self.at + 4).ok_or(NOT_JSON)? {
+            code = code << 4 | char::from(*byte).to_digit(16).ok_or(NOT_JSON)?;
+        }
+        self.at += 4;
+        Ok(code)
+    }
+
+    /// Pass any value.
+    pub fn skip(&mut self) -> Read<Kind> {
+        match self.peek() {
+            b'"' => {
+                self.at += 1;
+                let end = self.text_end(self.at);
+                if self.data.get(end) == Some(&b'"') {
+                    self.at = end + 1;
+                } else {
+                    self.unescape(&mut vec![])?;
+                }
+                Ok(Kind::Text)
+            }
+            b'{' => {
+                let base = self.keys();
+                let mut more = self.open(b'}')?;
+                while more {
+                    let key = self.key()?;
+                    self.note_key(key, base)?;
+                    self.skip()?;
+                    more = self.goes_on(b'}')?;
+                }
+                self.leave(base)?;
+                Ok(Kind::Json)
+            }
+            b'[' => {
+                let mut more = self.open(b']')?;
+                while more {
+                    self.skip()?;
+                    more = self.goes_on(b']')?;
+                }
+                Ok(Kind::Json)
+            }
+            b't' => self.literal(b"true").map(|()| Kind::Boolean),
+            b'f' => self.literal(b"false").map(|()| Kind::Boolean),
+            b'n' => self.literal(b"null").map(|()| Kind::Null),
+            b'-' | b'0'..=b'9' => self.number(),
+            _ => Err(NOT_JSON),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passed(text: &str) -> Option<Kind> {
+        let mut scanner = Scanner::new(text.as_bytes());
+        let kind = scanner.skip().ok()?;
+        (scanner.at == text.len()).then_some(kind)
+    }
+
+    #[test]
+    fn values_and_their_kinds() {
+        for (text, kind) in [
+            ("null", Kind::Null),
+            ("true", Kind::Boolean),
+            ("-0", Kind::Integer),
+            ("-9223372036854775808", Kind::Integer),
+            ("9223372036854775808", Kind::LongInteger),
+            ("0.5e-3", Kind::Number),
+            (r#""a \" \\ \ud83d\ude00 long enough for words""#, Kind::Text),
+            (r#"{"a": [1, {"a": {}}], "b" : []}"#, Kind::Json),
+        ] {
+            assert_eq!(passed(text), Some(kind), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_json() {
+        for text in [
+            "",
+            "nul",
+            "01",
+            "-",
+            "1.",
+            ".5",
+            "1e",
+            "+1",
+            "NaN",
+            "\"a",
+            "\"\t\"",
+            "\"\\x\"",
+            "\"\\ud800\"",
+            "\"\\ud800\\u0041\"",
+            "\"\\u12\"",
+            "[1,]",
+            "[1 2]",
+            "{\"a\"}",
+            "{a: 1}",
+            "{\"a\": 1, \"a\": 2}",
+            "{\"a\": 1, \"\\u0061\": 2}",
+            "[",
+            "{\"a\":",
+            "'a'",
+        ] {
+            assert_eq!(passed(text), None, "{text}");
+        }
+        assert_eq!(passed(&("[".repeat(250) + &"]".repeat(250))), Some(Kind::Json));
+        assert_eq!(passed(&("[".repeat(251) + &"]".repeat(251))), None);
+    }
+
+    #[test]
+    fn a_key_that_comes_twice_among_many() {
+        for count in [2, 16, 17, 31, 32, 33, 100] {
+            let mut members: Vec<_> = (0..count).map(|n| format!("\"k{n}\":{n}")).collect();
+            assert_eq!(passed(&format!("{{{}}}", members.join(","))), Some(Kind::Json));
+            members.push("\"k1\":0".into());
+            assert_eq!(passed(&format!("{{{}}}", members.join(","))), None, "{count}");
+        }
+    }
+
+    #[test]
+    fn a_text_ends_where_it_does_at_any_place() {
+        for end in [b'"', b'\\', 0x1f, 0] {
+            for length in 0..40 {
+                let mut text = vec![0xc3u8; length];
+                text.push(end);
+                text.extend_from_slice(b"                ");
+                assert_eq!(Scanner::new(&text).text_end(0), length);
+            }
+        }
+    }
+}

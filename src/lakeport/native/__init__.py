@@ -1,0 +1,40 @@
+"""What is compiled, from the Rust in `native/`, because it is too slow in Python.
+
+Nothing needs it: where it can't be loaded (another platform, or `LAKEPORT_NATIVE=off`), Python does
+the same with pyarrow, and with the same results.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from lakeport.native._kernel import Parser
+
+__all__ = ["Kernel", "kernel", "parser"]
+
+
+class Kernel(NamedTuple):
+    """The compiled module's contents; `_kernel.pyi` describes them."""
+
+    parser: type[Parser]
+    run: Callable[[bytes | bytearray, int, int, bytes], tuple[int, int]]
+    sources: str
+
+
+def kernel() -> Kernel | None:
+    """What is compiled, or None where it can't be loaded or is not to be used."""
+    if os.environ.get("LAKEPORT_NATIVE", "").lower() == "off":
+        return None
+    try:
+        from lakeport.native import _kernel
+    except ImportError:
+        return None
+    return Kernel(_kernel.Parser, _kernel.run, _kernel.SOURCES)
+
+
+def parser() -> str:
+    """What reads JSON and Singer lines here, in one word: `native` or `pyarrow`."""
+    return "pyarrow" if kernel() is None else "native"

@@ -1,0 +1,76 @@
+"""The compiled module."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, final
+
+from typing_extensions import Buffer
+
+Spec = tuple[str, str, Any]
+"""A column, the items of a list, or a member of an object: name, kind, detail.
+
+| kind | detail |
+|---|---|
+| `integer`, `number`, `boolean`, `string`, `timestamp`, `date`, `binary` | None |
+| `decimal` | precision and scale |
+| `json` | the brackets with which a text may begin that is stored as the JSON in it; empty: any |
+| `mixed` | None: texts as they are, anything else as its JSON |
+| `list` | the items' Spec |
+| `struct` | the members' Specs |
+"""
+
+Parts = tuple[int, int, Sequence[Buffer | None], Sequence["Parts"]]
+"""A column: rows, nulls, its Arrow buffers, and its children's parts."""
+
+SOURCES: str
+"""SHA-256 of the sources that this was built from."""
+
+@final
+class Parser:
+    """Reads blocks of lines of one layout.
+
+    Args:
+        columns: what to read.
+        required: places of the columns without which a record is bad.
+        envelope: whether the lines are Singer messages, with the record as the member `record`.
+        message_keys: keys of messages, and the places of the columns that their values go into.
+        unknown: what to do with undeclared fields: stop at the line; pass over them; or tell the
+            records' and stop at those inside an object column.
+        nameless: whether an undeclared field with an empty name is told, too.
+    """
+
+    def __new__(
+        cls,
+        columns: Sequence[Spec],
+        required: Sequence[int],
+        envelope: bool,
+        message_keys: Sequence[tuple[str, int]],
+        unknown: Literal["refuse", "drop", "tell"],
+        nameless: bool,
+    ) -> Parser: ...
+    def parse(
+        self, data: bytes, start: int
+    ) -> tuple[int, int, Sequence[Parts], tuple[int, str] | None, Sequence[tuple[str, str, int]]]:
+        """Read lines up to the first that is not surely as declared; the lock is free meanwhile.
+
+        Args:
+            data: whole lines; the last newline may be missing.
+            start: where the first line begins.
+
+        Returns:
+            Rows; lines, blank ones among them; columns; where the line begins that it stopped at,
+            and why (None at the end); undeclared fields with the kind of their values and the
+            number of records.
+        """
+
+def run(data: bytes | bytearray, start: int, end: int, head: bytes) -> tuple[int, int]:
+    """Find where a run of lines ends that all begin alike; the lock is free meanwhile.
+
+    Args:
+        data: a buffer that nobody writes to meanwhile.
+        start: where the first line begins.
+        end: one past the last newline.
+        head: how the lines begin.
+
+    Returns:
+        One past the last line's newline, and how many lines they are.
+    """
