@@ -184,6 +184,38 @@ def test_a_session_warms_up_once(runtime: Runtime, monkeypatch: pytest.MonkeyPat
     assert sorted(begun) == ["warm_commit", "warm_workers"]
 
 
+@pytest.mark.parametrize("file_type", ["parquet", "delta"])
+def test_a_load_imports_no_pandas(file_type: str, tmp_path: Path) -> None:
+    script = f"""
+        import sys
+        from pathlib import Path
+        import lakeport
+        from lakeport.spark.jobs import run_tasks
+        from lakeport.spark.session import Runtime
+
+        def loaded(_):
+            import pyarrow
+            pyarrow.scalar(1)
+            before = "pandas" in sys.modules
+            return [before, type(pyarrow.table({{"a": [1]}}).to_pandas()).__name__]
+
+        source = Path({str(tmp_path / "people.csv")!r})
+        source.write_text("id,name\\n1,Ada\\n")
+        lakeport.land(source, {str(tmp_path / "lake")!r}, file_type={file_type!r})
+        print("pandas" in sys.modules)
+        print(*run_tasks(Runtime.start(set(), {{}}, small=True), loaded, [1]))
+    """
+    assert run_script(script).split() == ["False", "False", "DataFrame"]
+
+
+def test_numpy_values_still_reach_the_jvm(runtime: Runtime) -> None:
+    import numpy as np
+
+    longs, lists = runtime.spark._jvm.java.lang.Long, runtime.spark._jvm.java.util.Arrays
+    assert longs.valueOf(np.int64(3)) == 3
+    assert lists.toString(np.array([1, 2], "int64")) == "[1, 2]"
+
+
 def test_an_interrupt_cancels(runtime: Runtime) -> None:
     def slow(seconds: float) -> list[int]:
         time.sleep(seconds)

@@ -93,10 +93,10 @@ def land(
         >>> report.rows  # doctest: +SKIP
         2
     """
-    from lakeport.sources.files.declared import declaration
+    prepared = prepare(load_target(to, keys), observer=observer)
+    from lakeport.sources.files.declared import declaration  # loads pyarrow, while Java starts
 
     options = ReadOptions(source_format, csv, declaration(schema), stray_lines)
-    prepared = prepare(load_target(to, keys), observer=observer)
     return _Run(prepared, observer, on_state).land(source, options)
 
 

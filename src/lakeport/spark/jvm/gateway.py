@@ -10,6 +10,7 @@ import os
 import re
 import struct
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.errors import MissingDependency, SparkFailure
 from lakeport.host.core_dumps import forbid_core_dumps
@@ -144,6 +145,7 @@ class Gateway:
                 )
             time.sleep(0.01)
         from pyspark import java_gateway
+        from pyspark.sql import types
 
         # A port and the length of a secret, four bytes each, then the secret.
         content = info.read_bytes()
@@ -151,6 +153,12 @@ class Gateway:
         info.unlink()
         with environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
             client: ClientServer = java_gateway.launch_gateway()  # type: ignore[no-untyped-call]
+        calls = client._gateway_client
+        of_numpy = (types.NumpyScalarConverter, types.NumpyArrayConverter)
+        calls.converters = [
+            _OfNumpy(converter) if isinstance(converter, of_numpy) else converter
+            for converter in calls.converters
+        ]
         return client
 
     def last_words(self, lines: int = 3) -> str:
@@ -209,6 +217,25 @@ class JvmOptions:
     properties: Mapping[str, str] | None = None
     python_path: Sequence[str] = ()
     local: bool = True
+
+
+class _OfNumpy:
+    """A converter of PySpark's for numpy's values, asked about those alone.
+
+    To see whether numpy is there it imports PySpark's test helpers, and they import pandas: 0.2 s.
+    """
+
+    def __init__(self, converter: Any) -> None:
+        self.convert = converter.convert
+        self._can_convert = converter.can_convert
+
+    def can_convert(self, value: object) -> bool:
+        numpy = sys.modules.get("numpy")
+        return (
+            numpy is not None
+            and isinstance(value, (numpy.generic, numpy.ndarray))
+            and self._can_convert(value)
+        )
 
 
 def start(options: JvmOptions) -> Gateway:

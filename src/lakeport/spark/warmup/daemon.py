@@ -6,6 +6,8 @@ import gc
 import importlib
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from importlib.abc import MetaPathFinder
 from typing import Any, Final, TypeVar, cast
 
 __all__ = ["main"]
@@ -51,12 +53,38 @@ def main() -> None:
         except ImportError:
             # A task that needs it says so itself; the daemon must come up in any case.
             continue
+    with suppress(ImportError):
+        _hide_pandas()
     gc.collect()
     gc.freeze()
     from pyspark import daemon
 
     daemon.worker = _freezing(daemon.worker)
     daemon.manager()
+
+
+def _hide_pandas() -> None:
+    """Have pyarrow look for pandas now, once and in vain.
+
+    It imports pandas before it converts its first value, in each worker again, to know its types.
+    Whoever calls pyarrow's `to_pandas` makes it look again.
+    """
+    import pyarrow
+
+    nothing = _NoPandas()
+    sys.meta_path.insert(0, nothing)
+    try:
+        pyarrow.scalar(None)
+    finally:
+        sys.meta_path.remove(nothing)
+
+
+class _NoPandas(MetaPathFinder):
+    """Says that there is no pandas."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name=name)
 
 
 def _freezing(worker: _W) -> _W:
