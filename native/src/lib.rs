@@ -9,7 +9,9 @@ mod numbers;
 mod records;
 mod runs;
 mod scanner;
+mod texts;
 mod times;
+mod values;
 
 use arrays::Parts;
 use layout::{ColumnSpec, Layout, Unknown};
@@ -17,6 +19,8 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+
+const SHORT: usize = 1 << 16; // bytes that take some microseconds
 
 type Told = (String, &'static str, usize);
 type Parsed = (usize, usize, Vec<Parts>, Option<(usize, &'static str)>, Vec<Told>);
@@ -73,8 +77,8 @@ impl Parser {
     }
 }
 
-/// Where the run of lines ends that begins at `start` with `head`, and how many lines it has, while
-/// other threads have the interpreter.
+/// Where the run of lines ends that begins at `start` with `head`, and how many lines it has; of a
+/// long run, most is found while other threads have the interpreter.
 #[pyfunction]
 fn run(
     py: Python<'_>,
@@ -89,7 +93,13 @@ fn run(
     // SAFETY: the memory is one piece of at least `end` bytes, and the view keeps it from being
     // moved or freed. That nobody writes to it meanwhile is the caller's to see to.
     let lines = unsafe { std::slice::from_raw_parts(data.buf_ptr().cast::<u8>(), end) };
-    Ok(py.detach(|| runs::run(lines, start, head)))
+    // Whoever gives the interpreter away waits to get it back: not for a few lines.
+    let (at, few) = runs::run(lines, start, head, SHORT);
+    if at - start < SHORT {
+        return Ok((at, few));
+    }
+    let (at, more) = py.detach(|| runs::run(lines, at, head, usize::MAX));
+    Ok((at, few + more))
 }
 
 #[pymodule]

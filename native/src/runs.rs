@@ -2,12 +2,13 @@
 
 use memchr::memchr;
 
-/// Where the run of lines ends that begins at `start` with `head`, and how many lines it has.
+/// Where the run of lines ends that begins at `start` with `head`, and how many lines it has; or
+/// how far it is known to go, once that is `enough` bytes.
 ///
 /// The bytes are whole lines, the last one with its newline.
-pub fn run(data: &[u8], start: usize, head: &[u8]) -> (usize, usize) {
+pub fn run(data: &[u8], start: usize, head: &[u8], enough: usize) -> (usize, usize) {
     let (mut at, mut lines) = (start, 0);
-    while data[at..].starts_with(head) {
+    while at - start < enough && data[at..].starts_with(head) {
         let Some(length) = memchr(b'\n', &data[at + head.len()..]) else { break };
         at += head.len() + length + 1;
         lines += 1;
@@ -22,9 +23,11 @@ mod tests {
     #[test]
     fn a_run_ends_where_a_line_begins_otherwise() {
         let data = b"x\naa1\naa22\nab\naa\n";
-        assert_eq!(run(data, 2, b"aa"), (11, 2));
-        assert_eq!(run(data, 11, b"aa"), (11, 0));
-        assert_eq!(run(data, 14, b"aa"), (17, 1));
-        assert_eq!(run(b"aa\naa", 0, b"aa"), (3, 1));
+        assert_eq!(run(data, 2, b"aa", usize::MAX), (11, 2));
+        assert_eq!(run(data, 11, b"aa", usize::MAX), (11, 0));
+        assert_eq!(run(data, 14, b"aa", usize::MAX), (17, 1));
+        assert_eq!(run(b"aa\naa", 0, b"aa", usize::MAX), (3, 1));
+        assert_eq!(run(data, 2, b"aa", 1), (6, 1));
+        assert_eq!(run(data, 2, b"aa", 5), (11, 2));
     }
 }

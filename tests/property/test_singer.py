@@ -28,6 +28,8 @@ from tests.singer_kit import (
     state,
 )
 
+pytestmark = pytest.mark.usefixtures("fast_path")
+
 STREAMS = ("users", "orders", 'a "b"\\', "ü")
 
 

@@ -63,7 +63,7 @@ class Parser:
         """
 
 def run(data: bytes | bytearray, start: int, end: int, head: bytes) -> tuple[int, int]:
-    """Find where a run of lines ends that all begin alike; the lock is free meanwhile.
+    """Find where a run of lines ends that all begin alike; in a long one the lock is free.
 
     Args:
         data: a buffer that nobody writes to meanwhile.

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
+from unittest import mock
 
 from lakeport.model import Split
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Where small temporary files cost nothing."""
+
+
+FAST_PATHS = ("native", "pyarrow")
+
+
+@contextmanager
+def fast_path(name: str) -> Iterator[None]:
+    """With the native kernel, or without it."""
+    with mock.patch.dict(os.environ, LAKEPORT_NATIVE="on" if name == "native" else "off"):
+        yield
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from lakeport.sources.singer.options import SingerOptions
 from lakeport.sources.singer.source import SingerSource
 from lakeport.sources.spool.segment import SpoolWriter
 from tests.fuzz.case import Case, Changed
-from tests.fuzz.oracle.kernels import MEMORY, rows_of
+from tests.fuzz.oracle.kernels import FAST_PATHS, MEMORY, fast_path, rows_of
 from tests.fuzz.oracle.model import Bad, Either, landed, parsed
 from tests.singer_kit import ShortReads
 
@@ -22,6 +22,12 @@ _SCHEMA = {"properties": {"id": {"type": "integer"}, "v": {"type": ["null", "str
 
 
 def check(case: Case) -> None:
+    for name in FAST_PATHS:
+        with fast_path(name):
+            _check_fast_path(case)
+
+
+def _check_fast_path(case: Case) -> None:
     options = SingerOptions(**{key: case.options[key] for key in _SETTINGS})
     stream: Any = ShortReads(case.data, case.options["seed"], case.options["most"])
     found: dict[str, list[Any]] = {}

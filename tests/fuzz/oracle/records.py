@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 from unittest import mock
 
@@ -16,7 +15,7 @@ from lakeport.sources.json.fast import arrow
 from lakeport.sources.json.reader import JsonReader
 from lakeport.sources.json.record import RecordParser
 from tests.fuzz.case import Case, Changed
-from tests.fuzz.oracle.kernels import rows_of, split_of
+from tests.fuzz.oracle.kernels import FAST_PATHS, fast_path, rows_of, split_of
 from tests.fuzz.oracle.model import Bad, Either, row_of, same
 
 
@@ -29,8 +28,8 @@ def check(case: Case) -> None:
 
 def check_reader(reader: JsonReader, data: bytes, few: int) -> None:
     """Read lines in every way that there is."""
-    for native in ("on", "off"):
-        with mock.patch.dict(os.environ, LAKEPORT_NATIVE=native):
+    for name in FAST_PATHS:
+        with fast_path(name):
             _check_fast_path(reader, data, few)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from lakeport.native import kernel
+
 __all__ = ["Router", "stream_of"]
 
 _HEAD = re.compile(
@@ -34,6 +36,7 @@ class Router:
     """
 
     def __init__(self) -> None:
+        self._kernel = kernel()
         self._names: dict[bytes, str] = {}
         self._runs: dict[bytes, tuple[re.Pattern[bytes], bytes]] = {}
 
@@ -60,6 +63,14 @@ class Router:
         if stream is None:
             return None
         head = found[0]
+        if self._kernel is not None:
+            return stream, *self._kernel.run(data, start, end, head)
+        return self._searched(stream, head, data, start, end)
+
+    def _searched(
+        self, stream: str, head: bytes, data: bytearray, start: int, end: int
+    ) -> tuple[str, int, int] | None:
+        """The run without the kernel: a pattern finds its end."""
         known = self._runs.get(head)
         if known is None:
             if len(self._runs) >= _MAX_HEADS:

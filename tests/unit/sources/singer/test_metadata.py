@@ -18,6 +18,8 @@ from lakeport.schema.jsonschema import parse_schema
 from lakeport.sources.json.reader import JsonReader
 from lakeport.sources.singer.metadata import Metadata, declared
 
+pytestmark = pytest.mark.usefixtures("fast_path")
+
 NAMES = [
     "_sdc_extracted_at",
     "_sdc_received_at",

@@ -28,6 +28,8 @@ from tests.singer_kit import (
     state,
 )
 
+pytestmark = pytest.mark.usefixtures("fast_path")
+
 
 @pytest.fixture(autouse=True)
 def kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

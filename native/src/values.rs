@@ -1,0 +1,151 @@
+//! Values -> their columns.
+
+use crate::base64;
+use crate::columns::{Column, Values};
+use crate::numbers;
+use crate::records::Reader;
+use crate::scanner::{Read, Scanner};
+use crate::times;
+use memchr::memchr;
+
+const POWERS: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
+    1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+];
+const EXACT: u64 = 1 << 53;
+
+impl Reader<'_> {
+    /// A value and its end in its column.
+    #[inline(always)]
+    pub fn value(&mut self, column: &mut Column) -> Read<()> {
+        let scanner = &mut self.scanner;
+        let byte = scanner.peek();
+        if byte == b'n' {
+            scanner.literal(b"null")?;
+            column.push_null();
+            return Ok(());
+        }
+        match &mut column.values {
+            Values::Integer(values) => values.push(integer(scanner)?),
+            Values::Number(values) => values.push(number(scanner)?),
+            Values::Boolean(values) => values.push(match byte {
+                b't' => scanner.literal(b"true").map(|()| true)?,
+                b'f' => scanner.literal(b"false").map(|()| false)?,
+                _ => return Err("wrong type: expected boolean"),
+            }),
+            Values::Text(texts) | Values::Mixed(texts) if byte == b'"' => {
+                let start = scanner.at + 1;
+                let end = scanner.text_end(start);
+                if scanner.data.get(end) == Some(&b'"') {
+                    texts.push(scanner.data, start, end);
+                    scanner.at = end + 1;
+                } else {
+                    scanner.at = start;
+                    scanner.unescape(&mut texts.data)?;
+                    texts.end();
+                }
+            }
+            Values::Json(_, Some(_)) | Values::List { .. } | Values::Object(_) if byte == b'"' => {
+                return self.inside(column);
+            }
+            Values::Json(texts, _) | Values::Mixed(texts) => {
+                let start = scanner.at;
+                scanner.skip()?;
+                texts.push(scanner.data, start, scanner.at);
+            }
+            Values::Timestamp(values) if byte == b'"' => {
+                values.push(times::microseconds(&scanner.text()?)?);
+            }
+            Values::Date(values) if byte == b'"' => values.push(times::days(&scanner.text()?)?),
+            Values::Binary(texts) if byte == b'"' => {
+                base64::decode(&scanner.text()?, &mut texts.data)?;
+                texts.end();
+            }
+            Values::Decimal { values, precision, scale } => values.push(match byte {
+                b'"' => numbers::decimal(&scanner.text()?, *precision, *scale)?,
+                _ => {
+                    let start = scanner.at;
+                    scanner.number()?;
+                    numbers::decimal(&scanner.data[start..scanner.at], *precision, *scale)?
+                }
+            }),
+            Values::List { offsets, item } if byte == b'[' => {
+                let mut more = scanner.open(b']')?;
+                while more {
+                    self.item(item)?;
+                    more = self.scanner.goes_on(b']')?;
+                }
+                offsets.push(item.valid.len as i32);
+            }
+            Values::Object(object) if byte == b'{' => self.object(object, false)?,
+            _ => return Err("wrong type"),
+        }
+        column.valid.push(true);
+        Ok(())
+    }
+
+    /// A value within another, not made a part of the same function.
+    #[inline(never)]
+    fn item(&mut self, column: &mut Column) -> Read<()> {
+        self.value(column)
+    }
+
+    /// A list or an object as the JSON in a text, which is how some taps send them.
+    #[cold]
+    fn inside(&mut self, column: &mut Column) -> Read<()> {
+        const NONE: &str = "wrong type: a text that holds no JSON of the column's";
+        let text = self.scanner.text()?;
+        let text = text.trim_ascii();
+        let opening: &[u8] = match &column.values {
+            Values::List { .. } => b"[",
+            Values::Object(_) => b"{",
+            Values::Json(_, Some(opening)) => opening,
+            _ => return Err(NONE),
+        };
+        // A newline would be a blank there, and is an end here: that, too, is for the slow path.
+        if !text.first().is_some_and(|byte| opening.contains(byte)) || memchr(b'\n', text).is_some()
+        {
+            return Err(NONE);
+        }
+        let mut reader = Reader::new(text, self.layout);
+        reader.item(column)?;
+        if reader.scanner.at == text.len() { Ok(()) } else { Err(NONE) }
+    }
+}
+
+#[inline(always)]
+fn integer(scanner: &mut Scanner<'_>) -> Read<i64> {
+    let start = scanner.at;
+    let (negative, number, count) = scanner.whole()?;
+    if matches!(scanner.peek(), b'.' | b'e' | b'E') {
+        scanner.at = start;
+        scanner.number()?;
+        return numbers::integer(&scanner.data[start..scanner.at]);
+    }
+    if count > 19 || number > i64::MAX as u64 + u64::from(negative) {
+        return Err("integer over 64 bit");
+    }
+    Ok(if negative { (number as i64).wrapping_neg() } else { number as i64 })
+}
+
+/// Digits that a double holds, shifted by a power of ten that it holds, are rounded once: exactly.
+#[inline(always)]
+fn number(scanner: &mut Scanner<'_>) -> Read<f64> {
+    let start = scanner.at;
+    let (negative, mut number, mut count) = scanner.whole()?;
+    let mut shift = 0;
+    if scanner.peek() == b'.' {
+        let (digits, more) = scanner.fraction()?;
+        (count, shift) = (count + more, more);
+        // Wraps only where there are too many digits anyway.
+        let power = 10u64.checked_pow(more.min(20) as u32).unwrap_or(0);
+        number = number.wrapping_mul(power).wrapping_add(digits);
+    }
+    if matches!(scanner.peek(), b'e' | b'E') || count > 19 || number > EXACT || shift > 22 {
+        scanner.at = start;
+        scanner.number()?;
+        return numbers::double(&scanner.data[start..scanner.at]);
+    }
+    let value = number as f64 / POWERS[shift];
+    Ok(if negative { -value } else { value })
+}
