@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONPATH :=
 LAKE ?= ./lake
 
-.PHONY: help install demo test soak check audit bench bench-cluster docs emulators jvm native clean
+.PHONY: help install demo test soak check audit bench-peers docs emulators jvm native clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -46,14 +46,9 @@ check: install ## Lint (security too), format check, types, import contract, aud
 audit: install ## Ask the advisory services anew about all that is pinned (needs a network)
 	@$(PY) scripts/audit.py --refresh
 
-bench: install ## Measure against the peers on the same data, in one run
+bench-peers: install ## Measure beside the peers, and draw docs/benchmarks anew; BENCH="--help" tells the options
+	@scripts/need-java
 	@$(PY) -m bench $(BENCH)
-	@$(PY) -m bench.s3
-	@$(PY) -m bench.delta_s3
-	@$(PY) -m bench.merge
-
-bench-cluster: install ## Measure one worker against two, and 0.1 to 10 GB on a cluster
-	@$(PY) -m bench.cluster $(BENCH)
 
 docs: install ## Check that every page's examples run and every link has a target
 	@$(PY) -m pytest tests/docs

@@ -1,97 +1,84 @@
-"""`python -m bench`: lakeport beside its peers, on the same data, in one run.
+"""`python -m bench` (`make bench-peers`): lakeport beside its peers, on the same data, in one run.
 
-Each case is a whole cold process, start and exit included; the ratios are what to read, because
-machines differ. Peers live in an environment of their own in the cache folder.
+Each run is a whole process, start and exit included. The results go into a JSON file, run by run: a
+command that was stopped goes on where it was. The page and its plots are drawn from that file.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
+import signal
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
-from bench import data
-from bench.measure import compare, show
-from bench.peer import SCRIPTS, peer
+from bench import comparison, data, page
+from bench.contestants import CONTESTANTS
+from bench.machine import about
+from bench.measurements import MEASUREMENTS
+from bench.places import places
+from bench.results import OtherMachine, Results
+
+SUFFIXES = {"k": 1_000, "M": 1_000_000}
 
 
-@dataclass(frozen=True)
-class Case:
-    """One way to land the stream. `peer`: a script of a peer, in its own environment."""
-
-    name: str
-    arguments: tuple[str, ...]
-    peer: bool = True
-
-    @property
-    def command(self) -> tuple[str, ...]:
-        """What to run."""
-        return peer(*self.arguments) if self.peer else self.arguments
+def records(text: str) -> int:
+    """A number of records, such as `10k` or `2M`."""
+    factor = SUFFIXES.get(text[-1:], 1)
+    return round(float(text[:-1] if factor > 1 else text) * factor)
 
 
-def cases(source: Path, work: Path, names: set[str]) -> list[Case]:
-    """Every case of the comparison, lakeport's first."""
-    lake, port = str(work / "lakeport"), (sys.executable, "-m", "lakeport", "land", str(source))
-    plain = (sys.executable, str(SCRIPTS / "pyspark_plain.py"), str(source))
-    every = [
-        Case("lakeport parquet", (*port, "--to", lake, "--format", "parquet"), peer=False),
-        Case("lakeport delta", (*port, "--to", lake, "--format", "delta"), peer=False),
-        Case("duckdb parquet", ("duckdb_copy.py", str(source), str(work / "duckdb"))),
-        Case("dlt-arrow parquet", ("dlt_arrow.py", str(source), (work / "dlt").as_uri())),
-        Case("dlt-arrow delta", ("dlt_arrow.py", str(source), (work / "dlt").as_uri(), "delta")),
-        Case("delta-rs delta", ("deltars_write.py", str(source), str(work / "deltars"))),
-        Case("pyspark parquet", (*plain, str(work / "plain"), "parquet"), peer=False),
-        Case("pyspark delta", (*plain, str(work / "plain"), "delta"), peer=False),
-    ]
-    return [case for case in every if not names or any(name in case.name for name in names)]
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    found = argparse.ArgumentParser(prog="make bench-peers", description=__doc__)
+    add = found.add_argument
+    sizes = [records(size) for size in ("10k", "200k", "2M", "20M")]
+    add("--sizes", nargs="*", type=records, default=sizes, help="records: 10k 200k 2M 20M")
+    add("--inputs", nargs="*", choices=data.FORMS, default=[*data.FORMS])
+    add("--targets", nargs="*", choices=("local", "minio"), default=["local", "minio"])
+    add("--formats", nargs="*", choices=("parquet", "delta"), default=["parquet", "delta"])
+    add("--contestants", nargs="*", choices=CONTESTANTS, default=[*CONTESTANTS])
+    add("--measurements", nargs="*", choices=MEASUREMENTS, default=[*MEASUREMENTS])
+    add("--gigabytes", nargs="*", type=float, default=[0.1, 1, 5, 20], help="of the growth")
+    add("--rounds", type=int, default=3, help="runs of each cell; their median counts")
+    add("--limit", type=float, default=900, help="seconds after which a run is stopped")
+    add("--scale", type=float, default=1, help="of the measurements' sizes; less to try them")
+    add("--folder", type=Path, default=page.FOLDER, help="of results, page and plots")
+    add("--note", default="", help="what a reader should know, such as that the machine was busy")
+    add("--work", type=Path, default=Path("lake-bench"), help="for inputs and local targets")
+    add("--render", action="store_true", help="draw page and plots anew, and measure nothing")
+    return found
 
 
 def main() -> None:
-    """Run the comparison and print its table."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--records", type=int, nargs="+", default=[10_000, 2_000_000])
-    parser.add_argument("--rounds", type=int, default=1, help="runs of each case, in turn")
-    parser.add_argument("--only", nargs="*", default=[], help="parts of the cases' names")
-    parser.add_argument("--work", type=Path, default=Path("lake-bench"))
-    arguments = parser.parse_args()
-    arguments.work.mkdir(exist_ok=True)
-    for records in arguments.records:
-        source = data.write(arguments.work / f"events-{records}.singer", records)
-        measure(source.resolve(), arguments.work.resolve(), arguments.rounds, set(arguments.only))
-
-
-def measure(source: Path, work: Path, rounds: int, only: set[str]) -> None:
-    """Run every case of one size and print its table."""
-    chosen = cases(source, work, only)
-    found = compare(
-        rounds,
-        lambda number: {case.name: case.command for case in chosen},
-        before=lambda name: clear(work),
+    """Measure what is asked for, and draw the page."""
+    options = parser().parse_args()
+    if options.render:
+        page.render(Results.read(options.folder / "results.json"))
+        return
+    # Stopped, too, it stops the server and the session that it has started.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        results = Results.resumed(options.folder / "results.json", about(options.note))
+    except OtherMachine as error:
+        sys.exit(str(error))
+    asked = comparison.Asked(
+        sizes=options.sizes,
+        inputs=options.inputs,
+        targets=options.targets,
+        formats=options.formats,
+        contestants=options.contestants,
+        rounds=options.rounds,
+        limit=options.limit,
+        scale=options.scale,
+        gigabytes=options.gigabytes,
+        work=options.work.resolve(),
     )
-    against = {name: peers(name, found) for name in found}
-    title = f"{source.name}: {source.stat().st_size / 1e6:.0f} MB"
-    show(f"{title}, medians of {rounds}", found, against)
-
-
-def clear(work: Path) -> None:
-    """Remove what the cases have landed."""
-    for folder in ("lakeport", "duckdb", "dlt", "deltars", "plain"):
-        shutil.rmtree(work / folder, ignore_errors=True)
-
-
-def peers(name: str, found: Iterable[str]) -> list[str]:
-    """What a lakeport case stands beside: each peer with the same format."""
-    if not name.startswith("lakeport"):
-        return []
-    format_ = name.split()[1]
-    return [
-        other
-        for other in found
-        if not other.startswith("lakeport") and (format_ in other or other.startswith("duckdb"))
-    ]
+    with places(asked.work) as found:
+        comparison.measure(asked, found, results)
+        for name in options.measurements:
+            MEASUREMENTS[name](asked, found, results)
+    page.render(results)
 
 
 if __name__ == "__main__":

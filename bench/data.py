@@ -1,11 +1,21 @@
-"""Nested Singer records, the same for every run: `python -m bench.data 2000000 FILE`."""
+"""Nested records, the same for every run: `python -m bench.data 2000000 FILE` writes a stream.
+
+They come in three forms: a Singer stream, a CSV file (nested columns flattened, the list left out)
+and an Arrow file, which stands for a frame.
+"""
 
 from __future__ import annotations
 
 import json
 import random
 import sys
+from collections.abc import Iterator
+from datetime import date, datetime
 from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.csv
 
 NULLABLE = {kind: {"type": ["null", kind]} for kind in ("string", "number", "integer", "boolean")}
 PROPERTIES = {
@@ -36,7 +46,30 @@ SCHEMA = {
     "key_properties": ["id"],
     "schema": {"type": "object", "properties": PROPERTIES},
 }
+FLAT_PROPERTIES = {
+    **{name: kind for name, kind in PROPERTIES.items() if name not in ("tags", "address")},
+    "city": NULLABLE["string"],
+    "zip": NULLABLE["string"],
+    "lat": NULLABLE["number"],
+    "lon": NULLABLE["number"],
+}
 CITIES = ("Berlin", "Paris", "São Paulo", "Zürich", "Tokyo", "Lagos")
+GEO = pa.struct([("lat", pa.float64()), ("lon", pa.float64())])
+FRAME = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("name", pa.string()),
+        ("email", pa.string()),
+        ("amount", pa.float64()),
+        ("active", pa.bool_()),
+        ("created_at", pa.timestamp("us", "UTC")),
+        ("day", pa.date32()),
+        ("tags", pa.list_(pa.string())),
+        ("address", pa.struct([("city", pa.string()), ("zip", pa.string()), ("geo", GEO)])),
+        ("score", pa.int64()),
+    ]
+)
+BLOCK = 65_536
 
 
 def record(i: int, rng: random.Random) -> str:
@@ -74,6 +107,106 @@ def write(path: Path, records: int) -> Path:
         state = {"type": "STATE", "value": {"bookmarks": {"events": {"id": records}}}}
         out.write(json.dumps(state) + "\n")
     return partial.rename(path)
+
+
+def write_partitioned(path: Path, records: int, partitions: int) -> Path:
+    """Write a Singer stream with a column `part` of that many values, in turn."""
+    if path.exists():
+        return path
+    rng = random.Random(7)
+    schema = {"type": "object", "properties": {**PROPERTIES, "part": {"type": "integer"}}}
+    partial = path.with_suffix(".partial")
+    with partial.open("w", encoding="utf-8") as out:
+        out.write(json.dumps({**SCHEMA, "schema": schema}) + "\n")
+        for i in range(records):
+            text = f'{record(i, rng)[:-1]}, "part": {i % partitions}}}'
+            out.write(f'{{"type": "RECORD", "stream": "events", "record": {text}}}\n')
+    return partial.rename(path)
+
+
+def write_streams(path: Path, records: int, streams: int) -> Path:
+    """Write a Singer input whose records go to that many streams, in turn."""
+    if path.exists():
+        return path
+    rng = random.Random(7)
+    partial = path.with_suffix(".partial")
+    with partial.open("w", encoding="utf-8") as out:
+        for number in range(streams):
+            out.write(json.dumps({**SCHEMA, "stream": f"events_{number}"}) + "\n")
+        for i in range(records):
+            stream = f"events_{i % streams}"
+            out.write(f'{{"type": "RECORD", "stream": "{stream}", "record": {record(i, rng)}}}\n')
+    return partial.rename(path)
+
+
+def tables(records: int) -> Iterator[pa.Table]:
+    """The same records as Arrow tables, by Python's own parser: what every reader has to find."""
+    rng = random.Random(7)
+    for start in range(0, records, BLOCK):
+        texts = (record(i, rng) for i in range(start, min(start + BLOCK, records)))
+        rows = json.loads(f"[{','.join(texts)}]")
+        for row in rows:
+            row["created_at"] = datetime.fromisoformat(row["created_at"])
+            row["day"] = date.fromisoformat(row["day"])
+        yield pa.Table.from_pylist(rows, schema=FRAME)
+
+
+def flat(table: pa.Table) -> pa.Table:
+    """The records without what CSV has no form for: the list left out, the object's fields last."""
+    address = table.column("address").combine_chunks()
+    city, postcode, geo = (address.field(number) for number in range(3))
+    valid = address.is_valid()
+    leaves = {"city": city, "zip": postcode, "lat": geo.field(0), "lon": geo.field(1)}
+    table = table.drop_columns(["tags", "address"])
+    for name, values in leaves.items():
+        table = table.append_column(name, pa.compute.if_else(valid, values, None))
+    return table
+
+
+def write_csv(path: Path, records: int) -> Path:
+    """Write the flattened records with a header, unless the file is there already."""
+    if path.exists():
+        return path
+    partial = path.with_suffix(".partial")
+    names = True
+    with partial.open("wb") as out:
+        for table in map(flat, tables(records)):
+            pa.csv.write_csv(table, out, pa.csv.WriteOptions(include_header=names))
+            names = False
+    return partial.rename(path)
+
+
+def write_frame(path: Path, records: int) -> Path:
+    """Write the records as an Arrow file, unless it is there already."""
+    if path.exists():
+        return path
+    partial = path.with_suffix(".partial")
+    with pa.OSFile(str(partial), "wb") as out, pa.ipc.new_file(out, FRAME) as writer:
+        for table in tables(records):
+            writer.write_table(table)
+    return partial.rename(path)
+
+
+FORMS = {
+    "singer": ("singer", write),
+    "csv": ("csv", write_csv),
+    "csv declared": ("csv", write_csv),
+    "frame": ("arrow", write_frame),
+}
+"""An input -> the suffix of its file, and what writes it."""
+
+
+def source(folder: Path, input_: str, records: int) -> Path:
+    """The file of an input with that many records; made if it is not there."""
+    suffix, make = FORMS[input_]
+    return make(folder.resolve() / f"events-{records}.{suffix}", records)
+
+
+def write_schema(folder: Path) -> Path:
+    """The JSON schema of the CSV file, for who wants its columns declared."""
+    path = folder.resolve() / "events.schema.json"
+    path.write_text(json.dumps({"type": "object", "properties": FLAT_PROPERTIES}))
+    return path
 
 
 if __name__ == "__main__":

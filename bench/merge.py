@@ -1,28 +1,32 @@
-"""`python -m bench.merge`: changed rows merged by key into a large Delta table, beside peers.
+"""Changed rows merged by key into a large Delta table, beside peers.
 
 The keys are scattered over the whole table, so every file of it has to be written anew. A fifth of
-the changes are new rows. Each case is a whole cold process; MinIO is the one that the tests build.
-The Spark job is delta-spark's own MERGE, which gets its jars as files and memory enough.
+the changes are new rows. The Spark job is delta-spark's own MERGE, which gets its jars as files and
+memory enough.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import shutil
 import sys
-import tempfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.measure import compare, run, show
-from bench.peer import SCRIPTS, peer
+from bench.comparison import Asked
+from bench.contestants import COLD, DELTA_RS, LAND, SPARK
+from bench.environments import script
+from bench.measure import run
+from bench.places import Places
+from bench.results import Cell, Results, Run
+from bench.rounds import in_turn
+from bench.values import database
 from lakeport.spark.jvm.jars import ensure
-from tests.emulators import Minio
 
+ROWS, CHANGED = 10_000_000, 100_000
 PART = 1_000_000
 
 
@@ -64,60 +68,52 @@ def write(work: Path, rows: int, changed: int) -> tuple[Path, Path]:
     return source, changes
 
 
-def main() -> None:
-    """Run the cases in turn and print medians."""
-    parser = argparse.ArgumentParser(prog="python -m bench.merge", description=__doc__)
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--changed", type=int, default=100_000)
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--only", nargs="*", default=[], help="parts of the cases' names")
-    parser.add_argument("--work", type=Path, default=Path("lake-bench"))
-    arguments = parser.parse_args()
-    arguments.work.mkdir(exist_ok=True)
-    work = arguments.work.resolve()
-    source, changes = write(work, arguments.rows, arguments.changed)
-    with tempfile.TemporaryDirectory(dir=work) as folder, Minio(Path(folder)) as minio:
-        minio.create_bucket("bench")
-        lake, store = Path(folder, "lake"), Path(folder, "s3.json")
-        keys = {
-            "destination": "delta_lake_s3",
-            "bucket": "bench",
-            "aws_endpoint": minio.endpoint,
-        }
-        store.write_text(json.dumps(keys))
-        env = {
-            "AWS_ACCESS_KEY_ID": minio.access_key,
-            "AWS_SECRET_ACCESS_KEY": minio.secret_key,
-        }
-        land = (sys.executable, "-m", "lakeport", "land")
-        plain = ("--table", "orders", "--set", "internal_columns=false")
-        merge = (*plain, "--mode", "merge", "--set", "merge_keys=id")
-        spark = (sys.executable, str(SCRIPTS / "pyspark_merge.py"))
-        jars = ",".join(map(str, ensure({"delta"})))
-        cases = {
-            "lakeport local": (*land, str(changes), "--to", str(lake), *merge),
-            "lakeport s3": (*land, str(changes), "--to", str(store), *merge),
-            "spark local": (*spark, str(changes), str(lake / "orders"), jars),
-            "delta-rs local": peer("deltars_merge.py", str(changes), str(lake / "orders")),
-        }
-        chosen = {
-            name: command
-            for name, command in cases.items()
-            if not arguments.only or any(part in name for part in arguments.only)
-        }
-        fresh = (*plain, "--mode", "overwrite")
+def measure(asked: Asked, places: Places, results: Results) -> None:
+    """Merge with each, in turn, into copies of one table."""
+    rows, changed = round(ROWS * asked.scale), round(CHANGED * asked.scale)
+    names = [COLD, DELTA_RS, SPARK]
+    cells = [Cell(name, "merge", rows, "local", "delta") for name in names]
+    if not any(results.open(cell, asked.rounds) for cell in cells):
+        return
+    source, changes = write(asked.work, rows, changed)
+    plain = ("--table", "orders", "--set", "internal_columns=false")
+    table = places.folder / "merge"
+    made = run((*LAND, str(source), "--to", str(table), *plain), {"LAKEPORT_WARM": "off"})
+    if made.failure:
+        sys.exit(f"the table to merge into was not made: {made.failure}")
+    merge = (*plain, "--mode", "merge", "--set", "merge_keys=id")
+    lake = places.folder / "merged"
+    spark = ("pyspark", "pyspark_merge.py", str(changes), str(lake / "orders"))
+    commands = {
+        COLD: lambda: (*LAND, str(changes), "--to", str(lake), *merge),
+        DELTA_RS: lambda: script("deltars", "deltars_merge.py", str(changes), str(lake / "orders")),
+        SPARK: lambda: script(*spark, ",".join(map(str, ensure({"delta"})))),
+    }
 
-        def before(name: str) -> None:
-            shutil.rmtree(lake, ignore_errors=True)
-            place = store if name == "lakeport s3" else lake
-            made = run((*land, str(source), "--to", str(place), *fresh), env)
-            if not made.ok:
-                sys.exit(f"the table for {name} was not made: {made.output[-500:]}")
+    def once(name: str) -> Run:
+        shutil.rmtree(lake, ignore_errors=True)
+        shutil.copytree(table, lake)
+        took = run(commands[name](), {"LAKEPORT_WARM": "off"}, limit=asked.limit)
+        values = "" if took.failure else differences(lake / "orders", source, changes)
+        return Run(took.seconds, took.cpu, took.memory_mb, values=values, failure=took.failure)
 
-        found = compare(arguments.rounds, lambda number: chosen, env, before)
-    title = f"{arguments.changed} changes into {arguments.rows} rows"
-    show(f"{title}, medians of {arguments.rounds}", found)
+    in_turn(asked.rounds, results, {cell: partial(once, cell.contestant) for cell in cells})
+    shutil.rmtree(table)
+    shutil.rmtree(lake, ignore_errors=True)
 
 
-if __name__ == "__main__":
-    main()
+def differences(table: Path, source: Path, changes: Path) -> str:
+    """How many rows of the merged table are not what they should be, in words; "" for none."""
+    import deltalake
+
+    connection = database()
+    files = deltalake.DeltaTable(table).file_uris()
+    connection.execute(f"CREATE VIEW changes AS SELECT * FROM '{changes}'")
+    connection.execute(
+        f"CREATE VIEW wanted AS SELECT * FROM changes UNION ALL BY NAME "
+        f"SELECT * FROM '{source}/*.parquet' WHERE id NOT IN (SELECT id FROM changes)"
+    )
+    ask = "SELECT count(*), sum(hash(id, customer, status, amount, note, at, quantity)) FROM "
+    found = connection.execute(f"{ask} read_parquet({files})").fetchall()
+    wanted = connection.execute(f"{ask} wanted").fetchall()
+    return "" if found == wanted else f"{found[0][0]:,} rows of {wanted[0][0]:,}, or other values"

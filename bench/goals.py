@@ -1,0 +1,172 @@
+"""The speeds that lakeport has to reach, each beside what the results say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from bench.results import Cell, Median
+
+Medians = Mapping[Cell, Median]
+COLD, WARM, SPARK = "lakeport cold", "lakeport warm", "PySpark by hand"
+DLT, DELTA_RS = "dlt, Arrow", "delta-rs"
+FORMATS = ("parquet", "delta")
+NAMES = {"parquet": "Parquet", "delta": "Delta"}
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A figure and its limit.
+
+    Attributes:
+        what: the load.
+        unit: what the figure is: "x dlt", "s", "MB".
+        limit: the most that it may be; the least, where `at_least`.
+        figure: reads it from the results; None where something was not measured.
+    """
+
+    what: str
+    unit: str
+    limit: float
+    figure: Callable[[Medians], float | None]
+    at_least: bool = False
+
+    def holds(self, medians: Medians) -> bool | None:
+        """Whether it is reached; None where it was not measured."""
+        found = self.figure(medians)
+        if found is None:
+            return None
+        return found >= self.limit if self.at_least else found <= self.limit
+
+
+def value(cell: Cell, name: str = "seconds") -> Callable[[Medians], float | None]:
+    """A figure of a cell, or one that its measurement found besides."""
+
+    def read(medians: Medians) -> float | None:
+        found = medians.get(cell)
+        if found is None or found.failure:
+            return None
+        if name in found.figures:
+            return found.figures[name]
+        return float(getattr(found, name))
+
+    return read
+
+
+def ratio(
+    one: Callable[[Medians], float | None], other: Callable[[Medians], float | None]
+) -> Callable[[Medians], float | None]:
+    """The one figure by the other."""
+
+    def read(medians: Medians) -> float | None:
+        first, second = one(medians), other(medians)
+        return None if first is None or not second else first / second
+
+    return read
+
+
+def largest(
+    chosen: Callable[[Cell], bool], name: str = "memory_mb"
+) -> Callable[[Medians], float | None]:
+    """The largest figure of the cells that are chosen."""
+
+    def read(medians: Medians) -> float | None:
+        found = [
+            float(getattr(median, name))
+            for cell, median in medians.items()
+            if chosen(cell) and not median.failure
+        ]
+        return max(found, default=None)
+
+    return read
+
+
+def against(
+    records: int,
+    other: str,
+    format_: str,
+    *,
+    ours: str = COLD,
+    on: str = "minio",
+    by: str = "seconds",
+) -> Callable[[Medians], float | None]:
+    """A Singer load of lakeport's by a peer's."""
+    cells = [Cell(name, "singer", records, on, format_) for name in (ours, other)]
+    return ratio(value(cells[0], by), value(cells[1], by))
+
+
+def goals() -> Iterator[Goal]:
+    """All of them."""
+    yield from _warm()
+    yield from _cold()
+    yield from _big()
+    yield from _special()
+
+
+def _warm() -> Iterator[Goal]:
+    for format_ in FORMATS:
+        what = f"10,000 records into {NAMES[format_]} on MinIO, through a warm session"
+        yield Goal(what, f"x {DLT}", 0.4, against(10_000, DLT, format_, ours=WARM))
+    show = Cell(WARM, "table show", 10_000, "local", "delta")
+    yield Goal("`table show` through a warm session", "s", 0.3, value(show))
+    first = [Cell(name, "first load", 10_000, "local", "parquet") for name in (WARM, COLD)]
+    figure = ratio(value(first[0]), value(first[1]))
+    yield Goal("the first load with `--warm`", "x a cold load", 1.0, figure)
+
+
+def _cold() -> Iterator[Goal]:
+    for format_, limit in zip(FORMATS, (0.12, 0.15), strict=True):
+        what = f"10,000 records into local {NAMES[format_]}, cold"
+        yield Goal(what, f"x {SPARK}", limit, against(10_000, SPARK, format_, on="local"))
+
+
+def _big() -> Iterator[Goal]:
+    for records, limit in ((2_000_000, 0.75), (20_000_000, 0.5)):
+        for format_ in FORMATS:
+            what = f"{records:,} records into {NAMES[format_]} on MinIO"
+            yield Goal(what, f"x {DLT}", limit, against(records, DLT, format_))
+            figure = against(records, DLT, format_, by="cpu")
+            yield Goal(f"{what}: processor time", f"x {DLT}", 1.0, figure)
+    for format_ in FORMATS:
+        what = f"2,000,000 records into {NAMES[format_]} on MinIO"
+        yield Goal(what, f"x {SPARK}", 0.13, against(2_000_000, SPARK, format_))
+
+    def ours(cell: Cell) -> bool:
+        return cell.contestant in (COLD, "1 core", "2 cores") and cell.load != "appends"
+
+    yield Goal("memory of the process tree, the most of all cold loads", "MB", 2000, largest(ours))
+
+
+def _special() -> Iterator[Goal]:
+    work = [
+        value(Cell(name, "workers", 2_000_000, "local", "parquet"), "work")
+        for name in ("1 worker", "2 workers")
+    ]
+    what = "two workers: parsing and writing 2,000,000 records"
+    yield Goal(what, "x as fast as one", 1.7, ratio(*work), at_least=True)
+    for input_ in ("csv", "csv declared"):
+        for format_ in FORMATS:
+            cells = [Cell(name, input_, 3_000_000, "local", format_) for name in (COLD, DLT)]
+            types = "types declared" if "declared" in input_ else "types inferred"
+            what = f"CSV of 3,000,000 rows into {NAMES[format_]}, {types}"
+            yield Goal(what, f"x {DLT}", 1.0, ratio(value(cells[0]), value(cells[1])))
+    second = [
+        value(Cell(name, "second frame", 2_000_000, "local", "delta"), "load")
+        for name in (COLD, DELTA_RS)
+    ]
+    what = "a frame of 2,000,000 rows into Delta, without the start"
+    yield Goal(what, f"x {DELTA_RS}", 1.3, ratio(*second))
+    for other in (DELTA_RS, SPARK):
+        merge = [value(Cell(name, "merge", 10_000_000, "local", "delta")) for name in (COLD, other)]
+        yield Goal("merge of 100,000 rows into 10,000,000", f"x {other}", 1.0, ratio(*merge))
+    appends = Cell(COLD, "appends", 300, "local", "delta")
+    what = "300 appends of 100 rows to one Delta table"
+    yield Goal(f"{what}: the median", "s", 0.5, value(appends, "median"))
+    growth = ratio(value(appends, "last"), value(appends, "tenth"))
+    yield Goal(f"{what}: the last ones", "x the tenth", 1.5, growth)
+    for format_ in FORMATS:
+        streams = value(Cell(COLD, "streams", 1_000, "local", format_))
+        yield Goal(f"1,000 interleaved streams into {NAMES[format_]}", "s", 68, streams)
+    for format_ in FORMATS:
+        many = value(Cell("10,000 partitions", "partitions", 200_000, "local", format_))
+        yield Goal(f"10,000 partitions of {NAMES[format_]}", "s", 95, many)

@@ -1,0 +1,121 @@
+"""How the time of a load grows: with its size, on one and two cores and workers, and partitions.
+
+The input is one file of 50 MB, over and over, through standard input: 20 GB need no disk.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from bench import data
+from bench.comparison import Asked
+from bench.contestants import LAND
+from bench.measure import Took, run
+from bench.places import Places
+from bench.results import Cell, Results, Run
+from bench.rounds import figured, in_turn
+from bench.values import database
+
+PART = 135_000  # records of the file: 50 MB
+PARTITIONED = 200_000
+PARTITIONS = (1, 10, 100, 1_000, 10_000)
+SHARED = 2_000_000  # records that one worker and two are compared with
+COLD = {"LAKEPORT_WARM": "off"}
+
+
+def sizes(asked: Asked, places: Places, results: Results) -> None:
+    """Each size once on one and two cores, as local Spark and as workers of a cluster."""
+    part = data.source(asked.work, "singer", PART)
+    runs: dict[Cell, Callable[[], Run]] = {}
+    for gigabytes in asked.gigabytes:
+        times = max(1, round(gigabytes * 1e9 / part.stat().st_size))
+        rows = times * PART
+        for number in (1, 2):
+            for format_ in asked.formats:
+                cell = Cell(f"{number} core{'s' * (number > 1)}", "growth", rows, "local", format_)
+                runs[cell] = partial(on_cores, asked, places, number, format_, part, times)
+            cell = Cell(f"{number} worker{'s' * (number > 1)}", "growth", rows, "local", "parquet")
+            runs[cell] = partial(on_workers, asked, places, number, part, times)
+    in_turn(1, results, runs)
+
+
+def on_cores(asked: Asked, places: Places, cores: int, format_: str, part: Path, times: int) -> Run:
+    """A cold load by the command line that gets so many cores."""
+    lake = places.folder / "growth"
+    pinned = ",".join(map(str, sorted(os.sched_getaffinity(0))[:cores]))
+    land = (*LAND, "-", "--to", str(lake), "--format", format_)
+    command = ("taskset", "-c", pinned, *land, "--spark", f"spark.master=local[{cores}]")
+    took = run(command, COLD, limit=asked.limit, feed=(part, times))
+    try:
+        return landed(took, lake, times * PART)
+    finally:
+        shutil.rmtree(lake, ignore_errors=True)
+
+
+def landed(took: Took, lake: Path, rows: int) -> Run:
+    """The run with its files, and whether all rows are there."""
+    if took.failure:
+        return Run(took.seconds, took.cpu, took.memory_mb, failure=took.failure)
+    files = [path for path in lake.rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files)
+    data_files = [str(path) for path in lake.glob("events*/**/*.parquet")]
+    asked = f"SELECT count(*) FROM read_parquet({data_files}, hive_partitioning=false)"
+    (found,) = database().execute(asked).fetchall()[0]
+    values = "" if found == rows else f"{found:,} rows of {rows:,}"
+    return Run(took.seconds, took.cpu, took.memory_mb, len(files), size, values)
+
+
+def on_workers(asked: Asked, places: Places, workers: int, source: Path, times: int) -> Run:
+    """A load on a cluster of so many workers, of a core each."""
+    folder = places.folder / "cluster"
+    command = (sys.executable, "-m", "bench.cluster", str(workers), str(source), str(times))
+    try:
+        return figured(run((*command, "parquet", str(folder)), COLD, limit=asked.limit))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def workers(asked: Asked, places: Places, results: Results) -> None:
+    """One worker and two, in turn, on the same stream."""
+    records = round(SHARED * asked.scale)
+    source = data.source(asked.work, "singer", records)
+    in_turn(
+        asked.rounds,
+        results,
+        {
+            Cell(f"{number} worker{'s' * (number > 1)}", "workers", records, "local", "parquet"): (
+                partial(on_workers, asked, places, number, source, 1)
+            )
+            for number in (1, 2)
+        },
+    )
+
+
+def partitions(asked: Asked, places: Places, results: Results) -> None:
+    """The same records into more and more partitions."""
+    records = round(PARTITIONED * asked.scale)
+    runs: dict[Cell, Callable[[], Run]] = {}
+    for number in PARTITIONS:
+        count = max(1, round(number * asked.scale))
+        for format_ in asked.formats:
+            cell = Cell(f"{count:,} partitions", "partitions", records, "local", format_)
+            runs[cell] = partial(into_partitions, asked, places, records, count, format_)
+    in_turn(1, results, runs)
+
+
+def into_partitions(asked: Asked, places: Places, records: int, count: int, format_: str) -> Run:
+    """A cold load into so many partitions."""
+    source = asked.work / f"parts-{records}-{count}.singer"
+    data.write_partitioned(source, records, count)
+    lake = places.folder / "partitions"
+    land = (*LAND, str(source), "--to", str(lake), "--format", format_, "--partition-by", "part")
+    try:
+        return landed(run(land, COLD, limit=asked.limit), lake, records)
+    finally:
+        shutil.rmtree(lake, ignore_errors=True)
+        source.unlink()

@@ -1,0 +1,162 @@
+"""What is measured besides the comparison: every target that a load of one file can't show."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from bench import data, growth, merge
+from bench.comparison import Asked, Comparison
+from bench.contestants import COLD, DELTA_RS, DLT_ARROW, LAND, WARM
+from bench.environments import PEERS, script
+from bench.measure import run
+from bench.places import Places
+from bench.results import Cell, Results, Run
+from bench.rounds import figured, in_turn
+from bench.session import NoWarmSession, warm_session
+
+APPENDS, STREAMS = 300, 1_000
+CSV_RECORDS, FRAME_RECORDS = 3_000_000, 2_000_000
+SMALL = 10_000
+OFF, REQUIRED = {"LAKEPORT_WARM": "off"}, {"LAKEPORT_WARM": "require"}
+
+
+def csv(asked: Asked, places: Places, results: Results) -> None:
+    """A larger CSV file than the comparison's, read by lakeport and by dlt with pyarrow."""
+    records = round(CSV_RECORDS * asked.scale)
+    compared = Comparison(asked, places, results, None)
+    for input_ in ("csv", "csv declared"):
+        compared.fill(
+            [
+                Cell(name, input_, records, "local", format_)
+                for name in (COLD, DLT_ARROW)
+                for format_ in asked.formats
+            ]
+        )
+
+
+def frame(asked: Asked, places: Places, results: Results) -> None:
+    """A frame into Delta, without the start: in processes that have written before."""
+    records = round(FRAME_RECORDS * asked.scale)
+    source = str(data.source(asked.work, "frame", records))
+    ours = (sys.executable, str(PEERS / "lakeport_second.py"), source)
+    theirs = script("deltars", "deltars_second.py", source)
+
+    def once(command: tuple[str, ...]) -> Run:
+        return in_folder(places, lambda lake: (*command, str(lake)), asked.limit)
+
+    cells = [Cell(name, "second frame", records, "local", "delta") for name in (COLD, DELTA_RS)]
+    commands = (ours, theirs)
+    in_turn(
+        asked.rounds,
+        results,
+        {cell: partial(once, command) for cell, command in zip(cells, commands, strict=True)},
+    )
+
+
+def appends(asked: Asked, places: Places, results: Results) -> None:
+    """Many small appends to one Delta table, in one process."""
+    source = str(data.source(asked.work, "frame", SMALL))
+    times = max(20, round(APPENDS * asked.scale))
+    command = (sys.executable, str(PEERS / "lakeport_appends.py"), source)
+    once = partial(in_folder, places, lambda lake: (*command, str(lake), str(times)), asked.limit)
+    in_turn(asked.rounds, results, {Cell(COLD, "appends", times, "local", "delta"): once})
+
+
+def streams(asked: Asked, places: Places, results: Results) -> None:
+    """Many streams in one input, a record of each in turn."""
+    count = max(2, round(STREAMS * asked.scale))
+    source = data.write_streams(asked.work / f"streams-{count}.singer", count * 100, count)
+
+    def once(format_: str) -> Run:
+        lake = places.folder / "streams"
+        land = (*LAND, str(source), "--to", str(lake), "--format", format_)
+        took = run(land, OFF, limit=asked.limit)
+        try:
+            return growth.landed(took, lake, count * 100)
+        finally:
+            shutil.rmtree(lake, ignore_errors=True)
+
+    cells = {format_: Cell(COLD, "streams", count, "local", format_) for format_ in asked.formats}
+    in_turn(
+        asked.rounds, results, {cell: partial(once, format_) for format_, cell in cells.items()}
+    )
+
+
+def warm(asked: Asked, places: Places, results: Results) -> None:
+    """What a session costs at first and saves later: the first load with `--warm`, `table show`."""
+    source = data.source(asked.work, "singer", SMALL)
+    table = places.folder / "shown"
+    run((*LAND, str(source), "--to", str(table), "--table", "events"), OFF)
+    show = (sys.executable, "-m", "lakeport", "table", "show", str(table / "events"))
+
+    def first(*options: str) -> Run:
+        private = {"XDG_RUNTIME_DIR": str(places.folder)}
+        land = (sys.executable, "-m", "lakeport", "land", str(source), *options, "--to")
+        try:
+            return in_folder(
+                places,
+                lambda lake: (*land, str(lake), "--format", "parquet"),
+                asked.limit,
+                private if options else OFF,
+            )
+        finally:
+            if options:
+                run((sys.executable, "-m", "lakeport", "warm", "stop"), private)
+
+    try:
+        with warm_session(asked.work) as session:
+            environment = {**session.environment, **REQUIRED}
+            once = partial(shown, show, environment, session.processes)
+            in_turn(
+                asked.rounds, results, {Cell(WARM, "table show", SMALL, "local", "delta"): once}
+            )
+        cells = {
+            Cell(COLD, "first load", SMALL, "local", "parquet"): first,
+            Cell(WARM, "first load", SMALL, "local", "parquet"): partial(first, "--warm"),
+        }
+        in_turn(asked.rounds, results, cells)
+    except NoWarmSession as error:
+        print(f"the warm session is left out: {error}", flush=True)
+    once = partial(shown, show, OFF, ())
+    in_turn(asked.rounds, results, {Cell(COLD, "table show", SMALL, "local", "delta"): once})
+    shutil.rmtree(table)
+
+
+def shown(command: tuple[str, ...], environment: dict[str, str], processes: tuple[int, ...]) -> Run:
+    """A look at a table."""
+    took = run(command, environment, beside=processes)
+    return Run(took.seconds, took.cpu, took.memory_mb, failure=took.failure)
+
+
+def in_folder(
+    places: Places,
+    command: Callable[[Path], tuple[str, ...]],
+    limit: float,
+    environment: dict[str, str] = OFF,
+) -> Run:
+    """Run a command with a fresh folder, and remove the folder; its last line may hold figures."""
+    place = places.new("local")
+    try:
+        took = run(command(Path(place.uri)), environment, limit=limit)
+        if took.output.endswith("}"):
+            return figured(took)
+        return Run(took.seconds, took.cpu, took.memory_mb, failure=took.failure)
+    finally:
+        place.clear()
+
+
+MEASUREMENTS: dict[str, Callable[[Asked, Places, Results], None]] = {
+    "warm": warm,
+    "csv": csv,
+    "frame": frame,
+    "appends": appends,
+    "streams": streams,
+    "partitions": growth.partitions,
+    "merge": merge.measure,
+    "workers": growth.workers,
+    "growth": growth.sizes,
+}
