@@ -208,6 +208,12 @@ def test_a_load_imports_no_pandas(file_type: str, tmp_path: Path) -> None:
     assert run_script(script).split() == ["False", "False", "DataFrame"]
 
 
+def test_workers_come_from_the_daemon_on_standby(runtime: Runtime) -> None:
+    jvm = runtime._launch.jvm if runtime._launch is not None else None
+    assert jvm is not None and jvm.workers is not None
+    assert run_tasks(runtime, lambda _: [os.getppid()], [1, 2]) == [jvm.workers.pid] * 2
+
+
 def test_numpy_values_still_reach_the_jvm(runtime: Runtime) -> None:
     import numpy as np
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lakeport.errors import MissingDependency, SparkFailure
 from lakeport.host.core_dumps import forbid_core_dumps
 from lakeport.host.scratch import Scratch
+from lakeport.spark.jvm import standby
 from lakeport.spark.jvm.java import Java
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
+_STANDBY: Final = "workers"
 _START_SECONDS: Final = 120.0
 _ENVIRONMENT_LOCK: Final = threading.Lock()
 
@@ -104,10 +106,12 @@ class Gateway:
     Attributes:
         process: the JVM.
         scratch: private folder of this run, with the log, removed by `kill` and `stop`.
+        workers: the daemon that was started by `start_workers`.
     """
 
     process: subprocess.Popen[bytes]
     scratch: Scratch
+    workers: subprocess.Popen[bytes] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -119,6 +123,16 @@ class Gateway:
     def log(self) -> Path:
         """What the JVM wrote: errors only."""
         return self.folder / "jvm.log"
+
+    def start_workers(self, environment: Mapping[str, str]) -> None:
+        """Have the workers' daemon import what tasks need, while the JVM starts.
+
+        Args:
+            environment: what the workers are to have in theirs from the start.
+        """
+        with self._lock:
+            if self.process.poll() is None:
+                self.workers = standby.start(self.folder / _STANDBY, environment)
 
     def connect(self, timeout: float = _START_SECONDS) -> ClientServer:
         """Wait until the JVM listens, and join it.
@@ -190,6 +204,8 @@ class Gateway:
             self.process.wait()
             if self.process.stdin is not None and not self.process.stdin.closed:
                 self.process.stdin.close()
+            if self.workers is not None:
+                standby.end(self.workers)
             self.scratch.remove()
 
 
@@ -269,6 +285,7 @@ def start(options: JvmOptions) -> Gateway:
     if options.local:
         own["SPARK_LOCAL_IP"] = "127.0.0.1"
         own["PYTHONPATH"] = os.pathsep.join(options.python_path)
+        own[standby.ADDRESS] = str(folder / _STANDBY)
     inherited = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
     if not options.local:
         own["SPARK_HOME"] = str(spark_home())

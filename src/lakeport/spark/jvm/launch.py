@@ -176,6 +176,8 @@ class Launch:
         if not self._local and needed:
             listed = [*filter(None, [settings.get("spark.jars")]), *map(str, needed)]
             settings["spark.jars"] = ",".join(listed)
+        if self._local:
+            jvm.start_workers(_of_workers(settings))
         self._joined = True
         client = jvm.connect()
         conf = SparkConf(_jvm=client.jvm)
@@ -192,6 +194,13 @@ class Launch:
         adopt.silence_loggers(context)
         context.pythonExec = sys.executable if self._local else python or "python3"
         return context
+
+
+def _of_workers(settings: Mapping[str, str]) -> dict[str, str]:
+    """The environment that workers on this machine have from their start."""
+    start = "spark.executorEnv."
+    given = {key[len(start) :]: v for key, v in settings.items() if key.startswith(start)}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **given}
 
 
 def stopped() -> SparkFailure:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.abc import MetaPathFinder
+from pathlib import Path
 from typing import Any, Final, TypeVar, cast
+
+from lakeport.spark.jvm import standby
 
 __all__ = ["main"]
 
@@ -46,7 +50,33 @@ _WARM: Final = (
 
 
 def main() -> None:
-    """Import, then serve forks until Spark closes the pipe."""
+    """Import, then serve forks until Spark closes the pipe.
+
+    With an address as its argument: on standby, see `standby`. Else whoever is on standby serves.
+    """
+    address = os.environ.get(standby.ADDRESS)
+    if _on_standby():
+        listener = standby.listen(sys.argv[1])
+        _prepare()
+        connection = standby.take_over(listener)
+        if connection is None:
+            return
+    elif address and standby.hand_over(address):
+        return
+    else:
+        _prepare()
+    from pyspark import daemon
+
+    daemon.worker = _freezing(daemon.worker)
+    daemon.manager()
+
+
+def _on_standby() -> bool:
+    return sys.argv[1:] != [] and Path(sys.argv[1]).is_absolute()  # Spark gives a module's name
+
+
+def _prepare() -> None:
+    """Import what tasks need."""
     for name in _WARM:
         try:
             importlib.import_module(name)
@@ -57,10 +87,6 @@ def main() -> None:
         _hide_pandas()
     gc.collect()
     gc.freeze()
-    from pyspark import daemon
-
-    daemon.worker = _freezing(daemon.worker)
-    daemon.manager()
 
 
 def _hide_pandas() -> None:
