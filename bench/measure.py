@@ -38,6 +38,7 @@ def run(
     env: Mapping[str, str] | None = None,
     *,
     limit: float = 900,
+    linger: float = 60,
     beside: Sequence[int] = (),
     feed: tuple[Path, int] | None = None,
 ) -> Took:
@@ -47,18 +48,18 @@ def run(
         command: what to run.
         env: what it has in its environment besides this process's.
         limit: seconds after which it is killed.
+        linger: seconds that what it started may stay after it has ended.
         beside: processes that work for it: what they use counts, too.
         feed: a file for its standard input, and how many times over.
     """
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    environment.update(env or {})
     with tempfile.NamedTemporaryFile(suffix=".log") as log:
-        asked = {"command": [*command], "limit": limit, "beside": [*beside], "log": log.name}
+        asked = {"command": [*command], "limit": limit, "linger": linger, "log": log.name}
+        asked |= {"beside": [*beside]}
         if feed:
             asked["stdin"] = {"path": str(feed[0]), "times": feed[1]}
         done = subprocess.run(
             [sys.executable, "-S", str(RUNNER), json.dumps(asked)],
-            env=environment,
+            env=environment(env or {}),
             stdout=subprocess.PIPE,
             check=True,
         )
@@ -67,6 +68,11 @@ def run(
     return Took(
         found["seconds"], found["cpu"], found["memory"], reason(found, limit, output), output
     )
+
+
+def environment(more: Mapping[str, str]) -> dict[str, str]:
+    """What a command has in its environment: this process's, and more."""
+    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"} | {**more}
 
 
 def reason(found: Mapping[str, float | None], limit: float, output: str) -> str:

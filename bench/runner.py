@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 EVERY = 0.1  # seconds between two looks at the memory
-LINGER = 60  # seconds that descendants may stay after the command has ended
 _SUBREAPER, _DEATH_SIGNAL = 36, 1
 _TICK = os.sysconf("SC_CLK_TCK")
 
@@ -54,7 +53,7 @@ def main() -> None:
         except subprocess.TimeoutExpired:
             code = None
         seconds = time.monotonic() - start
-    reap(time.monotonic() + (LINGER if code is not None else 0))
+    reap(time.monotonic() + (asked["linger"] if code is not None else 0))
     watch.ended.set()
     watch.join()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)

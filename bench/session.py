@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,10 +9,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.measure import environment
 from bench.runner import stats
+from lakeport.host.cache import cache_folder
 
 _WARM = (sys.executable, "-m", "lakeport", "warm")
-_MARK = "LAKEPORT_BENCH_SESSION"
+_CACHE = "LAKEPORT_CACHE"
 
 
 class NoWarmSession(Exception):
@@ -34,37 +34,45 @@ class WarmSession:
     processes: tuple[int, ...]
 
 
+def own_cache(work: Path) -> dict[str, str]:
+    """The environment of a cache folder of the bench's own, with the user's jars.
+
+    A session lives in the cache folder.
+    """
+    folder = work / "cache"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not (folder / "jars").is_symlink():
+        (cache_folder() / "jars").mkdir(parents=True, exist_ok=True)
+        (folder / "jars").symlink_to(cache_folder() / "jars")
+    return {_CACHE: str(folder)}
+
+
 @contextmanager
-def warm_session(folder: Path) -> Iterator[WarmSession]:
-    """A session whose socket lies in a folder of the bench's own.
+def warm_session(work: Path) -> Iterator[WarmSession]:
+    """A session that lives until it is stopped.
 
     Raises:
         NoWarmSession: where it can't be.
     """
-    private = folder / "warm"
-    private.mkdir(mode=0o700, parents=True, exist_ok=True)
-    mark = secrets.token_hex(8)
-    environment = {"XDG_RUNTIME_DIR": str(private)}
-    known = subprocess.run([*_WARM, "--help"], capture_output=True, text=True)
-    if known.returncode:
+    found = own_cache(work)
+    variables = environment(found)
+    if subprocess.run([*_WARM, "--help"], env=variables, capture_output=True).returncode:
         raise NoWarmSession("this version has no command `lakeport warm`")
-    command = [*_WARM, "start"]
-    variables = {**os.environ, **environment, _MARK: mark}
-    # Not captured: the session may hold on to its starter's output.
-    with (private / "start.log").open("w") as log:
-        started = subprocess.run(command, env=variables, stdout=log, stderr=log)
+    log = work / "warm.log"
+    with log.open("w") as told:  # a pipe might be held open by the session
+        command = [*_WARM, "start", "--idle", "24h"]
+        started = subprocess.run(command, env=variables, stdout=told, stderr=told)
     if started.returncode:
-        told = (private / "start.log").read_text(errors="replace").strip()
-        raise NoWarmSession(f"`lakeport warm start` failed: {told[-300:]}")
+        raise NoWarmSession(f"`lakeport warm start` failed: {log.read_text()[-300:]}")
     try:
-        yield WarmSession(environment, marked(mark))
+        yield WarmSession(found, living(found[_CACHE]))
     finally:
-        subprocess.run([*_WARM, "stop"], env={**os.environ, **environment}, capture_output=True)
+        subprocess.run([*_WARM, "stop"], env=variables, capture_output=True)
 
 
-def marked(mark: str) -> tuple[int, ...]:
-    """The uppermost processes that were started with this mark."""
-    wanted = f"{_MARK}={mark}".encode()
+def living(cache: str) -> tuple[int, ...]:
+    """The uppermost processes with this cache folder."""
+    wanted = f"{_CACHE}={cache}".encode()
     found: dict[int, int] = {}
     for pid, fields in stats():
         with suppress(OSError):
