@@ -135,6 +135,8 @@ class Comparison:
             if took.failure:
                 return Run(took.seconds, took.cpu, took.memory_mb, failure=took.failure)
             sizes = place.sizes()
+            if not sizes:
+                return Run(took.seconds, took.cpu, took.memory_mb, failure="nothing landed")
             told = self._compared(cell, place)
             counted = (took.seconds, took.cpu, took.memory_mb, len(sizes), sum(sizes))
             return Run(*counted, values=told)

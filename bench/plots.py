@@ -116,7 +116,8 @@ def seconds(medians: Medians) -> Any:
     for axes in panels[:, 0]:
         axes.set_ylabel("seconds, whole process")
     figure.tight_layout(rect=(0, 0.09, 1, 1))
-    figure.legend(lines.values(), lines.keys(), loc="lower center", ncols=5)
+    names = [name for name in COLORS if name in lines]
+    figure.legend([lines[name] for name in names], names, loc="lower center", ncols=5)
     return figure
 
 

@@ -118,6 +118,12 @@ def text(words: str) -> str:
     return words.replace("|", "\\|").replace("<", "&lt;")
 
 
+def altered(median: Median) -> bool:
+    """Whether values are others than those given, or not there; another type is none of it."""
+    signs = ("values changed", "absent", "rows of", "can't be read")
+    return any(sign in median.values for sign in signs)
+
+
 def overview(medians: Medians) -> str:
     """Singer into MinIO, every size: seconds by contestant."""
     chosen = {
@@ -136,7 +142,7 @@ def overview(medians: Medians) -> str:
         if median.failure:
             return "failed"
         aside = "" if ratio is None or contestant == OURS else f" ({number(ratio)}x)"
-        return f"{number(median.seconds)}{aside}"
+        return f"{number(median.seconds)}{aside}{' †' if altered(median) else ''}"
 
     return table(
         ("contestant", "format", *(f"{size:,}" for size in sizes)),
@@ -165,7 +171,7 @@ def ahead(medians: Medians) -> str:
                     f"{name} {number(faster[name])}x" for name in sorted(faster, key=faster.get)
                 )  # type: ignore[arg-type]
                 if faster:
-                    where = f"{INPUTS[input_]} into {FORMATS[format_]}, {TARGETS[target]}"
+                    where = f"{FORMATS[format_]} in {TARGETS[target]}, from {INPUTS[input_]}"
                     yield where, f"{records:,}", ", ".join(names)
 
     return table(("load", "records", "faster, with its share of lakeport's cold time"), rows())

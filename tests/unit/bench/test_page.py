@@ -47,6 +47,11 @@ def test_a_group_shows_ratios_values_and_failures(results: Results) -> None:
     ]
 
 
+def test_values_that_were_altered_are_marked_beside_the_seconds(results: Results) -> None:
+    results.add(cell("Polars"), Run(2.0, values="values changed: zip as BIGINT"))
+    assert "| Polars | Parquet | 2.00 (0.50x) † |" in tables.overview(medians(results))
+
+
 def test_who_is_ahead_is_told(results: Results) -> None:
     assert "| 10,000 | DuckDB 0.25x |" in tables.ahead(medians(results))
     assert tables.ahead({}) == tables.NOTHING
@@ -83,7 +88,7 @@ def test_prose_survives_and_figures_are_written_anew(results: Results) -> None:
     text = "Before.\n<!-- figures: overview -->\nstale\n<!-- figures end -->\nAfter.\n"
     found = page.filled(text, page.parts(results))
     assert found.startswith("Before.\n") and found.endswith("After.\n") and "stale" not in found
-    assert "| DuckDB | Parquet | 1.00 (0.25x) |" in found
+    assert "| DuckDB | Parquet | 1.00 (0.25x) |" in found  # another type, the same values
     assert page.filled(found, page.parts(results)) == found
 
 
