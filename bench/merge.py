@@ -12,6 +12,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import deltalake
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -104,8 +105,6 @@ def measure(asked: Asked, places: Places, results: Results) -> None:
 
 def differences(table: Path, source: Path, changes: Path) -> str:
     """How many rows of the merged table are not what they should be, in words; "" for none."""
-    import deltalake
-
     connection = database()
     files = deltalake.DeltaTable(table).file_uris()
     connection.execute(f"CREATE VIEW changes AS SELECT * FROM '{changes}'")
@@ -113,7 +112,7 @@ def differences(table: Path, source: Path, changes: Path) -> str:
         f"CREATE VIEW wanted AS SELECT * FROM changes UNION ALL BY NAME "
         f"SELECT * FROM '{source}/*.parquet' WHERE id NOT IN (SELECT id FROM changes)"
     )
-    ask = "SELECT count(*), sum(hash(id, customer, status, amount, note, at, quantity)) FROM "
+    ask = 'SELECT count(*), sum(hash(id, customer, status, amount, note, "at", quantity)) FROM '
     found = connection.execute(f"{ask} read_parquet({files})").fetchall()
     wanted = connection.execute(f"{ask} wanted").fetchall()
     return "" if found == wanted else f"{found[0][0]:,} rows of {wanted[0][0]:,}, or other values"
