@@ -63,7 +63,11 @@ def landed(took: Took, lake: Path, rows: int) -> Run:
         return Run(took.seconds, took.cpu, took.memory_mb, failure=took.failure)
     files = [path for path in lake.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files)
-    data_files = [str(path) for path in lake.glob("events*/**/*.parquet")]
+    data_files = [
+        str(path)
+        for path in files
+        if path.suffix == ".parquet" and "_delta_log" not in path.parts  # where checkpoints are
+    ]
     asked = f"SELECT count(*) FROM read_parquet({data_files}, hive_partitioning=false)"
     (found,) = database().execute(asked).fetchall()[0]
     values = "" if found == rows else f"{found:,} rows of {rows:,}"

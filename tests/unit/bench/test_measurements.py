@@ -35,10 +35,12 @@ def test_the_rows_of_a_load_are_counted_over_its_partitions(tmp_path: Path) -> N
         folder = tmp_path / "events" / part
         folder.mkdir(parents=True)
         pq.write_table(merge.orders(merge.np.arange(5), 1), folder / "1.parquet")
+    (tmp_path / "events" / "_delta_log").mkdir()
+    pq.write_table(merge.orders(merge.np.arange(9), 1), tmp_path / "events/_delta_log/c.parquet")
     took = Took(1.0, 2.0, 3.0, "", "")
     assert landed(took, tmp_path, 10).values == ""
     found = landed(took, tmp_path, 11)
-    assert (found.files, found.values) == (2, "10 rows of 11")
+    assert (found.files, found.values) == (3, "10 rows of 11")
     assert landed(Took(1.0, 2.0, 3.0, "stopped", ""), tmp_path, 10).failure == "stopped"
 
 
