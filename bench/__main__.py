@@ -13,7 +13,9 @@ from pathlib import Path
 
 from bench import comparison, data, page
 from bench.contestants import CONTESTANTS
+from bench.environments import class_archive
 from bench.machine import about
+from bench.measure import environment
 from bench.measurements import MEASUREMENTS
 from bench.places import places
 from bench.results import OtherMachine, Results
@@ -74,6 +76,7 @@ def main() -> None:
         gigabytes=options.gigabytes,
         work=options.work.resolve(),
     )
+    class_archive(environment({}))
     with places(asked.work) as found:
         comparison.measure(asked, found, results)
         for name in options.measurements:

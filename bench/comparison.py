@@ -74,14 +74,15 @@ def measure(asked: Asked, places: Places, results: Results) -> None:
     with ExitStack() as stack:
         session: WarmSession | None = None
         missing = ""
-        if WARM in asked.contestants:
+        groups = list(cells(asked))
+        if any(cell.contestant == WARM for group in groups for cell in group):
             try:
                 session = stack.enter_context(warm_session(asked.work))
             except NoWarmSession as error:
                 missing = str(error)
                 print(f"{WARM} is left out: {missing}", flush=True)
         comparison = Comparison(asked, places, results, session)
-        for group in cells(asked):
+        for group in groups:
             group = [cell for cell in group if not (missing and cell.contestant == WARM)]
             comparison.fill(group)
 

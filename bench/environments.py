@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 PEERS = Path(__file__).parent / "peers"
@@ -27,6 +28,12 @@ def program(name: str, executable: str = "python") -> str:
         subprocess.run([*pip, "--disable-pip-version-check", *packages], check=True)
         (folder / ".ready").touch()
     return str(folder / "bin" / executable)
+
+
+def class_archive(variables: Mapping[str, str]) -> None:
+    """Make lakeport's archive of classes now: the first run would make it in the background."""
+    training = [sys.executable, "-m", "lakeport.spark.warmup.training", "azure", "delta", "s3a"]
+    subprocess.run(training, env={**variables}, check=True)
 
 
 def script(name: str, file: str, *arguments: str) -> tuple[str, ...]:

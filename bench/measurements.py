@@ -115,7 +115,6 @@ def warm(asked: Asked, places: Places, results: Results) -> None:
             Cell(COLD, "first load", SMALL, "local", "parquet"): first,
             Cell(WARM, "first load", SMALL, "local", "parquet"): partial(first, "--warm"),
         }
-        first()  # makes the archive of classes in the bench's own cache
         in_turn(asked.rounds, results, cells)
     except NoWarmSession as error:
         print(f"the warm session is left out: {error}", flush=True)

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.environments import class_archive
 from bench.measure import environment
 from bench.runner import stats
 from lakeport.host.cache import cache_folder
@@ -58,6 +59,7 @@ def warm_session(work: Path) -> Iterator[WarmSession]:
     variables = environment(found)
     if subprocess.run([*_WARM, "--help"], env=variables, capture_output=True).returncode:
         raise NoWarmSession("this version has no command `lakeport warm`")
+    class_archive(variables)
     log = work / "warm.log"
     with log.open("w") as told:  # a pipe might be held open by the session
         command = [*_WARM, "start", "--idle", "24h"]
