@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ __all__ = ["EMPTY_VALUES", "DeltaSink", "relabelled", "split_by_partition"]
 EMPTY_VALUES = "empty_partition_values"
 """Key of `Staged.token`: rows whose empty partition value became null."""
 
+_CLOSED_AT_ONCE = 8
 _EXTENSIONS = {"none": "", "uncompressed": "", "gzip": ".gz"}
 _Values = tuple[Any, ...]
 _Texts = tuple[str | None, ...]
@@ -213,10 +215,23 @@ class _Pool:
             self._flush(max(self._parts.values(), key=lambda item: item.bytes))
 
     def finish(self) -> list[Staged]:
-        for part in self._parts.values():
-            self._staged += part.flush()
-            self._staged += part.close()
-        return self._staged
+        """Close every file, several at a time: each waits for the store, or for the disk."""
+        before, waiting = list(self._staged), list(self._parts.values())
+        if len(waiting) < 2:
+            return before + [file for part in waiting for file in self._close(part)]
+        executor = ThreadPoolExecutor(min(len(waiting), _CLOSED_AT_ONCE), "lakeport-close")
+        try:
+            closed = list(executor.map(self._close, waiting))
+        finally:
+            executor.shutdown(cancel_futures=True)
+        return before + [file for files in closed for file in files]
+
+    def _close(self, part: _Part) -> list[Staged]:
+        filled = part.flush()
+        self._staged.extend(filled)
+        rest = part.close()
+        self._staged.extend(rest)
+        return filled + rest
 
     def abort(self) -> None:
         for part in self._parts.values():

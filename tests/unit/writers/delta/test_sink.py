@@ -1,0 +1,59 @@
+"""The files of many partitions: closed several at a time, in order; none stays when one fails."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from lakeport.errors import DestinationError
+from lakeport.storage.local.store import STAGING, LocalStageWriter, LocalStorage
+from lakeport.writers.delta.schema import file_schema, grow_schema
+from lakeport.writers.delta.sink import DeltaSink
+
+SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
+
+
+def sink(root: Path) -> DeltaSink:
+    files = file_schema(grow_schema(None, SCHEMA), SCHEMA, without=["k"])
+    return DeltaSink(LocalStorage(str(root)), "t", files, {"k": "k"})
+
+
+def rows(count: int) -> pa.RecordBatch:
+    return pa.record_batch({"k": [f"k{i:02}" for i in range(count)], "n": range(count)}, SCHEMA)
+
+
+def test_files_are_closed_several_at_a_time_and_told_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = threading.Barrier(4)
+    finish = LocalStageWriter.finish
+
+    def waits(writer: LocalStageWriter) -> Mapping[str, Any]:
+        together.wait(30)  # breaks unless others come
+        return finish(writer)
+
+    monkeypatch.setattr(LocalStageWriter, "finish", waits)
+    staged = sink(tmp_path).write(iter([rows(16)]), 0)
+    assert [item.partition["k"] for item in staged] == [f"k{i:02}" for i in range(16)]
+    assert {item.rows for item in staged} == {1}
+
+
+def test_nothing_stays_staged_when_one_can_not_be_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = LocalStageWriter.finish
+
+    def fails(writer: LocalStageWriter) -> Mapping[str, Any]:
+        if "k=k05" in writer._uri:
+            raise DestinationError("the disk is full", "free space.")
+        return finish(writer)
+
+    monkeypatch.setattr(LocalStageWriter, "finish", fails)
+    with pytest.raises(DestinationError, match="the disk is full"):
+        sink(tmp_path).write(iter([rows(40)]), 0)
+    assert list((tmp_path / STAGING).iterdir()) == []
