@@ -53,9 +53,10 @@ def start(address: Path, environment: Mapping[str, str]) -> subprocess.Popen[byt
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a daemon that was on standby, and the workers that it has forked meanwhile."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+    """End a daemon on standby, and the workers that it has forked. Fine if it has ended."""
+    if process.returncode is None:  # else the number may be another's by now
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
     if process.stdin is not None:
         process.stdin.close()
     process.wait()
