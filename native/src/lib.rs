@@ -70,7 +70,7 @@ impl Parser {
             (found, columns.into_iter().map(arrays::parts).collect())
         });
         let told =
-            |(name, kinds, count)| Ok((String::from_utf8(name)?, records::merged(kinds), count));
+            |(name, kinds, count)| Ok((String::from_utf8(name)?, scanner::merged(kinds), count));
         let unknown: Result<_, std::string::FromUtf8Error> =
             found.unknown.into_iter().map(told).collect();
         Ok((found.rows, found.lines, parts, found.stop, unknown?))

@@ -272,19 +272,119 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The word for kinds that met in one field (see `lakeport.schema.kinds`).
-pub fn merged(kinds: u8) -> &'static str {
-    const NULL: u8 = Kind::Null as u8;
-    const BOOLEAN: u8 = Kind::Boolean as u8;
-    const INTEGER: u8 = Kind::Integer as u8;
-    const NUMBER: u8 = Kind::Number as u8;
-    const BOTH: u8 = INTEGER | NUMBER;
-    match kinds & !NULL {
-        0 => "null",
-        BOOLEAN => "boolean",
-        INTEGER => "integer",
-        NUMBER | BOTH => "number",
-        kinds if kinds & Kind::Json as u8 != 0 => "json",
-        _ => "string",
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arrays;
+    use crate::layout::{ColumnSpec, Type};
+
+    const LINES: &[u8] = br#"{"type":"RECORD","record":{"i":1,"n":0.5,"s":"a\n","o":{"d":"2024-02-29"}}}
+{"type":"RECORD","record":{"i":2,"l":[1.50,null,"2e-2"],"b":true,"y":"aGk="},"version":7}
+  {"record": {"o": "{\"d\": null}", "j": [1, {"k": "v"}], "x": [], "i": 30e-1}, "version": null}
+
+{"type":"RECORD","record":{"t":"1970-01-01T00:00:01Z","s":"a text of more than sixteen bytes","i":4}}
+"#;
+
+    fn column(name: &str, kind: Type) -> ColumnSpec {
+        let key = format!("\"{name}\":");
+        ColumnSpec { name: name.as_bytes().into(), key: key.into_bytes().into(), kind }
+    }
+
+    fn layout(unknown: Unknown) -> Layout {
+        let columns = vec![
+            column("i", Type::Integer),
+            column("n", Type::Number),
+            column("s", Type::Text),
+            column("o", Type::Object(vec![column("d", Type::Date)])),
+            column("l", Type::List(Box::new(column("item", Type::Decimal(5, 2))))),
+            column("b", Type::Boolean),
+            column("y", Type::Binary),
+            column("j", Type::Json(Some(b"[{".as_slice().into()))),
+            column("t", Type::Timestamp),
+            column("m", Type::Mixed),
+        ];
+        let message_keys = vec![(b"version".as_slice().into(), 0)];
+        Layout {
+            columns,
+            required: vec![0],
+            envelope: true,
+            message_keys,
+            unknown,
+            nameless: false,
+        }
+    }
+
+    /// How many rows there are, if that is what every column has.
+    fn rows(found: Outcome) -> usize {
+        for column in found.columns.columns {
+            assert_eq!(column.valid.len, found.rows);
+            drop(arrays::parts(column));
+        }
+        found.rows
+    }
+
+    #[test]
+    fn records_and_what_is_undeclared_in_them() {
+        let told = read(LINES, 0, &layout(Unknown::Tell));
+        assert_eq!((told.lines, told.stop), (5, None));
+        assert_eq!(told.unknown, [(b"x".to_vec(), Kind::Json as u8, 1)]);
+        assert_eq!(rows(told), 4);
+        let refused = read(LINES, 0, &layout(Unknown::Refuse));
+        assert_eq!(
+            (refused.lines, refused.stop.map(|(_, why)| why)),
+            (2, Some("undeclared field"))
+        );
+        assert_eq!(rows(refused), 2);
+    }
+
+    #[test]
+    fn a_line_that_stops_leaves_no_trace() {
+        for bad in [
+            r#"{"record":{"i":1,"o":{"d":"2024-02-30"}}}"#,
+            r#"{"record":{"i":1,"l":[1,2.345]}}"#,
+            r#"{"record":{"i":1,"x":1,"x":2}}"#,
+            r#"{"record":{"n":1}}"#,
+            r#"{"record":{"i":1},"record":{"i":2}}"#,
+            r#"{"record":{"i":1}} {}"#,
+            r#"{"version":1}"#,
+            "{\"record\":{\"i\":1,\"s\":\"\u{e9}",
+        ] {
+            let data = [LINES, bad.as_bytes(), b"\n", LINES].concat();
+            let found = read(&data, 0, &layout(Unknown::Tell));
+            assert_eq!(found.stop.map(|(at, _)| at), Some(LINES.len()), "{bad}");
+            assert_eq!(found.unknown, [(b"x".to_vec(), Kind::Json as u8, 1)]);
+            assert_eq!(rows(found), 4);
+        }
+        let broken = [LINES, b"{\"record\":{\"i\":1,\"s\":\"\xff\"}}\n"].concat();
+        assert_eq!(read(&broken, 0, &layout(Unknown::Drop)).stop, Some((LINES.len(), "not UTF-8")));
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_stop_it() {
+        let pieces: [&[u8]; 12] =
+            [b"\"", b"\\", b"{", b"}", b"[", b",", b"\n", b"\xff", b"9", b"null", b"\\u12", b":"];
+        let mut random = 7u64;
+        let mut next = |below: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) as usize % below
+        };
+        let layouts = [Unknown::Refuse, Unknown::Drop, Unknown::Tell].map(layout);
+        for round in 0..if cfg!(miri) { 50 } else { 20_000 } {
+            let mut data = LINES.to_vec();
+            for _ in 0..=next(3) {
+                let at = next(data.len());
+                let end = at + next(3).min(data.len() - at);
+                data.splice(at..end, pieces[next(pieces.len())].iter().copied());
+            }
+            data.truncate(data.len() - next(2) * next(data.len()));
+            let mut start = 0;
+            while start < data.len() {
+                let found = read(&data, start, &layouts[round % 3]);
+                let stop = found.stop;
+                rows(found);
+                let Some((at, _)) = stop else { break };
+                start = memchr(b'\n', &data[at..]).map_or(data.len(), |length| at + length + 1);
+            }
+        }
     }
 }

@@ -25,6 +25,23 @@ pub enum Kind {
     Json = 64,
 }
 
+/// The word for kinds that met in one field (see `lakeport.schema.kinds`).
+pub fn merged(kinds: u8) -> &'static str {
+    const NULL: u8 = Kind::Null as u8;
+    const BOOLEAN: u8 = Kind::Boolean as u8;
+    const INTEGER: u8 = Kind::Integer as u8;
+    const NUMBER: u8 = Kind::Number as u8;
+    const BOTH: u8 = INTEGER | NUMBER;
+    match kinds & !NULL {
+        0 => "null",
+        BOOLEAN => "boolean",
+        INTEGER => "integer",
+        NUMBER | BOTH => "number",
+        kinds if kinds & Kind::Json as u8 != 0 => "json",
+        _ => "string",
+    }
+}
+
 /// A place in lines of JSON.
 pub struct Scanner<'a> {
     pub data: &'a [u8],
