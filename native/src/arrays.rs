@@ -77,6 +77,7 @@ pub fn parts(column: Column) -> Parts {
         Memory::Bytes(texts.data)
     };
     let values = match column.values {
+        Values::Null | Values::Small => None,
         Values::Integer(values) | Values::Timestamp(values) => Some(Memory::Longs(values)),
         Values::Number(values) => Some(Memory::Doubles(values)),
         Values::Boolean(values) => Some(Memory::Bytes(values.into_bytes())),

@@ -45,6 +45,9 @@ impl Texts {
 }
 
 pub enum Values {
+    /// Not kept: nulls, and integers that every double holds.
+    Null,
+    Small,
     Integer(Vec<i64>),
     Number(Vec<f64>),
     Boolean(Bits),
@@ -109,6 +112,8 @@ impl Object {
 impl Column {
     fn new(spec: &ColumnSpec) -> Self {
         let values = match &spec.kind {
+            Type::Null => Values::Null,
+            Type::Small => Values::Small,
             Type::Integer => Values::Integer(vec![]),
             Type::Number => Values::Number(vec![]),
             Type::Boolean => Values::Boolean(Bits::default()),
@@ -138,6 +143,7 @@ impl Column {
     pub fn push_null(&mut self) {
         self.valid.push(false);
         match &mut self.values {
+            Values::Null | Values::Small => {}
             Values::Integer(v) | Values::Timestamp(v) => v.push(0),
             Values::Number(v) => v.push(0.0),
             Values::Boolean(v) => v.push(false),
@@ -152,6 +158,7 @@ impl Column {
     pub fn truncate(&mut self, rows: usize) {
         self.valid.truncate(rows);
         match &mut self.values {
+            Values::Null | Values::Small => {}
             Values::Integer(v) | Values::Timestamp(v) => v.truncate(rows),
             Values::Number(v) => v.truncate(rows),
             Values::Boolean(v) => v.truncate(rows),

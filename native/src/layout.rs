@@ -4,6 +4,10 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 pub enum Type {
+    /// Nothing but nulls, as far as is known.
+    Null,
+    /// Integers that every double holds.
+    Small,
     Integer,
     Number,
     Boolean,
@@ -47,6 +51,8 @@ pub struct Layout {
     pub unknown: Unknown,
     /// Whether a field without a name can be told.
     pub nameless: bool,
+    /// Whether values are what they are written as, no texts or numbers that stand for others.
+    pub plain: bool,
 }
 
 impl<'py> FromPyObject<'_, 'py> for ColumnSpec {
@@ -56,6 +62,8 @@ impl<'py> FromPyObject<'_, 'py> for ColumnSpec {
     fn extract(spec: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let (name, kind, detail): (String, String, Bound<'py, PyAny>) = spec.extract()?;
         let kind = match kind.as_str() {
+            "null" => Type::Null,
+            "small" => Type::Small,
             "integer" => Type::Integer,
             "number" => Type::Number,
             "boolean" => Type::Boolean,

@@ -32,7 +32,8 @@ struct Parser(Layout);
 #[pymethods]
 impl Parser {
     #[new]
-    #[pyo3(signature = (columns, required, envelope, message_keys, unknown, nameless))]
+    #[pyo3(signature = (columns, required=vec![], envelope=false, message_keys=vec![], unknown="refuse", nameless=false, plain=false))]
+    #[allow(clippy::too_many_arguments)] // Python names them
     fn new(
         columns: Vec<ColumnSpec>,
         required: Vec<usize>,
@@ -40,6 +41,7 @@ impl Parser {
         message_keys: Vec<(String, usize)>,
         unknown: &str,
         nameless: bool,
+        plain: bool,
     ) -> PyResult<Self> {
         let places = message_keys.iter().map(|(_, column)| column);
         if required.iter().chain(places).any(|column| *column >= columns.len()) {
@@ -55,7 +57,7 @@ impl Parser {
         };
         let message_keys =
             message_keys.into_iter().map(|(key, at)| (key.into_bytes().into(), at)).collect();
-        Ok(Parser(Layout { columns, required, envelope, message_keys, unknown, nameless }))
+        Ok(Parser(Layout { columns, required, envelope, message_keys, unknown, nameless, plain }))
     }
 
     /// Read lines from `start` on, while other threads have the interpreter.

@@ -311,6 +311,7 @@ mod tests {
             message_keys,
             unknown,
             nameless: false,
+            plain: false,
         }
     }
 

@@ -26,8 +26,9 @@ impl Reader<'_> {
             return Ok(());
         }
         match &mut column.values {
-            Values::Integer(values) => values.push(integer(scanner)?),
-            Values::Number(values) => values.push(number(scanner)?),
+            Values::Small => small(scanner)?,
+            Values::Integer(values) => values.push(integer(scanner, self.layout.plain)?),
+            Values::Number(values) => values.push(number(scanner, self.layout.plain)?),
             Values::Boolean(values) => values.push(match byte {
                 b't' => scanner.literal(b"true").map(|()| true)?,
                 b'f' => scanner.literal(b"false").map(|()| false)?,
@@ -94,6 +95,9 @@ impl Reader<'_> {
     #[cold]
     fn inside(&mut self, column: &mut Column) -> Read<()> {
         const NONE: &str = "wrong type: a text that holds no JSON of the column's";
+        if self.layout.plain {
+            return Err(NONE);
+        }
         let text = self.scanner.text()?;
         let text = text.trim_ascii();
         let opening: &[u8] = match &column.values {
@@ -113,11 +117,19 @@ impl Reader<'_> {
     }
 }
 
+fn small(scanner: &mut Scanner<'_>) -> Read<()> {
+    let number = integer(scanner, true)?;
+    if number.unsigned_abs() < EXACT { Ok(()) } else { Err("an integer that is not small") }
+}
+
 #[inline(always)]
-fn integer(scanner: &mut Scanner<'_>) -> Read<i64> {
+fn integer(scanner: &mut Scanner<'_>, plain: bool) -> Read<i64> {
     let start = scanner.at;
     let (negative, number, count) = scanner.whole()?;
     if matches!(scanner.peek(), b'.' | b'e' | b'E') {
+        if plain {
+            return Err("a number that is not written as an integer");
+        }
         scanner.at = start;
         scanner.number()?;
         return numbers::integer(&scanner.data[start..scanner.at]);
@@ -130,7 +142,7 @@ fn integer(scanner: &mut Scanner<'_>) -> Read<i64> {
 
 /// Digits that a double holds, shifted by a power of ten that it holds, are rounded once: exactly.
 #[inline(always)]
-fn number(scanner: &mut Scanner<'_>) -> Read<f64> {
+fn number(scanner: &mut Scanner<'_>, plain: bool) -> Read<f64> {
     let start = scanner.at;
     let (negative, mut number, mut count) = scanner.whole()?;
     let mut shift = 0;
@@ -140,6 +152,8 @@ fn number(scanner: &mut Scanner<'_>) -> Read<f64> {
         // Wraps only where there are too many digits anyway.
         let power = 10u64.checked_pow(more.min(20) as u32).unwrap_or(0);
         number = number.wrapping_mul(power).wrapping_add(digits);
+    } else if plain && !matches!(scanner.peek(), b'e' | b'E') && (count > 16 || number >= EXACT) {
+        return Err("an integer among numbers that not every double holds");
     }
     if matches!(scanner.peek(), b'e' | b'E') || count > 19 || number > EXACT || shift > 22 {
         scanner.at = start;

@@ -24,7 +24,7 @@ from lakeport.schema.kinds import type_of_kind
 from lakeport.sources.json.columns import batch_of_rows
 from lakeport.sources.json.decoding import Fault
 from lakeport.sources.json.fast import arrow
-from lakeport.sources.json.inference import infer_fields
+from lakeport.sources.json.inference import infer_fields, merge_inferred
 from lakeport.sources.json.reader import JsonReader
 from lakeport.sources.json.record import RecordParser
 
@@ -278,6 +278,13 @@ def test_inferred_columns_fit_every_good_record(one: bytes, other: bytes) -> Non
         scan = reader.scan(split)
     assert scan.rows == expected.rows, scan.bad
     assert not scan.unknown
+
+
+@given(st.lists(files(objects), min_size=2, max_size=4))
+def test_columns_are_the_same_whether_blocks_are_known_to_fit_or_not(blocks: list[bytes]) -> None:
+    """What is found in one block, the kernel looks for in the next before anything is inferred."""
+    apart = merge_inferred(infer_fields([block]) for block in [*blocks, *blocks])
+    assert infer_fields([*blocks, *blocks]) == apart
 
 
 @given(decimals, st.integers(-5, 5))

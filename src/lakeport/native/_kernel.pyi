@@ -11,6 +11,7 @@ Spec = tuple[str, str, Any]
 | kind | detail |
 |---|---|
 | `integer`, `number`, `boolean`, `string`, `timestamp`, `date`, `binary` | None |
+| `null`, `small` | None: nothing but nulls, or integers below 2^53; the values are not kept |
 | `decimal` | precision and scale |
 | `json` | the brackets with which a text may begin that is stored as the JSON in it; empty: any |
 | `mixed` | None: texts as they are, anything else as its JSON |
@@ -36,16 +37,19 @@ class Parser:
         unknown: what to do with undeclared fields: stop at the line; pass over them; or tell the
             records' and stop at those inside an object column.
         nameless: whether an undeclared field with an empty name is told, too.
+        plain: whether values count as what they are written as: no texts that hold a list or an
+            object, no integers with a point, and none from 2^53 on among numbers.
     """
 
     def __new__(
         cls,
         columns: Sequence[Spec],
-        required: Sequence[int],
-        envelope: bool,
-        message_keys: Sequence[tuple[str, int]],
-        unknown: Literal["refuse", "drop", "tell"],
-        nameless: bool,
+        required: Sequence[int] = (),
+        envelope: bool = False,
+        message_keys: Sequence[tuple[str, int]] = (),
+        unknown: Literal["refuse", "drop", "tell"] = "refuse",
+        nameless: bool = False,
+        plain: bool = False,
     ) -> Parser: ...
     def parse(
         self, data: bytes, start: int

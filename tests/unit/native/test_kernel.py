@@ -40,7 +40,7 @@ class TestCompiled:
     def test_it_tells_where_and_why_it_stops(self) -> None:
         found = kernel()
         assert found is not None
-        strict = found.parser(GIVEN, [], False, [], "refuse", False)
+        strict = found.parser(GIVEN)
         lines = b'{"id":1}\n\n{"id":"x"}\n{"id":2}'
         rows, read, columns, stop, unknown = strict.parse(lines, 0)
         assert (rows, read, len(columns), unknown) == (1, 2, 1, [])
@@ -51,7 +51,7 @@ class TestCompiled:
     def test_buffers_can_be_read_only(self) -> None:
         found = kernel()
         assert found is not None
-        columns = found.parser(GIVEN, [], False, [], "refuse", False).parse(b'{"id":1}\n{}', 0)[2]
+        columns = found.parser(GIVEN).parse(b'{"id":1}\n{}', 0)[2]
         ((rows, nulls, (valid, values), children),) = columns
         assert (rows, nulls, children) == (2, 1, [])
         assert valid is not None and values is not None

@@ -72,8 +72,9 @@ def parse_lines(
                 explicit_schema=schema, unexpected_field_behavior=unexpected
             ),
         )
-        if late:
-            table.validate(full=True)
+        # Types that it infers itself, it makes invalid arrays of where a list begins with a null.
+        if late or schema is None:
+            table.validate(full=late)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
     return table.combine_chunks() if table.num_rows == rows else None

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakeport.native import kernel
 from lakeport.schema.kinds import number_kind
 from lakeport.schema.merging import merge_fields, merge_types
 from lakeport.schema.types import Field, FieldType, Kind
 from lakeport.sources.json.arrow import below, parse_lines, tidy
 from lakeport.sources.json.decoding import Decoder, Fault, Literal, depth_exceeds
 from lakeport.sources.json.exponents import Exponents
+
+if TYPE_CHECKING:
+    from lakeport.native._kernel import Spec
 
 __all__ = [
     "infer_fields",
@@ -50,7 +54,44 @@ def infer_fields(blocks: Iterable[bytes]) -> tuple[Field, ...]:
         >>> [(f.name, f.type.kind.value) for f in fields]
         [('n', 'number'), ('s', 'string'), ('b', 'boolean')]
     """
-    return merge_inferred(map(_infer_block, blocks))
+    fields: tuple[Field, ...] = ()
+    fits: Callable[[bytes], bool] = _nothing_fits
+    for block in blocks:
+        if not fits(block):
+            fields = merge_fields(fields, _infer_block(block))
+            fits = _check_of(fields)
+    return merge_inferred([fields])
+
+
+def _nothing_fits(block: bytes) -> bool:
+    return False
+
+
+def _check_of(fields: Sequence[Field]) -> Callable[[bytes], bool]:
+    """Make what tells whether inference would surely find nothing but these fields in a block."""
+    native = kernel()
+    if native is None:
+        return _nothing_fits
+    parser = native.parser([_spec(f.name, f.type) for f in fields], plain=True)
+
+    def fits(block: bytes) -> bool:
+        *_, stop, _ = parser.parse(block, 0)
+        return stop is None
+
+    return fits
+
+
+def _spec(name: str, t: FieldType) -> Spec:
+    """An inferred type as the kernel takes it."""
+    if t.kind is Kind.INTEGER:
+        return name, "integer" if t.precision else "small", None
+    if t.kind is Kind.JSON:
+        return name, "json", ""
+    if t.item is not None:
+        return name, "list", _spec("item", t.item)
+    if t.kind is Kind.STRUCT:
+        return name, "struct", [_spec(f.name, f.type) for f in t.fields]
+    return name, t.kind.value, None
 
 
 def merge_inferred(parts: Iterable[tuple[Field, ...]]) -> tuple[Field, ...]:

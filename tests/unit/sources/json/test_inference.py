@@ -14,6 +14,8 @@ from lakeport.schema.types import FieldType, Kind, arrow_type
 from lakeport.sources.json.decoding import Decoder
 from lakeport.sources.json.inference import infer_fields, kind_of_value, merge_fields
 
+pytestmark = pytest.mark.usefixtures("fast_path")
+
 KINDS = ["null", "boolean", "integer", "number", "string", "json"]
 
 
@@ -67,6 +69,7 @@ def test_types_of_kinds() -> None:
         ([None], pa.string()),
         ([[1], [], [2.5]], pa.list_(pa.float64())),
         ([[]], pa.list_(pa.string())),
+        ([[None, 1]], pa.list_(pa.int64())),
         ([{"x": 1}, {"y": "a"}], pa.struct([("x", pa.int64()), ("y", pa.string())])),
         ([{"x": {"y": [1]}}], pa.struct([("x", pa.struct([("y", pa.list_(pa.int64()))]))])),
     ],
