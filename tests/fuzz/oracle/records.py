@@ -12,8 +12,10 @@ from lakeport.schema.kinds import type_of_kind
 from lakeport.sources.json.columns import batch_of_rows
 from lakeport.sources.json.decoding import Fault
 from lakeport.sources.json.fast import arrow
+from lakeport.sources.json.fast.pieces import Unknown
 from lakeport.sources.json.reader import JsonReader
 from lakeport.sources.json.record import RecordParser
+from lakeport.sources.json.split_reader import merge_unknown
 from tests.fuzz.case import Case, Changed
 from tests.fuzz.oracle.kernels import FAST_PATHS, fast_path, rows_of, split_of
 from tests.fuzz.oracle.model import Bad, Either, row_of, same
@@ -35,7 +37,7 @@ def check_reader(reader: JsonReader, data: bytes, few: int) -> None:
 
 def _check_fast_path(reader: JsonReader, data: bytes, few: int) -> None:
     lines = _lines(data)
-    rows, faults = _line_by_line(reader, lines)
+    rows, faults, unknown = _line_by_line(reader, lines)
     with mock.patch.object(arrow, "_FEW", few):
         scan = reader.scan(split_of(data))
         bad = {b.line: (b.column, b.reason) for b in scan.bad}
@@ -43,6 +45,8 @@ def _check_fast_path(reader: JsonReader, data: bytes, few: int) -> None:
             raise Changed(
                 "a record's verdict depends on the path", sorted(bad.items() ^ faults.items())
             )
+        if (scan.unknown, scan.unknown_values) != unknown:
+            raise Changed("undeclared fields depend on the path", scan.unknown, unknown)
         _check_model(reader, lines, faults)
         final = reader
         if scan.unknown and reader.unknown is not UnknownPolicy.DROP:
@@ -52,7 +56,7 @@ def _check_fast_path(reader: JsonReader, data: bytes, few: int) -> None:
                 final = reader.extended({n: type_of_kind(k) for n, k in scan.unknown.items()})
             except InputError:
                 return
-            rows, faults = _line_by_line(final, lines)
+            rows, faults, _ = _line_by_line(final, lines)
         found = rows_of(final.tolerant(), split_of(data))
     wanted = rows_dicts(batch_of_rows(list(rows.values()), final.schema)) if rows else []
     if repr(found) != repr(wanted):
@@ -73,15 +77,20 @@ def _lines(data: bytes) -> dict[int, bytes]:
 
 def _line_by_line(
     reader: JsonReader, lines: dict[int, bytes]
-) -> tuple[dict[int, list[Any]], dict[int, tuple[str, str]]]:
+) -> tuple[dict[int, list[Any]], dict[int, tuple[str, str]], tuple[dict[str, str], dict[str, int]]]:
+    """The slow path's rows and faults by line, and the kinds and counts of undeclared fields."""
     parser = RecordParser(reader.layout)
     rows, faults = {}, {}
+    unknown: Unknown = {}
     for number, line in lines.items():
         try:
             rows[number] = parser.record(line)
         except Fault as fault:
             faults[number] = fault.column, fault.reason
-    return rows, faults
+        else:
+            merge_unknown(unknown, {name: (kind, 1) for name, kind in parser.unknown.items()})
+    kinds = {name: kind for name, (kind, _) in unknown.items()}
+    return rows, faults, (kinds, {name: count for name, (_, count) in unknown.items()})
 
 
 def _check_model(reader: JsonReader, lines: dict[int, bytes], faults: dict[int, Any]) -> None:
