@@ -28,10 +28,24 @@ SESSION = "tests/spark/test_session.py"
 REQUESTS = ("tests/faults/test_planted.py", "tests/faults/test_requests.py")
 HISTORIES = "tests/histories/test_share.py"  # the others play for minutes
 ALONE = ("tests/unit", "tests/property")
+# A share of the contract, through a warm session's Spark.
+LENT = (
+    "tests/contract/test_partitions.py",
+    *(
+        f"tests/contract/test_{name}"
+        for name in (
+            "merge.py::test_the_last_record_of_a_key_wins_and_other_rows_stay",
+            "streams.py::test_rows_land_once_and_the_report_says_so",
+            "streams.py::test_interleaved_streams_each_have_a_table",
+            "streams.py::test_the_same_run_repeated_adds_nothing",
+            "streams.py::test_undeclared_fields_become_columns",
+        )
+    ),
+)
 
 APART = tuple(
     f"tests/{name}"
-    for name in ("cluster", "contract", "docs", "faults", "fuzz", "histories", "spark")
+    for name in ("cluster", "contract", "docs", "faults", "fuzz", "histories", "spark", "warm")
 )
 UNTRACED = {"fuzz"}  # an input's processor time is limited there, and tracing triples it
 
@@ -51,6 +65,8 @@ GROUPS = {
     "rest": ["tests", *without(*ALONE, *APART)],
     "contract": ["tests/contract", "tests/docs"],
     "requests": [*REQUESTS, HISTORIES],
+    "warm": ["tests/warm"],
+    "lent": ["--warm", *LENT],
     "cluster": ["tests/cluster"],
     "session": [SESSION],
 }

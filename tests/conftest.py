@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from tests.emulators import Azurite, FakeGcs, Minio
 
 os.environ["LAKEPORT_CDS"] = "use"  # no background work beside the tests
+os.environ["LAKEPORT_WARM"] = "off"  # but where a test says otherwise
 
 # How long an example takes tells of the machine: one that stalls for 0.2 s would fail the test.
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -19,13 +21,17 @@ settings.register_profile("share", _PATIENT, max_examples=30)
 settings.register_profile("soak", _PATIENT, max_examples=500)
 
 
-_WITHOUT_SPARK = ("unit", "property", "fuzz", "cluster")
+_WITHOUT_SPARK = ("unit", "property", "fuzz", "cluster", "warm")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of these tests."""
     parser.addoption(
         "--soak", action="store_true", help="try every case, and many examples of each property"
+    )
+
+    parser.addoption(
+        "--warm", action="store_true", help="have the tests' own loads go through a warm session"
     )
 
 
@@ -41,7 +47,9 @@ def soak(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_spark(request: pytest.FixtureRequest) -> Iterator[None]:
+def one_spark(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
     """One session with all jars, begun first: whatever a test needs, no test ends another's."""
     folders = {
         item.path.relative_to(Path(__file__).parent).parts[0] for item in request.session.items
@@ -49,11 +57,31 @@ def one_spark(request: pytest.FixtureRequest) -> Iterator[None]:
     if folders <= {*_WITHOUT_SPARK, "test_emulators.py"}:
         yield
         return
+    if request.config.getoption("warm"):
+        with warm_session(tmp_path_factory.mktemp("warm")):
+            yield
+        return
     from lakeport.spark.session import Runtime
 
     runtime = Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
     yield
     runtime.stop()
+
+
+@contextmanager
+def warm_session(folder: Path) -> Iterator[None]:
+    """A warm session that this process's loads require."""
+    from lakeport.spark.session import Runtime
+    from tests.warm.kit import Warm, cache
+
+    with Warm(cache(folder)) as warm, pytest.MonkeyPatch.context() as patch:
+        warm.start()
+        for name, value in warm.environment({"LAKEPORT_WARM": "require"}).items():
+            patch.setenv(name, value)
+        yield
+        assert warm.served() > 0
+        if Runtime._current is not None:
+            Runtime._current.stop()
 
 
 @pytest.fixture(scope="session")

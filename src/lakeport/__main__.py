@@ -1,16 +1,40 @@
-"""`python -m lakeport`."""
+"""`python -m lakeport`, and the two programs: through a warm session, or in this process."""
 
 from __future__ import annotations
 
+import sys
 from typing import NoReturn
 
-from lakeport.cli import app
 from lakeport.cli.signals import leave
+from lakeport.warm import client
+
+__all__ = ["main", "singer"]
 
 
 def main() -> NoReturn:
     """Run the program `lakeport`, and end the process."""
-    leave(app.main())
+    _end("lakeport")
+
+
+def singer() -> NoReturn:
+    """Run the program `target-lakeport`, and end the process."""
+    _end("target-lakeport")
+
+
+def _end(program: str) -> NoReturn:
+    leave(_run(program, sys.argv[1:]))
+
+
+def _run(program: str, arguments: list[str]) -> int:
+    code, arguments, problem = client.through(program, arguments)
+    if code is not None:
+        return code
+    # Only now: a client of a warm session has no need of it.
+    from lakeport.cli import programs
+
+    if problem is not None:
+        return programs.fail(arguments, problem)
+    return programs.run(program, arguments)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from lakeport.errors import ConfigError, PermissionRefused
 from lakeport.host.extras import PACKAGES, missing
 from lakeport.sources.remote import storage_of
 from lakeport.spark import workers
-from lakeport.spark.filesystems import session_for
+from lakeport.spark.filesystems import place_of, session_for
 from lakeport.storage.local.store import LocalStorage
 from lakeport.storage.probe import unfit_for_tables
 from lakeport.storage.retry import Retrier
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from lakeport.config.base import DestinationConfig
     from lakeport.model import Storage, StoredObject
+    from lakeport.spark.lease import Store
     from lakeport.spark.session import Runtime
     from lakeport.writers.base import TableWriter
 
@@ -209,6 +210,13 @@ def _holds_files(storage: Storage, folder: str) -> bool:
 
 def _first(storage: Storage, folder: str) -> StoredObject | None:
     return next(iter(storage.list(folder)), None)
+
+
+def spark_store(config: DestinationConfig, storage: Storage, needs: frozenset[str]) -> Store | None:
+    """Gives the store as Spark reaches it; None where it needs nothing for that."""
+    if not needs or not config.connectors():
+        return None
+    return lambda: (place_of(storage.hadoop_uri()), storage.hadoop_settings())
 
 
 def spark_session(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
@@ -17,10 +17,16 @@ from lakeport.cli.output.errors import Guard, mute_stdout
 from lakeport.cli.signals import endable
 from lakeport.cli.table import table
 from lakeport.cli.target import target
+from lakeport.cli.warm import warm
 from lakeport.errors import ConfigError
 from lakeport.host.core_dumps import forbid_core_dumps
 
-__all__ = ["app", "main", "run"]
+__all__ = ["app", "guarded", "main", "run"]
+
+_WARM = (
+    "With `--warm`, the load goes through a warm session, which is started if none runs "
+    "(`lakeport warm`)."
+)
 
 app = typer.Typer(
     name="lakeport",
@@ -29,11 +35,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("land")(land)
+app.command("land", epilog=_WARM)(land)
 app.command("plan", help="Show what `land` would do, and write nothing.")(land)
 app.command("target")(target)
 app.add_typer(table, name="table")
 app.add_typer(state, name="state")
+app.add_typer(warm, name="warm")
 app.command("check")(check)
 app.command("jars")(jars)
 app.command("version")(version)
@@ -57,10 +64,20 @@ def run(program: typer.Typer, name: str, arguments: Sequence[str] | None = None)
     """
     forbid_core_dumps()
     given = list(sys.argv[1:] if arguments is None else arguments)
-    output: Output = Json() if "--json" in given else Console(sys.stderr)
+    return guarded(given, lambda: int(_invoke(program, name, given) or 0))
+
+
+def guarded(arguments: Sequence[str], body: Callable[[], int]) -> int:
+    """Run what a command line asks for, and tell its errors.
+
+    Args:
+        arguments: the command line, for how errors are to be told.
+        body: gives the exit code.
+    """
+    output: Output = Json() if "--json" in arguments else Console(sys.stderr)
     try:
-        with endable(), Guard(output, "--debug" in given):
-            return int(_invoke(program, name, given) or 0)
+        with endable(), Guard(output, "--debug" in arguments):
+            return body()
     except typer.Exit as stop:
         return stop.exit_code
     finally:

@@ -6,20 +6,18 @@ import json
 import sys
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, metadata
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
-from lakeport.cli.app import run
 from lakeport.cli.options import Debug, RunId
 from lakeport.cli.output.console import Console
 from lakeport.cli.output.errors import Guard
-from lakeport.cli.signals import leave
 from lakeport.config.load import load_target
 from lakeport.config.singer import PREFIX, load_settings, settings_schema
 from lakeport.loading import run as landing
 
-__all__ = ["main"]
+__all__ = ["NAME", "app"]
 
 NAME = "target-lakeport"
 _CAPABILITIES = ("about", "activate-version", "batch", "hard-delete", "validate-records")
@@ -36,11 +34,6 @@ class Format(StrEnum):
 app = typer.Typer(
     name=NAME, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
-
-
-def main() -> NoReturn:
-    """Run the program, and end the process with its exit code (see `lakeport.errors`)."""
-    leave(run(app, NAME))
 
 
 @app.command()

@@ -219,6 +219,10 @@ class DestinationConfig(BaseModel):
         description="Write a manifest for each load of files, and a report for each run.",
     )
     spark: Settings = Field(default_factory=dict, description="Settings of Spark.")
+    warm: Annotated[Literal["auto", "off", "require"], BeforeValidator(_switched)] = Field(
+        default="auto",
+        description="Whether to use the Spark of a warm session (`lakeport warm`) where one runs.",
+    )
     table_properties: Annotated[Settings, AfterValidator(public)] = Field(
         default_factory=dict,
         description="Properties of the Delta table, a new one or one that is there.",

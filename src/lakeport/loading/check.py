@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
 from lakeport.config.load import load_target
-from lakeport.destinations import open_storage
+from lakeport.destinations import open_storage, spark_store
 from lakeport.errors import LakeportError
 from lakeport.spark.filesystems import session_for
 from lakeport.spark.session import Runtime
@@ -108,7 +108,13 @@ def _journal(storage: Storage) -> str:
 def _begin_spark(config: DestinationConfig, storage: Storage) -> Callable[[], LogStoreProbe]:
     """Have Spark start; what is returned waits for it, and raises what went wrong."""
     try:
-        runtime = Runtime.start(config.jars, config.spark, small=True)
+        runtime = Runtime.start(
+            config.jars,
+            config.spark,
+            small=True,
+            warm=config.warm,
+            store=spark_store(config, storage, config.jars),
+        )
     except LakeportError as error:
         failure = error
 

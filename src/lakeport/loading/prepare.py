@@ -96,6 +96,7 @@ def prepare(
     keep: SparkContext | None = None,
     also: frozenset[str] = frozenset(),
     observer: Observer | None = None,
+    warm: bool = True,
 ) -> Prepared:
     """Check the config, open the store, and begin to start Spark; never waits for it.
 
@@ -103,6 +104,7 @@ def prepare(
         config: the target's config.
         keep: as for `Runtime.start`.
         also: as for `Runtime.start`.
+        warm: whether the config may ask for a warm session's Spark.
         observer: hears the warnings at once, also where the load does not get any further.
 
     Raises:
@@ -114,5 +116,13 @@ def prepare(
     if observer is not None:
         for text in warnings:
             observer.on_warning(text)
-    runtime = Runtime.start(config.jars, config.spark, small=True, keep=keep, also=also)
+    runtime = Runtime.start(
+        config.jars,
+        config.spark,
+        small=True,
+        keep=keep,
+        also=also,
+        warm=config.warm if warm else "off",
+        store=destinations.spark_store(config, storage, config.jars),
+    )
     return Prepared(config, storage, runtime, warnings)

@@ -28,6 +28,7 @@ from lakeport.errors import (
     PermissionRefused,
     Unreachable,
 )
+from lakeport.host import first_effect
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.prepare import Prepared, prepare
 from lakeport.loading.quarantine import Quarantine, check_limit
@@ -179,6 +180,7 @@ class _Run:
             self.observer.on_progress(stream, records, size)
 
     def _flush(self, flush: Flush, source: Source) -> None:
+        first_effect.about_to_happen()
         sequence, self._flushes = self._flushes, self._flushes + 1
         self._records += len(flush.bad)
         self._set_aside(flush.bad, sequence, lines=True)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from lakeport.spark.session import Runtime
 
-__all__ = ["hand_over", "session_for"]
+__all__ = ["hand_over", "place_of", "session_for"]
 
 _lock = threading.Lock()
 _handed: WeakKeyDictionary[Runtime, dict[str, dict[str, str]]] = WeakKeyDictionary()
@@ -44,7 +44,7 @@ def session_for(runtime: Runtime, root: str, settings: Mapping[str, str]) -> Spa
     spark = runtime.spark
     parts = urlsplit(root)
     with _lock:
-        if parts.scheme == "s3a" and _known(runtime).get(_place(root)) != settings:
+        if parts.scheme == "s3a" and _known(runtime).get(place_of(root)) != settings:
             adopt.check(spark, frozenset({"delta", "s3a"}))
             _check_flags(runtime, parts.netloc)
     hand_over(runtime, root, settings)
@@ -63,8 +63,9 @@ def hand_over(runtime: Runtime, root: str, settings: Mapping[str, str]) -> None:
         SparkFailure: Spark did not start.
     """
     with _lock:
-        known, place = _known(runtime), _place(root)
+        known, place = _known(runtime), place_of(root)
         if known.get(place) != settings:
+            runtime.claim(place, settings)
             if not runtime.adopted and _speaks_tls(place, settings):
                 trust(runtime.context)
             _set(runtime, place, settings, known.get(place))
@@ -75,7 +76,12 @@ def _known(runtime: Runtime) -> dict[str, dict[str, str]]:
     return _handed.setdefault(runtime, {})
 
 
-def _place(root: str) -> str:
+def place_of(root: str) -> str:
+    """What one file system object of Hadoop's is for.
+
+    >>> place_of("s3a://lake/raw/events")
+    's3a://lake'
+    """
     parts = urlsplit(root)
     return f"{parts.scheme}://{parts.netloc}"
 

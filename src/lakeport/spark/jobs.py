@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lakeport.errors import LakeportError, SparkFailure
+from lakeport.host.surroundings import Surroundings
 from lakeport.scrub import scrub
 from lakeport.spark.failures import translate
 
@@ -67,13 +68,17 @@ class _Policy:
         attempts: how often Spark tries a task.
         flags: folder shared with the other tasks, where a failed one leaves its number; those
             behind it in line need not start. Empty where there is no shared disk.
+        surroundings: what the task is to find around it; None where that is so by itself.
     """
 
     attempts: int
     flags: str = ""
+    surroundings: Surroundings | None = None
 
     def outcome(self, task: int, attempt: int, work: Callable[[], list[Any]]) -> _Outcome:
         """Do the work of one task."""
+        if self.surroundings is not None:
+            self.surroundings.take()
         if self.flags and any(int(flag.name) < task for flag in Path(self.flags).iterdir()):
             return _Outcome(task)
         try:
@@ -121,7 +126,8 @@ def run_tasks(
         return []
     context = runtime.context
     with runtime.flags() as flags:
-        task = partial(_run_items, function, _Policy(runtime.attempts, flags))
+        policy = _Policy(runtime.attempts, flags, runtime.surroundings)
+        task = partial(_run_items, function, policy)
 
         def job() -> list[_Outcome]:
             numbered = context.parallelize(list(enumerate(items)), len(items))

@@ -13,17 +13,20 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 from weakref import finalize
 
-from lakeport.errors import ConfigError, LakeportError
+from lakeport.errors import ConfigError, LakeportError, SparkFailure
 from lakeport.host.scratch import Scratch
+from lakeport.host.surroundings import Surroundings
 from lakeport.scrub import is_secret_name
 from lakeport.spark import adopt
 from lakeport.spark.failures import translate, translated
 from lakeport.spark.jvm.java import find_java
 from lakeport.spark.jvm.launch import Launch, stopped
+from lakeport.spark.lease import Lease, Refused, Store, lease_for, required
 from lakeport.spark.settings import attempts_of, check, cores_of, heap_mb, is_local, master_of
 from lakeport.spark.warmup.first_use import warm_commit, warm_workers
 
@@ -62,6 +65,8 @@ class Runtime:
         small: bool,
         options: Sequence[str] = (),
         also: frozenset[str] = frozenset(),
+        warm: str = "off",
+        store: Store | None = None,
     ) -> None:
         """Begin to start; never waits."""
         self.needs = needs
@@ -78,7 +83,7 @@ class Runtime:
         self._error: LakeportError | None = None
         self._context: SparkContext | None = None
         self._session: SparkSession | None = None
-        self._launch: Launch | None = None
+        self._launch: Launch | Lease | None = None
         self._folder: Path | None = None
         self._master = master_of(settings)
         self._attempts = attempts_of({"spark.master": self._master, **settings})
@@ -89,12 +94,11 @@ class Runtime:
             return
         self.needs = needs | also
         heap_mb(settings)
-        launch = Launch(find_java(), self.needs, settings, small=small, options=options)
-        self._launch = launch
+        self._required = warm == "require"
+        self._begin = partial(Launch, given=settings, small=small, options=options)
+        self._launch = lease_for(warm, settings, store) or self._begin(find_java(), self.needs)
         atexit.register(self._end)
-        threading.Thread(
-            target=self._build, args=(launch,), name="lakeport-spark", daemon=True
-        ).start()
+        threading.Thread(target=self._build, name="lakeport-spark", daemon=True).start()
 
     @classmethod
     def start(
@@ -104,6 +108,8 @@ class Runtime:
         small: bool,
         keep: SparkContext | None = None,
         also: frozenset[str] = frozenset(),
+        warm: str = "off",
+        store: Store | None = None,
     ) -> Runtime:
         """Adopt the active session, take up our own again, or begin to start one; never waits.
 
@@ -114,21 +120,31 @@ class Runtime:
             keep: a context that must go on, because the source is a frame of its session.
             also: further names of `versions.JARS`, for sessions of our own only: whoever needs
                 them in a session that is adopted looks for them there.
+            warm: `auto` to have a warm session's Spark where one suits, `require` to have no other.
+            store: what is used of a warm session's.
 
         Raises:
             ConfigError: a setting is wrong, or the active session lacks something and can't be
-                replaced by another one.
+                replaced by another one; or no warm session suits, and one is required.
             MissingDependency: there is no Java that Spark runs on.
         """
         with cls._guard:
             current, own = cls._current, frozenset(needs) | also
-            if current is not None and current._serves(own, settings):
+            if current is not None and current._serves(own, settings, warm, store):
                 return current
             if current is not None and not current.adopted:
                 current._check_idle(own, keep)
                 current.stop()
-            cls._current = cls(frozenset(needs), settings, small=small, also=also)
+            cls._current = cls(
+                frozenset(needs), settings, small=small, also=also, warm=warm, store=store
+            )
             return cls._current
+
+    @classmethod
+    def lost(cls) -> bool:
+        """Whether a warm session lent Spark to this process and has ended since."""
+        current = cls._current
+        return current is not None and isinstance(current._launch, Lease) and not current.alive
 
     @property
     def context(self) -> SparkContext:
@@ -153,9 +169,21 @@ class Runtime:
             if self._session is None:
                 from pyspark.sql import SparkSession
 
+                # Of a JVM that others share, the run has a session that is its own already.
+                own = self._launch.java_session if isinstance(self._launch, Lease) else None
                 with translated(self.secrets):
-                    self._session = SparkSession(context)
+                    self._session = SparkSession(context, own)
             return self._session
+
+    @property
+    def alive(self) -> bool:
+        """Whether its JVM has not ended by itself."""
+        return self._launch is None or self._launch.alive
+
+    @property
+    def surroundings(self) -> Surroundings | None:
+        """What tasks have to take on, as their processes are not descended from this one."""
+        return self._launch.surroundings if isinstance(self._launch, Lease) else None
 
     @property
     def is_local(self) -> bool:
@@ -191,12 +219,25 @@ class Runtime:
             for key, value in settings.items():
                 jsc.hadoopConfiguration().set(key, value)
 
+    def claim(self, store: str, settings: Mapping[str, str]) -> None:
+        """See that no other run reaches a store by other settings through the same JVM.
+
+        Raises:
+            SparkFailure: one does.
+        """
+        lease = self._launch
+        if isinstance(lease, Lease) and not lease.claim(store, settings):
+            raise SparkFailure(
+                f"another run that uses the warm session reaches {store} by other settings",
+                "run this one with `warm: off`, or when the other one has ended.",
+            )
+
     def warm(self) -> None:
         """Begin to start the Python workers, and to load what a first job and commit need; once.
 
         Never waits, never fails: the work that comes later says what is wrong.
         """
-        if self._warmed:
+        if self._warmed or isinstance(self._launch, Lease):
             return
         self._warmed = True
         commit = (self._warm_commit,) if self.is_local and "delta" in self.needs else ()
@@ -212,7 +253,7 @@ class Runtime:
             return
         self._ready.wait()
         with self._lock:
-            jvm = self._launch.jvm if self._launch is not None else None
+            jvm = self._launch.jvm if isinstance(self._launch, Launch) else None
             if self._folder is None and jvm is not None:
                 self._folder = jvm.folder / "failed"
             elif self._folder is None:
@@ -242,23 +283,30 @@ class Runtime:
         self._ready.set()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
-        if self._launch is None:
+        launch = self._launch
+        if launch is None:
             return
         atexit.unregister(self._end)
-        self._launch.close(self._context, fast=fast, timeout=timeout)
-        if started and self._error is None:
-            self._launch.refresh_archive()
+        launch.close(self._context, fast=fast, timeout=timeout)
+        if started and self._error is None and isinstance(launch, Launch):
+            launch.refresh_archive()
 
     def _end(self) -> None:
         """`stop`, at the interpreter's end: threads of ours may still talk to the JVM."""
         adopt.silence_lost_calls()
         self.stop()
 
-    def _serves(self, needs: frozenset[str], settings: Mapping[str, str]) -> bool:
+    def _serves(
+        self, needs: frozenset[str], settings: Mapping[str, str], warm: str, store: Store | None
+    ) -> bool:
         """Whether a new run can go on with this session."""
-        alive = self._launch is None or self._launch.alive
-        usable = alive and not self._stopped and self._error is None and not self.adopted
-        return usable and needs <= self.needs and dict(settings) == self._given
+        usable = self.alive and not self._stopped and self._error is None and not self.adopted
+        if not usable or not needs <= self.needs or dict(settings) != self._given:
+            return False
+        lease = self._launch
+        if not isinstance(lease, Lease):
+            return warm != "require"
+        return warm != "off" and self._ready.is_set() and (store is None or lease.claim(*store()))
 
     def _check_idle(self, needs: frozenset[str], keep: SparkContext | None) -> None:
         """Refuse to end a session of our own that a query or a frame is bound to."""
@@ -290,10 +338,10 @@ class Runtime:
         )
         self._ready.set()
 
-    def _build(self, launch: Launch) -> None:
+    def _build(self) -> None:
         """Body of the background thread: the JVM, then the context, then the session."""
         try:
-            self._context = launch.open()
+            self._context = self._open()
         except BaseException as error:
             self._error = translate(error)
         finally:
@@ -302,6 +350,25 @@ class Runtime:
             # Whoever needs it later raises what goes wrong here.
             with suppress(Exception):
                 self.spark  # noqa: B018
+
+    def _open(self) -> SparkContext:
+        launch = self._launch
+        assert launch is not None
+        if isinstance(launch, Launch):
+            return launch.open()
+        try:
+            context = launch.open(self.needs)
+        except Refused as refusal:
+            if self._required:
+                raise required(str(refusal)) from None
+            own = self._begin(find_java(), self.needs)
+            with self._lock:
+                if self._stopped:
+                    raise stopped() from None
+                self._launch = own
+            return own.open()
+        self.needs = launch.needs
+        return context
 
     def _warm_workers(self) -> None:
         with suppress(Exception):

@@ -96,7 +96,7 @@ def land_stream(
         config = load_target(to, keys)
     timing = _timing(trigger, available_now)
     _check(config, checkpoint)
-    prepared = prepare(config, keep=_context(frame), also=connector(checkpoint or ""))
+    prepared = prepare(config, keep=_context(frame), also=connector(checkpoint or ""), warm=False)
     streaming = _frame(frame, prepared.runtime)
     prepared.check_place()
     return _Start(prepared.check_workers(), streaming, observer).run(checkpoint or "", timing)

@@ -293,9 +293,16 @@ class Table:
 
     def _spark(self, contents: Contents | None = None, *, writes: bool = False) -> SparkSession:
         """The session, with a JVM that suits the table's size."""
+        from lakeport.destinations import spark_store
         from lakeport.spark.session import Runtime
 
         known = 0 if contents is None else sum(int(file["size"]) for file in contents.files)
-        settings = self._location.config.spark
-        runtime = Runtime.start(self._location.jars, settings, small=known < _LARGE_BYTES)
+        config, needs = self._location.config, self._location.jars
+        runtime = Runtime.start(
+            needs,
+            config.spark,
+            small=known < _LARGE_BYTES,
+            warm=config.warm,
+            store=spark_store(config, self._location.storage, needs),
+        )
         return self._location.session(runtime, writes=writes)

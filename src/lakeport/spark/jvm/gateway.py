@@ -29,7 +29,7 @@ from lakeport.spark.jvm.java import Java
 if TYPE_CHECKING:
     from py4j.clientserver import ClientServer
 
-__all__ = ["Gateway", "JvmOptions", "class_path", "start"]
+__all__ = ["Gateway", "JvmOptions", "class_path", "join", "start"]
 
 # What org.apache.spark.launcher.JavaModuleOptions of Spark 4.2.0 gives to every JVM.
 _OPENED: Final = (
@@ -158,22 +158,10 @@ class Gateway:
                     "the machine may be overloaded; try again.",
                 )
             time.sleep(0.01)
-        from pyspark import java_gateway
-        from pyspark.sql import types
-
         # A port and the length of a secret, four bytes each, then the secret.
         content = info.read_bytes()
-        port, secret = struct.unpack(">i", content[:4])[0], content[8:].decode()
         info.unlink()
-        with environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
-            client: ClientServer = java_gateway.launch_gateway()  # type: ignore[no-untyped-call]
-        calls = client._gateway_client
-        of_numpy = (types.NumpyScalarConverter, types.NumpyArrayConverter)
-        calls.converters = [
-            _OfNumpy(converter) if isinstance(converter, of_numpy) else converter
-            for converter in calls.converters
-        ]
-        return client
+        return join(struct.unpack(">i", content[:4])[0], content[8:].decode())
 
     def last_words(self, lines: int = 3) -> str:
         """The end of the JVM's log on one line, without stack traces."""
@@ -207,6 +195,22 @@ class Gateway:
             if self.workers is not None:
                 standby.end(self.workers)
             self.scratch.remove()
+
+
+def join(port: int, secret: str) -> ClientServer:
+    """Join a JVM that listens at a port of this machine."""
+    from pyspark import java_gateway
+    from pyspark.sql import types
+
+    with environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
+        client: ClientServer = java_gateway.launch_gateway()  # type: ignore[no-untyped-call]
+    calls = client._gateway_client
+    of_numpy = (types.NumpyScalarConverter, types.NumpyArrayConverter)
+    calls.converters = [
+        _OfNumpy(converter) if isinstance(converter, of_numpy) else converter
+        for converter in calls.converters
+    ]
+    return client
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from lakeport.spark.jvm.versions import JARS, Jar, jars_for
 __all__ = ["LOG_STORE", "ensure", "missing", "with_cached"]
 
 LOG_STORE: Final = Path(__file__).parents[2] / "jars" / "lakeport-logstore.jar"
-"""Ours: what makes Delta's commits on S3 safe for several writers."""
+"""What comes with lakeport: commits on S3 that are safe for several writers, warm sessions."""
 
 _CHUNK: Final = 1 << 20
 _TIMEOUT_SECONDS: Final = 60
@@ -37,7 +37,7 @@ _OFFLINE: Final = (
 def ensure(needs: Iterable[str], cache: Path | None = None) -> list[Path]:
     """Local files of all jars for `needs`, downloading those that the cache lacks.
 
-    What S3 needs ends with the log store, which comes with lakeport.
+    They end with lakeport's own.
 
     Args:
         needs: names of `versions.JARS`.
@@ -53,7 +53,7 @@ def ensure(needs: Iterable[str], cache: Path | None = None) -> list[Path]:
     if absent:
         _fetch(absent, folder)
     found = [folder / jar.name for jar in jars_for(needs)]
-    return [*found, LOG_STORE] if "s3a" in needs else found
+    return [*found, LOG_STORE]
 
 
 def missing(needs: Iterable[str], cache: Path | None = None) -> list[Jar]:

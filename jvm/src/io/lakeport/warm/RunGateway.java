@@ -1,0 +1,91 @@
+package io.lakeport.warm;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+import org.apache.spark.SparkContext;
+import org.apache.spark.api.python.Py4JServer;
+import org.apache.spark.sql.SparkSession;
+
+/**
+ * One run's own door into a JVM that several runs share.
+ *
+ * <p>Each run has a server with a secret of its own, so that what its Python refers to is let go
+ * with it, and a session of its own. The threads that serve the run descend from the one that
+ * starts the server, and inherit from it: the session, the pool that the scheduler shares cores out
+ * by, and the tag by which all of the run's jobs can be cancelled.
+ */
+public final class RunGateway {
+
+  private static final String SERVING = "py4j.ClientServerConnection";
+
+  private final SparkContext context;
+  private final String tag;
+  private final ThreadGroup threads;
+  private final Py4JServer server;
+
+  /** Opens a run's door. The tag is the run's name, and must not hold a comma. */
+  public RunGateway(SparkSession base, String tag, String pool)
+      throws InterruptedException, ExecutionException {
+    this.context = base.sparkContext();
+    this.tag = tag;
+    threads = new ThreadGroup(tag);
+    FutureTask<Py4JServer> first = new FutureTask<>(() -> open(base, pool));
+    new Thread(threads, first).start();
+    server = first.get();
+  }
+
+  /** Starts the server in the thread that all others of the run descend from. */
+  private Py4JServer open(SparkSession base, String pool) {
+    SparkSession.setActiveSession(base.newSession());
+    context.setLocalProperty("spark.scheduler.pool", pool);
+    context.addJobTag(tag);
+    Py4JServer opened = new Py4JServer(context.conf()); // begins to listen at once
+    opened.start();
+    return opened;
+  }
+
+  public int port() {
+    return server.getListeningPort();
+  }
+
+  public String secret() {
+    return server.secret();
+  }
+
+  /**
+   * Ends the run here: its jobs, its connections, and the calls under way.
+   *
+   * @param millis how long to wait for the calls
+   * @return whether none is under way any more
+   */
+  public boolean close(long millis) throws InterruptedException {
+    context.cancelJobsWithTag(tag);
+    server.shutdown();
+    long end = System.nanoTime() + millis * 1_000_000;
+    List<Thread> left = serving();
+    left.forEach(Thread::interrupt);
+    for (Thread thread : left) {
+      thread.join(Math.max(1, (end - System.nanoTime()) / 1_000_000));
+    }
+    return serving().isEmpty();
+  }
+
+  /** The threads that serve the run; others in the group belong to pools, which have other users. */
+  private List<Thread> serving() {
+    Thread[] all = new Thread[threads.activeCount() * 2 + 16];
+    int count = threads.enumerate(all);
+    List<Thread> found = new ArrayList<>();
+    for (int i = 0; i < count; i++) {
+      StackTraceElement[] stack = all[i].getStackTrace();
+      for (int j = stack.length - 1; j >= 0 && j >= stack.length - 3; j--) {
+        if (stack[j].getClassName().equals(SERVING)) {
+          found.add(all[i]);
+          break;
+        }
+      }
+    }
+    return found;
+  }
+}

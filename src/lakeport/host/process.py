@@ -1,0 +1,23 @@
+"""What ties one process to another."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from typing import Final
+
+__all__ = ["die_with"]
+
+_PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of prctl(2)
+
+
+def die_with(parent: int) -> None:
+    """Have this process killed when the thread that forked it ends. Linux only.
+
+    Args:
+        parent: the number of that process, which may have ended already.
+    """
+    ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,183 @@
+"""Where warm sessions live on this machine: a folder each, in a folder that only its user can open.
+
+A session holds a lock in its folder for as long as it lives, so that what a killed one left is
+known for what it is.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from lakeport.host.cache import cache_folder
+from lakeport.host.warm import identity
+from lakeport.host.warm.identity import Unfit
+
+__all__ = ["Session", "any_session", "fitting", "parent", "place", "sessions"]
+
+_STATE: Final = "session.json"
+_LOCK: Final = "lock"
+_LOOKS: Final = 20
+_LOOK_SECONDS: Final = 0.02
+
+
+@dataclass(frozen=True)
+class Session:
+    """A warm session that runs.
+
+    Attributes:
+        folder: its folder.
+        process: the number of its first process.
+        token: what whoever uses it has to show.
+        begun: when it was started, in Unix seconds.
+        idle: after how many seconds without a run it ends.
+        memory: the largest heap of its JVM, such as `2g`.
+        version: lakeport's.
+        facts: see `identity.facts`.
+    """
+
+    folder: Path
+    process: int
+    token: str
+    begun: float
+    idle: float
+    memory: str
+    version: str
+    facts: dict[str, str]
+
+    @property
+    def runs(self) -> Path:
+        """The socket at which command lines are taken."""
+        return self.folder / "runs"
+
+    @property
+    def spark(self) -> Path:
+        """The socket at which Spark is lent."""
+        return self.folder / "spark"
+
+    def write(self) -> None:
+        """Tell of it in its folder."""
+        told = asdict(self) | {"folder": str(self.folder)}
+        part = self.folder / f"{_STATE}.part"
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(told, file)
+        part.replace(self.folder / _STATE)
+
+    @classmethod
+    def read(cls, folder: Path) -> Session | None:
+        """The session of a folder, None where none runs."""
+        try:
+            told: dict[str, Any] = json.loads((folder / _STATE).read_text(encoding="utf-8"))
+            found = cls(**told | {"folder": folder})
+        except (OSError, ValueError, TypeError):
+            return None
+        return found if _locked(folder) else None
+
+
+def parent() -> Path:
+    """The folder of all sessions' folders; it need not exist."""
+    return cache_folder() / "warm"
+
+
+def any_session() -> bool:
+    """Whether there may be a session at all: asked first, as it takes no time."""
+    try:
+        with os.scandir(parent()) as entries:
+            return any(entry.is_dir() for entry in entries)
+    except OSError:
+        return False
+
+
+def fitting() -> Session | None:
+    """The session that suits this process, if one runs."""
+    if not any_session():
+        return None
+    try:
+        folder = parent() / identity.key(identity.facts())
+    except Unfit:
+        return None
+    return Session.read(folder) if _private(folder.parent) and _private(folder) else None
+
+
+def sessions() -> list[Session]:
+    """All sessions of this user that run; what killed ones left is removed."""
+    found = []
+    with suppress(FileNotFoundError):
+        for folder in sorted(parent().iterdir()):
+            session = Session.read(folder)
+            if session is not None:
+                found.append(session)
+            elif folder.is_dir() and _private(folder):
+                with suppress(OSError), _held(folder):
+                    shutil.rmtree(folder)
+    return found
+
+
+@contextmanager
+def place(key: str) -> Iterator[Path]:
+    """A session's folder, made and locked while the body runs, and removed afterwards.
+
+    Raises:
+        OSError: it can't be made, or a session has it.
+    """
+    above = parent()
+    above.mkdir(parents=True, mode=0o700, exist_ok=True)
+    if not _private(above):
+        raise PermissionError(f"{above} is not this user's alone")
+    folder = above / key
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with _held(folder, patient=True):
+        for left in folder.iterdir():
+            if left.name not in {_LOCK, "log"}:
+                left.unlink()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _private(folder: Path) -> bool:
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    return ours and not stat.S_IMODE(found.st_mode) & 0o077
+
+
+@contextmanager
+def _held(folder: Path, *, patient: bool = False) -> Iterator[None]:
+    """Hold the lock; be patient with those who only look whether somebody holds it."""
+    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        for again in reversed(range(_LOOKS if patient else 1)):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not again:
+                    raise
+                time.sleep(_LOOK_SECONDS)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _locked(folder: Path) -> bool:
+    try:
+        with _held(folder):
+            return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False

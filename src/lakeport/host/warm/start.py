@@ -1,0 +1,96 @@
+"""A warm session is begun, in a process that outlives this one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Final
+
+from lakeport.errors import ConfigError
+from lakeport.host.warm import folder, identity
+from lakeport.host.warm.folder import Session
+from lakeport.host.warm.identity import Unfit
+
+__all__ = ["IDLE_SECONDS", "MEMORY", "NotStarted", "begin"]
+
+IDLE_SECONDS: Final = 15 * 60.0
+MEMORY: Final = "2g"
+_START_SECONDS: Final = 30.0  # until it takes runs up; its Spark may still be starting then
+_LOOK_SECONDS: Final = 0.01
+
+
+class NotStarted(ConfigError):
+    """A session can't be started."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"a warm session can't be started: {reason}",
+            "without `--warm`, the command does alone.",
+        )
+
+
+def begin(idle: float = IDLE_SECONDS, memory: str = MEMORY) -> Session:
+    """The session that suits this process: the one that runs, else a new one.
+
+    Args:
+        idle: after how many seconds without a run a new one ends.
+        memory: the largest heap of a new one's JVM.
+
+    Raises:
+        NotStarted: there can be none.
+    """
+    try:
+        key, environment = identity.key(identity.facts()), identity.environment()
+        above = folder.parent()
+        above.mkdir(parents=True, mode=0o700, exist_ok=True)
+        with _alone(above / "start.lock"):
+            running = folder.fitting()
+            if running is not None:
+                return running
+            return _launch(["-m", "lakeport.warm", key, str(idle), memory], environment)
+    except Unfit as error:
+        raise NotStarted(str(error)) from None
+    except OSError as error:
+        raise NotStarted(f"{folder.parent()}: {error.strerror or error}") from None
+
+
+def _launch(arguments: list[str], environment: dict[str, str]) -> Session:
+    with TemporaryFile() as output:
+        process = subprocess.Popen(
+            [sys.executable, "-P", *arguments],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd="/",
+            start_new_session=True,
+        )
+        end = time.monotonic() + _START_SECONDS
+        while time.monotonic() < end:
+            session = folder.fitting()
+            if session is not None:
+                return session
+            if process.poll() is not None:
+                break
+            time.sleep(_LOOK_SECONDS)
+        output.seek(0)
+        words = output.read().decode(errors="replace").strip().splitlines()
+    raise NotStarted(words[-1] if words else "it ended at its start, and said nothing")
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Have only one process at a time start a session."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

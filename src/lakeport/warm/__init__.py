@@ -1,0 +1,1 @@
+"""A warm session: the process that stays, the runs that go through it, and the Spark it lends."""

@@ -1,0 +1,77 @@
+"""`python -m lakeport.warm KEY IDLE MEMORY`: a warm session, as `lakeport warm start` begins it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+import time
+from contextlib import suppress
+
+from lakeport.host.core_dumps import forbid_core_dumps
+from lakeport.host.warm import identity
+from lakeport.host.warm.channel import listen
+from lakeport.host.warm.folder import Session, place
+from lakeport.warm.keeper import keep
+from lakeport.warm.server import Server
+
+_END_SECONDS = 20.0
+
+
+def main(key: str, idle: str, memory: str) -> int:
+    """Be a warm session until it ends.
+
+    Args:
+        key: see `identity.key`.
+        idle: seconds.
+        memory: such as `2g`.
+    """
+    facts = identity.facts()
+    if identity.key(facts) != key:
+        sys.stderr.write("whoever started this session changed meanwhile\n")
+        return 1
+    forbid_core_dumps()
+    try:
+        with place(key) as folder, (folder / "log").open("wb") as log:
+            for stream in (1, 2):
+                os.dup2(log.fileno(), stream)
+            token, now = secrets.token_hex(16), time.time()
+            version = _version()
+            _serve(Session(folder, os.getpid(), token, now, float(idle), memory, version, facts))
+    except BlockingIOError:
+        return 0  # somebody else was quicker
+    return 0
+
+
+def _serve(session: Session) -> None:
+    lent = listen(session.spark)
+    here, there = socket.socketpair()
+    parent = os.getpid()
+    keeper = os.fork()
+    if not keeper:
+        here.close()
+        keep(session, lent, there, parent)
+    lent.close()
+    there.close()
+    server = Server(session, keeper, here)
+    session.write()
+    server.serve()
+    here.close()
+    end = time.monotonic() + _END_SECONDS
+    with suppress(ChildProcessError):
+        while time.monotonic() < end and os.waitpid(keeper, os.WNOHANG)[0] == 0:
+            time.sleep(0.02)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("lakeport")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

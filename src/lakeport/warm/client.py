@@ -1,0 +1,215 @@
+"""A command line that goes through a warm session: this process lends it its streams, and waits.
+
+```
+arguments, environment, folder, streams ─▶ session ─▶ a process there does the work
+signals ─▶                                ◀─ exit code
+```
+Nothing heavy is imported. As long as the other process has had no effect, losing it costs nothing:
+the command then runs here.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from lakeport.errors import LakeportError, SparkFailure
+from lakeport.host.warm import folder
+from lakeport.host.warm.channel import Channel, connect
+from lakeport.host.warm.folder import Session
+from lakeport.host.warm.start import NotStarted, begin
+
+__all__ = ["option_of", "through"]
+
+_OPTION: Final = "--warm"
+_WORDS: Final = ("auto", "off", "require")
+_VARIABLE: Final = "LAKEPORT_WARM"
+_COMMANDS: Final = frozenset({"check", "land", "plan", "table", "target"})
+_SELF_SUFFICIENT: Final = frozenset({"--help", "--about", "--version"})
+_FORWARDED: Final = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGWINCH,
+)
+
+
+_Outcome = tuple[int | None, list[str], LakeportError | None]
+
+
+class Lost(SparkFailure):
+    """The session ended in the middle of the run."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the warm session ended in the middle of the run",
+            "the same command with the same `--run-id` adds nothing twice.",
+        )
+
+
+def option_of(arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """The option `--warm` of a command line, and the others.
+
+    Returns:
+        `auto`, `off` or `require`; `start` where it stands alone; nothing where there is none.
+
+    >>> option_of(["land", "--warm", "a.csv"]), option_of(["check", "--warm", "off"])
+    (('start', ['land', 'a.csv']), ('off', ['check']))
+    >>> option_of(["check", "--warm=require", "--", "--warm"])
+    ('require', ['check', '--', '--warm'])
+    """
+    found = ""
+    rest: list[str] = []
+    waiting = iter(range(len(arguments)))
+    for index in waiting:
+        text = arguments[index]
+        if text == "--":
+            rest += arguments[index:]
+            break
+        if text == _OPTION:
+            following = arguments[index + 1] if index + 1 < len(arguments) else ""
+            found = following if following in _WORDS else "start"
+            if found != "start":
+                next(waiting)
+        elif text.startswith(f"{_OPTION}="):
+            found = text.partition("=")[2]
+        else:
+            rest.append(text)
+    return found, rest
+
+
+def through(program: str, arguments: Sequence[str]) -> _Outcome:
+    """Run a command in a warm session, if one is to be used and runs.
+
+    Args:
+        program: `lakeport` or `target-lakeport`.
+        arguments: what stands behind the program's name.
+
+    Returns:
+        The exit code, None where the command has to run in this process; its arguments; and why it
+        can't go on, if so.
+    """
+    option, rest = option_of(arguments)
+    verb = next((each for each in rest if not each.startswith("-")), "")
+    if program == "lakeport" and verb not in _COMMANDS:
+        return None, list(arguments), None
+    if option and program == "lakeport":
+        split = rest.index("--") if "--" in rest else len(rest)
+        rest[split:split] = ["--set", f"warm={'auto' if option == 'start' else option}"]
+    wanted = option or os.environ.get(_VARIABLE, "auto")
+    if wanted in ("off", "false") or not _SELF_SUFFICIENT.isdisjoint(rest):
+        return None, rest, None
+    try:
+        session = begin() if wanted == "start" else folder.fitting()
+        return (None if session is None else _run(session, program, rest)), rest, None
+    except (Lost, NotStarted) as problem:
+        return None, rest, problem
+
+
+def _run(session: Session, program: str, arguments: list[str]) -> int | None:
+    try:
+        channel = connect(session.runs)
+        _ask(channel, session, program, arguments)
+    except OSError:
+        return None
+    return _Waiting(channel).wait()
+
+
+def _ask(channel: Channel, session: Session, program: str, arguments: list[str]) -> None:
+    here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        streams = (sys.stdin, sys.stdout, sys.stderr)
+        message = {
+            "do": "run",
+            "token": session.token,
+            "program": program,
+            "arguments": arguments,
+            "environment": dict(os.environ),
+            "streams": [(each.encoding, each.errors) if each else None for each in streams],
+            "ignored": [n for n in _FORWARDED if signal.getsignal(n) is signal.SIG_IGN],
+        }
+        channel.send(message, [here, *(n for n, each in enumerate(streams) if each)])
+    finally:
+        os.close(here)
+
+
+class _Waiting:
+    """Waits for the run's end, and passes on what this process is told meanwhile."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._begun = False
+
+    def wait(self) -> int | None:
+        """The exit code; None if the session was lost before the run had any effect.
+
+        Raises:
+            Lost: the session was lost afterwards.
+        """
+        ours, pythons = os.pipe()
+        os.set_blocking(pythons, False)
+        os.set_blocking(ours, False)
+        before = signal.set_wakeup_fd(pythons, warn_on_full_buffer=False)
+        handlers = {number: signal.getsignal(number) for number in _FORWARDED}
+        handlers |= {
+            number: signal.getsignal(number) for number in (signal.SIGTSTP, signal.SIGCONT)
+        }
+        for number, handler in handlers.items():
+            if handler is not signal.SIG_IGN:
+                signal.signal(number, self._stop if number == signal.SIGTSTP else self._pass_on)
+        try:
+            return self._follow(ours)
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(before)
+            os.close(ours)
+            os.close(pythons)
+            self._channel.close()
+
+    def _follow(self, woken: int) -> int | None:
+        events = select.poll()
+        events.register(self._channel, select.POLLIN)
+        events.register(woken, select.POLLIN)
+        while True:
+            if any(descriptor == woken for descriptor, _ in events.poll()):
+                with suppress(BlockingIOError):
+                    os.read(woken, 1024)
+                continue
+            message, _ = self._channel.receive()
+            if message is None:
+                if self._begun:
+                    raise Lost
+                return None
+            if "begun" in message:
+                self._begun = True
+            elif "declined" in message:
+                return None
+            elif "killed" in message:
+                return self._die(message["killed"])
+            else:
+                return int(message["exit"])
+
+    def _pass_on(self, number: int, frame: Any) -> None:
+        with suppress(OSError):
+            self._channel.send({"signal": number})
+
+    def _stop(self, number: int, frame: Any) -> None:
+        """Stop the run, then this process, as the terminal asks."""
+        self._pass_on(signal.SIGSTOP, frame)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _die(self, number: int) -> int:
+        """End as the run's process did."""
+        with suppress(OSError):
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        return 128 + number

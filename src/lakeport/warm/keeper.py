@@ -1,0 +1,195 @@
+"""The process of a warm session that keeps Spark, and lends it to runs.
+
+A run has a door of its own into the JVM (`RunGateway`), for as long as its connection to this
+process stands: when that ends, however it ends, so does all that the run does there. A store's
+settings are one run's, or those of several that have the same; the file system objects that were
+opened with them end with the last of these runs.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import Any, Final, NoReturn
+
+from lakeport.errors import LakeportError
+from lakeport.host.process import die_with
+from lakeport.host.warm.channel import Channel
+from lakeport.host.warm.folder import Session
+from lakeport.spark.jvm import jars
+from lakeport.spark.jvm.classes import java_class
+from lakeport.spark.session import Runtime
+from lakeport.warm.claims import Claims
+
+__all__ = ["keep"]
+
+_GREETING_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.5
+_CALLERS: Final = 8  # threads that talk to the JVM; each has one there for good
+_CALLS_MS: Final = 5_000  # for the calls of a run that has ended to end
+_TRIES: Final = 24
+_SETTINGS: Final = {
+    "spark.scheduler.mode": "FAIR",
+    # A process for each task: nothing that a run leaves in one is there for another.
+    "spark.python.worker.reuse": "false",
+    # What Spark remembers of jobs that have ended.
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.ui.retainedExecutions": "5",
+}
+
+
+def keep(session: Session, listener: socket.socket, told: socket.socket, parent: int) -> NoReturn:
+    """Lend Spark until the process that forked this one, or the JVM, ends.
+
+    Args:
+        session: what it is part of.
+        listener: where runs ask for Spark.
+        told: takes `+` for each run that has it, `-` for each that gives it back.
+        parent: the process that forked this one.
+    """
+    die_with(parent)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # the first process decides when it ends
+    code = 1
+    try:
+        keeper = _Keeper(session, told)
+        threading.Thread(target=keeper.serve, args=(listener,), daemon=True).start()
+        keeper.watch()
+        code = 0
+    finally:
+        os._exit(code)
+
+
+class _Keeper:
+    """The session's Spark, and who has it."""
+
+    def __init__(self, session: Session, told: socket.socket) -> None:
+        self._session = session
+        self._told = told
+        settings = {**_SETTINGS, "spark.driver.memory": session.memory}
+        self._runtime = Runtime(jars.with_cached(()), settings, small=True)
+        self._runtime.warm()
+        self._claims = Claims(self._close_store)
+        self._callers = ThreadPoolExecutor(_CALLERS, "lakeport-keeper")
+        self._lock = threading.Lock()
+        self._pools: set[int] = set()
+
+    def watch(self) -> None:
+        """Wait until the first process or the JVM ends, and end Spark."""
+        self._told.settimeout(_LOOK_SECONDS)
+        while self._runtime.alive:
+            try:
+                if not self._told.recv(1):
+                    break
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+        self._runtime.stop()
+
+    def serve(self, listener: socket.socket) -> None:
+        """Take up runs that want Spark, each in a thread of its own."""
+        while True:
+            connection, _ = listener.accept()
+            channel = Channel(connection)
+            threading.Thread(target=self._greet, args=(channel,), daemon=True).start()
+
+    def _greet(self, channel: Channel) -> None:
+        try:
+            message, _ = channel.receive(_GREETING_SECONDS)
+            ours = channel.peer[1] == os.getuid() and isinstance(message, dict)
+            if ours and message.get("token") == self._session.token:
+                self._lend(channel, message)
+        except (OSError, ValueError, LakeportError) as error:
+            with suppress(OSError):
+                channel.send({"refused": str(error)})
+        finally:
+            channel.close()
+
+    def _lend(self, channel: Channel, asked: dict[str, Any]) -> None:
+        """Let a run have Spark until it gives it back, or is no more."""
+        run = f"run-{secrets.token_hex(6)}"
+        base = self._runtime.spark._jsparkSession
+        try:
+            for store, settings in asked["claims"].items():
+                if not self._claims.take(run, store, settings):
+                    channel.send({"refused": f"another run has other settings for {store}"})
+                    return
+            with self._pool() as pool:
+                door = self._call(self._open_door, base, run, pool)
+                self._told.sendall(b"+")
+                try:
+                    self._serve(channel, run, door)
+                finally:
+                    ended = self._close_door(door)
+                    self._told.sendall(b"-")
+                    with suppress(OSError):
+                        channel.send({"ended": ended})
+        finally:
+            self._claims.give_back(run)
+
+    def _serve(self, channel: Channel, run: str, door: Any) -> None:
+        told = {"port": self._call(door.port), "secret": self._call(door.secret), "tag": run}
+        channel.send({**told, "needs": sorted(self._runtime.needs)})
+        while True:
+            message, _ = channel.receive()
+            if message is None or "claims" not in message:
+                return
+            taken = all(self._claims.take(run, *each) for each in message["claims"].items())
+            channel.send({"taken": taken})
+
+    def _open_door(self, base: Any, run: str, pool: str) -> Any:
+        jvm: Any = self._runtime.spark._jvm
+        return java_class(jvm, "io.lakeport.warm.RunGateway")(base, run, pool)
+
+    def _close_door(self, door: Any) -> bool:
+        """End what the run does in the JVM; what does not end keeps its store's settings for long.
+
+        Returns:
+            Whether everything has ended.
+        """
+        with suppress(Exception):
+            for _ in range(_TRIES):
+                if self._call(door.close, _CALLS_MS):
+                    return True
+        return not self._runtime.alive
+
+    def _close_store(self, store: str, names: list[str]) -> None:
+        """Forget a store that no run uses any more, and how it was reached."""
+        with suppress(Exception):
+            self._call(self._forget, store, names)
+
+    def _forget(self, store: str, names: list[str]) -> None:
+        jvm: Any = self._runtime.spark._jvm
+        conf = self._runtime.context._jsc.hadoopConfiguration()
+        if "delta" in self._runtime.needs:
+            java_class(jvm, "org.apache.spark.sql.delta.DeltaLog").clearCache()
+        uri = java_class(jvm, "java.net.URI")(store)
+        with suppress(Exception):
+            java_class(jvm, "org.apache.hadoop.fs.FileSystem").get(uri, conf).close()
+        for name in names:
+            conf.unset(name)
+
+    def _call(self, function: Any, *arguments: Any) -> Any:
+        """Call the JVM from one of a few threads, as each thread has its own connection to it."""
+        return self._callers.submit(function, *arguments).result()
+
+    @contextmanager
+    def _pool(self) -> Iterator[str]:
+        """A pool of Spark's scheduler for one run: pools share the cores, and stay for ever."""
+        with self._lock:
+            number = next(n for n in range(len(self._pools) + 1) if n not in self._pools)
+            self._pools.add(number)
+        try:
+            yield f"run-{number}"
+        finally:
+            with self._lock:
+                self._pools.discard(number)

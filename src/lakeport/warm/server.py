@@ -1,0 +1,251 @@
+"""The first process of a warm session: it takes up command lines, and forks a process for each.
+
+```
+client ─▶ run: arguments, environment, streams ─▶ fork, which is the run ─▶ exit code
+       ─▶ signal, or its end ──────────────────▶ the run's process
+```
+It has a single thread and all modules imported, and touches neither Spark nor any data: what a run
+does can't reach another one here.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import selectors
+import signal
+import socket
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import Any, Final, NoReturn
+
+import lakeport
+from lakeport.host.warm.channel import Channel, listen
+from lakeport.host.warm.folder import Session
+from lakeport.warm.child import Command, become
+
+__all__ = ["Server"]
+
+_BESIDE: Final = ("google.rpc.error_details_pb2", "py4j.clientserver", "rich.console")
+_LEISURE_SECONDS: Final = 0.3
+_GREETING_SECONDS: Final = 5.0
+_FORWARDED: Final = frozenset(
+    {
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+        signal.SIGQUIT,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+        signal.SIGWINCH,
+        signal.SIGSTOP,
+        signal.SIGCONT,
+    }
+)
+
+
+@dataclass(eq=False)
+class _Run:
+    """A run under way."""
+
+    channel: Channel
+    process: int
+    words: str
+    begun: float = field(default_factory=time.time)
+
+
+class Server:
+    """Serves until nobody has needed the session for a while, or it is asked to end.
+
+    Args:
+        session: what it is.
+        keeper: the number of the process that keeps Spark.
+        leases: tells how many runs have Spark: each byte `+` or `-` is one more or less.
+    """
+
+    def __init__(self, session: Session, keeper: int, leases: socket.socket) -> None:
+        self._session = session
+        self._keeper = keeper
+        self._leases = leases
+        self._lent = 0
+        self._runs: dict[int, _Run] = {}
+        self._served = 0
+        self._ending = False
+        self._prepared = False
+        self._last = time.monotonic()
+        self._selector = selectors.DefaultSelector()
+        self._listener = listen(session.runs)
+        self._wake, self._woken = socket.socketpair()
+
+    def serve(self) -> None:
+        """Take up runs. Returns in this process; forks end with their run."""
+        self._wake.setblocking(False)
+        self._woken.setblocking(False)
+        signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._hear)
+        self._leases.setblocking(False)
+        for watched, answer in (
+            (self._listener, self._greet),
+            (self._woken, self._reap),
+            (self._leases, self._count),
+        ):
+            self._selector.register(watched, selectors.EVENT_READ, answer)
+        while not (self._ending and not self._runs):
+            ready = self._selector.select(min(self._patience(), self._leisure()))
+            for event, _ in ready:
+                event.data()
+            if self._patience() == 0:
+                self._end()
+            elif not ready:
+                self._prepare()
+        with suppress(OSError):
+            self._session.runs.unlink()
+
+    def _patience(self) -> float:
+        """Seconds until the session has been idle for long enough."""
+        if self._runs or self._lent:
+            self._last = time.monotonic()
+        return max(0.0, self._last + self._session.idle - time.monotonic())
+
+    def _leisure(self) -> float:
+        """Seconds without a wish after which there is time to prepare for the next ones."""
+        return math.inf if self._prepared or self._runs else _LEISURE_SECONDS
+
+    def _prepare(self) -> None:
+        """Import what runs import, once, for those that are forked from here on."""
+        if self._prepared or self._runs:
+            return
+        self._prepared = True
+        ours = (each.name for each in walk_packages(lakeport.__path__, "lakeport.", _pass_over))
+        for name in (*ours, *_BESIDE):
+            if not name.endswith("__main__"):
+                with suppress(ImportError):  # an extra that is not installed
+                    import_module(name)
+        gc.collect()
+        gc.freeze()
+
+    def _hear(self, number: int, frame: object) -> None:
+        if number != signal.SIGCHLD:
+            self._end()
+
+    def _end(self) -> None:
+        """Take up no more runs; those under way go on."""
+        if not self._ending:
+            self._ending = True
+            self._selector.unregister(self._listener)
+            self._listener.close()
+            with suppress(OSError):
+                self._session.runs.unlink()
+
+    def _count(self) -> None:
+        with suppress(BlockingIOError):
+            told = self._leases.recv(4096)
+            if not told:  # the keeper has ended
+                self._selector.unregister(self._leases)
+            self._lent += told.count(b"+") - told.count(b"-")
+            self._served += told.count(b"+")
+            self._last = time.monotonic()
+
+    def _greet(self) -> None:
+        """Hear what somebody who has just connected wants."""
+        connection, _ = self._listener.accept()
+        channel = Channel(connection)
+        files: list[int] = []
+        try:
+            if channel.peer[1] == os.getuid():
+                message, files = channel.receive(_GREETING_SECONDS)
+                if isinstance(message, dict) and message.get("token") == self._session.token:
+                    self._answer(channel, message, files)
+                    return
+        except (OSError, ValueError):
+            pass
+        finally:
+            for file in files:
+                os.close(file)
+        channel.close()
+
+    def _answer(self, channel: Channel, message: dict[str, Any], files: list[int]) -> None:
+        if message["do"] == "run":
+            self._start(channel, Command.of(message, files))
+            return
+        if message["do"] == "stop":
+            self._end()
+        with suppress(OSError):
+            channel.send(self._status())
+        channel.close()
+
+    def _status(self) -> dict[str, Any]:
+        return {
+            "runs": [
+                {"process": run.process, "command": run.words, "begun": run.begun}
+                for run in self._runs.values()
+            ],
+            "lent": self._lent,
+            "served": self._served,
+            "idle_for": time.monotonic() - self._last,
+        }
+
+    def _start(self, channel: Channel, command: Command) -> None:
+        self._last = time.monotonic()
+        process = os.fork()
+        if not process:
+            self._become(channel, command)
+        run = _Run(channel, process, command.shown)
+        self._runs[process] = run
+        self._selector.register(channel, selectors.EVENT_READ, lambda: self._obey(run))
+
+    def _become(self, channel: Channel, command: Command) -> NoReturn:
+        """Be the run, in the process that was forked for it."""
+        signal.set_wakeup_fd(-1)
+        self._selector.close()
+        for other in (self._listener, self._wake, self._woken, self._leases):
+            other.close()
+        for run in self._runs.values():
+            run.channel.close()
+        become(command, channel, os.getppid())
+
+    def _obey(self, run: _Run) -> None:
+        """Pass on what the client was told, to the run's process; kill it with the client."""
+        message = None
+        with suppress(OSError, ValueError):
+            message, files = run.channel.receive(_GREETING_SECONDS)
+            for file in files:
+                os.close(file)
+        number = message.get("signal") if isinstance(message, dict) else signal.SIGKILL
+        if message is None:
+            self._selector.unregister(run.channel)
+        if number in _FORWARDED or number == signal.SIGKILL:
+            with suppress(ProcessLookupError):
+                os.kill(run.process, number)
+
+    def _reap(self) -> None:
+        with suppress(BlockingIOError):
+            self._woken.recv(4096)
+        while True:
+            try:
+                process, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not process:
+                return
+            if process == self._keeper:
+                self._end()  # runs that have lost Spark say so themselves
+            elif process in self._runs:
+                self._dismiss(self._runs.pop(process), os.waitstatus_to_exitcode(status))
+
+    def _dismiss(self, run: _Run, code: int) -> None:
+        self._last = time.monotonic()
+        with suppress(KeyError, ValueError):
+            self._selector.unregister(run.channel)
+        with suppress(OSError):
+            run.channel.send({"exit": code} if code >= 0 else {"killed": -code})
+        run.channel.close()
+
+
+def _pass_over(name: str) -> None:
+    """A package that can't be imported, as an extra is absent: runs that need it say so."""

@@ -1,0 +1,32 @@
+"""Warm sessions in a cache folder of the tests' own, which no other session of the user's is in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.kit import Lake
+from tests.warm.kit import Warm, cache
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    """A session that no test ends."""
+    with Warm(cache(tmp_path_factory.mktemp("shared"))) as warm:
+        warm.start()
+        yield warm
+
+
+@pytest.fixture
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    """Sessions that the test starts and ends itself."""
+    with Warm(cache(tmp_path_factory.mktemp("own"))) as warm:
+        yield warm
+
+
+@pytest.fixture
+def delta_lake(tmp_path: Path) -> Lake:
+    """A lake of Delta tables that is not there yet."""
+    return Lake(tmp_path / "lake", "delta")

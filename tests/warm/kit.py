@@ -1,0 +1,117 @@
+"""`lakeport warm` as users have it, and what of its processes can be seen from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from lakeport.host.cache import cache_folder
+from tests.faults.kit import PATIENCE, Outcome, Process, alive, await_end, run, started
+
+
+def cache(folder: Path) -> Path:
+    """A cache folder with what is in this machine's, and sessions of its own."""
+    for kept in cache_folder().iterdir():
+        if kept.name != "warm":
+            (folder / kept.name).symlink_to(kept)
+    return folder
+
+
+@dataclass
+class Warm(AbstractContextManager["Warm"]):
+    """The warm sessions of one cache folder.
+
+    Attributes:
+        cache: that folder.
+    """
+
+    cache: Path
+
+    def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """What a process has to have that is to find them."""
+        temporary = self.cache / "tmp"
+        temporary.mkdir(exist_ok=True)
+        here = {
+            "LAKEPORT_CACHE": str(self.cache),
+            "TMPDIR": str(temporary),
+            "LAKEPORT_WARM": "auto",
+        }
+        return {**here, **(more or {})}
+
+    def run(
+        self, *arguments: str | Path, given: bytes = b"", env: Mapping[str, str] | None = None
+    ) -> Outcome:
+        """Run lakeport to its end."""
+        return run(*arguments, given=given, env=self.environment(env))
+
+    @contextmanager
+    def started(
+        self, *arguments: str | Path, env: Mapping[str, str] | None = None
+    ) -> Iterator[Process]:
+        """Run lakeport; whatever is left of the client at the end of the block is killed."""
+        with started(*arguments, env=self.environment(env)) as process:
+            yield process
+
+    def start(self, *options: str) -> None:
+        """`lakeport warm start`, until its Spark has started."""
+        done = self.run("warm", "start", *options)
+        assert done.code == 0, done.err
+        self.run("plan", __file__, "--source-format", "csv", "--to", self.cache / "nowhere")
+
+    def status(self) -> list[dict[str, Any]]:
+        """What `lakeport warm status` says."""
+        done = self.run("warm", "status", "--json")
+        assert done.code == 0, done.err
+        found: list[dict[str, Any]] = json.loads(b"".join(done.out))
+        return found
+
+    def served(self) -> int:
+        """How many runs have had Spark of the session."""
+        return int(self.status()[0]["served"])
+
+    def processes(self) -> list[int]:
+        """The sessions' first processes."""
+        states = (self.cache / "warm").glob("*/session.json")
+        return [json.loads(state.read_text())["process"] for state in states]
+
+    def family(self) -> dict[int, str]:
+        """Every process of the sessions, with its command line."""
+        found: dict[int, str] = {}
+        todo = self.processes()
+        while todo:
+            process = todo.pop()
+            with suppress(OSError):
+                words = Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ")
+                found[process] = words.decode()
+                for task in Path(f"/proc/{process}/task").iterdir():
+                    todo += map(int, (task / "children").read_text().split())
+        return found
+
+    def java(self) -> int:
+        """The sessions' JVM."""
+        return next(number for number, words in self.family().items() if "SparkSubmit" in words)
+
+    def await_end(self) -> None:
+        """Wait until no session is left."""
+        family = set(self.family())
+        end = time.monotonic() + PATIENCE
+        while alive(family):
+            assert time.monotonic() < end, f"these are left: {self.family()}"
+            time.sleep(0.05)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        family = self.family()
+        for process in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        await_end(family)

@@ -1,0 +1,86 @@
+"""Sessions that end, are killed or were never there: no run is lost, none lands twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults.kit import PATIENCE, Lake, alive, await_end, land, users
+from tests.faults.test_signals import BATCH, SIZES
+from tests.warm.kit import Warm
+
+GIVEN = users(40 * BATCH, BATCH)
+
+
+def test_idle_and_gone(own: Warm) -> None:
+    own.start("--idle", "1s")
+    family = set(own.family())
+    own.await_end()
+    assert alive(family) == set()
+    assert own.status() == []
+    assert [path.name for path in (own.cache / "warm").iterdir()] == ["start.lock"]
+    assert list((own.cache / "tmp").iterdir()) == []
+
+
+def test_first_load_starts_it(own: Warm, delta_lake: Lake) -> None:
+    done = own.run(*land(delta_lake, "--warm"), given=GIVEN)
+    assert done.code == 0, done.err
+    assert delta_lake.ids() == list(range(40 * BATCH))
+    assert own.served() == 1
+    assert own.run("warm", "stop").code == 0
+    own.await_end()
+    assert own.run(*land(delta_lake), given=GIVEN).code == 0  # alone
+    assert own.processes() == []
+
+
+@pytest.mark.parametrize("victim", ["first", "java"])
+def test_lost_before_anything_was_read(own: Warm, delta_lake: Lake, victim: str) -> None:
+    own.start()
+    with own.started(*land(delta_lake)) as process:
+        end = time.monotonic() + PATIENCE
+        while not own.status()[0]["running"]:
+            assert time.monotonic() < end
+        time.sleep(1)  # until it has Spark, and waits for its input
+        killed = own.java() if victim == "java" else own.processes()[0]
+        os.kill(killed, signal.SIGKILL)
+        await_end([killed])
+        time.sleep(1)  # until the others have heard of it
+        process.feed(GIVEN)
+        assert process.end() == 0, process.words
+    assert delta_lake.ids() == list(range(40 * BATCH))
+
+
+@pytest.mark.parametrize("victim", ["first", "java"])
+def test_lost_in_the_middle(own: Warm, delta_lake: Lake, victim: str) -> None:
+    own.start()
+    command = land(delta_lake, *SIZES, "--run-id", "night")
+    with own.started(*command) as process:
+        process.feed(users(400 * BATCH, BATCH), close=False)
+        assert process.wait_for(lambda: len(process.out) > 2)
+        os.kill(own.java() if victim == "java" else own.processes()[0], signal.SIGKILL)
+        assert process.end() == 7, process.words
+        assert "Hint:" in process.words
+        assert "Traceback" not in process.words
+    seen = delta_lake.ids()
+    assert seen == list(range(len(seen)))
+    assert len(seen) % BATCH == 0
+    rows = len(seen) + 2 * BATCH
+    done = own.run(*command, given=users(rows, BATCH))
+    assert done.code == 0, done.err
+    assert delta_lake.ids() == list(range(rows))
+
+
+def test_another_environment_has_another_session(own: Warm, tmp_path: Path) -> None:
+    own.start()
+    (tmp_path / "people.csv").write_text("id\n1\n")
+    command = ("land", tmp_path / "people.csv", "--to", tmp_path / "lake", "--warm=require")
+    refused = own.run(*command, env={"TZ": "Asia/Tokyo"})
+    assert refused.code == 2
+    assert "`warm: require`" in refused.err
+    assert own.run(*command).code == 0
+    told = own.run("warm", "status", env={"TZ": "Asia/Tokyo"})
+    assert b"no: another variable TZ" in b"".join(told.out)
