@@ -15,6 +15,13 @@ from typing import Any, Self
 from lakeport.host.cache import cache_folder
 from tests.faults.kit import PATIENCE, Outcome, Process, alive, await_end, run, started
 
+_TRACED = Path(__file__).parent / "traced"
+
+
+def _trace() -> str:
+    """Where what is covered is written, as the whole run's."""
+    return os.environ.get("COVERAGE_FILE") or str(Path(".coverage").absolute())
+
 
 def cache(folder: Path) -> Path:
     """A cache folder with what is in this machine's, and sessions of its own."""
@@ -43,6 +50,9 @@ class Warm(AbstractContextManager["Warm"]):
             "TMPDIR": str(temporary),
             "LAKEPORT_WARM": "auto",
         }
+        if "COVERAGE_RUN" in os.environ:
+            # Of a session's environment, only names such as these are left.
+            here |= {"PYTHONPATH": str(_TRACED), "PYTHON_LAKEPORT_TRACE": _trace()}
         return {**here, **(more or {})}
 
     def run(
@@ -110,6 +120,8 @@ class Warm(AbstractContextManager["Warm"]):
         return self
 
     def __exit__(self, *_: object) -> None:
+        with suppress(AssertionError):
+            self.run("warm", "stop")
         family = self.family()
         for process in self.processes():
             with suppress(ProcessLookupError):
