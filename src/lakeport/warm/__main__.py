@@ -32,6 +32,7 @@ def main(key: str, idle: str, memory: str) -> int:
         sys.stderr.write("whoever started this session changed meanwhile\n")
         return 1
     forbid_core_dumps()
+    os.chdir("/")  # no folder stays in use by it
     try:
         with place(key) as folder, (folder / "log").open("wb") as log:
             for stream in (1, 2):

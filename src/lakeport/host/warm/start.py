@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -63,21 +62,21 @@ def begin(idle: float = IDLE_SECONDS, memory: str = MEMORY) -> Session:
 
 def _launch(arguments: list[str], environment: dict[str, str]) -> Session:
     with TemporaryFile() as output:
-        process = subprocess.Popen(
+        null = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+        both = [(os.POSIX_SPAWN_DUP2, output.fileno(), stream) for stream in (1, 2)]
+        process = os.posix_spawn(
+            sys.executable,
             [sys.executable, "-P", *arguments],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd="/",
-            start_new_session=True,
+            environment,
+            file_actions=[null, *both],
+            setsid=True,
         )
         end = time.monotonic() + _START_SECONDS
         while time.monotonic() < end:
             session = folder.fitting()
             if session is not None:
                 return session
-            if process.poll() is not None:
+            if os.waitpid(process, os.WNOHANG)[0]:
                 break
             time.sleep(_LOOK_SECONDS)
         output.seek(0)
