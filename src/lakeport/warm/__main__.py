@@ -33,6 +33,7 @@ def main(key: str, idle: str, memory: str) -> int:
         return 1
     forbid_core_dumps()
     os.chdir("/")  # no folder stays in use by it
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's: a process that forks should have no thread
     try:
         with place(key) as folder, (folder / "log").open("wb") as log:
             for stream in (1, 2):

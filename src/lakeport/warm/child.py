@@ -79,13 +79,22 @@ class Command:
 
 
 def become(command: Command, channel: Channel, parent: int) -> NoReturn:
-    """Run the command in this process, and end it."""
+    """Run the command in this process, and end it.
+
+    Args:
+        command: what is to run.
+        channel: to the client.
+        parent: the process that forked this one, with the forwarded signals blocked.
+    """
     code = _FAILED
     try:
         die_with(parent)
         _take_signals(command.ignored)
         _take_streams(command)
         _take_place(command)
+    except Exception:
+        _decline(channel)
+    try:
         first_effect.before(lambda: _begin(channel))
         code = _run(command)
     except KeyboardInterrupt:
@@ -97,17 +106,23 @@ def become(command: Command, channel: Channel, parent: int) -> NoReturn:
 def _run(command: Command) -> int:
     from lakeport.cli import programs
 
-    if command.arguments[:1] and command.arguments[0] not in _REPEATABLE:
+    verb = command.arguments[0] if command.program == "lakeport" and command.arguments else "land"
+    if verb not in _REPEATABLE:
         first_effect.about_to_happen()
     return programs.run(command.program, command.arguments)
 
 
 def _begin(channel: Channel) -> None:
     """Tell the client that the run has an effect from now on; leave it to him if Spark is lost."""
-    lost = Runtime.lost()
-    channel.send({"declined": True} if lost else {"begun": True})
-    if lost:
-        os._exit(_FAILED)
+    if Runtime.lost():
+        _decline(channel)
+    channel.send({"begun": True})
+
+
+def _decline(channel: Channel) -> NoReturn:
+    """Leave the command to the client; nothing of it has been done."""
+    channel.send({"declined": True})
+    os._exit(_FAILED)
 
 
 def _take_signals(ignored: list[int]) -> None:
@@ -117,6 +132,7 @@ def _take_signals(ignored: list[int]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for other in ignored:
         signal.signal(other, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
 
 
 def _take_streams(command: Command) -> None:

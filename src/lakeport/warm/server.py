@@ -95,7 +95,7 @@ class Server:
             (self._leases, self._count),
         ):
             self._selector.register(watched, selectors.EVENT_READ, answer)
-        while not (self._ending and not self._runs):
+        while not self._ending or self._runs or self._lent:
             ready = self._selector.select(min(self._patience(), self._leisure()))
             for event, _ in ready:
                 event.data()
@@ -147,14 +147,18 @@ class Server:
             told = self._leases.recv(4096)
             if not told:  # the keeper has ended
                 self._selector.unregister(self._leases)
+                self._lent = 0
             self._lent += told.count(b"+") - told.count(b"-")
             self._served += told.count(b"+")
             self._last = time.monotonic()
 
     def _greet(self) -> None:
-        """Hear what somebody who has just connected wants."""
-        connection, _ = self._listener.accept()
-        channel = Channel(connection)
+        """Wait for what somebody who has just connected wants."""
+        channel = Channel(self._listener.accept()[0])
+        self._selector.register(channel, selectors.EVENT_READ, lambda: self._listen_to(channel))
+
+    def _listen_to(self, channel: Channel) -> None:
+        self._selector.unregister(channel)
         files: list[int] = []
         try:
             if channel.peer[1] == os.getuid():
@@ -162,8 +166,8 @@ class Server:
                 if isinstance(message, dict) and message.get("token") == self._session.token:
                     self._answer(channel, message, files)
                     return
-        except (OSError, ValueError):
-            pass
+        except (OSError, ValueError, LookupError, TypeError):
+            pass  # none of ours
         finally:
             for file in files:
                 os.close(file)
@@ -192,9 +196,12 @@ class Server:
 
     def _start(self, channel: Channel, command: Command) -> None:
         self._last = time.monotonic()
+        # What is sent to the run before it is one must not be taken for a signal to this process.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
         process = os.fork()
         if not process:
             self._become(channel, command)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         run = _Run(channel, process, command.shown)
         self._runs[process] = run
         self._selector.register(channel, selectors.EVENT_READ, lambda: self._obey(run))
@@ -202,11 +209,10 @@ class Server:
     def _become(self, channel: Channel, command: Command) -> NoReturn:
         """Be the run, in the process that was forked for it."""
         signal.set_wakeup_fd(-1)
+        for other in [*self._selector.get_map().values()]:
+            os.close(other.fd)
         self._selector.close()
-        for other in (self._listener, self._wake, self._woken, self._leases):
-            other.close()
-        for run in self._runs.values():
-            run.channel.close()
+        self._wake.close()
         become(command, channel, os.getppid())
 
     def _obey(self, run: _Run) -> None:

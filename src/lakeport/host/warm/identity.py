@@ -90,7 +90,7 @@ def facts() -> dict[str, str]:
         "encoding": f"{sys.getfilesystemencoding()} {_locale()}",
         "boot": Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip(),
         "Python": f"{sys.executable} {sys.version}",
-        "Java": _stamp(shutil.which("java")),
+        "Java": " ".join(map(_stamp, (_java_home(), shutil.which("java")))),
         "lakeport": f"{_CODE} {_fingerprint(_CODE)}",
         "jars": _fingerprint(cache_folder() / "jars"),
     }
@@ -135,11 +135,18 @@ def _locale() -> str:
     return os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or "C"
 
 
+def _java_home() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    return home and os.path.join(home, "bin", "java")  # noqa: PTH118  # a text like `which` gives
+
+
 def _stamp(name: str | None) -> str:
-    if name is None:
-        return "none"
-    real = Path(name).resolve()
-    return f"{real} {real.stat().st_mtime_ns}"
+    """Which program a name stands for, and since when."""
+    with suppress(OSError):
+        if name:
+            real = Path(name).resolve(strict=True)
+            return f"{real} {real.stat().st_mtime_ns}"
+    return "none"
 
 
 def _fingerprint(folder: Path) -> str:
