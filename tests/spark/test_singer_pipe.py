@@ -26,7 +26,7 @@ from tests.postgres import Postgres
 TARGET = (
     sys.executable,
     "-c",
-    "import sys; from lakeport.cli.singer import main; sys.exit(main())",
+    "from lakeport.__main__ import singer; singer()",
 )
 TABLE = """
 CREATE TABLE people (id int PRIMARY KEY, name text, born date, weight double precision,

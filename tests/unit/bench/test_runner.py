@@ -39,7 +39,9 @@ def test_a_run_that_takes_too_long_is_stopped_with_all_that_it_started(tmp_path:
 
 
 def test_a_failure_is_told_with_the_last_line_of_output() -> None:
-    took = run([sys.executable, "-S", "-c", "import sys; print('first'); sys.exit('why')"])
+    took = run(
+        [sys.executable, "-S", "-c", "import sys; print('first', flush=True); sys.exit('why')"]
+    )
     assert took.failure == "exit code 1: why"
 
 

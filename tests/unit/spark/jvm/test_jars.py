@@ -67,12 +67,13 @@ def test_further_needs_are_those_whose_jars_are_all_there(tmp_path: Path) -> Non
 def test_fetched_once(repository: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     assert [jar.name for jar in jars.missing({"thing"}, cache)] == ["thing-1.0.jar"]
-    (found,) = jars.ensure({"thing"}, cache)
+    found, own = jars.ensure({"thing"}, cache)
+    assert own == jars.LOG_STORE
     assert found == cache / "jars" / "thing-1.0.jar"
     assert found.read_bytes() == CONTENT
     assert jars.missing({"thing"}, cache) == []
     repository.unlink()
-    assert jars.ensure({"thing"}, cache) == [found]
+    assert jars.ensure({"thing"}, cache) == [found, own]
 
 
 def test_another_content_is_refused(repository: Path, tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ def test_several_at_once(repository: Path, tmp_path: Path) -> None:
     found: list[bytes] = []
 
     def fetch() -> None:
-        found.extend(path.read_bytes() for path in jars.ensure({"thing"}, tmp_path / "cache"))
+        found.append(jars.ensure({"thing"}, tmp_path / "cache")[0].read_bytes())
 
     threads = [threading.Thread(target=fetch) for _ in range(8)]
     for thread in threads:
