@@ -181,7 +181,7 @@ print(json.dumps({
     "tags": [str(tag) for tag in context.getJobTags()],
     "pool": context.getLocalProperty("spark.scheduler.pool"),
     "session": active.hashCode(),
-}))
+}), flush=True)
 print(sys.stdin.readline())
 runtime.stop()
 """
