@@ -56,8 +56,8 @@ def template(destination: str) -> dict[str, Any]:
         ConfigError: there is no destination of that name.
 
     Example:
-        >>> template("local")
-        {'config': {'path': None, 'table': None, 'file_type': 'delta', 'mode': 'append'}}
+        >>> list(template("local")["config"])
+        ['path', 'table', 'file_type', 'mode']
     """
     fields = config_class(destination).model_fields
     keys = _KEYS[destination]

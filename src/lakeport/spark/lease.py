@@ -21,6 +21,7 @@ from lakeport.spark.jvm import gateway
 from lakeport.spark.jvm.classes import java_class
 
 if TYPE_CHECKING:
+    from py4j.clientserver import ClientServer
     from py4j.java_gateway import JavaObject
     from pyspark import SparkContext
 
@@ -101,20 +102,16 @@ class Lease:
         """
         claims = self._claims()
         try:
-            channel = self._channel = connect(self._session.spark)
-            channel.send({"token": self._session.token, "claims": claims})
-            answer, _ = channel.receive()
-        except (OSError, ValueError) as error:
-            raise Refused(f"the session does not answer: {error}") from error
-        if self._closed or not isinstance(answer, dict) or "refused" in answer:
-            reason = answer["refused"] if isinstance(answer, dict) else "the session has ended"
-            raise Refused(reason)
-        self.needs = frozenset(answer["needs"])
-        if lacking := needs - self.needs:
-            raise Refused(f"it lacks the jars for {', '.join(sorted(lacking))}")
-        try:
+            self._channel = connect(self._session.spark)
+            answer = self._ask(self._channel, claims)
+            self.needs = frozenset(answer["needs"])
+            if lacking := needs - self.needs:
+                raise Refused(f"it lacks the jars for {', '.join(sorted(lacking))}")
             return self._join(answer)
-        except Exception as error:
+        except BaseException as error:
+            self._hang_up()
+            if isinstance(error, Refused) or not isinstance(error, Exception):
+                raise
             raise Refused(f"the session's Spark can't be joined: {error}") from error
 
     @property
@@ -157,7 +154,20 @@ class Lease:
             with suppress(OSError, ValueError):
                 channel.send({"end": True})
                 channel.receive(min(timeout, _ENDED_SECONDS))
-            channel.hang_up()
+        self._hang_up()
+
+    def _ask(self, channel: Channel, claims: dict[str, dict[str, str]]) -> dict[str, Any]:
+        channel.send({"token": self._session.token, "claims": claims})
+        answer, _ = channel.receive()
+        if self._closed or not isinstance(answer, dict):
+            raise Refused("the session has ended")
+        if "refused" in answer:
+            raise Refused(answer["refused"])
+        return answer
+
+    def _hang_up(self) -> None:
+        if self._channel is not None:
+            self._channel.hang_up()
 
     def _claims(self) -> dict[str, dict[str, str]]:
         if self._store is None:
@@ -177,9 +187,16 @@ class Lease:
         }
 
     def _join(self, answer: Mapping[str, Any]) -> SparkContext:
+        client = gateway.join(int(answer["port"]), str(answer["secret"]))
+        try:
+            return self._context(client, str(answer["tag"]))
+        except BaseException:
+            adopt.reset_pyspark(None, self._session.folder)
+            raise
+
+    def _context(self, client: ClientServer, tag: str) -> SparkContext:
         from pyspark import SparkConf, SparkContext
 
-        client = gateway.join(int(answer["port"]), str(answer["secret"]))
         jvm = client.jvm
         with translated():
             self.java_session = java_class(jvm, "org.apache.spark.sql.SparkSession").active()
@@ -189,7 +206,6 @@ class Lease:
             adopt.detach()
             conf = SparkConf(_jvm=jvm, _jconf=shared.getConf())
             context = SparkContext(conf=conf, gateway=client, jsc=shared)
-        tag = str(answer["tag"])
         # It is others' as well: what a program of the user's does to it concerns this run alone.
         context.stop = lambda: None  # type: ignore[method-assign]
         context.cancelAllJobs = lambda: context.cancelJobsWithTag(tag)  # type: ignore[method-assign]
