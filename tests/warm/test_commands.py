@@ -6,15 +6,17 @@ import json
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from lakeport.cli.app import main
+from lakeport.cli.warm import _ask
 from lakeport.host.warm import folder, identity
 from lakeport.host.warm.identity import Unfit
 from lakeport.warm import client
-from tests.faults.kit import Lake
+from tests.faults.kit import PATIENCE, Lake
 from tests.warm.kit import Warm, cache
 
 Captured = pytest.CaptureFixture[str]
@@ -68,21 +70,32 @@ def test_from_its_start_to_its_end(warm: Warm, tmp_path: Path, capfd: Captured) 
     assert [row["name"] for row in Lake(tmp_path / "lake", "delta").rows("people")] == ["Ada"]
 
 
+def terminate_the_run() -> None:
+    """Have this process, as its client, told to end once a session has a run."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        if any(_ask(session, "status").get("runs") for session in folder.sessions()):
+            time.sleep(2)  # it may be importing yet
+            signal.raise_signal(signal.SIGTERM)
+            return
+        time.sleep(0.1)
+
+
 def test_a_run_that_waits_is_interrupted(warm: Warm, tmp_path: Path, capfd: Captured) -> None:
     land = ["land", "-", "--to", "lake", "--warm", "--source-format", "singer"]
     with warm:
-        timer = threading.Timer(8, signal.raise_signal, [signal.SIGTERM])
+        teller = threading.Thread(target=terminate_the_run)
         ours, theirs = os.pipe()
         before = os.dup(0)
         os.dup2(ours, 0)
-        timer.start()
+        teller.start()
         try:
             code, _, _ = client.through("lakeport", land)
         finally:
             os.dup2(before, 0)
             for descriptor in (ours, theirs, before):
                 os.close(descriptor)
-            timer.join()
+            teller.join()
     assert code == 143
     assert "terminated; nothing was landed" in capfd.readouterr().err
 
