@@ -10,6 +10,16 @@ import pytest
 from tests.faults.kit import Lake
 from tests.warm.kit import Warm, cache
 
+VICTIMS = {"test_lost_before_anything_was_read": "java", "test_lost_in_the_middle": "first"}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Which of a session's processes is killed: with `--soak` either, in a test of its own."""
+    if "victim" in metafunc.fixturenames:
+        one = VICTIMS[metafunc.function.__name__]
+        soak = metafunc.config.getoption("soak")
+        metafunc.parametrize("victim", ["first", "java"] if soak else [one])
+
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:

@@ -7,8 +7,6 @@ import signal
 import time
 from pathlib import Path
 
-import pytest
-
 from tests.faults.kit import PATIENCE, Lake, alive, await_end, land, users
 from tests.faults.test_signals import BATCH, SIZES
 from tests.warm.kit import Warm
@@ -37,7 +35,6 @@ def test_first_load_starts_it(own: Warm, delta_lake: Lake) -> None:
     assert own.processes() == []
 
 
-@pytest.mark.parametrize("victim", ["first", "java"])
 def test_lost_before_anything_was_read(own: Warm, delta_lake: Lake, victim: str) -> None:
     own.start()
     with own.started(*land(delta_lake)) as process:
@@ -54,7 +51,6 @@ def test_lost_before_anything_was_read(own: Warm, delta_lake: Lake, victim: str)
     assert delta_lake.ids() == list(range(40 * BATCH))
 
 
-@pytest.mark.parametrize("victim", ["first", "java"])
 def test_lost_in_the_middle(own: Warm, delta_lake: Lake, victim: str) -> None:
     own.start()
     command = land(delta_lake, *SIZES, "--run-id", "night")
