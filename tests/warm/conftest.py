@@ -10,7 +10,7 @@ import pytest
 from tests.faults.kit import Lake
 from tests.warm.kit import Warm, cache
 
-VICTIMS = {"test_lost_before_anything_was_read": "java", "test_lost_in_the_middle": "first"}
+VICTIMS = {"test_lost_before_anything_was_read": "first", "test_lost_in_the_middle": "java"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
