@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from lakeport.errors import LakeportError, SparkFailure
 from lakeport.host.warm import folder
-from lakeport.host.warm.channel import Channel, connect
+from lakeport.host.warm.channel import PASSED_ON, Channel, connect
 from lakeport.host.warm.folder import Session
 from lakeport.host.warm.start import NotStarted, begin
 
@@ -31,16 +31,7 @@ _WORDS: Final = ("auto", "off", "require")
 _VARIABLE: Final = "LAKEPORT_WARM"
 _COMMANDS: Final = frozenset({"check", "land", "plan", "table", "target"})
 _SELF_SUFFICIENT: Final = frozenset({"--help", "--about", "--version"})
-_FORWARDED: Final = (
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-    signal.SIGWINCH,
-)
-
+_HANDLED: Final = (*PASSED_ON, signal.SIGTSTP, signal.SIGCONT)
 
 _Outcome = tuple[int | None, list[str], LakeportError | None]
 
@@ -134,7 +125,7 @@ def _ask(channel: Channel, session: Session, program: str, arguments: list[str])
             "arguments": arguments,
             "environment": dict(os.environ),
             "streams": [(each.encoding, each.errors) if each else None for each in streams],
-            "ignored": [n for n in _FORWARDED if signal.getsignal(n) is signal.SIG_IGN],
+            "ignored": [n for n in PASSED_ON if signal.getsignal(n) is signal.SIG_IGN],
         }
         channel.send(message, [here, *(n for n, each in enumerate(streams) if each)])
     finally:
@@ -158,10 +149,7 @@ class _Waiting:
         os.set_blocking(pythons, False)
         os.set_blocking(ours, False)
         before = signal.set_wakeup_fd(pythons, warn_on_full_buffer=False)
-        handlers = {number: signal.getsignal(number) for number in _FORWARDED}
-        handlers |= {
-            number: signal.getsignal(number) for number in (signal.SIGTSTP, signal.SIGCONT)
-        }
+        handlers = {number: signal.getsignal(number) for number in _HANDLED}
         for number, handler in handlers.items():
             if handler is not signal.SIG_IGN:
                 signal.signal(number, self._stop if number == signal.SIGTSTP else self._pass_on)

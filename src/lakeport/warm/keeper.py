@@ -29,7 +29,6 @@ from lakeport.warm.claims import Claims
 
 __all__ = ["keep"]
 
-_GREETING_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.5
 _CALLERS: Final = 8  # threads that talk to the JVM; each has one there for good
 _CALLS_MS: Final = 5_000  # for the calls of a run that has ended to end
@@ -104,9 +103,8 @@ class _Keeper:
 
     def _greet(self, channel: Channel) -> None:
         try:
-            message, _ = channel.receive(_GREETING_SECONDS)
-            ours = channel.peer[1] == os.getuid() and isinstance(message, dict)
-            if ours and message.get("token") == self._session.token:
+            message, _ = channel.greeting(self._session.token)
+            if message is not None:
                 self._lend(channel, message)
         except (OSError, ValueError, LakeportError) as error:
             with suppress(OSError):

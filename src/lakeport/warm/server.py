@@ -24,7 +24,7 @@ from pkgutil import walk_packages
 from typing import Any, Final, NoReturn
 
 import lakeport
-from lakeport.host.warm.channel import Channel, listen
+from lakeport.host.warm.channel import PASSED_ON, Channel, listen
 from lakeport.host.warm.folder import Session
 from lakeport.warm.child import Command, become
 
@@ -32,20 +32,8 @@ __all__ = ["Server"]
 
 _BESIDE: Final = ("google.rpc.error_details_pb2", "py4j.clientserver", "rich.console")
 _LEISURE_SECONDS: Final = 0.3
-_GREETING_SECONDS: Final = 5.0
-_FORWARDED: Final = frozenset(
-    {
-        signal.SIGINT,
-        signal.SIGTERM,
-        signal.SIGHUP,
-        signal.SIGQUIT,
-        signal.SIGUSR1,
-        signal.SIGUSR2,
-        signal.SIGWINCH,
-        signal.SIGSTOP,
-        signal.SIGCONT,
-    }
-)
+_MESSAGE_SECONDS: Final = 5.0  # for the rest of one that has begun
+_OBEYED: Final = frozenset({*PASSED_ON, signal.SIGSTOP, signal.SIGCONT})
 
 
 @dataclass(eq=False)
@@ -161,11 +149,10 @@ class Server:
         self._selector.unregister(channel)
         files: list[int] = []
         try:
-            if channel.peer[1] == os.getuid():
-                message, files = channel.receive(_GREETING_SECONDS)
-                if isinstance(message, dict) and message.get("token") == self._session.token:
-                    self._answer(channel, message, files)
-                    return
+            message, files = channel.greeting(self._session.token)
+            if message is not None:
+                self._answer(channel, message, files)
+                return
         except (OSError, ValueError, LookupError, TypeError):
             pass  # none of ours
         finally:
@@ -197,7 +184,7 @@ class Server:
     def _start(self, channel: Channel, command: Command) -> None:
         self._last = time.monotonic()
         # What is sent to the run before it is one must not be taken for a signal to this process.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _OBEYED)
         process = os.fork()
         if not process:
             self._become(channel, command)
@@ -219,13 +206,13 @@ class Server:
         """Pass on what the client was told, to the run's process; kill it with the client."""
         message = None
         with suppress(OSError, ValueError):
-            message, files = run.channel.receive(_GREETING_SECONDS)
+            message, files = run.channel.receive(_MESSAGE_SECONDS)
             for file in files:
                 os.close(file)
         number = message.get("signal") if isinstance(message, dict) else signal.SIGKILL
         if message is None:
             self._selector.unregister(run.channel)
-        if number in _FORWARDED or number == signal.SIGKILL:
+        if number in _OBEYED or number == signal.SIGKILL:
             with suppress(ProcessLookupError):
                 os.kill(run.process, number)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import json
 import os
+import signal
 import socket
 import struct
 from collections.abc import Sequence
@@ -12,12 +13,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["Channel", "connect", "listen"]
+__all__ = ["PASSED_ON", "Channel", "connect", "listen"]
+
+PASSED_ON: Final = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGWINCH,
+)
+"""Signals to a client that are its run's."""
 
 _LENGTH: Final = struct.Struct(">I")
 _PEER: Final = struct.Struct("3i")  # of SO_PEERCRED: process, user, group
 _LONGEST: Final = 64 << 20  # bytes of a message
 _FILES: Final = 16  # descriptors that come with a message at most
+_GREETING_SECONDS: Final = 5.0
 _WAITING: Final = 128  # connections that nobody has taken up yet
 
 
@@ -48,7 +61,7 @@ class Channel:
         Raises:
             OSError: the other end has gone.
         """
-        text = json.dumps(message).encode("utf-8", "surrogatepass")
+        text = json.dumps(message).encode()
         head = _LENGTH.pack(len(text))
         if files:
             packed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))]
@@ -79,6 +92,25 @@ class Channel:
         finally:
             self._socket.settimeout(None)
         return (json.loads(text) if text else None), files
+
+    def greeting(self, token: str) -> tuple[dict[str, Any] | None, list[int]]:
+        """The first message of somebody who has just connected, as `receive` gives it.
+
+        Args:
+            token: what it has to hold.
+
+        Returns:
+            None for the message of another user's process, or of one that does not know the token.
+
+        Raises:
+            TimeoutError: no message came in time.
+            ValueError: it is no JSON.
+        """
+        if self.peer[1] != os.getuid():
+            return None, []
+        message, files = self.receive(_GREETING_SECONDS)
+        known = isinstance(message, dict) and message.get("token") == token
+        return (message if known else None), files
 
     @property
     def ended(self) -> bool:

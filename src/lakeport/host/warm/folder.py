@@ -22,12 +22,12 @@ from lakeport.host.cache import cache_folder
 from lakeport.host.warm import identity
 from lakeport.host.warm.identity import Unfit
 
-__all__ = ["Session", "any_session", "fitting", "parent", "place", "sessions"]
+__all__ = ["Session", "any_session", "fitting", "held", "parent", "place", "running", "sessions"]
 
 _STATE: Final = "session.json"
 _LOCK: Final = "lock"
-_LOOKS: Final = 20
-_LOOK_SECONDS: Final = 0.02
+_LOOKED_AT_SECONDS: Final = 0.4
+_AGAIN_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,14 @@ def fitting() -> Session | None:
     if not any_session():
         return None
     try:
-        folder = parent() / identity.key(identity.facts())
+        return running(identity.key(identity.facts()))
     except Unfit:
         return None
+
+
+def running(key: str) -> Session | None:
+    """The session of those that have this key, if one runs."""
+    folder = parent() / key
     return Session.read(folder) if _private(folder.parent) and _private(folder) else None
 
 
@@ -118,7 +123,7 @@ def sessions() -> list[Session]:
             if session is not None:
                 found.append(session)
             elif folder.is_dir() and _private(folder):
-                with suppress(OSError), _held(folder):
+                with suppress(OSError), held(folder / _LOCK):
                     shutil.rmtree(folder)
     return found
 
@@ -136,7 +141,7 @@ def place(key: str) -> Iterator[Path]:
         raise PermissionError(f"{above} is not this user's alone")
     folder = above / key
     folder.mkdir(mode=0o700, exist_ok=True)
-    with _held(folder, patient=True):
+    with held(folder / _LOCK, _LOOKED_AT_SECONDS):  # somebody may be looking
         for left in folder.iterdir():
             if left.name not in {_LOCK, "log"}:
                 left.unlink()
@@ -156,26 +161,36 @@ def _private(folder: Path) -> bool:
 
 
 @contextmanager
-def _held(folder: Path, *, patient: bool = False) -> Iterator[None]:
-    """Hold the lock; be patient with those who only look whether somebody holds it."""
-    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def held(lock: Path, seconds: float = 0.0) -> Iterator[None]:
+    """Hold a lock while the body runs.
+
+    Args:
+        lock: its file, made if need be.
+        seconds: how long to wait for whoever holds it.
+
+    Raises:
+        BlockingIOError: somebody still does.
+        OSError: the file can't be made.
+    """
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    end = time.monotonic() + seconds
     try:
-        for again in reversed(range(_LOOKS if patient else 1)):
+        while True:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if not again:
+                if time.monotonic() >= end:
                     raise
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_AGAIN_SECONDS)
         yield
     finally:
-        os.close(lock)
+        os.close(descriptor)
 
 
 def _locked(folder: Path) -> bool:
     try:
-        with _held(folder):
+        with held(folder / _LOCK):
             return False
     except BlockingIOError:
         return True

@@ -59,14 +59,13 @@ class Unfit(Exception):
     """This process can't use a warm session; says why."""
 
 
-def environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+def environment() -> dict[str, str]:
     """The variables that a warm session is started with: no others, and so no secrets.
 
     Raises:
         Unfit: one that it needs holds a password.
     """
-    shown = os.environ if environ is None else environ
-    return _shared(shown) | {name: shown[name] for name in _BESIDE if name in shown}
+    return _shared() | {name: os.environ[name] for name in _BESIDE if name in os.environ}
 
 
 def facts() -> dict[str, str]:
@@ -78,7 +77,7 @@ def facts() -> dict[str, str]:
     """
     if sys.platform != "linux":
         raise Unfit("warm sessions are for Linux")
-    found = {f"variable {name}": value for name, value in _shared(os.environ).items()}
+    found = {f"variable {name}": value for name, value in _shared().items()}
     found |= {f"limit {name}": value for name, value in _limits()}
     for name in _NAMESPACES:
         with suppress(OSError):
@@ -99,13 +98,12 @@ def facts() -> dict[str, str]:
 
 def key(found: Mapping[str, str]) -> str:
     """A short name of these facts."""
-    text = json.dumps(found, sort_keys=True)
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _shared(environ: Mapping[str, str]) -> dict[str, str]:
+def _shared() -> dict[str, str]:
     found = {}
-    for name, value in environ.items():
+    for name, value in os.environ.items():
         proxy = name.lower() in _PROXIES
         if proxy and "@" in value:
             raise Unfit(f"the proxy in {name} has a password, which no session is to hold")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
+import math
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
 
@@ -49,31 +46,28 @@ def begin(idle: float = IDLE_SECONDS, memory: str = MEMORY) -> Session:
         key, environment = identity.key(identity.facts()), identity.environment()
         above = folder.parent()
         above.mkdir(parents=True, mode=0o700, exist_ok=True)
-        with _alone(above / "start.lock"):
-            running = folder.fitting()
-            if running is not None:
-                return running
-            return _launch(["-m", "lakeport.warm", key, str(idle), memory], environment)
+        with folder.held(above / "start.lock", math.inf):  # only one process starts one at a time
+            return folder.running(key) or _launch(key, str(idle), memory, environment)
     except Unfit as error:
         raise NotStarted(str(error)) from None
     except OSError as error:
         raise NotStarted(f"{folder.parent()}: {error.strerror or error}") from None
 
 
-def _launch(arguments: list[str], environment: dict[str, str]) -> Session:
+def _launch(key: str, idle: str, memory: str, environment: dict[str, str]) -> Session:
     with TemporaryFile() as output:
         null = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
         both = [(os.POSIX_SPAWN_DUP2, output.fileno(), stream) for stream in (1, 2)]
         process = os.posix_spawn(
             sys.executable,
-            [sys.executable, "-P", *arguments],
+            [sys.executable, "-P", "-m", "lakeport.warm", key, idle, memory],
             environment,
             file_actions=[null, *both],
             setsid=True,
         )
         end = time.monotonic() + _START_SECONDS
         while time.monotonic() < end:
-            session = folder.fitting()
+            session = folder.running(key)
             if session is not None:
                 return session
             if os.waitpid(process, os.WNOHANG)[0]:
@@ -82,14 +76,3 @@ def _launch(arguments: list[str], environment: dict[str, str]) -> Session:
         output.seek(0)
         words = output.read().decode(errors="replace").strip().splitlines()
     raise NotStarted(words[-1] if words else "it ended at its start, and said nothing")
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Have only one process at a time start a session."""
-    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
