@@ -75,6 +75,7 @@ SERVERS = ["-m", "tests.emulators", "--build"]
 CLASSES = ["-m", "lakeport.spark.warmup.training", "delta", "s3a", "azure"]
 COUNTED = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed)")
 TOLD = re.compile(r"(FAILED|ERROR) tests/|Using --randomly-seed")
+LAST = 15  # lines of a group that has died
 WIDEST = 160  # of a failed test's line, in characters: enough to tell where to look
 MOST_AT_ONCE = 4  # each has a JVM and servers of its own: memory, too, is finite
 
@@ -162,6 +163,8 @@ def run(name: str, traced: bool) -> Result:
     code, lines = show(name, [*tracer, "-m", "pytest", *GROUPS[name]])
     closing = next((line for line in reversed(lines) if line), "")
     told = [line[:WIDEST] for line in lines if TOLD.match(line)] if code else []
+    if code and not COUNTED.search(closing):  # it did not get to its end
+        told += [f"{name} ended with {code}, and said last:", *(x[:WIDEST] for x in lines[-LAST:])]
     return Result(name, code, closing, told)
 
 

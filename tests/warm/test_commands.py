@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -71,16 +72,31 @@ def test_from_its_start_to_its_end(warm: Warm, tmp_path: Path, capfd: Captured) 
 
 
 def terminate_the_run() -> None:
-    """Have this process, as its client, told to end once a session has a run."""
+    """Have this process, as its client, told to end once a run has Spark.
+
+    Before that, the run may be importing what handles the signal, and ends by it.
+    """
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
-        if any(_ask(session, "status").get("runs") for session in folder.sessions()):
-            time.sleep(2)  # it may be importing yet
+        if any(_ask(session, "status").get("lent") for session in folder.sessions()):
             signal.raise_signal(signal.SIGTERM)
             return
         time.sleep(0.1)
 
 
+@pytest.fixture
+def outlived(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process goes on where a client would end: by a signal that came too late, or its run's.
+
+    A test that failed would take all others along.
+    """
+    monkeypatch.setattr(client._Waiting, "_die", lambda _, number: -number)
+    before = signal.signal(signal.SIGTERM, lambda number, frame: None)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("outlived")
 def test_a_run_that_waits_is_interrupted(warm: Warm, tmp_path: Path, capfd: Captured) -> None:
     land = ["land", "-", "--to", "lake", "--warm", "--source-format", "singer"]
     with warm:

@@ -37,15 +37,13 @@ def test_first_load_starts_it(own: Warm, delta_lake: Lake) -> None:
 
 def test_lost_before_anything_was_read(own: Warm, delta_lake: Lake, victim: str) -> None:
     own.start()
+    first, session, before = own.processes()[0], set(own.family()), own.served()
     with own.started(*land(delta_lake)) as process:
         end = time.monotonic() + PATIENCE
-        while not own.status()[0]["running"]:
+        while own.served() == before:
             assert time.monotonic() < end
-        time.sleep(1)  # until it has Spark, and waits for its input
-        killed = own.java() if victim == "java" else own.processes()[0]
-        os.kill(killed, signal.SIGKILL)
-        await_end([killed])
-        time.sleep(1)  # until the others have heard of it
+        os.kill(own.java() if victim == "java" else first, signal.SIGKILL)
+        await_end(session if victim == "first" else session - {first})
         process.feed(GIVEN)
         assert process.end() == 0, process.words
     assert delta_lake.ids() == list(range(40 * BATCH))
