@@ -1,14 +1,16 @@
 """Dependency audit: are there known vulnerabilities in what is pinned?
 
-`python scripts/audit.py` compares every pin of `requirements.lock` and every pinned jar with
-`scripts/advisories.json`, without a network. `--refresh` asks the advisory services anew and
-rewrites that file. Why it is split so: docs/adr/0009-an-audit-without-a-network.md.
+`python scripts/audit.py` compares every pin of `requirements.lock`, every pinned jar and every
+crate of the native kernel with `scripts/advisories.json`, without a network. `--refresh` asks the
+advisory services anew and rewrites that file.
+Why it is split so: docs/adr/0009-an-audit-without-a-network.md.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -46,10 +48,18 @@ class Pin:
         return f"pkg:{self.kind}/{self.name}@{self.version}"
 
 
-def pins(lock: str) -> list[Pin]:
-    """Every pin of a lock file's text, and every jar that destinations take from Maven Central."""
+def pins(lock: str, crates: str) -> list[Pin]:
+    """Every pin of two lock files, and every jar that destinations take from Maven Central.
+
+    Args:
+        lock: the text of `requirements.lock`.
+        crates: the text of `Cargo.lock`.
+    """
     jars = {jar for needed in JARS.values() for jar in needed}
     found = {Pin("maven", f"{jar.group}/{jar.artifact}", jar.version) for jar in jars}
+    for crate in tomllib.loads(crates)["package"]:
+        if "source" in crate:  # else it is ours
+            found.add(Pin("cargo", crate["name"], crate["version"]))
     for line in map(str.strip, lock.splitlines()):
         if line and not line.startswith("#"):
             requirement = Requirement(line)
@@ -153,7 +163,8 @@ def _ask(url: str, body: bytes | None = None) -> Any:
 
 def main(arguments: Sequence[str]) -> int:
     """Check, or refresh and check; the exit code tells whether something is wrong."""
-    pinned = pins((ROOT / "requirements.lock").read_text("utf-8"))
+    locks = (ROOT / "requirements.lock", ROOT / "native" / "Cargo.lock")
+    pinned = pins(*(lock.read_text("utf-8") for lock in locks))
     answers = json.loads(ANSWERS.read_text("utf-8"))
     if "--refresh" in arguments:
         answers = refresh(pinned, answers, f"{datetime.now(UTC):%Y-%m-%d}")

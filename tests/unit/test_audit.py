@@ -19,6 +19,16 @@ LOCK = """\
 jinja2==3.1.2
 numpy==2.4.6 ; python_full_version < '3.12'
 """
+CRATES = """\
+[[package]]
+name = "memchr"
+version = "2.8.3"
+source = "registry+https://github.com/rust-lang/crates.io-index"
+
+[[package]]
+name = "ours"
+version = "0.1.0"
+"""
 JINJA, NUMPY = Pin("pypi", "jinja2", "3.1.2"), Pin("pypi", "numpy", "2.4.6")
 JAR = Pin("maven", "io.delta/delta-storage", "4.4.0")
 
@@ -64,9 +74,10 @@ def test_what_is_pinned_here_was_looked_up() -> None:
 
 
 def test_pins_are_those_of_the_lock_file_and_the_jars() -> None:
-    found = audit.pins(LOCK)
+    found = audit.pins(LOCK, CRATES)
     assert {JINJA, NUMPY, JAR} <= set(found)
     assert str(NUMPY) == "pkg:pypi/numpy@2.4.6"
+    assert [pin.name for pin in found if pin.kind == "cargo"] == ["memchr"]
 
 
 def test_a_pin_that_nobody_looked_up_is_a_problem() -> None:
