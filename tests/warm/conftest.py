@@ -10,15 +10,19 @@ import pytest
 from tests.faults.kit import Lake
 from tests.warm.kit import Warm, cache
 
-VICTIMS = {"test_lost_before_anything_was_read": "first", "test_lost_in_the_middle": "java"}
+VICTIMS = {
+    "test_killed_at_every_point": ["client", "first", "java"],
+    "test_lost_before_anything_was_read": ["first", "java"],
+    "test_lost_in_the_middle": ["java", "first"],
+}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Which of a session's processes is killed: with `--soak` either, in a test of its own."""
+    """Which process is killed: with `--soak` each, in a test of its own, else the first named."""
     if "victim" in metafunc.fixturenames:
-        one = VICTIMS[metafunc.function.__name__]
+        victims = VICTIMS[metafunc.function.__name__]
         soak = metafunc.config.getoption("soak")
-        metafunc.parametrize("victim", ["first", "java"] if soak else [one])
+        metafunc.parametrize("victim", victims if soak else victims[:1])
 
 
 @pytest.fixture(scope="session")

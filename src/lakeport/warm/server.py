@@ -26,6 +26,7 @@ from typing import Any, Final, NoReturn
 import lakeport
 from lakeport.host.warm.channel import PASSED_ON, Channel, listen
 from lakeport.host.warm.folder import Session
+from lakeport.storage.sdks import preload
 from lakeport.warm.child import Command, become
 
 __all__ = ["Server"]
@@ -114,6 +115,7 @@ class Server:
             if not name.endswith("__main__"):
                 with suppress(ImportError):  # an extra that is not installed
                     import_module(name)
+        preload()
         gc.collect()
         gc.freeze()
 

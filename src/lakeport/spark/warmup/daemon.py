@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +18,7 @@ from lakeport.spark.jvm import standby
 __all__ = ["main"]
 
 _W = TypeVar("_W", bound=Callable[..., int])
+_LEISURE_SECONDS: Final = 3.0  # after which Spark's first tasks have been forked
 
 # What the tasks of every source and sink import. Merges load theirs when there is one: pyarrow's
 # datasets take 50 ms, which others need not wait for.
@@ -47,6 +49,7 @@ _WARM: Final = (
     "lakeport.writers.files.encode",
     "lakeport.writers.files.sink",
 )
+_SDKS: Final = "lakeport.storage.sdks"
 
 
 def main() -> None:
@@ -68,6 +71,9 @@ def main() -> None:
     from pyspark import daemon
 
     daemon.worker = _freezing(daemon.worker)
+    if "SPARK_REUSE_WORKER" not in os.environ:  # a worker for each task: see the warm sessions
+        signal.signal(signal.SIGALRM, _prepare_more)
+        signal.setitimer(signal.ITIMER_REAL, _LEISURE_SECONDS)  # forks have no timer
     daemon.manager()
 
 
@@ -85,6 +91,15 @@ def _prepare() -> None:
             continue
     with suppress(ImportError):
         _hide_pandas()
+    gc.collect()
+    gc.freeze()
+
+
+def _prepare_more(number: int, frame: object) -> None:
+    """Load what tasks need that reach a store; workers of one task would each do it."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    with suppress(ImportError):
+        importlib.import_module(_SDKS).preload()
     gc.collect()
     gc.freeze()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from lakeport.errors import LakeportError
@@ -15,7 +16,7 @@ from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3 import errors as s3_errors
 from lakeport.storage.s3.settings import AwsSettings
 
-__all__ = ["S3Connection", "connect", "for_spark", "with_credentials"]
+__all__ = ["S3Connection", "connect", "for_spark", "read_models", "with_credentials"]
 
 _CONTENDED = RetryPolicy(deadline=10)
 _RENEWED_ANYWHERE = {"assume-role-with-web-identity", "container-role", "iam-role"}
@@ -207,6 +208,23 @@ def _with_keys(settings: AwsSettings, held: Any) -> AwsSettings:
     )
 
 
+def read_models() -> None:
+    """Have botocore read its files on S3, for this process and all that are forked from it."""
+    _client(AwsSettings(access_key_id="none", region="us-east-1"))
+
+
+@lru_cache
+def _models(folders: str | None) -> Any:
+    """What botocore knows of the services, read once in a process.
+
+    Args:
+        folders: where it is to look besides its own, as `AWS_DATA_PATH` has them.
+    """
+    from botocore.loaders import create_loader
+
+    return create_loader(folders)
+
+
 def _client(settings: AwsSettings) -> tuple[Any, Any]:
     """A client, and its credentials (None where the chain finds none)."""
     try:
@@ -216,6 +234,8 @@ def _client(settings: AwsSettings) -> tuple[Any, Any]:
         raise missing("the AWS SDK for Python is not installed", "s3") from error
     try:
         session = Session(profile=settings.profile or None)
+        models = _models(session.get_config_variable("data_path"))
+        session.register_component("data_loader", models)
         if settings.access_key_id:
             session.set_credentials(
                 settings.access_key_id, settings.secret_access_key, settings.session_token or None
