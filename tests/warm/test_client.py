@@ -98,6 +98,26 @@ def test_is_asked_to_end(shared: Warm, delta_lake: Lake, number: signal.Signals)
     assert shared.run("table", "show", delta_lake.root / "users").code == 0
 
 
+def state_of(process: int) -> str:
+    """One letter, as in `ps`."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_stopped_by_the_terminal_and_continued(shared: Warm, delta_lake: Lake) -> None:
+    before = set(shared.family())
+    with shared.started(*land(delta_lake, *SIZES)) as process:
+        process.feed(users(20, BATCH), close=False)
+        assert process.wait_for(lambda: bool(process.out))
+        family = shared.family().items()
+        (run,) = {n for n, words in family if "lakeport.warm" in words} - before
+        process.send(signal.SIGTSTP)
+        assert process.wait_for(lambda: state_of(run) + state_of(process.popen.pid) == "TT")
+        process.send(signal.SIGCONT)
+        process.feed(users(20, BATCH, start=20))
+        assert process.end() == 0, process.words
+    assert delta_lake.ids() == list(range(40))
+
+
 def test_killed_and_repeated(shared: Warm, delta_lake: Lake) -> None:
     command = land(delta_lake, *SIZES, "--run-id", "night")
     given = users(40 * BATCH, BATCH)
