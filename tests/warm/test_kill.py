@@ -1,18 +1,20 @@
 """kill -9 at points that the disk shows: of the client, of the session or of its JVM, in a chain.
 
-Each run of a chain has the same run id. What is killed is not what lands, and yet every point is
-as harmless as in `tests.faults.test_kill`, of which the points and the readers are.
+Each run of a chain has the same run id. Every point is as harmless as in `tests.faults.test_kill`,
+of which the points and the readers are. A run that loses its session says so, or goes on with a
+Spark of its own where it had not come to use the session's yet.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.faults.kit import Lake, await_end, land, users
+from tests.faults.kit import Lake, Process, await_end, land, users
 from tests.faults.test_kill import BATCH, INPUT, REST, ROWS, RUN, check_readers, points
 from tests.warm.kit import Warm
 
@@ -25,13 +27,27 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize("format_", formats if metafunc.config.getoption("soak") else formats[:1])
 
 
+def goes_on(warm: Warm, process: Process, before: set[int]) -> bool:
+    """Whether a run has started a Spark of its own; waits until it has, or ends."""
+
+    def javas() -> set[str]:
+        found = (set(warm.family()) | process.family()) - before
+        names = set()
+        for number in found:
+            with suppress(OSError):
+                names.add(Path(f"/proc/{number}/comm").read_text().strip())
+        return names
+
+    return process.wait_for(lambda: "java" in javas())
+
+
 @pytest.mark.timeout(1800)  # up to ten runs, one after another
 def test_killed_at_every_point(
     own: Warm, tmp_path: Path, victim: str, format_: str, soak: bool
 ) -> None:
     lake, spool = Lake(tmp_path / "lake", format_), tmp_path / "spool"
     spool.mkdir()
-    command = land(lake, *RUN, "--set", f"spool_dir={spool}", "--warm=require")
+    command = land(lake, *RUN, "--set", f"spool_dir={spool}", "--warm=auto")
     before = 0
     for point in points(format_, soak=soak):
         for left in spool.iterdir():
@@ -42,14 +58,14 @@ def test_killed_at_every_point(
             process.feed(INPUT, close=False)
             assert process.wait_for(lambda p=point, q=process: p(lake, q, spool)), point.__name__
             family = set(own.family())
-            if victim == "client":
+            if victim != "client":
+                os.kill(own.java() if victim == "java" else first, signal.SIGKILL)
+            if victim == "client" or goes_on(own, process, family):
                 process.send(signal.SIGKILL)
                 assert process.end() == -signal.SIGKILL, point.__name__
-                await_end(family - session)
             else:
-                os.kill(own.java() if victim == "java" else first, signal.SIGKILL)
                 assert process.end() == LOST, (point.__name__, process.words)
-                await_end(family)
+            await_end(family - session if victim == "client" else family)
             seen = check_readers(lake, process.states())
         assert seen >= before, point.__name__
         before = seen
