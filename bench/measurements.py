@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from bench.session import NoWarmSession, own_cache, warm_session
 APPENDS, STREAMS = 300, 1_000
 CSV_RECORDS, FRAME_RECORDS = 3_000_000, 2_000_000
 SMALL = 10_000
+SETTLED = 10  # seconds
 OFF, REQUIRED = {"LAKEPORT_WARM": "off"}, {"LAKEPORT_WARM": "require"}
 
 
@@ -107,6 +109,8 @@ def warm(asked: Asked, places: Places, results: Results) -> None:
     try:
         with warm_session(asked.work) as session:
             environment = {**session.environment, **REQUIRED}
+            run(show, environment)
+            time.sleep(SETTLED)  # a session prepares for what may come when it has nothing to do
             once = partial(shown, show, environment, session.processes)
             in_turn(
                 asked.rounds, results, {Cell(WARM, "table show", SMALL, "local", "delta"): once}

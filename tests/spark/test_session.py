@@ -176,7 +176,7 @@ def test_a_session_warms_up_once(runtime: Runtime, monkeypatch: pytest.MonkeyPat
     begun: list[str] = []
     monkeypatch.setattr(session, "warm_workers", lambda _: begun.append("warm_workers"))
     monkeypatch.setattr(session, "warm_commit", lambda *_: begun.append("warm_commit"))
-    monkeypatch.setattr(runtime, "_warmed", False)
+    monkeypatch.setattr(runtime, "_warmed", set())
     for _ in range(3):
         runtime.warm()
     for thread in threading.enumerate():

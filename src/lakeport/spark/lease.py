@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -79,13 +80,12 @@ class Lease:
     Attributes:
         surroundings: what tasks of this run are to find around them.
         needs: names of `versions.JARS` that it has, once it is open.
-        java_session: the run's own session in the JVM, once it is open.
     """
 
     def __init__(self, session: Session, store: Store | None) -> None:
         self.surroundings = Surroundings.here()
         self.needs: frozenset[str] = frozenset()
-        self.java_session: JavaObject | None = None
+        self._sql = True
         self._session = session
         self._store = store
         self._channel: Channel | None = None
@@ -103,7 +103,7 @@ class Lease:
         claims = self._claims()
         try:
             self._channel = connect(self._session.spark)
-            answer = self._ask(self._channel, claims)
+            answer = self._ask(self._channel, claims, needs)
             self.needs = frozenset(answer["needs"])
             if lacking := needs - self.needs:
                 raise Refused(f"it lacks the jars for {', '.join(sorted(lacking))}")
@@ -135,6 +135,17 @@ class Lease:
             return False
         return bool(answer and answer.get("taken"))
 
+    def java_session(self, context: SparkContext) -> JavaObject:
+        """The run's own session in the JVM.
+
+        Args:
+            context: what `open` returned.
+        """
+        jvm: Any = context._jvm
+        if self._sql:
+            return java_class(jvm, "org.apache.spark.sql.SparkSession").active()
+        return java_class(jvm, "io.lakeport.warm.RunGateway").newSession()
+
     def close(self, context: SparkContext | None, *, fast: bool, timeout: float) -> None:
         """Give it back, also while it is opened; what the run does in the JVM ends.
 
@@ -156,8 +167,12 @@ class Lease:
                 channel.receive(min(timeout, _ENDED_SECONDS))
         self._hang_up()
 
-    def _ask(self, channel: Channel, claims: dict[str, dict[str, str]]) -> dict[str, Any]:
-        channel.send({"token": self._session.token, "claims": claims})
+    def _ask(
+        self, channel: Channel, claims: dict[str, dict[str, str]], needs: frozenset[str]
+    ) -> dict[str, Any]:
+        # A program of the user's may look for the active session in any of its threads.
+        self._sql = bool(needs) or os.getppid() != self._session.process
+        channel.send({"token": self._session.token, "claims": claims, "sql": self._sql})
         answer, _ = channel.receive()
         if self._closed or not isinstance(answer, dict):
             raise Refused("the session has ended")
@@ -199,9 +214,8 @@ class Lease:
 
         jvm = client.jvm
         with translated():
-            self.java_session = java_class(jvm, "org.apache.spark.sql.SparkSession").active()
             shared = java_class(jvm, "org.apache.spark.api.java.JavaSparkContext")(
-                self.java_session.sparkContext()
+                java_class(jvm, "org.apache.spark.SparkContext").getOrCreate()
             )
             adopt.detach()
             conf = SparkConf(_jvm=jvm, _jconf=shared.getConf())

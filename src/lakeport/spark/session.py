@@ -79,7 +79,7 @@ class Runtime:
         self._session_lock = threading.Lock()  # making one takes a second: jobs need not wait
         self._ready = threading.Event()
         self._stopped = False
-        self._warmed = False
+        self._warmed: set[str] = set()
         self._error: LakeportError | None = None
         self._context: SparkContext | None = None
         self._session: SparkSession | None = None
@@ -169,9 +169,9 @@ class Runtime:
             if self._session is None:
                 from pyspark.sql import SparkSession
 
-                # Of a JVM that others share, the run has a session that is its own already.
-                own = self._launch.java_session if isinstance(self._launch, Lease) else None
+                lease = self._launch
                 with translated(self.secrets):
+                    own = lease.java_session(context) if isinstance(lease, Lease) else None
                     self._session = SparkSession(context, own)
             return self._session
 
@@ -232,18 +232,24 @@ class Runtime:
                 "run this one with `warm: off`, or when the other one has ended.",
             )
 
-    def warm(self) -> None:
+    def warm(self, *, workers: bool = True) -> None:
         """Begin to start the Python workers, and to load what a first job and commit need; once.
 
         Never waits, never fails: the work that comes later says what is wrong.
+
+        Args:
+            workers: false for what a commit needs alone.
         """
-        if self._warmed or isinstance(self._launch, Lease):
+        if isinstance(self._launch, Lease):
             return
-        self._warmed = True
-        commit = (self._warm_commit,) if self.is_local and "delta" in self.needs else ()
-        bodies = [self._warm_workers, *commit]
-        for body in bodies:
-            threading.Thread(target=body, name="lakeport-warm", daemon=True).start()
+        bodies = {"workers": self._warm_workers} if workers else {}
+        if self.is_local and "delta" in self.needs:
+            bodies["commit"] = self._warm_commit
+        with self._lock:
+            new = [name for name in bodies if name not in self._warmed]
+            self._warmed.update(new)
+        for name in new:
+            threading.Thread(target=bodies[name], name="lakeport-warm", daemon=True).start()
 
     @contextmanager
     def flags(self) -> Iterator[str]:
@@ -339,17 +345,13 @@ class Runtime:
         self._ready.set()
 
     def _build(self) -> None:
-        """Body of the background thread: the JVM, then the context, then the session."""
+        """Body of the background thread: the JVM, then the context."""
         try:
             self._context = self._open()
         except BaseException as error:
             self._error = translate(error)
         finally:
             self._ready.set()
-        if "delta" in self.needs and self._error is None:
-            # Whoever needs it later raises what goes wrong here.
-            with suppress(Exception):
-                self.spark  # noqa: B018
 
     def _open(self) -> SparkContext:
         launch = self._launch

@@ -13,6 +13,7 @@ import secrets
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -30,6 +31,7 @@ from lakeport.warm.claims import Claims
 __all__ = ["keep"]
 
 _LOOK_SECONDS: Final = 0.5
+_LEISURE_SECONDS: Final = 3.0  # after which the run that has started the session is under way
 _CALLERS: Final = 8  # threads that talk to the JVM; each has one there for good
 _CALLS_MS: Final = 5_000  # for the calls of a run that has ended to end
 _TRIES: Final = 24
@@ -75,7 +77,7 @@ class _Keeper:
         self._told = told
         settings = {**_SETTINGS, "spark.driver.memory": session.memory}
         self._runtime = Runtime(jars.with_cached(()), settings, small=True)
-        self._runtime.warm()
+        self._begun = time.monotonic()
         self._claims = Claims(self._close_store)
         self._callers = ThreadPoolExecutor(_CALLERS, "lakeport-keeper")
         self._lock = threading.Lock()
@@ -89,10 +91,15 @@ class _Keeper:
                 if not self._told.recv(1):
                     break
             except TimeoutError:
-                continue
+                self._rehearse()
             except OSError:
                 break
         self._runtime.stop()
+
+    def _rehearse(self) -> None:
+        """Have what jobs and commits need loaded, once nobody waits for the JVM."""
+        if not self._pools and time.monotonic() > self._begun + _LEISURE_SECONDS:
+            self._runtime.warm()
 
     def serve(self, listener: socket.socket) -> None:
         """Take up runs that want Spark, each in a thread of its own."""
@@ -115,14 +122,15 @@ class _Keeper:
     def _lend(self, channel: Channel, asked: dict[str, Any]) -> None:
         """Let a run have Spark until it gives it back, or is no more."""
         run = f"run-{secrets.token_hex(6)}"
-        base = self._runtime.spark._jsparkSession
         try:
             for store, settings in asked["claims"].items():
                 if not self._claims.take(run, store, settings):
                     channel.send({"refused": f"another run has other settings for {store}"})
                     return
             with self._pool() as pool:
-                door = self._call(self._open_door, base, run, pool)
+                door = self._call(self._open_door, run, pool, bool(asked["sql"]))
+                if asked["sql"]:
+                    self._runtime.warm(workers=False)  # a commit, while the run reads its input
                 self._told.sendall(b"+")
                 try:
                     self._serve(channel, run, door)
@@ -144,9 +152,10 @@ class _Keeper:
             taken = all(self._claims.take(run, *each) for each in message["claims"].items())
             channel.send({"taken": taken})
 
-    def _open_door(self, base: Any, run: str, pool: str) -> Any:
-        jvm: Any = self._runtime.spark._jvm
-        return java_class(jvm, "io.lakeport.warm.RunGateway")(base, run, pool)
+    def _open_door(self, run: str, pool: str, sql: bool) -> Any:
+        context = self._runtime.context
+        made = java_class(context._jvm, "io.lakeport.warm.RunGateway")
+        return made(context._jsc.sc(), run, pool, sql)
 
     def _close_door(self, door: Any) -> bool:
         """End what the run does in the JVM; what does not end keeps its store's settings for long.
@@ -166,7 +175,7 @@ class _Keeper:
             self._call(self._forget, store, names)
 
     def _forget(self, store: str, names: list[str]) -> None:
-        jvm: Any = self._runtime.spark._jvm
+        jvm: Any = self._runtime.context._jvm
         conf = self._runtime.context._jsc.hadoopConfiguration()
         if "delta" in self._runtime.needs:
             java_class(jvm, "org.apache.spark.sql.delta.DeltaLog").clearCache()

@@ -22,7 +22,17 @@ from lakeport.host.cache import cache_folder
 from lakeport.host.warm import identity
 from lakeport.host.warm.identity import Unfit
 
-__all__ = ["Session", "any_session", "fitting", "held", "parent", "place", "running", "sessions"]
+__all__ = [
+    "Session",
+    "any_session",
+    "clear",
+    "fitting",
+    "held",
+    "parent",
+    "place",
+    "running",
+    "sessions",
+]
 
 _STATE: Final = "session.json"
 _LOCK: Final = "lock"
@@ -128,6 +138,19 @@ def sessions() -> list[Session]:
     return found
 
 
+def clear(key: str) -> None:
+    """Remove what a killed session left, before another one is started in its place.
+
+    Once that one has its lock, what it had not written would be taken for its own.
+    """
+    folder = parent() / key
+    if _private(folder):
+        with suppress(OSError), held(folder / _LOCK, _LOOKED_AT_SECONDS):
+            for left in folder.iterdir():
+                if left.name != _LOCK:
+                    left.unlink()
+
+
 @contextmanager
 def place(key: str) -> Iterator[Path]:
     """A session's folder, made and locked while the body runs, and removed afterwards.
@@ -142,9 +165,6 @@ def place(key: str) -> Iterator[Path]:
     folder = above / key
     folder.mkdir(mode=0o700, exist_ok=True)
     with held(folder / _LOCK, _LOOKED_AT_SECONDS):  # somebody may be looking
-        for left in folder.iterdir():
-            if left.name not in {_LOCK, "log"}:
-                left.unlink()
         try:
             yield folder
         finally:

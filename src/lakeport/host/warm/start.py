@@ -47,7 +47,11 @@ def begin(idle: float = IDLE_SECONDS, memory: str = MEMORY) -> Session:
         above = folder.parent()
         above.mkdir(parents=True, mode=0o700, exist_ok=True)
         with folder.held(above / "start.lock", math.inf):  # only one process starts one at a time
-            return folder.running(key) or _launch(key, str(idle), memory, environment)
+            found = folder.running(key)
+            if found is None:
+                folder.clear(key)
+                found = _launch(key, str(idle), memory, environment)
+            return found
     except Unfit as error:
         raise NotStarted(str(error)) from None
     except OSError as error:

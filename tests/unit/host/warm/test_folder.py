@@ -52,6 +52,20 @@ def test_what_a_killed_one_left_goes(cache: Path) -> None:
     assert not left.exists()
 
 
+def test_what_a_killed_one_left_is_not_the_next_one_s() -> None:
+    key = identity.key(identity.facts())
+    folder.clear(key)  # there is nothing yet
+    with place(key) as at:
+        session = made(at)
+        folder.clear(key)  # it runs
+        assert folder.running(key) == session
+    at.mkdir(mode=0o700)
+    made(at)
+    folder.clear(key)
+    with place(key):
+        assert folder.running(key) is None
+
+
 def test_a_folder_that_others_can_open_is_not_trusted(cache: Path) -> None:
     with place(identity.key(identity.facts())) as at:
         made(at)

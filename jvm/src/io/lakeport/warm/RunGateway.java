@@ -25,25 +25,38 @@ public final class RunGateway {
   private final ThreadGroup threads;
   private final Py4JServer server;
 
-  /** Opens a run's door. The tag is the run's name, and must not hold a comma. */
-  public RunGateway(SparkSession base, String tag, String pool)
+  /**
+   * Opens a run's door.
+   *
+   * @param tag the run's name, which must not hold a comma
+   * @param sql whether the run's threads are to find a session; the first one of a JVM takes half a
+   *     second, and a load into plain files needs none
+   */
+  public RunGateway(SparkContext context, String tag, String pool, boolean sql)
       throws InterruptedException, ExecutionException {
-    this.context = base.sparkContext();
+    this.context = context;
     this.tag = tag;
     threads = new ThreadGroup(tag);
-    FutureTask<Py4JServer> first = new FutureTask<>(() -> open(base, pool));
+    FutureTask<Py4JServer> first = new FutureTask<>(() -> open(pool, sql));
     new Thread(threads, first).start();
     server = first.get();
   }
 
   /** Starts the server in the thread that all others of the run descend from. */
-  private Py4JServer open(SparkSession base, String pool) {
-    SparkSession.setActiveSession(base.newSession());
+  private Py4JServer open(String pool, boolean sql) {
+    if (sql) {
+      SparkSession.setActiveSession(newSession());
+    }
     context.setLocalProperty("spark.scheduler.pool", pool);
     context.addJobTag(tag);
     Py4JServer opened = new Py4JServer(context.conf()); // begins to listen at once
     opened.start();
     return opened;
+  }
+
+  /** A session that nobody else has. */
+  public static SparkSession newSession() {
+    return SparkSession.builder().getOrCreate().newSession();
   }
 
   public int port() {
