@@ -207,3 +207,31 @@ def test_each_has_its_own_session_pool_and_tag(shared: Warm) -> None:
     assert all(len(each["tags"]) == 1 and each["pool"] for each in found)
     for name in ("tags", "pool", "session"):
         assert found[0][name] != found[1][name]
+
+
+ASKS = """
+import os, sys
+from lakeport.spark.session import Runtime
+
+os.getppid = lambda: int(sys.argv[1])  # as the session's own runs have it
+runtime = Runtime.start(set(), {}, small=True, warm="require")
+runtime.spark.conf.set("spark.sql.shuffle.partitions", "3")
+jvm = runtime.context._jvm
+sessions = jvm.org.apache.spark.sql.SparkSession
+print(runtime.spark.range(5).count(), sessions.active().conf().get("spark.sql.shuffle.partitions"))
+runtime.stop()
+"""
+
+
+def test_a_run_without_sql_has_a_session_if_it_asks(shared: Warm) -> None:
+    (first,) = shared.processes()
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", ASKS, str(first)],
+            env=environment(shared.environment()),
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert done.stdout.split() == ["5", "3"], done.stderr
