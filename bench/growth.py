@@ -101,23 +101,22 @@ def workers(asked: Asked, places: Places, results: Results) -> None:
 
 
 def partitions(asked: Asked, places: Places, results: Results) -> None:
-    """The same records into more and more partitions."""
+    """The same records into more and more partitions of a Delta table."""
     records = round(PARTITIONED * asked.scale)
     runs: dict[Cell, Callable[[], Run]] = {}
     for number in PARTITIONS:
         count = max(1, round(number * asked.scale))
-        for format_ in asked.formats:
-            cell = Cell(f"{count:,} partitions", "partitions", records, "local", format_)
-            runs[cell] = partial(into_partitions, asked, places, records, count, format_)
+        cell = Cell(f"{count:,} partitions", "partitions", records, "local", "delta")
+        runs[cell] = partial(into_partitions, asked, places, records, count)
     in_turn(1, results, runs)
 
 
-def into_partitions(asked: Asked, places: Places, records: int, count: int, format_: str) -> Run:
+def into_partitions(asked: Asked, places: Places, records: int, count: int) -> Run:
     """A cold load into so many partitions."""
     source = asked.work / f"parts-{records}-{count}.singer"
     data.write_partitioned(source, records, count)
     lake = places.folder / "partitions"
-    land = (*LAND, str(source), "--to", str(lake), "--format", format_, "--partition-by", "part")
+    land = (*LAND, str(source), "--to", str(lake), "--format", "delta", "--partition-by", "part")
     try:
         return landed(run(land, COLD, limit=asked.limit), lake, records)
     finally:

@@ -32,6 +32,7 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_SUBREAPER, 1)
     beside = asked.get("beside", [])
     before = sum(map(processor_seconds, tree(beside)))
+    watch = Watch([os.getpid(), *beside])
     with open(asked["log"], "wb") as log:
         start = time.monotonic()
         feed = asked.get("stdin")
@@ -46,7 +47,6 @@ def main() -> None:
         feeder = threading.Thread(target=pour, args=(process, feed), daemon=True)
         if feed:
             feeder.start()
-        watch = Watch([os.getpid(), *beside])
         watch.start()
         try:
             code: int | None = process.wait(asked["limit"])
@@ -58,6 +58,8 @@ def main() -> None:
     watch.join()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = used.ru_utime + used.ru_stime + sum(map(processor_seconds, tree(beside))) - before
+    # Spark's daemon ignores its workers' ends: what they used is in nobody's account.
+    cpu = max(cpu, watch.processor_seconds)
     print(json.dumps({"code": code, "seconds": seconds, "cpu": cpu, "memory": watch.peak}))
 
 
@@ -77,20 +79,30 @@ def pour(process: subprocess.Popen[bytes], feed: dict[str, Any]) -> None:
 
 
 class Watch(threading.Thread):
-    """Looks at the memory of process trees until it is told that all has ended.
+    """Looks at process trees until it is told that all has ended.
 
     Attributes:
-        peak: the most so far, in MB; pages that several share count once (PSS). This process,
-            which is the first of the trees, does not count.
+        peak: the most memory so far, in MB; pages that several share count once (PSS). This
+            process, which is the first of the trees, does not count.
     """
 
     def __init__(self, roots: list[int]) -> None:
         super().__init__(daemon=True)
         self.roots, self.peak, self.ended = roots, 0.0, threading.Event()
+        self._before = {pid: own_seconds(pid) for pid in tree(roots)}
+        self._used: dict[int, float] = {}
 
     def run(self) -> None:
         while not self.ended.wait(EVERY):
-            self.peak = max(self.peak, sum(map(pss_mb, tree(self.roots)[1:])))
+            found = tree(self.roots)[1:]
+            for pid in found:
+                self._used[pid] = max(own_seconds(pid), self._used.get(pid, 0.0))
+            self.peak = max(self.peak, sum(map(pss_mb, found)))
+
+    @property
+    def processor_seconds(self) -> float:
+        """What all of them had used when they were last looked at."""
+        return sum(used - self._before.get(pid, 0.0) for pid, used in self._used.items())
 
 
 def reap(deadline: float) -> None:
@@ -135,6 +147,14 @@ def processor_seconds(pid: int) -> float:
     with suppress(OSError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, fields[11:15])) / _TICK
+    return 0.0
+
+
+def own_seconds(pid: int) -> float:
+    """What a process itself has used so far."""
+    with suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICK
     return 0.0
 
 
