@@ -132,7 +132,8 @@ def _big() -> Iterator[Goal]:
         yield Goal(what, f"x {SPARK}", 0.13, against(2_000_000, SPARK, format_))
 
     def ours(cell: Cell) -> bool:
-        return cell.contestant in (COLD, "1 core", "2 cores") and cell.load != "appends"
+        cold = cell.contestant in (COLD, "1 core", "2 cores") or cell.load == "partitions"
+        return cold and cell.load != "appends"
 
     yield Goal("memory of the process tree, the most of all cold loads", "MB", 2000, largest(ours))
 

@@ -89,14 +89,15 @@ class Watch(threading.Thread):
     def __init__(self, roots: list[int]) -> None:
         super().__init__(daemon=True)
         self.roots, self.peak, self.ended = roots, 0.0, threading.Event()
-        self._before = {pid: own_seconds(pid) for pid in tree(roots)}
+        self._before = {pid: processor_seconds(pid, reaped=False) for pid in tree(roots)}
         self._used: dict[int, float] = {}
 
     def run(self) -> None:
         while not self.ended.wait(EVERY):
             found = tree(self.roots)[1:]
             for pid in found:
-                self._used[pid] = max(own_seconds(pid), self._used.get(pid, 0.0))
+                used = processor_seconds(pid, reaped=False)
+                self._used[pid] = max(used, self._used.get(pid, 0.0))
             self.peak = max(self.peak, sum(map(pss_mb, found)))
 
     @property
@@ -142,19 +143,11 @@ def stats() -> Iterator[tuple[int, list[str]]]:
                 yield int(entry.name), (entry / "stat").read_text().rpartition(")")[2].split()
 
 
-def processor_seconds(pid: int) -> float:
-    """What a process has used so far, and those of its children that it has waited for."""
+def processor_seconds(pid: int, *, reaped: bool = True) -> float:
+    """What a process has used so far; with `reaped`, its children that it has waited for, too."""
     with suppress(OSError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / _TICK
-    return 0.0
-
-
-def own_seconds(pid: int) -> float:
-    """What a process itself has used so far."""
-    with suppress(OSError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICK
+        return sum(map(int, fields[11 : 15 if reaped else 13])) / _TICK
     return 0.0
 
 

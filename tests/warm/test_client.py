@@ -36,10 +36,13 @@ def plain(words: str) -> str:
     "arguments",
     [
         ["land", "people.csv", *LAKE, "--table", "people", "--format", "delta"],
+        ["land", "people.csv", *LAKE, "--table", "people", "--json", "--set", "bucket=b"],
         ["land", "absent.csv", *LAKE],
         ["land", "people.csv"],
         ["land", "--help"],
+        ["plan", "people.csv", *LAKE],
         ["table", "show", "./lake/none"],
+        ["check", *LAKE],
         ["target", "local", "--show_templates"],
     ],
     ids=" ".join,

@@ -9,21 +9,16 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Final
 
+from lakeport.host.extras import PACKAGES
 from lakeport.storage.s3.client import read_models
 
 __all__ = ["preload"]
 
 _MODULES: Final = (
-    "azure.storage.blob",
-    "botocore.config",
-    "botocore.session",
+    *(name for names in PACKAGES.values() for name in names),
+    *(f"lakeport.storage.{extra}.store" for extra in PACKAGES),
     "google.auth.transport.requests",
     "google.oauth2.service_account",
-    "google_crc32c",
-    "lakeport.storage.azure.store",
-    "lakeport.storage.gcs.store",
-    "lakeport.storage.s3.store",
-    "requests",
 )
 
 

@@ -128,8 +128,9 @@ class _Keeper:
                     channel.send({"refused": f"another run has other settings for {store}"})
                     return
             with self._pool() as pool:
-                door = self._call(self._open_door, run, pool, bool(asked["sql"]))
-                if asked["sql"]:
+                sql = bool(asked["sql"])
+                door = self._call(self._open_door, run, pool, sql)
+                if sql:
                     self._runtime.warm(workers=False)  # a commit, while the run reads its input
                 self._told.sendall(b"+")
                 try:

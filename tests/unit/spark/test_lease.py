@@ -66,7 +66,7 @@ def test_a_session_that_suits_is_taken(serve: Serve, monkeypatch: pytest.MonkeyP
     found = lease_for("auto", {}, None)
     assert isinstance(found, Lease)
     assert found.alive
-    with pytest.raises(Refused, match="joined"):
+    with pytest.raises(Refused, match=r"can.t be joined"):
         found.open(frozenset())
 
 
@@ -108,7 +108,7 @@ def test_jars_that_it_lacks(serve: Serve) -> None:
 def test_a_gateway_that_is_none(serve: Serve) -> None:
     told = {"needs": [], "port": 1, "secret": "x", "tag": "run"}
     made = Lease(serve(lambda channel, _: channel.send(told)), None)
-    with pytest.raises(Refused, match="joined"):
+    with pytest.raises(Refused, match="can't be joined"):
         made.open(frozenset())
 
 

@@ -132,9 +132,8 @@ def sessions() -> list[Session]:
             session = Session.read(folder)
             if session is not None:
                 found.append(session)
-            elif folder.is_dir() and _private(folder):
-                with suppress(OSError), held(folder / _LOCK):
-                    shutil.rmtree(folder)
+            else:
+                _remove(folder)
     return found
 
 
@@ -143,12 +142,7 @@ def clear(key: str) -> None:
 
     Once that one has its lock, what it had not written would be taken for its own.
     """
-    folder = parent() / key
-    if _private(folder):
-        with suppress(OSError), held(folder / _LOCK, _LOOKED_AT_SECONDS):
-            for left in folder.iterdir():
-                if left.name != _LOCK:
-                    left.unlink()
+    _remove(parent() / key, _LOOKED_AT_SECONDS)
 
 
 @contextmanager
@@ -169,6 +163,13 @@ def place(key: str) -> Iterator[Path]:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove(folder: Path, seconds: float = 0.0) -> None:
+    """Remove a folder of ours in which no session runs; `seconds` as for `held`."""
+    if _private(folder):
+        with suppress(OSError), held(folder / _LOCK, seconds):
+            shutil.rmtree(folder)
 
 
 def _private(folder: Path) -> bool:

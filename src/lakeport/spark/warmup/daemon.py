@@ -91,8 +91,7 @@ def _prepare() -> None:
             continue
     with suppress(ImportError):
         _hide_pandas()
-    gc.collect()
-    gc.freeze()
+    _freeze()
 
 
 def _prepare_more(number: int, frame: object) -> None:
@@ -100,6 +99,11 @@ def _prepare_more(number: int, frame: object) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     with suppress(ImportError):
         importlib.import_module(_SDKS).preload()
+    _freeze()
+
+
+def _freeze() -> None:
+    """Have the collector pass over all that is there now."""
     gc.collect()
     gc.freeze()
 
@@ -133,15 +137,12 @@ def _freezing(worker: _W) -> _W:
 
     Spark collects after each task: 20 to 30 ms where a store's SDK is loaded.
     """
-    known = len(sys.modules)
 
     def work(*connection: Any) -> int:
-        nonlocal known
+        known = len(sys.modules)  # those of the daemon grow
         code = worker(*connection)
         if len(sys.modules) > known:
-            known = len(sys.modules)
-            gc.collect()
-            gc.freeze()
+            _freeze()
         return code
 
     return cast("_W", work)
