@@ -23,7 +23,7 @@ TARGET = ROOT / "src" / "lakeport" / "native" / "_kernel.abi3.so"
 ZIG = "ziglang==0.17.1"
 GLIBC = "2.17"
 SOURCES = (
-    *sorted((CRATE / "src").glob("*.rs")),
+    *sorted((CRATE / "src").rglob("*.rs")),
     *(CRATE / name for name in ("Cargo.lock", "Cargo.toml", "rust-toolchain.toml")),
 )
 
@@ -32,7 +32,8 @@ def fingerprint() -> str:
     """SHA-256 over the sources and the crates' versions, in this order."""
     digest = hashlib.sha256()
     for source in SOURCES:
-        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+        name = source.relative_to(CRATE).as_posix()
+        digest.update(name.encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()
 
 

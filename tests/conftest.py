@@ -107,7 +107,7 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
 
 @pytest.fixture(scope="module", params=["native", "pyarrow"])
 def fast_path(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Whatever reads JSON and Singer lines: the native kernel, and what stands in for it."""
+    """Whatever reads Singer, JSON and CSV: the native kernel, and what stands in for it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LAKEPORT_NATIVE", "on" if request.param == "native" else "off")
         yield

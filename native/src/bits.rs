@@ -64,6 +64,11 @@ impl Validity {
         }
     }
 
+    /// Whether any value is missing.
+    pub fn any_null(&self) -> bool {
+        self.bits.is_some()
+    }
+
     /// Whether the last value is there.
     pub fn last(&self) -> bool {
         let at = self.len - 1;

@@ -110,7 +110,7 @@ impl Object {
 }
 
 impl Column {
-    fn new(spec: &ColumnSpec) -> Self {
+    pub fn new(spec: &ColumnSpec) -> Self {
         let values = match &spec.kind {
             Type::Null => Values::Null,
             Type::Small => Values::Small,

@@ -1,9 +1,10 @@
-//! Lines of JSON -> Arrow's columns, and runs of lines, for lakeport; see `_kernel.pyi`.
+//! Lines of JSON and records of CSV -> Arrow's columns, and runs of lines, for lakeport; see `_kernel.pyi`.
 
 mod arrays;
 mod base64;
 mod bits;
 mod columns;
+mod csv;
 mod layout;
 mod numbers;
 mod records;
@@ -106,6 +107,8 @@ fn run(
 
 #[pymodule]
 mod _kernel {
+    #[pymodule_export]
+    use super::csv::{CsvParser, csv_end};
     #[pymodule_export]
     use super::{Parser, run};
 

@@ -2,16 +2,12 @@
 
 use crate::base64;
 use crate::columns::{Column, Values};
-use crate::numbers;
+use crate::numbers::{self, POWERS};
 use crate::records::Reader;
 use crate::scanner::{Read, Scanner};
 use crate::times;
 use memchr::memchr;
 
-const POWERS: [f64; 23] = [
-    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
-    1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
-];
 const EXACT: u64 = 1 << 53;
 
 impl Reader<'_> {

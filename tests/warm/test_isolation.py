@@ -8,8 +8,10 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import pytest
 
 from lakeport.host.warm.channel import Channel, connect
 from tests.emulators import Keys, Minio
-from tests.faults.kit import Outcome, environment, users
+from tests.faults.kit import PATIENCE, Outcome, environment, users
 from tests.warm.kit import Warm
 
 ROWS = 20
@@ -235,3 +237,28 @@ def test_a_run_without_sql_has_a_session_if_it_asks(shared: Warm) -> None:
             check=False,
         )
         assert done.stdout.split() == ["5", "3"], done.stderr
+
+
+def half_open(process: int) -> list[str]:
+    """A process's connections whose other end has hung up."""
+    files = set()
+    for file in Path(f"/proc/{process}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            files.add(str(file.readlink()))
+    lines = Path(f"/proc/{process}/net/tcp6").read_text().splitlines()
+    lines += Path(f"/proc/{process}/net/tcp").read_text().splitlines()
+    ended = [line for line in lines if line.split()[3] == "08"]
+    return [line for line in ended if f"socket:[{line.split()[9]}]" in files]
+
+
+def test_no_connection_outlives_its_run(shared: Warm, tmp_path: Path) -> None:
+    source = tmp_path / "a.csv"
+    source.write_text("a\n1\n")
+    for number in range(2):
+        done = shared.run("land", source, "--to", tmp_path / "lake", "--format", "parquet")
+        assert done.code == 0, done.err
+        assert shared.served() > number
+    end = time.monotonic() + PATIENCE
+    while left := half_open(shared.java()):
+        assert time.monotonic() < end, left
+        time.sleep(0.05)

@@ -17,7 +17,7 @@
 | `quarantine` | URIs of the files with bad records |
 | `state` | the last STATE that was emitted; null if none |
 | `warnings` | sentences that concern no single stream |
-| `parser` | what read JSON and Singer lines, if any: `native` or, without the kernel, `pyarrow` |
+| `parser` | what read Singer, JSON and CSV, if any: `native` or, without the kernel, `pyarrow` |
 | `error` | null, or an object with `type`, `message`, `hint` |
 """
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from lakeport.native._kernel import Parser
+    from lakeport.native._kernel import CsvParser, Parser
 
 __all__ = ["Kernel", "kernel", "parser"]
 
@@ -21,6 +21,8 @@ class Kernel(NamedTuple):
 
     parser: type[Parser]
     run: Callable[[bytes | bytearray, int, int, bytes], tuple[int, int]]
+    csv_parser: type[CsvParser]
+    csv_end: Callable[[bytes, int, int | None], tuple[int, bool, bool, int]]
     sources: str
 
 
@@ -32,9 +34,9 @@ def kernel() -> Kernel | None:
         from lakeport.native import _kernel
     except ImportError:
         return None
-    return Kernel(_kernel.Parser, _kernel.run, _kernel.SOURCES)
+    return Kernel(_kernel.Parser, _kernel.run, _kernel.CsvParser, _kernel.csv_end, _kernel.SOURCES)
 
 
 def parser() -> str:
-    """What reads JSON and Singer lines here, in one word: `native` or `pyarrow`."""
+    """What reads Singer, JSON and CSV here, in one word: `native` or `pyarrow`."""
     return "pyarrow" if kernel() is None else "native"

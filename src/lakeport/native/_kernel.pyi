@@ -66,6 +66,53 @@ class Parser:
             number of records.
         """
 
+@final
+class CsvParser:
+    """Reads blocks of CSV of one layout.
+
+    Args:
+        delimiter: the byte between fields.
+        quote: the byte around fields; None: there is none.
+        nulls: unquoted fields that mean null. An empty field that is none is null in any column
+            but one of texts.
+        fields: for each field of a record its column, of no kind with parts, and whether a record
+            has to have a value there; None: the field is left out.
+    """
+
+    def __new__(
+        cls,
+        delimiter: int,
+        quote: int | None,
+        nulls: Sequence[str],
+        fields: Sequence[tuple[Spec, bool] | None],
+    ) -> CsvParser: ...
+    def parse(self, data: bytes) -> tuple[int, Sequence[Parts]] | None:
+        """Read whole records; the lock is free meanwhile.
+
+        Returns:
+            Rows, and the columns of the fields that are not left out; None if any record is not
+            surely as it should be.
+        """
+
+    def kinds(self, data: bytes, kinds: Sequence[int]) -> bytes | None:
+        """Tell what all texts of a field can be; the lock is free meanwhile.
+
+        Args:
+            data: whole records.
+            kinds: for each field the kinds that are asked for (see `lakeport.sources.csv.values`).
+
+        Returns:
+            Those that fit, for each field; None if that is not sure.
+        """
+
+def csv_end(data: bytes, delimiter: int, quote: int | None) -> tuple[int, bool, bool, int]:
+    """Find the last record that ends in `data`, which begins where a record does.
+
+    Returns:
+        One past its newline (0 if no record ends), whether the bytes end inside quotes, whether
+        text stands between a closing quote and the end of its field, and the newlines up to there.
+    """
+
 def run(data: bytes | bytearray, start: int, end: int, head: bytes) -> tuple[int, int]:
     """Find where a run of lines ends that all begin alike; in a long one the lock is free.
 

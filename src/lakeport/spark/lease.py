@@ -220,6 +220,8 @@ class Lease:
             adopt.detach()
             conf = SparkConf(_jvm=jvm, _jconf=shared.getConf())
             context = SparkContext(conf=conf, gateway=client, jsc=shared)
+            accumulator = context._javaAccumulator
+            java_class(jvm, "io.lakeport.warm.RunGateway").keep(tag, accumulator)
         # It is others' as well: what a program of the user's does to it concerns this run alone.
         context.stop = lambda: None  # type: ignore[method-assign]
         context.cancelAllJobs = lambda: context.cancelJobsWithTag(tag)  # type: ignore[method-assign]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from lakeport.errors import ConfigError
+from lakeport.host.cores import available_cores
 from lakeport.scrub import REDACTION, is_secret_name
 
 __all__ = [
@@ -169,7 +168,7 @@ def cores_of(master: str) -> int:
     match = re.fullmatch(r"local(?:\[\s*(\*|\d+)\s*(?:,.*)?\])?", master)
     if match is None or match[1] is None:
         return 1
-    return _available_cores() if match[1] == "*" else max(1, int(match[1]))
+    return available_cores() if match[1] == "*" else max(1, int(match[1]))
 
 
 def attempts_of(settings: Mapping[str, str]) -> int:
@@ -197,18 +196,3 @@ def heap_mb(settings: Mapping[str, str]) -> int:
             f"`spark.driver.memory` is {text!r}, which is no size", "write it like '2g' or '1500m'."
         )
     return size
-
-
-def _available_cores() -> int:
-    """Cores that this process may use, container limits included, as the JVM counts them."""
-    try:
-        count = len(os.sched_getaffinity(0))
-    except AttributeError:
-        count = os.cpu_count() or 1
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        count = min(count, math.ceil(int(quota) / int(period)))
-    except (OSError, ValueError):
-        # No limit, or no such file.
-        pass
-    return max(1, count)

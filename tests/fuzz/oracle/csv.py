@@ -22,7 +22,7 @@ from lakeport.sources.csv.values import type_of_kinds
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.writers.files.csv import header, lines
 from tests.fuzz.case import Case, Changed
-from tests.fuzz.oracle.kernels import Held, rows_of
+from tests.fuzz.oracle.kernels import FAST_PATHS, Held, fast_path, rows_of
 from tests.fuzz.oracle.model import EPOCH, Bad, Either, double, exact
 
 _TYPES = {
@@ -68,7 +68,19 @@ def check(case: Case) -> None:
 def _read(
     layout: tuple[str, ...], options: CsvOptions, types: dict[str, Any], splits: list[Split]
 ) -> tuple[list[dict[str, Any]], list[tuple[int, str]]]:
-    """Rows, and the bad records: line and reason."""
+    """Rows, and the bad records: line and reason; the same whichever way they are read."""
+    found = []
+    for name in FAST_PATHS:
+        with fast_path(name):
+            found.append(_read_so(layout, options, types, splits))
+    if repr(found[0]) != repr(found[1]):
+        raise Changed("the kernel reads otherwise", *found)
+    return found[0]
+
+
+def _read_so(
+    layout: tuple[str, ...], options: CsvOptions, types: dict[str, Any], splits: list[Split]
+) -> tuple[list[dict[str, Any]], list[tuple[int, str]]]:
     reader = CsvReader("t", pa.schema(list(types.items())), options, (layout,))
     rows: list[dict[str, Any]] = []
     bad: list[tuple[int, str]] = []
@@ -93,11 +105,17 @@ def _check_cuts(
     ends = [whole.start, *(split.end for split in splits)]
     if [split.start for split in splits] != ends[:-1] or ends[-1] != whole.end:
         raise Changed("splits leave something out", ends)
-    source = io.BytesIO(data)
-    source.seek(whole.start)
-    cut = list(blocks(source, Split("t.csv", whole.start), options, "t", block_bytes=size))
-    if b"".join(block.data for block in cut) != data[whole.start :]:
+    cut = []
+    for name in FAST_PATHS:
+        source = io.BytesIO(data)
+        source.seek(whole.start)
+        with fast_path(name):
+            found = blocks(source, Split("t.csv", whole.start), options, "t", block_bytes=size)
+            cut.append(list(found))
+    if b"".join(block.data for block in cut[0]) != data[whole.start :]:
         raise Changed("blocks leave something out")
+    if cut[0] != cut[1]:
+        raise Changed("the kernel cuts otherwise", *cut)
 
 
 def _check_texts(
@@ -187,7 +205,9 @@ def _check_types(
     """Typed values are what the texts say, and bad where they say none."""
     if case.options["way"] == "inferred":
         infer = InferKinds(layout, frozenset(layout), options)
-        kinds = merged([found for split in splits for found in infer(split)])
+        kinds, again = (_kinds(infer, splits, name) for name in FAST_PATHS)
+        if kinds != again:
+            raise Changed("the kernel infers otherwise", kinds, again)
         types = {name: type_of_kinds(kind) for name, kind in kinds.items()}
     else:
         told = case.options["types"]
@@ -219,6 +239,11 @@ def _check_types(
     if left > 0:
         raise Changed("a text that has no value landed", texts, rows, types)
     _check_written(rows, pa.schema(list(types.items())))
+
+
+def _kinds(infer: InferKinds, splits: list[Split], name: str) -> dict[str, int]:
+    with fast_path(name):
+        return merged([found for split in splits for found in infer(split)])
 
 
 def _value(type_: pa.DataType, text: str | None) -> Any:

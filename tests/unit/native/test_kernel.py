@@ -83,3 +83,16 @@ class TestCompiled:
         assert found.run(bytearray(b"a\na\nb\n"), 0, 6, b"a") == (4, 2)
         with pytest.raises(ValueError):
             found.run(b"a\na\n", start, end, b"a")
+
+    def test_csv_of_nothing_it_knows_is_refused(self) -> None:
+        found = kernel()
+        assert found is not None
+        with pytest.raises(ValueError, match="no fields"):
+            found.csv_parser(44, 34, [], [])
+        parser = found.csv_parser(44, 34, ["NA"], [(GIVEN[0], True), None])
+        with pytest.raises(ValueError, match="another number of fields"):
+            parser.kinds(b"1,2\n", [31])
+        for data in (b"1\n", b"1,2,3\n", b"x,2\n", b"NA,2\n", b'1,"2\n', b'1,"2" \n', b"1,\xff\n"):
+            assert parser.parse(data) is None
+        parsed = parser.parse(b"1,2\r\n\n3,")
+        assert parsed is not None and parsed[0] == 2 and len(parsed[1]) == 1

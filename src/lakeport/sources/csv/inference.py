@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain, count
+from operator import and_
 from typing import NamedTuple
 
 from lakeport.errors import SourceError
+from lakeport.host.cores import available_cores
 from lakeport.model import Split
+from lakeport.sources.csv.native import NativeKinds
 from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.csv.reader import Layout, blocks_of, texts_of
 from lakeport.sources.csv.records import Block, blocks, record_end, records
 from lakeport.sources.csv.values import ANY_KIND, kinds_of
 from lakeport.sources.files.source_file import SourceFile
 
-__all__ = ["ColumnKinds", "Head", "InferKinds", "merged", "read_head", "split_file"]
+__all__ = [
+    "ColumnKinds",
+    "Head",
+    "InferKinds",
+    "merged",
+    "read_head",
+    "split_and_infer",
+    "split_file",
+]
 
 _BOM = b"\xef\xbb\xbf"
 _MAX_HEADER = 16 << 20
 _SPLIT_BLOCK = 8 << 20
+_INFER_BLOCK = 2 << 20
+_AHEAD = 2  # blocks that wait for each thread
+_THREADS = 8
 
 
 class Head(NamedTuple):
@@ -60,15 +76,36 @@ class InferKinds:
     columns: frozenset[str]
     options: CsvOptions
 
+    @property
+    def native(self) -> bool:
+        """Whether it goes by the kernel: in no more time than it takes to cut files."""
+        return bool(NativeKinds(len(self.layout), self.options))
+
     def __call__(self, split: Split) -> list[ColumnKinds]:
         """Infer the kinds in one split. Records with a wrong number of fields don't count."""
-        kinds = dict.fromkeys(self.layout, ANY_KIND)
+        kinds = self.first()
+        native = NativeKinds(len(self.layout), self.options)
         for block in blocks_of(split, self.options, ""):
-            texts = texts_of(block, len(self.layout), self.options)
-            for name, column in zip(self.layout, texts.columns, strict=True):
-                if name in self.columns and kinds[name]:
-                    kinds[name] = kinds_of(column, kinds[name])
-        return [ColumnKinds(name, kinds[name]) for name in self.layout if name in self.columns]
+            kinds = self.of_block(native, block, kinds)
+        return self.of_columns(kinds)
+
+    def first(self) -> list[int]:
+        """For each column of the layout the kinds that are possible before any text was read."""
+        return [ANY_KIND if name in self.columns else 0 for name in self.layout]
+
+    def of_block(self, native: NativeKinds, block: Block, kinds: list[int]) -> list[int]:
+        """Those of `kinds` that all texts of a block fit."""
+        found = native.kinds(block, kinds)
+        if found is not None:
+            return found
+        columns = texts_of(block, len(self.layout), self.options).columns
+        asked = zip(columns, kinds, strict=True)
+        return [kinds_of(column, some) if some else 0 for column, some in asked]
+
+    def of_columns(self, kinds: list[int]) -> list[ColumnKinds]:
+        """The same kinds by name, without the columns that are not to be inferred."""
+        named = zip(self.layout, kinds, strict=True)
+        return [ColumnKinds(name, found) for name, found in named if name in self.columns]
 
 
 def merged(found: Iterable[ColumnKinds]) -> dict[str, int]:
@@ -134,7 +171,7 @@ def _fields(record: bytes, name: str, options: CsvOptions) -> Layout:
     width = 1
     options = replace(options, null_values=())
     for _ in range(2):
-        _, torn, stray = record_end(record + b"\n", options)
+        _, torn, stray, _ = record_end(record + b"\n", options)
         texts = texts_of(Block(record, 1, torn, stray), width, options)
         if not texts.bad:
             return tuple(column[0].as_py() for column in texts.columns)
@@ -187,10 +224,52 @@ def _check_header(fields: Layout, name: str) -> None:
         seen[column.lower()] = column
 
 
-def split_file(file: SourceFile, head: Head, options: CsvOptions, split_bytes: int) -> list[Split]:
+def split_and_infer(
+    file: SourceFile, head: Head, infer: InferKinds, split_bytes: int
+) -> tuple[list[Split], list[ColumnKinds]]:
+    """Cut a file as `split_file` does, and infer on the way: read it once.
+
+    Raises:
+        BadRecords: see there.
+    """
+    if file.bytes - head.start <= split_bytes:
+        splits = split_file(file, head, infer.options, split_bytes)
+        return splits, infer(splits[0])
+    kinds = infer.first()
+    threads = min(_THREADS, available_cores())
+    native = NativeKinds(len(infer.layout), infer.options)
+    waiting: deque[Future[list[int]]] = deque()
+
+    def take(most: int) -> None:
+        while len(waiting) > most:
+            kinds[:] = map(and_, kinds, waiting.popleft().result())
+
+    def look(block: Block) -> None:
+        take(_AHEAD * threads)
+        waiting.append(executor.submit(infer.of_block, native, block, [*kinds]))
+
+    with ThreadPoolExecutor(threads, "lakeport-infer") as executor:
+        splits = split_file(file, head, infer.options, split_bytes, look, step=_INFER_BLOCK)
+        take(0)
+    return splits, infer.of_columns(kinds)
+
+
+def split_file(
+    file: SourceFile,
+    head: Head,
+    options: CsvOptions,
+    split_bytes: int,
+    look: Callable[[Block], None] | None = None,
+    *,
+    step: int = _SPLIT_BLOCK,
+) -> list[Split]:
     """Cut a plain UTF-8 CSV file at record ends into ranges of about `split_bytes`.
 
     Only quotes and line breaks are looked at; nothing is parsed.
+
+    Args:
+        look: called with each block of a file that is cut.
+        step: bytes to read at a time.
 
     Raises:
         BadRecords: a record is too long, mostly because a quote is not closed.
@@ -203,12 +282,13 @@ def split_file(file: SourceFile, head: Head, options: CsvOptions, split_bytes: i
     start, line = head.start, head.line
     with file.open() as source:
         source.seek(start)
-        at, at_line = start, line
-        step = min(split_bytes, _SPLIT_BLOCK)
+        at = start
+        step = min(split_bytes, step)
         for block in blocks(source, whole, options, file.name, block_bytes=step):
+            if look is not None:
+                look(block)
             if at > start and at - start + len(block.data) > split_bytes:
                 splits.append(file.split(start, at, line))
-                start, line = at, at_line
+                start, line = at, block.line
             at += len(block.data)
-            at_line = block.line + block.data.count(b"\n")
     return [*splits, file.split(start, size, line)]

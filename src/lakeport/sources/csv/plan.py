@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from lakeport.errors import SourceError, UnknownFields
 from lakeport.model import Split, UnknownPolicy
 from lakeport.schema.types import Kind, arrow_type, check_names
-from lakeport.sources.csv.inference import Head, InferKinds, merged, read_head, split_file
+from lakeport.sources.csv.inference import (
+    ColumnKinds,
+    Head,
+    InferKinds,
+    merged,
+    read_head,
+    split_and_infer,
+    split_file,
+)
 from lakeport.sources.csv.reader import CsvReader, Layout
 from lakeport.sources.csv.values import ANY_KIND, type_of_kinds
 from lakeport.sources.files.file_set import FilePlan, FileSet
@@ -27,6 +35,14 @@ _OUTPUT_RATIO = 0.25
 _NOT_IN_CSV = {Kind.LIST, Kind.STRUCT, Kind.BINARY}
 
 
+class _Cut(NamedTuple):
+    """How a file is cut; and what its undeclared columns can be, if that was seen on the way."""
+
+    uri: str
+    splits: list[Split]
+    kinds: list[ColumnKinds] | None
+
+
 def plan_csv(files: FileSet) -> FilePlan:
     """Read headers, infer the types of undeclared columns, and cut the files.
 
@@ -36,12 +52,13 @@ def plan_csv(files: FileSet) -> FilePlan:
     plain = files.plain(files.csv.encoding)
     declared = _declared(files)
     heads = _heads(files, plain, list(declared))
-    splits = files.look(partial(_cut, files.csv, files.options.split_bytes), heads)
-    heads, warnings = _without_empty(files, heads, splits, declared)
+    known = frozenset(declared) if files.csv.infer_types and files.local else None
+    cuts = files.look(partial(_cut, files.csv, files.options.split_bytes, known), heads)
+    heads, warnings = _without_empty(files, heads, cuts, declared)
     layouts = tuple(dict.fromkeys(head.layout for _, head in heads))
     names = _columns(files, layouts, declared)
     places = {file.uri: layouts.index(head.layout) for file, head in heads}
-    types = declared | _inferred(files, [n for n in names if n not in declared], heads, splits)
+    types = declared | _inferred(files, [n for n in names if n not in declared], heads, cuts)
     reader = CsvReader(
         stream=files.stream,
         schema=pa.schema([(name, types[name]) for name in names]),
@@ -52,7 +69,7 @@ def plan_csv(files: FileSet) -> FilePlan:
         required=frozenset(field.name for field in files.fields if field.required),
     )
     size = sum(file.bytes for file in plain)
-    splits = [split for split in splits if split.start < split.end]
+    splits = [split for cut in cuts for split in cut.splits if split.start < split.end]
     return FilePlan(reader, tuple(splits), size, _OUTPUT_RATIO, warnings=warnings)
 
 
@@ -86,8 +103,18 @@ def _head(
     return [(file, read_head(file, options, names))]
 
 
-def _cut(options: CsvOptions, split_bytes: int, item: tuple[SourceFile, Head]) -> list[Split]:
-    return split_file(*item, options, split_bytes)
+def _cut(
+    options: CsvOptions,
+    split_bytes: int,
+    declared: frozenset[str] | None,
+    item: tuple[SourceFile, Head],
+) -> list[_Cut]:
+    file, head = item
+    if declared is not None:
+        infer = InferKinds(head.layout, frozenset(head.layout) - declared, options)
+        if infer.native and infer.columns:
+            return [_Cut(file.uri, *split_and_infer(file, head, infer, split_bytes))]
+    return [_Cut(file.uri, split_file(file, head, options, split_bytes), None)]
 
 
 def _columns(
@@ -118,7 +145,7 @@ def _columns(
 def _without_empty(
     files: FileSet,
     heads: list[tuple[SourceFile, Head]],
-    splits: list[Split],
+    cuts: list[_Cut],
     declared: Mapping[str, pa.DataType],
 ) -> tuple[list[tuple[SourceFile, Head]], tuple[str, ...]]:
     """Leave columns out that have neither a name nor a value; and say so of all without a name."""
@@ -126,7 +153,7 @@ def _without_empty(
     if not unnamed:
         return heads, ()
     named = {name for _, head in heads for name in {*head.layout} - {*dict(head.unnamed)}}
-    kinds = _kinds(files, unnamed, heads, splits)
+    kinds = _kinds(files, unnamed, heads, cuts)
     empty = {name for name in unnamed if kinds.get(name, ANY_KIND) == ANY_KIND}
     empty -= named | declared.keys()
     if not named and empty == unnamed.keys():
@@ -150,11 +177,11 @@ def _inferred(
     files: FileSet,
     names: list[str],
     heads: list[tuple[SourceFile, Head]],
-    splits: list[Split],
+    cuts: list[_Cut],
 ) -> dict[str, pa.DataType]:
     if not files.csv.infer_types or not names:
         return dict.fromkeys(names, pa.string())
-    kinds = _kinds(files, names, heads, splits)
+    kinds = _kinds(files, names, heads, cuts)
     return {name: type_of_kinds(kinds.get(name, ANY_KIND)) for name in names}
 
 
@@ -162,14 +189,16 @@ def _kinds(
     files: FileSet,
     names: Iterable[str],
     heads: list[tuple[SourceFile, Head]],
-    splits: list[Split],
+    cuts: list[_Cut],
 ) -> dict[str, int]:
     """What the texts of columns can be in all files that have them; see `InferKinds`."""
-    of_layout: dict[Layout, set[str]] = {}
+    wanted = frozenset(names)
+    found = [of for cut in cuts for of in cut.kinds or () if of.name in wanted]
+    waiting = {cut.uri: cut.splits for cut in cuts if cut.kinds is None}
+    of_layout: dict[Layout, list[Split]] = {}
     for file, head in heads:
-        of_layout.setdefault(head.layout, set()).add(file.uri)
-    found = []
-    for layout, uris in of_layout.items():
-        infer = InferKinds(layout, frozenset(names), files.csv)
-        found += files.run(infer, [split for split in splits if split.uri in uris])
+        of_layout.setdefault(head.layout, []).extend(waiting.get(file.uri, ()))
+    for layout, splits in of_layout.items():
+        if splits:
+            found += files.run(InferKinds(layout, wanted, files.csv), splits)
     return merged(found)

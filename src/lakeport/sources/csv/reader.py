@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from lakeport.errors import BadRecord, BadRecords, SourceError, UnknownFields
 from lakeport.model import Scan, Split, UnknownPolicy
+from lakeport.sources.csv.native import NativeRows
 from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.csv.records import Block, blocks, record_end, records
 from lakeport.sources.csv.values import convert
@@ -173,8 +174,7 @@ class CsvReader:
                 + ", ".join(repr(name) for name in extra),
                 "declare them, or set `unknown_fields` to `evolve` or `drop`.",
             )
-        for texts in self._texts(split):
-            batch, bad = self._typed(texts, split)
+        for batch, bad, _ in self._read(split):
             if bad and not self.skip_bad:
                 raise BadRecords(tuple(bad), len(bad))
             if batch.num_rows:
@@ -186,13 +186,13 @@ class CsvReader:
         bad: list[BadRecord] = []
         extra = self._extra(split)
         counts = dict.fromkeys(extra, 0)
-        for texts in self._texts(split):
-            batch, found = self._typed(texts, split)
+        for batch, found, texts in self._read(split, as_texts=bool(extra)):
             rows += batch.num_rows
             bad += found
-            for name, position in extra.items():
-                column = texts.columns[position]
-                counts[name] += len(column) - column.null_count
+            if texts is not None:
+                for name, position in extra.items():
+                    column = texts.columns[position]
+                    counts[name] += len(column) - column.null_count
         kinds = {name: "string" if counts[name] else "null" for name in extra}
         return Scan(rows, tuple(bad), kinds, counts)
 
@@ -212,10 +212,19 @@ class CsvReader:
         known = set(self.schema.names)
         return {n: i for i, n in enumerate(self._layout(split)) if n and n not in known}
 
-    def _texts(self, split: Split) -> Iterator[Texts]:
-        width = len(self._layout(split))
+    def _read(
+        self, split: Split, *, as_texts: bool = False
+    ) -> Iterator[tuple[pa.RecordBatch, list[BadRecord], Texts | None]]:
+        """Block by block: the good records, the bad ones, and the texts if they were needed."""
+        layout = self._layout(split)
+        native = NativeRows(layout, self.schema, self.options, self.required)
         for block in blocks_of(split, self.options, self.stream):
-            yield texts_of(block, width, self.options)
+            batch = None if as_texts else native.batch(block)
+            if batch is not None:
+                yield batch, [], None
+            else:
+                texts = texts_of(block, len(layout), self.options)
+                yield *self._typed(texts, split), texts
 
     def _typed(self, texts: Texts, split: Split) -> tuple[pa.RecordBatch, list[BadRecord]]:
         layout = self._layout(split)

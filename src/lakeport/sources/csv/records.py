@@ -14,6 +14,7 @@ from typing import BinaryIO, NamedTuple, cast
 
 from lakeport.errors import BadRecord, BadRecords, SourceError
 from lakeport.model import Split
+from lakeport.native import kernel
 from lakeport.sources.csv.options import CsvOptions
 
 __all__ = ["Block", "End", "blocks", "record_end", "records"]
@@ -45,32 +46,42 @@ class End(NamedTuple):
         offset: one past it; 0 if no record ends.
         torn: whether the bytes end inside quotes.
         stray: whether text stands between a closing quote and the end of its field.
+        lines: how many line breaks are before `offset`.
     """
 
     offset: int
     torn: bool
     stray: bool
+    lines: int
 
 
 def record_end(data: bytes, options: CsvOptions) -> End:
     r"""Find the last record that ends in `data`, which starts at a record's start.
 
     >>> record_end(b'a,"x\ny"\nb,"z\n', CsvOptions())
-    End(offset=8, torn=True, stray=False)
+    End(offset=8, torn=True, stray=False, lines=2)
     """
-    data = _without_escapes(data, options)
+    native = kernel()
+    if native is not None and not options.escape:
+        delimiter = ord(options.delimiter or ",")
+        return End(*native.csv_end(data, delimiter, ord(options.quote) if options.quote else None))
+    offset, torn, stray = _end(_without_escapes(data, options), options)
+    return End(offset, torn, stray, data.count(b"\n", 0, offset))
+
+
+def _end(data: bytes, options: CsvOptions) -> tuple[int, bool, bool]:
     quote = options.quote.encode()
     if not quote or quote not in data:
-        return End(data.rfind(b"\n") + 1, False, False)
+        return data.rfind(b"\n") + 1, False, False
     spans = _quotes(data, options)
     torn, stray = len(spans) % 2 == 1, _stray(data, spans, options)
     inside = torn
     upper = len(data)
     for position in reversed(spans):
         if not inside and (found := data.rfind(b"\n", position, upper)) >= 0:
-            return End(found + 1, torn, stray)
+            return found + 1, torn, stray
         inside, upper = not inside, position
-    return End(data.rfind(b"\n", 0, upper) + 1, torn, stray)
+    return data.rfind(b"\n", 0, upper) + 1, torn, stray
 
 
 def _stray(data: bytes, spans: Sequence[int], options: CsvOptions) -> bool:
@@ -196,10 +207,10 @@ def blocks(
         if not data:
             break
         rest += data
-        cut, torn, stray = record_end(rest, options)
+        cut, torn, stray, lines = record_end(rest, options)
         if cut:
             yield Block(rest[:cut], line, False, stray)
-            line += rest.count(b"\n", 0, cut)
+            line += lines
             rest = rest[cut:]
         elif len(rest) > max_record_bytes:
             reason = f"the record is longer than {max_record_bytes >> 20} MB"
@@ -210,5 +221,5 @@ def blocks(
             "a CSV file became shorter while it was read", "load it when it is complete."
         )
     if rest:
-        _, torn, stray = record_end(rest, options)
+        _, torn, stray, _ = record_end(rest, options)
         yield Block(rest, line, torn, stray)

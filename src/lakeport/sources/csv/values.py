@@ -76,7 +76,7 @@ def kinds_of(texts: pa.StringArray, kinds: int = ANY_KIND) -> int:
             if not kinds & kind:
                 continue
             if kind == _NUMBER and kinds & _INTEGER:  # plain integers: no need to look again
-                fitting = _longest(part) <= _EXACT_INTEGER
+                fitting = not _too_long(part)
             else:
                 fitting = bool(kind == _TIMESTAMP and kinds & _DATE) or fits(part)
             if not fitting:
@@ -90,6 +90,13 @@ def _filled(texts: pa.StringArray) -> pa.StringArray:
 
 def _longest(texts: pa.StringArray) -> int:
     return pc.max(pc.binary_length(texts)).as_py() or 0
+
+
+def _too_long(texts: pa.StringArray) -> bool:
+    """Whether there are integers that a double may not keep."""
+    if _longest(texts) <= _EXACT_INTEGER:
+        return False
+    return _any(pc.match_substring_regex(texts, _LONG_INTEGER))
 
 
 def _any(mask: Any) -> bool:
@@ -113,13 +120,9 @@ def _is_number(texts: pa.StringArray) -> bool:
         pc.match_substring_regex(texts, _NOT_WRITTEN_BY_PROGRAMS)
     ):
         return False
-    if _longest(texts) <= _EXACT_INTEGER:
-        return True
-    return not _any(
-        pc.or_(
-            pc.match_substring_regex(texts, _TOO_EXACT),
-            pc.match_substring_regex(texts, _LONG_INTEGER),
-        )
+    return not (
+        _too_long(texts)
+        or (_longest(texts) > _MAX_DIGITS and _any(pc.match_substring_regex(texts, _TOO_EXACT)))
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from lakeport.host.cores import available_cores
 from lakeport.model import Reader, Split
 from lakeport.schema.types import Field
 from lakeport.sources.files.declared import declared_fields, is_json_schema
@@ -33,6 +34,13 @@ def run_here(function: Callable[[Any], list[Any]], items: Sequence[Any]) -> list
     [1, 1, 2, 2]
     """
     return [result for item in items for result in function(item)]
+
+
+def _beside_each_other(function: Callable[[Any], list[Any]], items: Sequence[Any]) -> list[Any]:
+    if len(items) < 2:
+        return run_here(function, items)
+    with ThreadPoolExecutor(min(len(items), available_cores()), "lakeport-look") as executor:
+        return [result for results in executor.map(function, items) for result in results]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,7 @@ class FileSet:
 
     Attributes:
         run: see above; for what reads whole files.
+        local: whether the files are read from this machine's disk.
         look: for what is quick on a disk: here where files are local, else as `run`.
         csv: how CSV files are written, delimiter resolved.
         fields: the declared columns as files have to have them; what folders give is required of
@@ -93,7 +102,8 @@ class FileSet:
         self.spool = spool
         self.options = options
         self.run = run
-        self.look: Run = run_here if spool.local else run
+        self.local = spool.local
+        self.look: Run = _beside_each_other if spool.local else run
         self.csv = options.csv
         if self.csv.delimiter is None:
             self.csv = replace(self.csv, delimiter="\t" if self.format == "tsv" else ",")

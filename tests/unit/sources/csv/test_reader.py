@@ -36,6 +36,8 @@ from lakeport.sources.files.source import FileSource
 from lakeport.sources.spool.location import SpoolLocation
 from tests.unit.sources.file_batch import file_batch
 
+pytestmark = pytest.mark.usefixtures("fast_path")
+
 load = partial(file_batch, name="t.csv")
 
 
@@ -179,6 +181,22 @@ def test_types_come_from_all_rows_of_all_files(tmp_path: Path) -> None:
     assert types(batch) == {"a": "string", "b": "timestamp[us, tz=UTC]"}
     assert len(batch.splits) > 10
     assert len(values(batch)) == 10001
+
+
+def test_types_come_from_every_part_of_a_file_that_is_cut(tmp_path: Path) -> None:
+    rows = [f"{n},{n},{n},2020-01-01,\n" for n in range(500)]
+    rows[250] = "250,2.5,250,2020-01-01T10:00,\n"
+    rows[499] = "499,499,x,2020-01-01,true\n"
+    text = "a,b,c,d,e\n" + "".join(rows)
+    batch = load(tmp_path, text.encode(), split_bytes=600)
+    assert len(batch.splits) > 10
+    assert list(types(batch).values()) == [
+        "int64",
+        "double",
+        "string",
+        "timestamp[us, tz=UTC]",
+        "bool",
+    ]
 
 
 def test_null_values_and_the_empty_string(tmp_path: Path) -> None:
@@ -574,7 +592,8 @@ def test_a_written_out_tab() -> None:
     ],
 )
 def test_record_end(data: bytes, end: int, inside: bool) -> None:
-    assert record_end(data, CsvOptions()) == (end, inside, False)
+    lines = data.count(b"\n", 0, end)
+    assert record_end(data, CsvOptions()) == (end, inside, False, lines)
 
 
 def test_records_of_a_block_with_stray_quotes() -> None:

@@ -1,11 +1,17 @@
 package io.lakeport.warm;
 
+import java.io.IOException;
+import java.lang.reflect.Method;
+import java.nio.channels.SocketChannel;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.python.Py4JServer;
+import org.apache.spark.api.python.PythonAccumulatorV2;
 import org.apache.spark.sql.SparkSession;
 
 /**
@@ -19,6 +25,8 @@ import org.apache.spark.sql.SparkSession;
 public final class RunGateway {
 
   private static final String SERVING = "py4j.ClientServerConnection";
+
+  private static final Map<String, PythonAccumulatorV2> ACCUMULATORS = new ConcurrentHashMap<>();
 
   private final SparkContext context;
   private final String tag;
@@ -59,6 +67,11 @@ public final class RunGateway {
     return SparkSession.builder().getOrCreate().newSession();
   }
 
+  /** Takes note of a run's accumulator, whose connection to its Python nobody else would close. */
+  public static void keep(String tag, PythonAccumulatorV2 accumulator) {
+    ACCUMULATORS.put(tag, accumulator);
+  }
+
   public int port() {
     return server.getListeningPort();
   }
@@ -73,9 +86,11 @@ public final class RunGateway {
    * @param millis how long to wait for the calls
    * @return whether none is under way any more
    */
-  public boolean close(long millis) throws InterruptedException {
+  public boolean close(long millis)
+      throws InterruptedException, IOException, ReflectiveOperationException {
     context.cancelJobsWithTag(tag);
     server.shutdown();
+    hangUp(ACCUMULATORS.remove(tag));
     long end = System.nanoTime() + millis * 1_000_000;
     List<Thread> left = serving();
     left.forEach(Thread::interrupt);
@@ -83,6 +98,19 @@ public final class RunGateway {
       thread.join(Math.max(1, (end - System.nanoTime()) / 1_000_000));
     }
     return serving().isEmpty();
+  }
+
+  /** Spark leaves this channel open, and one that is open outlives the object that holds it. */
+  private static void hangUp(PythonAccumulatorV2 accumulator)
+      throws IOException, ReflectiveOperationException {
+    if (accumulator != null) {
+      Method socket = PythonAccumulatorV2.class.getDeclaredMethod("socket");
+      socket.setAccessible(true);
+      SocketChannel channel = (SocketChannel) socket.invoke(accumulator);
+      if (channel != null) {
+        channel.close();
+      }
+    }
   }
 
   /** The threads that serve the run; others in the group belong to pools, which have other users. */

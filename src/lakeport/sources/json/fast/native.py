@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-import pyarrow as pa
-
 from lakeport.model import UnknownPolicy
+from lakeport.native.arrays import array_of
 from lakeport.schema.types import FieldType, Kind
 from lakeport.sources.json.columns import RecordLayout, batch_of, schema_of
 from lakeport.sources.json.fast.pieces import Converted
@@ -15,7 +14,7 @@ from lakeport.sources.singer.metadata import MESSAGE_KEYS
 
 if TYPE_CHECKING:
     from lakeport.native import Kernel
-    from lakeport.native._kernel import Parts, Spec
+    from lakeport.native._kernel import Spec
 
 __all__ = ["NativePath"]
 
@@ -56,7 +55,7 @@ class NativePath:
             rows, lines, columns, stop, told = self._parser.parse(data, at)
             if lines:
                 arrays = [
-                    _array(t, parts) for t, parts in zip(self._schema.types, columns, strict=True)
+                    array_of(t, parts) for t, parts in zip(self._schema.types, columns, strict=True)
                 ]
                 unknown = {name: (kind, count) for name, kind, count in told}
                 yield Converted(batch_of(arrays, rows, self._schema), lines, unknown)
@@ -81,13 +80,6 @@ def _spec(name: str, t: FieldType, *, mixed: bool = False) -> Spec:
     elif t.kind is Kind.STRUCT:
         detail = [_spec(f.name, f.type) for f in t.fields]
     return name, t.kind.value, detail
-
-
-def _array(t: pa.DataType, parts: Parts) -> pa.Array:
-    rows, nulls, buffers, children = parts
-    own = [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers]
-    inner = [_array(t.field(i).type, child) for i, child in enumerate(children)]
-    return pa.Array.from_buffers(t, rows, own, nulls, 0, inner or None)
 
 
 def _cut(data: bytes, start: int, most: int) -> tuple[list[bytes], int]:
