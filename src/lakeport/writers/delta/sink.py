@@ -78,13 +78,35 @@ class DeltaSink:
         """
         pool = _Pool(self, split)
         try:
-            for batch in batches:
+            for batch in _gathered(batches, self.memory_bytes // 4) if self.partitions else batches:
                 for values, rows in split_by_partition(batch, tuple(self.partitions)):
                     pool.add(values, rows)
             return pool.finish()
         except BaseException:
             pool.abort()
             raise
+
+
+def _gathered(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """Join small batches to some of about `most` bytes.
+
+    A row that is alone in its partition and its batch takes a kilobyte for each column, nearly all
+    of it for what describes it: of many partitions, only larger batches give larger parts.
+    """
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if held and size + batch.nbytes > most:
+            yield _joined(held)
+            held, size = [], 0
+        held.append(batch)
+        size += batch.nbytes
+    if held:
+        yield _joined(held)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def split_by_partition(

@@ -13,7 +13,7 @@ import pytest
 from lakeport.errors import DestinationError
 from lakeport.storage.local.store import STAGING, LocalStageWriter, LocalStorage
 from lakeport.writers.delta.schema import file_schema, grow_schema
-from lakeport.writers.delta.sink import DeltaSink
+from lakeport.writers.delta.sink import DeltaSink, _gathered
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 
@@ -57,3 +57,12 @@ def test_nothing_stays_staged_when_one_can_not_be_closed(
     with pytest.raises(DestinationError, match="the disk is full"):
         sink(tmp_path).write(iter([rows(40)]), 0)
     assert list((tmp_path / STAGING).iterdir()) == []
+
+
+def test_small_batches_are_joined_before_they_are_cut_by_partition() -> None:
+    small = [rows(20).slice(start, 1) for start in range(20)]
+    (joined,) = _gathered(iter(small), 1 << 20)
+    assert joined.equals(rows(20))
+    sizes = [len(b) for b in _gathered(iter([*small, rows(20), *small]), rows(20).nbytes)]
+    assert sum(sizes) == 60 and 20 in sizes and len(sizes) < 7
+    assert list(_gathered(iter([]), 1)) == []
