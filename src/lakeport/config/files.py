@@ -230,11 +230,17 @@ def _parse_yaml(text: str, name: str) -> Any:
                     None, None, "tags such as !!python are not allowed", mark
                 )
             self.depth += 1
-            if self.depth > _DEEPEST + 1:  # before the scanner, which gets ever slower, goes on
+            if self.depth > _DEEPEST + 1:
                 raise RecursionError
             node = super().compose_node(parent, index)
             self.depth -= 1
             return node
+
+        def fetch_flow_collection_start(self, token: Any) -> None:
+            # The scanner is far ahead, and ever slower the more brackets are open.
+            if self.flow_level > _DEEPEST + 1:
+                raise RecursionError
+            super().fetch_flow_collection_start(token)
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
             first: dict[Any, int] = {}
