@@ -28,7 +28,7 @@ SESSION = "tests/spark/test_session.py"
 REQUESTS = ("tests/faults/test_planted.py", "tests/faults/test_requests.py")
 HISTORIES = "tests/histories/test_share.py"  # the others play for minutes
 ALONE = ("tests/unit", "tests/property")
-# A share of the contract, through a warm session's Spark.
+# A share of the contract: through a warm session's Spark, and as before Spark is there.
 LENT = (
     "tests/contract/test_partitions.py",
     *(
@@ -67,6 +67,7 @@ GROUPS = {
     "requests": [*REQUESTS, HISTORIES],
     "warm": ["tests/warm"],
     "lent": ["--warm", *LENT],
+    "early": ["--early", *LENT],
     "cluster": ["tests/cluster"],
     "session": [SESSION],
 }

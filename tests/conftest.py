@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,6 +33,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
     parser.addoption(
         "--warm", action="store_true", help="have the tests' own loads go through a warm session"
+    )
+    parser.addoption(
+        "--early", action="store_true", help="have small jobs done as before Spark is there"
     )
 
 
@@ -64,8 +68,32 @@ def one_spark(
     from lakeport.spark.session import Runtime
 
     runtime = Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
-    yield
+    assert runtime.context  # there for every test: small loads would do without until it is
+    with small_jobs_here() if request.config.getoption("early") else nullcontext():
+        yield
     runtime.stop()
+
+
+@contextmanager
+def small_jobs_here() -> Iterator[None]:
+    """Small jobs are done by threads of this process, although Spark is there."""
+    from lakeport.spark import jobs, session
+
+    done: list[int] = []
+    in_threads = jobs._in_threads
+
+    def early(runtime: session.Runtime, size: int) -> bool:
+        return 0 <= size <= session._SMALL and runtime._may_spare
+
+    def counted(function: Any, items: Sequence[Any]) -> Any:
+        done.append(len(items))
+        return in_threads(function, items)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session.Runtime, "spares", early)
+        patch.setattr(jobs, "_in_threads", counted)
+        yield
+    assert sum(done) > 50
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lakeport.config.classes import config_class, destination_of
@@ -172,7 +173,8 @@ def open_table(
         if config.extra:
             # Wrong credentials show now, in our own client's words, while Spark starts.
             _first(storage, f"{folder}/_delta_log")
-        writer = DeltaWriter(session, storage, folder, stream, DeltaOptions.of(config), run)
+        options, starting = DeltaOptions.of(config), partial(runtime.spares, 0)
+        writer = DeltaWriter(session, storage, folder, stream, options, run, starting)
         return DeltaTableWriter.of(config, writer, runtime)
     return FilesWriter(
         storage,

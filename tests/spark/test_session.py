@@ -10,15 +10,17 @@ import sys
 import textwrap
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from lakeport.errors import ConfigError, LakeportError, SchemaConflict
-from lakeport.spark import session
 from lakeport.spark.failures import translate, translated
 from lakeport.spark.jobs import run_tasks
 from lakeport.spark.session import Runtime
+from lakeport.spark.warmup import first_use
+from lakeport.spark.warmup.first_use import FirstUse
 
 CANARY = "canary/" + "s3cr3t+value"
 
@@ -174,15 +176,20 @@ def test_errors_of_delta_are_ours(runtime: Runtime, tmp_path: Path) -> None:
 def test_a_session_warms_up_once(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every landing asks for it; a table committed to for each would cost more than the landing."""
     begun: list[str] = []
-    monkeypatch.setattr(session, "warm_workers", lambda _: begun.append("warm_workers"))
-    monkeypatch.setattr(session, "warm_commit", lambda *_: begun.append("warm_commit"))
-    monkeypatch.setattr(runtime, "_warmed", set())
+    both = threading.Semaphore(0)
+
+    def begin(what: str, *_: object) -> None:
+        begun.append(what)
+        both.release()
+
+    monkeypatch.setattr(first_use, "_workers", partial(begin, "workers"))
+    monkeypatch.setattr(first_use, "_commit", partial(begin, "commit"))
+    monkeypatch.setattr(runtime, "_first_use", FirstUse())
     for _ in range(3):
         runtime.warm()
-    for thread in threading.enumerate():
-        if thread.name == "lakeport-warm":
-            thread.join(60)
-    assert sorted(begun) == ["warm_commit", "warm_workers"]
+    assert both.acquire(timeout=60)
+    assert both.acquire(timeout=60)
+    assert sorted(begun) == ["commit", "workers"]
 
 
 @pytest.mark.parametrize("file_type", ["parquet", "delta"])
@@ -190,7 +197,7 @@ def test_a_load_imports_no_pandas(file_type: str, tmp_path: Path) -> None:
     script = f"""
         import sys
         from pathlib import Path
-        import lakeport
+        from lakeport.cli import programs
         from lakeport.spark.jobs import run_tasks
         from lakeport.spark.session import Runtime
 
@@ -201,12 +208,14 @@ def test_a_load_imports_no_pandas(file_type: str, tmp_path: Path) -> None:
             return [before, type(pyarrow.table({{"a": [1]}}).to_pandas()).__name__]
 
         source = Path({str(tmp_path / "people.csv")!r})
-        source.write_text("id,name\\n1,Ada\\n")
-        lakeport.land(source, {str(tmp_path / "lake")!r}, file_type={file_type!r})
+        source.write_text("id,name\n1,Ada\n")
+        target = ["--to", {str(tmp_path / "lake")!r}, "--format", {file_type!r}, "--json"]
+        programs.run("lakeport", ["land", str(source), *target])
+        print()
         print("pandas" in sys.modules)
         print(*run_tasks(Runtime.start(set(), {{}}, small=True), loaded, [1]))
     """
-    assert run_script(script).split() == ["False", "False", "DataFrame"]
+    assert run_script(script).split()[-3:] == ["False", "False", "DataFrame"]
 
 
 def test_workers_come_from_the_daemon_on_standby(runtime: Runtime) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from lakeport.cli import app, singer
 from lakeport.errors import LakeportError
+from lakeport.host.pandas import pandas_hidden
 
 __all__ = ["fail", "run"]
 
@@ -21,7 +22,8 @@ def run(program: str, arguments: Sequence[str]) -> int:
         The exit code; see `app.run`.
     """
     commands = singer.app if program == singer.NAME else app.app
-    return app.run(commands, program, arguments)
+    with pandas_hidden():
+        return app.run(commands, program, arguments)
 
 
 def fail(arguments: Sequence[str], error: LakeportError) -> int:

@@ -123,7 +123,7 @@ class _Run:
         self._landing: Future[None] | None = None
         self._loaders: dict[str, StreamLoader] = {}
         self._versions: dict[str, list[int]] = {}
-        self._flushes = self._records = self._bad = 0
+        self._flushes = self._records = self._bytes = self._bad = 0
         self._lock = threading.Lock()
 
     def land(self, source: Any, options: ReadOptions) -> LandingReport:
@@ -176,6 +176,7 @@ class _Run:
         landing = self._landing
         if landing is not None and landing.done():
             landing.result()  # a failure ends the run without waiting for the flush to fill
+        self.runtime.expect(size)
         if self.observer is not None:
             self.observer.on_progress(stream, records, size)
 
@@ -183,6 +184,8 @@ class _Run:
         first_effect.about_to_happen()
         sequence, self._flushes = self._flushes, self._flushes + 1
         self._records += len(flush.bad)
+        self._bytes += sum(max(batch.bytes, 0) for batch in flush.batches)
+        self.runtime.expect(self._bytes)
         self._set_aside(flush.bad, sequence, lines=True)
         for stream, count in Counter(record.stream for record in flush.bad).items():
             if stream:

@@ -157,13 +157,13 @@ class StreamLoader:
         """Scan a batch, hand its bad records on, and learn its undeclared fields."""
         if batch.reader is None:
             return None
-        scan = self._scan(self._extended(batch.reader), batch.splits)
+        scan = self._scan(self._extended(batch.reader), batch)
         if self.policies.unknown_fields is UnknownPolicy.DROP:
             for name, count in scan.unknown_values.items():
                 self._dropped[name] = self._dropped.get(name, 0) + count
         elif scan.unknown:
             self._extra.update(self._types(scan.unknown))
-            scan = self._scan(self._extended(batch.reader), batch.splits)  # by their new types
+            scan = self._scan(self._extended(batch.reader), batch)  # by their new types
         if scan.bad and self.policies.on_bad_record == "fail":
             raise BadRecords(scan.bad, len(scan.bad))
         self.on_bad(batch, scan.bad, scan.rows + len(scan.bad))
@@ -173,7 +173,7 @@ class StreamLoader:
         """Have a skipped batch's bad records count against the run's limit, as at first."""
         if batch.reader is None or self.policies.on_bad_record == "fail":
             return
-        scan = self._scan(self._extended(batch.reader), batch.splits)
+        scan = self._scan(self._extended(batch.reader), batch)
         self.on_bad(batch, scan.bad, scan.rows + len(scan.bad))
 
     def _extended(self, reader: Reader) -> Reader:
@@ -193,8 +193,10 @@ class StreamLoader:
             for name, kind in unknown.items()
         }
 
-    def _scan(self, reader: Reader, splits: Sequence[Split]) -> Scan:
-        found = run_tasks(self.runtime, partial(_scan_split, reader), splits)
+    def _scan(self, reader: Reader, batch: Batch) -> Scan:
+        found = run_tasks(
+            self.runtime, partial(_scan_split, reader), batch.splits, size=batch.bytes
+        )
         unknown, counts = dict[str, str](), dict[str, int]()
         for part in found:
             for name, kind in part.unknown.items():
@@ -213,7 +215,7 @@ class StreamLoader:
         tasks = self._tasks(parts)
         while True:
             plan = self.writer.plan(incoming, whole, names, parts[0].shape.clock, len(tasks))
-            staged = self._stage(tasks, plan)
+            staged = self._stage(tasks, plan, whole.bytes)
             if whole.optional and not staged:
                 return None
             try:
@@ -259,7 +261,7 @@ class StreamLoader:
             tasks += [_Task(part, group) for group in _groups(part.batch.splits, files)]
         return tasks
 
-    def _stage(self, tasks: Sequence[_Task], plan: TablePlan) -> list[Staged]:
+    def _stage(self, tasks: Sequence[_Task], plan: TablePlan, size: int) -> list[Staged]:
         first = tasks[0].part
         if first.batch.frame is not None:
             shape = first.shape.aligned(plan.schema)
@@ -278,6 +280,7 @@ class StreamLoader:
             self.runtime,
             partial(_land_splits, plan.sink),
             items,
+            size=size,
             discard=self.writer.discard,
             strays=self.writer.drop_strays,
         )

@@ -103,6 +103,7 @@ def open_source(
         return _singer(open_inputs(names, limits), options, config, spool, on_progress)
     format_ = options.format or ("singer" if _begin_as_singer(names) else "")
     files = discover(names, format=format_, storage_for=partial(_storage_of, config))
+    runtime.expect(sum(file.bytes for file in files))
     if files[0].format == "singer":
         paths = [_local_path(file, spool.folder, number) for number, file in enumerate(files)]
         timed = config.add_record_metadata  # when a record was read stands in a sidecar
@@ -222,7 +223,7 @@ def _files(
     from lakeport.sources.files.source import FileSource
 
     stream = _stream(config, names, files)
-    run = partial(run_tasks, runtime)
+    run = partial(run_tasks, runtime, size=sum(file.bytes for file in files))
     return Source(FileSource(files, stream, spool, FileOptions.of(config, options), run))
 
 

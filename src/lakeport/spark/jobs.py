@@ -8,18 +8,22 @@ while Spark may still try the task again (never on a local master).
 from __future__ import annotations
 
 import pickle
+import shutil
+import tempfile
 import threading
 import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lakeport.errors import LakeportError, SparkFailure
+from lakeport.host.cores import available_cores
 from lakeport.host.surroundings import Surroundings
 from lakeport.scrub import scrub
 from lakeport.spark.failures import translate
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
 
     from lakeport.spark.session import Runtime
 
-__all__ = ["TaskTraceError", "in_group", "run_frame", "run_tasks"]
+__all__ = ["TaskTraceError", "in_group", "run_frame", "run_tasks", "shared_folder"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -100,17 +104,20 @@ def run_tasks(
     function: Callable[[T], list[R]],
     items: Sequence[T],
     *,
+    size: int = -1,
     discard: Callable[[list[R]], None] | None = None,
     strays: Callable[[list[R]], None] | None = None,
 ) -> list[R]:
     """Run `function` on every item, one Spark task each.
 
-    May be called by several threads at once.
+    May be called by several threads at once. Threads of this process take the place of tasks where
+    `Runtime.spares` says so.
 
     Args:
         runtime: where to run.
         function: pickled into the tasks (lambdas and partials are fine).
         items: pickled into the tasks, one each.
+        size: bytes that the tasks read together; -1 if unknown.
         discard: called with the results of the tasks that succeeded when another one failed.
         strays: called with the results where other attempts of the same tasks may have left
             something behind: a worker was lost, or Spark speculates.
@@ -124,8 +131,10 @@ def run_tasks(
     """
     if not items:
         return []
+    if runtime.spares(size):
+        return _gather(_in_threads(function, items), discard, None)
     context = runtime.context
-    with runtime.flags() as flags:
+    with shared_folder(runtime) as flags:
         policy = _Policy(runtime.attempts, flags, runtime.surroundings)
         task = partial(_run_items, function, policy)
 
@@ -136,6 +145,17 @@ def run_tasks(
 
         outcomes = in_group(runtime, job)
         return _gather(outcomes, discard, _needed(runtime, outcomes, strays))
+
+
+def _in_threads(function: Callable[[T], list[R]], items: Sequence[T]) -> list[_Outcome]:
+    policy = _Policy(attempts=1)
+
+    def run(numbered: tuple[int, T]) -> _Outcome:
+        number, item = numbered
+        return policy.outcome(number, 0, partial(function, item))
+
+    with ThreadPoolExecutor(min(len(items), available_cores()), "lakeport-task") as executor:
+        return list(executor.map(run, enumerate(items)))
 
 
 def run_frame(
@@ -150,7 +170,7 @@ def run_frame(
 
     See `run_tasks` for the arguments, the order of the results and the errors.
     """
-    with runtime.flags() as flags:
+    with shared_folder(runtime) as flags:
         names = df.columns
         task = partial(_run_batches, function, _Policy(runtime.attempts, flags), names)
         # `mapInArrow` takes a dot or backtick in a name for a part of an expression
@@ -162,6 +182,17 @@ def run_frame(
 
         outcomes = in_group(runtime, job)
         return _gather(outcomes, discard, _needed(runtime, outcomes, strays))
+
+
+@contextmanager
+def shared_folder(runtime: Runtime) -> Iterator[str]:
+    """A folder that the tasks of one job share, empty text where they share no disk."""
+    place = runtime.job_folder()
+    folder = "" if place is None else tempfile.mkdtemp(dir=place)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run_items(

@@ -9,13 +9,11 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
-import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 from weakref import finalize
 
 from lakeport.errors import ConfigError, LakeportError, SparkFailure
@@ -28,13 +26,15 @@ from lakeport.spark.jvm.java import find_java
 from lakeport.spark.jvm.launch import Launch, stopped
 from lakeport.spark.lease import Lease, Refused, Store, lease_for, required
 from lakeport.spark.settings import attempts_of, check, cores_of, heap_mb, is_local, master_of
-from lakeport.spark.warmup.first_use import warm_commit, warm_workers
+from lakeport.spark.warmup.first_use import FirstUse
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 __all__ = ["Runtime"]
+
+_SMALL: Final = 128 << 20  # bytes of input that are landed before Spark would be there
 
 
 class Runtime:
@@ -68,7 +68,7 @@ class Runtime:
         warm: str = "off",
         store: Store | None = None,
     ) -> None:
-        """Begin to start; never waits."""
+        """Begin to start, at once or when it is asked for; never waits."""
         self.needs = needs
         self.adopted = False
         self.streams = 0
@@ -79,7 +79,8 @@ class Runtime:
         self._session_lock = threading.Lock()  # making one takes a second: jobs need not wait
         self._ready = threading.Event()
         self._stopped = False
-        self._warmed: set[str] = set()
+        self._begun = self._awaited = False
+        self._first_use = FirstUse()
         self._error: LakeportError | None = None
         self._context: SparkContext | None = None
         self._session: SparkSession | None = None
@@ -88,17 +89,15 @@ class Runtime:
         self._master = master_of(settings)
         self._attempts = attempts_of({"spark.master": self._master, **settings})
         check(settings)
-        running = adopt.find()
-        if running is not None:
-            self._adopt(running)
-            return
-        self.needs = needs | also
-        heap_mb(settings)
         self._required = warm == "require"
-        self._begin = partial(Launch, given=settings, small=small, options=options)
-        self._launch = lease_for(warm, settings, store) or self._begin(find_java(), self.needs)
-        atexit.register(self._end)
-        threading.Thread(target=self._build, name="lakeport-spark", daemon=True).start()
+        self._own = partial(Launch, given=settings, small=small, options=options)
+        alone = adopt.find() is None
+        if alone:
+            self.needs = needs | also
+            heap_mb(settings)
+            self._launch = lease_for(warm, settings, store)
+        if not alone or self.needs or not self._may_spare:
+            self.begin()
 
     @classmethod
     def start(
@@ -112,6 +111,9 @@ class Runtime:
         store: Store | None = None,
     ) -> Runtime:
         """Adopt the active session, take up our own again, or begin to start one; never waits.
+
+        Where neither jars nor settings of the user's say that Spark will be needed, it begins to
+        start when it is asked for.
 
         Args:
             needs: names of `versions.JARS`.
@@ -146,14 +148,49 @@ class Runtime:
         current = cls._current
         return current is not None and isinstance(current._launch, Lease) and not current.alive
 
+    def begin(self) -> None:
+        """Begin to start, where that waits for somebody to ask; never waits.
+
+        Raises:
+            ConfigError: the session that has become active meanwhile lacks something.
+            MissingDependency: there is no Java that Spark runs on.
+        """
+        with self._lock:
+            if self._begun or self._stopped:
+                return
+            if (running := adopt.find()) is not None:
+                self._adopt(running)
+            else:
+                self._launch = self._launch or self._own(find_java(), self.needs)
+                atexit.register(self._end)
+                threading.Thread(target=self._build, name="lakeport-spark", daemon=True).start()
+            self._begun = True
+            self._first_use.begin(self)
+
+    def expect(self, size: int) -> None:
+        """Begin to start if that much input, in bytes, is more than can be spared Spark."""
+        if size > _SMALL:
+            self.begin()
+
+    def spares(self, size: int) -> bool:
+        """Whether a job of so many bytes (-1: unknown) is done here: Spark is not there yet."""
+        return 0 <= size <= _SMALL and self._may_spare and not self._ready.is_set()
+
+    @property
+    def _may_spare(self) -> bool:
+        """Whether tasks run on this machine anyway, and nobody asked for another way."""
+        own = not self.adopted and not isinstance(self._launch, Lease)
+        return own and self.is_local and not self._given
+
     @property
     def context(self) -> SparkContext:
         """The context; waits for it.
 
         Raises:
-            MissingDependency: a jar can't be had.
+            MissingDependency: a jar or Java can't be had.
             SparkFailure: Spark did not start, or was stopped.
         """
+        self.begin()
         self._ready.wait()
         if self._error is not None:
             raise self._error
@@ -161,9 +198,15 @@ class Runtime:
             raise stopped()
         return self._context
 
+    def idle(self) -> bool:
+        """Wait for the context, and say whether nobody waits for the session, to commit at once."""
+        self._ready.wait()
+        return not self._awaited and not self._stopped
+
     @property
     def spark(self) -> SparkSession:
         """The session, made when first asked for; raises like `context`."""
+        self._awaited |= not self._ready.is_set()
         context = self.context
         with self._session_lock:
             if self._session is None:
@@ -210,8 +253,7 @@ class Runtime:
         """Hand settings to Hadoop's file systems, where neither UI nor logs show them.
 
         Args:
-            settings: such as `fs.s3a.bucket.NAME.secret.key`. A file system keeps what it was
-                opened with: call this before the first use of its bucket.
+            settings: such as `fs.s3a.bucket.NAME.secret.key`, before the bucket's first use.
         """
         self.secrets |= {value for key, value in settings.items() if is_secret_name(key) and value}
         jsc = self.context._jsc
@@ -242,21 +284,15 @@ class Runtime:
         """
         if isinstance(self._launch, Lease):
             return
-        bodies = {"workers": self._warm_workers} if workers else {}
-        if self.is_local and "delta" in self.needs:
-            bodies["commit"] = self._warm_commit
         with self._lock:
-            new = [name for name in bodies if name not in self._warmed]
-            self._warmed.update(new)
-        for name in new:
-            threading.Thread(target=bodies[name], name="lakeport-warm", daemon=True).start()
+            self._first_use.want(workers=workers, commit=self.is_local and "delta" in self.needs)
+            if self._begun:
+                self._first_use.begin(self)
 
-    @contextmanager
-    def flags(self) -> Iterator[str]:
-        """A folder that the tasks of one job share, empty text where they share no disk."""
+    def job_folder(self) -> Path | None:
+        """Where jobs make folders for their tasks to share; None where these share no disk."""
         if not self.is_local:
-            yield ""
-            return
+            return None
         self._ready.wait()
         with self._lock:
             jvm = self._launch.jvm if isinstance(self._launch, Launch) else None
@@ -266,11 +302,7 @@ class Runtime:
                 made = Scratch("jobs")
                 self._folder = made.path
                 finalize(self, made.remove)
-        folder = tempfile.mkdtemp(dir=self._folder)
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            return self._folder
 
     def stop(self, fast: bool = True, *, timeout: float = 20.0) -> None:
         """End a session of our own. Fine if it has ended, or was adopted.
@@ -307,7 +339,8 @@ class Runtime:
     ) -> bool:
         """Whether a new run can go on with this session."""
         usable = self.alive and not self._stopped and self._error is None and not self.adopted
-        if not usable or not needs <= self.needs or dict(settings) != self._given:
+        fitting = self._begun or adopt.find() is None
+        if not (usable and fitting) or not needs <= self.needs or dict(settings) != self._given:
             return False
         lease = self._launch
         if not isinstance(lease, Lease):
@@ -363,7 +396,7 @@ class Runtime:
         except Refused as refusal:
             if self._required:
                 raise required(str(refusal)) from None
-            own = self._begin(find_java(), self.needs)
+            own = self._own(find_java(), self.needs)
             with self._lock:
                 if self._stopped:
                     raise stopped() from None
@@ -371,12 +404,3 @@ class Runtime:
             return own.open()
         self.needs = launch.needs
         return context
-
-    def _warm_workers(self) -> None:
-        with suppress(Exception):
-            warm_workers(self)
-
-    def _warm_commit(self) -> None:
-        with suppress(Exception), self.flags() as folder:
-            if folder:
-                warm_commit(self, Path(folder))

@@ -9,10 +9,10 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
+from lakeport.host.pandas import pandas_hidden
 from lakeport.spark.jvm import standby
 
 __all__ = ["main"]
@@ -89,8 +89,8 @@ def _prepare() -> None:
         except ImportError:
             # A task that needs it says so itself; the daemon must come up in any case.
             continue
-    with suppress(ImportError):
-        _hide_pandas()
+    with suppress(ImportError), pandas_hidden():
+        importlib.import_module("pyarrow").scalar(None)  # it looks for pandas now, and in vain
     _freeze()
 
 
@@ -106,30 +106,6 @@ def _freeze() -> None:
     """Have the collector pass over all that is there now."""
     gc.collect()
     gc.freeze()
-
-
-def _hide_pandas() -> None:
-    """Have pyarrow look for pandas now, once and in vain.
-
-    It imports pandas before it converts its first value, in each worker again, to know its types.
-    Whoever calls pyarrow's `to_pandas` makes it look again.
-    """
-    import pyarrow
-
-    nothing = _NoPandas()
-    sys.meta_path.insert(0, nothing)
-    try:
-        pyarrow.scalar(None)
-    finally:
-        sys.meta_path.remove(nothing)
-
-
-class _NoPandas(MetaPathFinder):
-    """Says that there is no pandas."""
-
-    def find_spec(self, name: str, *_: object) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError(name=name)
 
 
 def _freezing(worker: _W) -> _W:

@@ -4,38 +4,62 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 import time
 import uuid
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeport.spark.failures import translated
-from lakeport.spark.jobs import run_tasks
+from lakeport.spark.jobs import run_tasks, shared_folder
 from lakeport.spark.jvm.classes import java_class
 
 if TYPE_CHECKING:
     from lakeport.spark.session import Runtime
 
-__all__ = ["commit", "warm_commit", "warm_workers"]
+__all__ = ["FirstUse", "commit"]
 
 
-def warm_workers(runtime: Runtime) -> None:
-    """Start the Python workers, and let them do for the first time what tasks do.
+class FirstUse:
+    """What is wanted of a session before its first use, each begun once in a thread of its own.
 
-    Raises:
-        LakeportError: it failed.
+    It never fails: the work that comes later says what is wrong.
     """
-    run_tasks(runtime, _warm_worker, range(runtime.cores))
+
+    def __init__(self) -> None:
+        self._wanted: dict[Callable[[Runtime], None], bool] = {}  # and whether it was begun
+
+    def want(self, *, workers: bool, commit: bool) -> None:
+        """Want the Python workers, or what a commit needs, or both."""
+        for body, wanted in ((_workers, workers), (_commit, commit)):
+            if wanted:
+                self._wanted.setdefault(body, False)
+
+    def begin(self, runtime: Runtime) -> None:
+        """Begin what is wanted; waits for no session."""
+        for body in [body for body, begun in self._wanted.items() if not begun]:
+            self._wanted[body] = True
+            threading.Thread(
+                target=body, args=(runtime,), name="lakeport-warm", daemon=True
+            ).start()
 
 
-def warm_commit(runtime: Runtime, folder: Path) -> None:
-    """Commit to a table of its own below `folder`, so that the first real commit is quick.
+def _workers(runtime: Runtime) -> None:
+    """Start the Python workers, and let them do for the first time what tasks do."""
+    with suppress(Exception):
+        if runtime.idle():
+            run_tasks(runtime, _warm_worker, range(runtime.cores))
 
-    Raises:
-        LakeportError: it failed.
-    """
-    with translated(runtime.secrets):
-        commit(runtime, folder, [("none.parquet", 1)], 0)
+
+def _commit(runtime: Runtime) -> None:
+    """Commit to a table of its own, so that the first real commit is quick."""
+    if not runtime.idle():
+        return
+    with suppress(Exception), shared_folder(runtime) as folder, translated(runtime.secrets):
+        if folder:
+            commit(runtime, Path(folder), [("none.parquet", 1)], 0)
 
 
 def _warm_worker(number: int) -> list[int]:

@@ -27,6 +27,7 @@ from lakeport.writers.delta.commit.attempt import Attempt
 from lakeport.writers.delta.commit.staged_files import StagedFiles, published
 from lakeport.writers.delta.commit.transaction import DeltaLog, Transaction
 from lakeport.writers.delta.log.commits import CommitLog, Mark, app_id
+from lakeport.writers.delta.log.snapshot import LogFiles, replay
 from lakeport.writers.delta.plan import TARGET_FILE_SIZE, DeltaPlan, TableRequest, plan_table
 from lakeport.writers.delta.schema import file_schema, physical_names
 from lakeport.writers.delta.sink import DeltaSink
@@ -87,6 +88,7 @@ class DeltaWriter:
         stream: the stream's name.
         options: how the table is written.
         run: the run's name, which commits keep that have no other.
+        starting: whether asking for the session would mean to wait for Spark's start.
     """
 
     session: Callable[[], SparkSession]
@@ -95,6 +97,7 @@ class DeltaWriter:
     stream: str
     options: DeltaOptions = DeltaOptions()
     run: str = ""
+    starting: Callable[[], bool] = lambda: False
 
     @property
     def uri(self) -> str:
@@ -119,7 +122,21 @@ class DeltaWriter:
     ) -> DeltaPlan:
         """Plan a batch against the table as it is now; see `plan_table` for the errors."""
         request = TableRequest(Mode(mode), tuple(partition_keys), EvolutionPolicy(policy))
-        return self._planned(self.table_state(), incoming, request)
+        return self._planned(self._first_look(), incoming, request)
+
+    def _first_look(self) -> TableState | None:
+        """The table as it is now, by its log files alone while Spark starts.
+
+        What was planned on them is held against delta-spark's own view before it is committed.
+        """
+        if self.starting():
+            log = LogFiles.of(self.storage, self.folder)
+            if log.newest < 0:
+                return None
+            found = replay(self.storage, log, log.newest)
+            if found is not None and "clustering" not in found.state.features:
+                return found.state
+        return self.table_state()
 
     def _planned(
         self, state: TableState | None, incoming: pa.Schema, request: TableRequest
