@@ -83,7 +83,7 @@ def small_jobs_here() -> Iterator[None]:
     in_threads = jobs._in_threads
 
     def early(runtime: session.Runtime, size: int) -> bool:
-        return 0 <= size <= session._SMALL and runtime._may_spare
+        return 0 <= size <= session._SMALL and runtime.is_local and not runtime._given
 
     def counted(function: Any, items: Sequence[Any]) -> Any:
         done.append(len(items))

@@ -175,7 +175,8 @@ def test_terminated_while_a_commit_on_azure_hangs(azurite: Azurite, tmp_path: Pa
 
 
 def test_terminated_while_a_commit_is_slow() -> None:
-    fault = Fault(on="PutObject", key="_delta_log/", meanwhile=lambda: time.sleep(1.5))
+    commit = f"_delta_log/{0:020}.json"
+    fault = Fault(on="PutObject", key=commit, meanwhile=lambda: time.sleep(1.5))
     with BrokenS3(honours_conditions=True) as store:
         code, _, process = ended_during(store, fault, "delta_lake_s3")
         assert code == 143, process.words

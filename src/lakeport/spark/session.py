@@ -1,7 +1,7 @@
 """The Spark that a run uses: the session that is active in this process, or one of our own.
 
-A session of our own starts in the background while the input is read. Its JVM ends with this
-process, however that ends.
+A session of our own starts in the background while the input is read, unless nothing needs it.
+Its JVM ends with this process, however that ends.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Runtime:
             self.needs = needs | also
             heap_mb(settings)
             self._launch = lease_for(warm, settings, store)
-        if not alone or self.needs or not self._may_spare:
+        if not alone or self.needs or not self.spares(0):
             self.begin()
 
     @classmethod
@@ -152,8 +152,7 @@ class Runtime:
         """Begin to start, where that waits for somebody to ask; never waits.
 
         Raises:
-            ConfigError: the session that has become active meanwhile lacks something.
-            MissingDependency: there is no Java that Spark runs on.
+            LakeportError: as for `start`.
         """
         with self._lock:
             if self._begun or self._stopped:
@@ -174,13 +173,8 @@ class Runtime:
 
     def spares(self, size: int) -> bool:
         """Whether a job of so many bytes (-1: unknown) is done here: Spark is not there yet."""
-        return 0 <= size <= _SMALL and self._may_spare and not self._ready.is_set()
-
-    @property
-    def _may_spare(self) -> bool:
-        """Whether tasks run on this machine anyway, and nobody asked for another way."""
-        own = not self.adopted and not isinstance(self._launch, Lease)
-        return own and self.is_local and not self._given
+        anyway = self.is_local and not self.adopted and not self._given  # on this machine
+        return anyway and 0 <= size <= _SMALL and not self._ready.is_set()
 
     @property
     def context(self) -> SparkContext:
@@ -199,7 +193,7 @@ class Runtime:
         return self._context
 
     def idle(self) -> bool:
-        """Wait for the context, and say whether nobody waits for the session, to commit at once."""
+        """Wait for the context, and say whether nobody has waited for the session, to use it."""
         self._ready.wait()
         return not self._awaited and not self._stopped
 
@@ -299,8 +293,7 @@ class Runtime:
             if self._folder is None and jvm is not None:
                 self._folder = jvm.folder / "failed"
             elif self._folder is None:
-                made = Scratch("jobs")
-                self._folder = made.path
+                self._folder = (made := Scratch("jobs")).path
                 finalize(self, made.remove)
             return self._folder
 
@@ -345,7 +338,8 @@ class Runtime:
         lease = self._launch
         if not isinstance(lease, Lease):
             return warm != "require"
-        return warm != "off" and self._ready.is_set() and (store is None or lease.claim(*store()))
+        joined = self._ready.is_set() and (store is None or lease.claim(*store()))
+        return warm != "off" and (joined or not self._begun)
 
     def _check_idle(self, needs: frozenset[str], keep: SparkContext | None) -> None:
         """Refuse to end a session of our own that a query or a frame is bound to."""

@@ -321,6 +321,9 @@ class _File:
         )
 
     def abort(self) -> None:
+        self._target.abandon()
+        if self._writer is not None:
+            self._writer.is_open = False  # else it writes a footer when it is freed
         self._output.abort()
 
     def _open(self, first: pa.Table) -> pq.ParquetWriter:
@@ -342,12 +345,16 @@ class _Target:
     closed = False
 
     def __init__(self, output: StageWriter) -> None:
-        self._output = output
+        self._output: StageWriter | None = output
         self.position = 0
+
+    def abandon(self) -> None:
+        self._output = None
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
-        self._output.write(view)
+        if self._output is not None:
+            self._output.write(view)
         self.position += len(view)
         return len(view)
 

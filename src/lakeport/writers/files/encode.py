@@ -53,6 +53,10 @@ class EncodedFile(Protocol):
         """Append rows; the batch has the file's schema."""
         ...
 
+    def abandon(self) -> None:
+        """Give the file up: what the encoder still writes, such as when it is freed, is dropped."""
+        ...
+
     def close(self) -> FileMetaData | None:
         """Write what is left and the footer; Parquet returns its metadata, statistics included.
 
@@ -185,6 +189,11 @@ class _ParquetFile:
         self._writer.close()
         return self._metadata[0]
 
+    def abandon(self) -> None:
+        self._out.abandon()
+        if self._writer is not None:
+            self._writer.is_open = False  # else it writes a footer when it is freed
+
     def _write_group(self) -> None:
         import pyarrow as pa
 
@@ -236,6 +245,9 @@ class _CsvFile:
         for text in lines(batch):
             self._out.write(text)
 
+    def abandon(self) -> None:
+        self._raw.abandon()
+
     def close(self) -> None:
         self._out.close()
 
@@ -258,14 +270,18 @@ class _Stream(io.RawIOBase):
     """A stage writer as a Python file whose `close` leaves the stage writer open."""
 
     def __init__(self, out: StageWriter) -> None:
-        self._stage = out
+        self._stage: StageWriter | None = out
         self.written = 0
 
     def writable(self) -> bool:
         return True
 
+    def abandon(self) -> None:
+        self._stage = None
+
     def write(self, data: Any, /) -> int:
-        self._stage.write(data)
+        if self._stage is not None:
+            self._stage.write(data)
         self.written += memoryview(data).nbytes
         return memoryview(data).nbytes
 

@@ -155,7 +155,7 @@ class _Object:
             self.file.close()
             result: Mapping[str, Any] = self.out.finish()
         except BaseException:
-            self.out.abort()
+            self.abort()
             raise
         return Staged(
             self.key,
@@ -167,6 +167,7 @@ class _Object:
         )
 
     def abort(self) -> None:
+        self.file.abandon()
         self.out.abort()
 
 
