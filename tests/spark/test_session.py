@@ -56,7 +56,7 @@ def test_calls_that_lose_the_jvm_at_the_end_are_not_told() -> None:
         words = "Exception while sending command."
         assert words in inspect.getsource(java_gateway)
         atexit.register(logging.error, words)  # runs last, and speaks as py4j's threads do
-        Runtime.start(set(), {}, small=True)
+        Runtime.start(set(), {}, small=True).begin()
     """
     assert run_script(script) == ""
 
@@ -208,7 +208,7 @@ def test_a_load_imports_no_pandas(file_type: str, tmp_path: Path) -> None:
             return [before, type(pyarrow.table({{"a": [1]}}).to_pandas()).__name__]
 
         source = Path({str(tmp_path / "people.csv")!r})
-        source.write_text("id,name\n1,Ada\n")
+        source.write_text("id,name\\n1,Ada\\n")
         target = ["--to", {str(tmp_path / "lake")!r}, "--format", {file_type!r}, "--json"]
         programs.run("lakeport", ["land", str(source), *target])
         print()
