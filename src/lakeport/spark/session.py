@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Runtime"]
 
-_SMALL: Final = 128 << 20  # bytes of input that are landed before Spark would be there
+_SMALL: Final = 256 << 20  # bytes of input that are landed before Spark would be there
 
 
 class Runtime:
