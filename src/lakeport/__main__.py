@@ -34,7 +34,10 @@ def _run(program: str, arguments: list[str]) -> int:
 
     if problem is not None:
         return programs.fail(arguments, problem)
-    return programs.run(program, arguments)
+    code = programs.run(program, arguments)
+    if words := client.settled():
+        sys.stderr.write(f"Warning: {words}\n")
+    return code
 
 
 if __name__ == "__main__":

@@ -100,6 +100,7 @@ def outlived(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_run_that_waits_is_interrupted(warm: Warm, tmp_path: Path, capfd: Captured) -> None:
     land = ["land", "-", "--to", "lake", "--warm", "--source-format", "singer"]
     with warm:
+        told(capfd, "warm", "start")
         teller = threading.Thread(target=terminate_the_run)
         ours, theirs = os.pipe()
         before = os.dup(0)

@@ -35,6 +35,16 @@ def test_first_load_starts_it(own: Warm, delta_lake: Lake) -> None:
     assert own.processes() == []
 
 
+def test_first_load_of_files_leaves_the_session_to_the_next(own: Warm, tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "lake", "parquet")
+    done = own.run(*land(lake, "--warm"), given=GIVEN)
+    assert done.code == 0, done.err
+    assert own.served() == 0
+    again = own.run(*land(lake, "--warm", "require"), given=GIVEN)
+    assert again.code == 0, again.err
+    assert sorted(lake.ids()) == sorted([*range(40 * BATCH)] * 2)
+
+
 def test_lost_before_anything_was_read(own: Warm, delta_lake: Lake, victim: str) -> None:
     own.start()
     first, session, before = own.processes()[0], set(own.family()), own.served()

@@ -7,9 +7,24 @@ import os
 import signal
 from typing import Final
 
-__all__ = ["die_with"]
+__all__ = ["die_with", "is_there"]
 
 _PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of prctl(2)
+
+
+def is_there(process: int) -> bool:
+    """Whether a process of this user's runs; 0 is none.
+
+    >>> is_there(os.getpid()), is_there(0)
+    (True, False)
+    """
+    if not process:
+        return False
+    try:
+        os.kill(process, 0)
+    except OSError:
+        return False
+    return True
 
 
 def die_with(parent: int) -> None:

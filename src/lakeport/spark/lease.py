@@ -16,6 +16,7 @@ from lakeport.errors import ConfigError, LakeportError
 from lakeport.host.surroundings import Surroundings
 from lakeport.host.warm.channel import Channel, connect
 from lakeport.host.warm.folder import Session, fitting
+from lakeport.host.warm.start import begun
 from lakeport.spark import adopt
 from lakeport.spark.failures import translated
 from lakeport.spark.jvm import gateway
@@ -55,7 +56,7 @@ def lease_for(warm: str, settings: Mapping[str, str], store: Store | None) -> Le
     """
     if warm == "off":
         return None
-    session = None if settings else fitting()
+    session = None if settings else begun() or fitting()
     if session is not None:
         return Lease(session, store)
     if warm == "require":

@@ -1,4 +1,4 @@
-"""`python -m lakeport.warm KEY IDLE MEMORY`: a warm session, as `lakeport warm start` begins it."""
+"""`python -m lakeport.warm KEY IDLE MEMORY STARTER`: a warm session, begun by `host.warm.start`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from lakeport.warm.server import Server
 _END_SECONDS = 20.0
 
 
-def main(key: str, idle: str, memory: str) -> int:
+def main(key: str, idle: str, memory: str, starter: str) -> int:
     """Be a warm session until it ends.
 
     Args:
         key: see `identity.key`.
         idle: seconds.
         memory: such as `2g`.
+        starter: number of the process that is to have the cores to itself as long as it runs,
+            unless it asks for Spark; 0 for none.
     """
     facts = identity.facts()
     if identity.key(facts) != key:
@@ -40,23 +42,24 @@ def main(key: str, idle: str, memory: str) -> int:
                 os.dup2(log.fileno(), stream)
             token, now = secrets.token_hex(16), time.time()
             version = _version()
-            _serve(Session(folder, os.getpid(), token, now, float(idle), memory, version, facts))
+            session = Session(folder, os.getpid(), token, now, float(idle), memory, version, facts)
+            _serve(session, int(starter))
     except BlockingIOError:
         return 0  # somebody else was quicker
     return 0
 
 
-def _serve(session: Session) -> None:
+def _serve(session: Session, starter: int) -> None:
     lent = listen(session.spark)
     here, there = socket.socketpair()
     parent = os.getpid()
     keeper = os.fork()
     if not keeper:
         here.close()
-        keep(session, lent, there, parent)
+        keep(session, lent, there, parent, starter)
     lent.close()
     there.close()
-    server = Server(session, keeper, here)
+    server = Server(session, keeper, here, starter)
     session.write()
     server.serve()
     here.close()

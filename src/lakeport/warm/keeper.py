@@ -8,6 +8,7 @@ opened with them end with the last of these runs.
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import signal
@@ -20,7 +21,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, NoReturn
 
 from lakeport.errors import LakeportError
-from lakeport.host.process import die_with
+from lakeport.host.process import die_with, is_there
 from lakeport.host.warm.channel import Channel
 from lakeport.host.warm.folder import Session
 from lakeport.spark.jvm import jars
@@ -47,7 +48,9 @@ _SETTINGS: Final = {
 }
 
 
-def keep(session: Session, listener: socket.socket, told: socket.socket, parent: int) -> NoReturn:
+def keep(
+    session: Session, listener: socket.socket, told: socket.socket, parent: int, starter: int
+) -> NoReturn:
     """Lend Spark until the process that forked this one, or the JVM, ends.
 
     Args:
@@ -55,13 +58,15 @@ def keep(session: Session, listener: socket.socket, told: socket.socket, parent:
         listener: where runs ask for Spark.
         told: takes `+` for each run that has it, `-` for each that gives it back.
         parent: the process that forked this one.
+        starter: number of the process that is to have the cores to itself as long as it runs,
+            unless it asks for Spark; 0 for none.
     """
     die_with(parent)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the first process decides when it ends
     code = 1
     try:
-        keeper = _Keeper(session, told)
+        keeper = _Keeper(session, told, starter)
         threading.Thread(target=keeper.serve, args=(listener,), daemon=True).start()
         keeper.watch()
         code = 0
@@ -72,34 +77,50 @@ def keep(session: Session, listener: socket.socket, told: socket.socket, parent:
 class _Keeper:
     """The session's Spark, and who has it."""
 
-    def __init__(self, session: Session, told: socket.socket) -> None:
+    def __init__(self, session: Session, told: socket.socket, starter: int) -> None:
         self._session = session
         self._told = told
-        settings = {**_SETTINGS, "spark.driver.memory": session.memory}
-        self._runtime = Runtime(jars.with_cached(()), settings, small=True)
-        self._begun = time.monotonic()
+        self._starter = starter
+        self._made: Runtime | None = None
+        self._making = threading.Lock()
+        self._begun = math.inf
         self._claims = Claims(self._close_store)
         self._callers = ThreadPoolExecutor(_CALLERS, "lakeport-keeper")
         self._lock = threading.Lock()
         self._pools: set[int] = set()
 
+    @property
+    def _runtime(self) -> Runtime:
+        """Spark, which begins to start when it is first asked for."""
+        with self._making:
+            if self._made is None:
+                settings = {**_SETTINGS, "spark.driver.memory": self._session.memory}
+                self._made = Runtime(jars.with_cached(()), settings, small=True)
+                self._begun = time.monotonic()
+            return self._made
+
     def watch(self) -> None:
         """Wait until the first process or the JVM ends, and end Spark."""
         self._told.settimeout(_LOOK_SECONDS)
-        while self._runtime.alive:
+        while self._made is None or self._made.alive:
+            self._prepare()
             try:
                 if not self._told.recv(1):
                     break
             except TimeoutError:
-                self._rehearse()
+                continue
             except OSError:
                 break
-        self._runtime.stop()
+        if self._made is not None:
+            self._made.stop()
 
-    def _rehearse(self) -> None:
-        """Have what jobs and commits need loaded, once nobody waits for the JVM."""
-        if not self._pools and time.monotonic() > self._begun + _LEISURE_SECONDS:
-            self._runtime.warm()
+    def _prepare(self) -> None:
+        """Start Spark, and have loaded what jobs and commits need, once it is in nobody's way."""
+        if self._made is None:
+            if not is_there(self._starter):
+                self._runtime.begin()
+        elif not self._pools and time.monotonic() > self._begun + _LEISURE_SECONDS:
+            self._made.warm()
 
     def serve(self, listener: socket.socket) -> None:
         """Take up runs that want Spark, each in a thread of its own."""

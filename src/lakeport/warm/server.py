@@ -24,6 +24,7 @@ from pkgutil import walk_packages
 from typing import Any, Final, NoReturn
 
 import lakeport
+from lakeport.host.process import is_there
 from lakeport.host.warm.channel import PASSED_ON, Channel, listen
 from lakeport.host.warm.folder import Session
 from lakeport.storage.sdks import preload
@@ -54,12 +55,16 @@ class Server:
         session: what it is.
         keeper: the number of the process that keeps Spark.
         leases: tells how many runs have Spark: each byte `+` or `-` is one more or less.
+        starter: number of the process that is to have the cores to itself; 0 for none.
     """
 
-    def __init__(self, session: Session, keeper: int, leases: socket.socket) -> None:
+    def __init__(
+        self, session: Session, keeper: int, leases: socket.socket, starter: int = 0
+    ) -> None:
         self._session = session
         self._keeper = keeper
         self._leases = leases
+        self._starter = starter
         self._lent = 0
         self._runs: dict[int, _Run] = {}
         self._served = 0
@@ -107,7 +112,7 @@ class Server:
 
     def _prepare(self) -> None:
         """Import what runs import, once, for those that are forked from here on."""
-        if self._prepared or self._runs:
+        if self._prepared or self._runs or is_there(self._starter):
             return
         self._prepared = True
         ours = (each.name for each in walk_packages(lakeport.__path__, "lakeport.", _pass_over))

@@ -1,10 +1,11 @@
-"""A warm session is begun, in a process that outlives this one."""
+"""A warm session is begun, in a process that outlives this one: waited for, or beside its work."""
 
 from __future__ import annotations
 
 import math
 import os
 import sys
+import threading
 import time
 from tempfile import TemporaryFile
 from typing import Final
@@ -14,7 +15,7 @@ from lakeport.host.warm import folder, identity
 from lakeport.host.warm.folder import Session
 from lakeport.host.warm.identity import Unfit
 
-__all__ = ["IDLE_SECONDS", "MEMORY", "NotStarted", "begin"]
+__all__ = ["IDLE_SECONDS", "MEMORY", "NotStarted", "begin", "begin_beside", "begun"]
 
 IDLE_SECONDS: Final = 15 * 60.0
 MEMORY: Final = "2g"
@@ -42,36 +43,96 @@ def begin(idle: float = IDLE_SECONDS, memory: str = MEMORY) -> Session:
     Raises:
         NotStarted: there can be none.
     """
+    return _begin(_wanted(), idle, memory, starter=0)
+
+
+class _Beside(threading.Thread):
+    """Begins to start a session, and waits for it, while this process does something else."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(name="lakeport-warm-start", daemon=True)
+        self._key = key
+        self._session: Session | None = None
+        self._problem: NotStarted | None = None
+
+    def run(self) -> None:
+        """Body of the thread."""
+        try:
+            self._session = _begin(self._key, IDLE_SECONDS, MEMORY, starter=os.getpid())
+        except NotStarted as problem:
+            self._problem = problem
+
+    def session(self) -> Session | None:
+        """What came of it; waits for that."""
+        self.join()
+        if self._problem is not None:
+            raise self._problem
+        return self._session
+
+
+_beside: _Beside | None = None
+
+
+def begin_beside() -> None:
+    """Begin to start a session beside what this process does, which `begun` waits for.
+
+    It leaves the machine's cores to this process: its Spark starts when it is asked for, or when
+    this process has ended.
+
+    Raises:
+        NotStarted: there can be none, as far as can be told at once.
+    """
+    global _beside
+    _beside = _Beside(_wanted())
+    _beside.start()
+
+
+def begun() -> Session | None:
+    """The session that this process has begun to start beside its work, once it runs.
+
+    Raises:
+        NotStarted: it does not.
+    """
+    return None if _beside is None else _beside.session()
+
+
+def _wanted() -> str:
+    """The key of the session that suits this process."""
     try:
-        key, environment = identity.key(identity.facts()), identity.environment()
+        return identity.key(identity.facts())
+    except Unfit as error:
+        raise NotStarted(str(error)) from None
+
+
+def _begin(key: str, idle: float, memory: str, starter: int) -> Session:
+    try:
+        environment = identity.environment()
         above = folder.parent()
         above.mkdir(parents=True, mode=0o700, exist_ok=True)
         with folder.held(above / "start.lock", math.inf):  # only one process starts one at a time
             found = folder.running(key)
             if found is None:
                 folder.clear(key)
-                found = _launch(key, str(idle), memory, environment)
+                found = _launch([key, str(idle), memory, str(starter)], environment)
             return found
-    except Unfit as error:
-        raise NotStarted(str(error)) from None
     except OSError as error:
         raise NotStarted(f"{folder.parent()}: {error.strerror or error}") from None
 
 
-def _launch(key: str, idle: str, memory: str, environment: dict[str, str]) -> Session:
+def _launch(arguments: list[str], environment: dict[str, str]) -> Session:
     with TemporaryFile() as output:
         null = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
         both = [(os.POSIX_SPAWN_DUP2, output.fileno(), stream) for stream in (1, 2)]
         process = os.posix_spawn(
             sys.executable,
-            [sys.executable, "-P", "-m", "lakeport.warm", key, idle, memory],
+            [sys.executable, "-P", "-m", "lakeport.warm", *arguments],
             environment,
             file_actions=[null, *both],
             setsid=True,
         )
         end = time.monotonic() + _START_SECONDS
         while time.monotonic() < end:
-            session = folder.running(key)
+            session = folder.running(arguments[0])
             if session is not None:
                 return session
             if os.waitpid(process, os.WNOHANG)[0]:
