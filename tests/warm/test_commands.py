@@ -14,7 +14,7 @@ import pytest
 
 from lakeport.cli.app import main
 from lakeport.cli.warm import _ask
-from lakeport.host.warm import folder, identity
+from lakeport.host.warm import folder, identity, start
 from lakeport.host.warm.identity import Unfit
 from lakeport.warm import client
 from tests.faults.kit import PATIENCE, Lake
@@ -69,6 +69,31 @@ def test_from_its_start_to_its_end(warm: Warm, tmp_path: Path, capfd: Captured) 
         assert told(capfd, "warm", "stop") == {"ended": 1, "ending with their last run": 0}
         assert folder.sessions() == []
     assert [row["name"] for row in Lake(tmp_path / "lake", "delta").rows("people")] == ["Ada"]
+
+
+def test_the_load_that_starts_it_is_done_here(
+    warm: Warm, monkeypatch: pytest.MonkeyPatch, capfd: Captured
+) -> None:
+    monkeypatch.setattr(start, "_beside", None)
+    land = ["land", "people.csv", "--to", "lake"]
+    with warm:
+        here = client.through("lakeport", [*land, "--warm"])
+        assert here == (None, [*land, "--set", "warm=auto"], None)
+        assert client.settled() == ""
+        assert start.begun() == folder.fitting()
+        assert [session["served"] for session in told(capfd, "warm", "status")] == [0]
+
+
+def test_a_session_that_does_not_come_up_is_told(
+    warm: Warm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start, "_beside", None)
+    monkeypatch.setattr(identity, "key", lambda facts: "another")
+    with warm:
+        start.begin_beside()
+        problem = "a warm session can't be started: whoever started this session changed meanwhile"
+        assert client.settled() == problem
+        assert folder.sessions() == []
 
 
 def terminate_the_run() -> None:

@@ -43,22 +43,22 @@ def begin(idle: float = IDLE_SECONDS, memory: str = MEMORY) -> Session:
     Raises:
         NotStarted: there can be none.
     """
-    return _begin(_wanted(), idle, memory, starter=0)
+    return _begin(*_wanted(), [str(idle), memory, "0"])
 
 
 class _Beside(threading.Thread):
     """Begins to start a session, and waits for it, while this process does something else."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, environment: dict[str, str]) -> None:
         super().__init__(name="lakeport-warm-start", daemon=True)
-        self._key = key
+        self._wanted = key, environment
         self._session: Session | None = None
         self._problem: NotStarted | None = None
 
     def run(self) -> None:
         """Body of the thread."""
         try:
-            self._session = _begin(self._key, IDLE_SECONDS, MEMORY, starter=os.getpid())
+            self._session = _begin(*self._wanted, [str(IDLE_SECONDS), MEMORY, str(os.getpid())])
         except NotStarted as problem:
             self._problem = problem
 
@@ -83,7 +83,7 @@ def begin_beside() -> None:
         NotStarted: there can be none, as far as can be told at once.
     """
     global _beside
-    _beside = _Beside(_wanted())
+    _beside = _Beside(*_wanted())
     _beside.start()
 
 
@@ -96,24 +96,23 @@ def begun() -> Session | None:
     return None if _beside is None else _beside.session()
 
 
-def _wanted() -> str:
-    """The key of the session that suits this process."""
+def _wanted() -> tuple[str, dict[str, str]]:
+    """The key of the session that suits this process, and the environment that it gets."""
     try:
-        return identity.key(identity.facts())
-    except Unfit as error:
+        return identity.key(identity.facts()), identity.environment()
+    except (OSError, Unfit) as error:
         raise NotStarted(str(error)) from None
 
 
-def _begin(key: str, idle: float, memory: str, starter: int) -> Session:
+def _begin(key: str, environment: dict[str, str], further: list[str]) -> Session:
     try:
-        environment = identity.environment()
         above = folder.parent()
         above.mkdir(parents=True, mode=0o700, exist_ok=True)
         with folder.held(above / "start.lock", math.inf):  # only one process starts one at a time
             found = folder.running(key)
             if found is None:
                 folder.clear(key)
-                found = _launch([key, str(idle), memory, str(starter)], environment)
+                found = _launch([key, *further], environment)
             return found
     except OSError as error:
         raise NotStarted(f"{folder.parent()}: {error.strerror or error}") from None
