@@ -115,7 +115,6 @@ def _begin_spark(config: DestinationConfig, storage: Storage) -> Callable[[], Lo
             warm=config.warm,
             store=spark_store(config, storage, config.jars),
         )
-        runtime.begin()
     except LakeportError as error:
         failure = error
 

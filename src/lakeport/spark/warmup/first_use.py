@@ -42,22 +42,24 @@ class FirstUse:
         for body in [body for body, begun in self._wanted.items() if not begun]:
             self._wanted[body] = True
             threading.Thread(
-                target=body, args=(runtime,), name="lakeport-warm", daemon=True
+                target=_when_idle, args=(runtime, body), name="lakeport-warm", daemon=True
             ).start()
+
+
+def _when_idle(runtime: Runtime, body: Callable[[Runtime], None]) -> None:
+    with suppress(Exception):
+        if runtime.idle():
+            body(runtime)
 
 
 def _workers(runtime: Runtime) -> None:
     """Start the Python workers, and let them do for the first time what tasks do."""
-    with suppress(Exception):
-        if runtime.idle():
-            run_tasks(runtime, _warm_worker, range(runtime.cores))
+    run_tasks(runtime, _warm_worker, range(runtime.cores))
 
 
 def _commit(runtime: Runtime) -> None:
     """Commit to a table of its own, so that the first real commit is quick."""
-    if not runtime.idle():
-        return
-    with suppress(Exception), shared_folder(runtime) as folder, translated(runtime.secrets):
+    with shared_folder(runtime) as folder, translated(runtime.secrets):
         if folder:
             commit(runtime, Path(folder), [("none.parquet", 1)], 0)
 

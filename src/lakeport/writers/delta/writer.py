@@ -27,7 +27,7 @@ from lakeport.writers.delta.commit.attempt import Attempt
 from lakeport.writers.delta.commit.staged_files import StagedFiles, published
 from lakeport.writers.delta.commit.transaction import DeltaLog, Transaction
 from lakeport.writers.delta.log.commits import CommitLog, Mark, app_id
-from lakeport.writers.delta.log.snapshot import LogFiles, replay
+from lakeport.writers.delta.log.snapshot import LogFiles, replay_state
 from lakeport.writers.delta.plan import TARGET_FILE_SIZE, DeltaPlan, TableRequest, plan_table
 from lakeport.writers.delta.schema import file_schema, physical_names
 from lakeport.writers.delta.sink import DeltaSink
@@ -133,9 +133,9 @@ class DeltaWriter:
             log = LogFiles.of(self.storage, self.folder)
             if log.newest < 0:
                 return None
-            found = replay(self.storage, log, log.newest)
-            if found is not None and "clustering" not in found.state.features:
-                return found.state
+            found = replay_state(self.storage, log, log.newest)
+            if found is not None and "clustering" not in found.features:
+                return found
         return self.table_state()
 
     def _planned(

@@ -10,22 +10,25 @@ import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import takewhile
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeport.model import Storage, StoredObject
 from lakeport.writers.delta.log.actions import CLUSTERING_DOMAIN, parse_actions
 from lakeport.writers.delta.schema import logical_paths
 from lakeport.writers.delta.state import TableState
 
-__all__ = ["Contents", "LogFiles", "file_id", "replay"]
+__all__ = ["Contents", "LogFiles", "file_id", "replay", "replay_state"]
 
 _LOG_FILE = re.compile(
     r"/_delta_log/(\d{20})(?:\.(json)|\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet)$"
 )
-_CHECKPOINT_COLUMNS = frozenset({"add", "domainMetadata", "metaData", "protocol"})
+_STATE_COLUMNS = frozenset({"metaData", "protocol"})
+_CHECKPOINT_COLUMNS = _STATE_COLUMNS | {"add", "domainMetadata"}
 _READERS = 8
 
 
@@ -122,6 +125,22 @@ def replay(storage: Storage, log: LogFiles, version: int) -> Contents | None:
     Raises:
         DestinationError: the store refused.
     """
+    return _replayed(storage, log, version, _CHECKPOINT_COLUMNS)
+
+
+def replay_state(storage: Storage, log: LogFiles, version: int) -> TableState | None:
+    """Read a table's schema, properties and protocol at a version, however many files it has.
+
+    See `replay` for what None means, and for the errors.
+    """
+    found = _replayed(storage, log, version, _STATE_COLUMNS)
+    return None if found is None else found.state
+
+
+def _replayed(
+    storage: Storage, log: LogFiles, version: int, columns: frozenset[str]
+) -> Contents | None:
+    """The contents, by these columns of a checkpoint alone and by all of the commits after it."""
     start = max((v for v in log.checkpoints if v <= version), default=-1)
     wanted = range(start + 1, version + 1)
     if any(number not in log.commits for number in wanted):
@@ -129,7 +148,7 @@ def replay(storage: Storage, log: LogFiles, version: int) -> Contents | None:
     found = _Replay()
     for item in log.checkpoints.get(start, ()):
         try:
-            found.apply(_checkpoint(storage, item.key))
+            found.apply(_checkpoint(storage, item.key, columns))
         except pa.ArrowInvalid:
             return None
     with ThreadPoolExecutor(_READERS) as pool:
@@ -181,12 +200,16 @@ class _Replay:
                 self._domains[body["domain"]] = body["configuration"]
 
 
-def _checkpoint(storage: Storage, key: str) -> list[Mapping[str, Any]]:
+def _checkpoint(storage: Storage, key: str, columns: frozenset[str]) -> list[Mapping[str, Any]]:
     import pyarrow.parquet as pq
 
     with storage.open(key) as file:
         source = pq.ParquetFile(file)
         present = {*source.schema_arrow.names}
-        table = source.read(columns=sorted(_CHECKPOINT_COLUMNS & present))
+        table = source.read(columns=sorted(columns & present))
+    told = [column.is_valid() for column in table.columns]
+    if not told:
+        return []
+    table = table.filter(reduce(pc.or_, told))  # a row holds one action, often none of these
     rows: list[Mapping[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
     return rows

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from lakeport.storage.local.store import LocalStorage
+from lakeport.writers.delta.log.snapshot import LogFiles, replay, replay_state
+
+
+def test_the_state_is_told_by_a_checkpoint_and_the_commits_after_it(tmp_path: Path) -> None:
+    place = str(tmp_path / "t")
+    write_deltalake(place, pa.table({"k": [1, 2, 3], "v": [1, 1, 1]}), partition_by=["k"])
+    DeltaTable(place).create_checkpoint()
+    more = pa.table({"k": [1], "v": [2], "w": ["new"]})
+    write_deltalake(place, more, mode="append", schema_mode="merge")
+    storage = LocalStorage(str(tmp_path))
+    log = LogFiles.of(storage, "t")
+    assert (log.newest, list(log.checkpoints)) == (1, [0])
+    for version, names in ((0, ["k", "v"]), (1, ["k", "v", "w"])):
+        whole, state = replay(storage, log, version), replay_state(storage, log, version)
+        assert whole is not None and state is not None
+        assert state == whole.state
+        assert sorted(state.schema.names) == names  # delta-rs moves partition columns
+        assert len(whole.files) == 3 + version
