@@ -58,18 +58,18 @@ def without(*paths: str) -> list[str]:
 # The longest come first, so that they don't run alone at the end.
 GROUPS = {
     "alone": list(ALONE),
-    "fuzz": ["tests/fuzz"],
-    "faults": ["tests/faults", *without(*REQUESTS)],
-    "delta": [*DELTA],
+    "warm": ["tests/warm"],
     "spark": ["tests/spark", *without(*DELTA, SESSION)],
     "rest": ["tests", *without(*ALONE, *APART)],
+    "faults": ["tests/faults", *without(*REQUESTS)],
+    "delta": [*DELTA],
     "contract": ["tests/contract", "tests/docs"],
     "requests": [*REQUESTS, HISTORIES],
-    "warm": ["tests/warm"],
-    "lent": ["--warm", *LENT],
-    "early": ["--early", *LENT],
     "cluster": ["tests/cluster"],
+    "lent": ["--warm", *LENT],
     "session": [SESSION],
+    "early": ["--early", *LENT],
+    "fuzz": ["tests/fuzz"],
 }
 SERVERLESS = {"alone", "fuzz"}  # they run while the servers are built
 SERVERS = ["-m", "tests.emulators", "--build"]

@@ -12,20 +12,20 @@ from tests.faults.requests.scenario import Scenario
 
 SEED = 11
 SHARE = {
-    "delta_azure:append:run-id": 12,
-    "delta_azure:merge:no-run-id": 10,
-    "delta_azure:overwrite:no-run-id": 4,
-    "delta_azure:undo:no-run-id": 4,
-    "delta_s3:append:no-run-id": 6,
-    "delta_s3:append:run-id": 10,
-    "delta_s3:merge:run-id": 8,
-    "delta_s3:stream:no-run-id": 4,
-    "s3:create:no-run-id": 4,
-    "s3:create:run-id": 8,
-    "gcs:create:run-id": 8,
-    "local_delta:append:run-id": 14,
+    "delta_azure:append:run-id": 6,
+    "delta_azure:merge:no-run-id": 5,
+    "delta_azure:overwrite:no-run-id": 2,
+    "delta_azure:undo:no-run-id": 2,
+    "delta_s3:append:no-run-id": 3,
+    "delta_s3:append:run-id": 5,
+    "delta_s3:merge:run-id": 4,
+    "delta_s3:stream:no-run-id": 2,
+    "s3:create:no-run-id": 2,
+    "s3:create:run-id": 4,
+    "gcs:create:run-id": 5,
+    "local_delta:append:run-id": 8,
     "local_delta:partition-overwrite:run-id": 2,
-    "local:create:run-id": 8,
+    "local:create:run-id": 5,
 }
 """How many cases of which scenarios are tried; the others are for the soak."""
 SLOW = {*KILLS, "hanging"}

@@ -81,7 +81,7 @@ def test_what_is_ours_lies_beside_the_table(azurite: Azurite) -> None:
     assert not names(azurite, "silver/a label")
 
 
-def test_partitions_that_end_with_a_dot_can_be_compacted(azurite: Azurite) -> None:
+def test_partitions_that_end_with_a_dot_are_kept_in_order(azurite: Azurite) -> None:
     config = keys(azurite, "dots", partition_keys=["day"])
     table = lakeport.Table("dots", config)
     for number in (1, 2):
@@ -93,6 +93,10 @@ def test_partitions_that_end_with_a_dot_can_be_compacted(azurite: Azurite) -> No
     assert table.optimize().files_added == 1
     assert ids(azurite, "dots") == [1, 2, 3]
     assert set(opened(azurite, "dots").to_pyarrow_table()["day"].to_pylist()) == {"a b."}
+    gone = table.vacuum(retain_hours=0, force=True)
+    assert gone.deleted == 3
+    assert ids(azurite, "dots") == [1, 2, 3]
+    assert table.restore(table.describe().version - 1).version == table.describe().version
 
 
 def test_a_repeated_run_adds_nothing_twice(azurite: Azurite) -> None:

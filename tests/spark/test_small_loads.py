@@ -189,7 +189,8 @@ def test_a_session_that_was_built_meanwhile_is_adopted(people: Path, tmp_path: P
     script = """
         land(here / "people.csv")
         from pyspark.sql import SparkSession
-        session = SparkSession.builder.master("local[1]").getOrCreate()
+        quick = ("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+        session = SparkSession.builder.master("local[1]").config(*quick).getOrCreate()
         frame = session.range(3, 4).selectExpr("id", "'Mary' AS name")
         land(frame, table="people")
         land(here / "people.csv", table="again")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -13,9 +15,24 @@ from pathlib import Path
 from typing import Any, Self
 
 from lakeport.host.cache import cache_folder
-from tests.faults.kit import PATIENCE, Outcome, Process, alive, await_end, run, started
+from tests.faults.kit import (
+    PATIENCE,
+    Outcome,
+    Process,
+    alive,
+    await_end,
+    environment,
+    run,
+    started,
+)
 
 _TRACED = Path(__file__).parent / "traced"
+_WAITS = """
+from lakeport.spark.session import Runtime
+runtime = Runtime.start(set(), {}, small=True, warm="require")
+assert runtime.context.parallelize([1], 1).map(str).collect() == ["1"]
+runtime.stop()
+"""
 
 
 def _trace() -> str:
@@ -70,10 +87,15 @@ class Warm(AbstractContextManager["Warm"]):
             yield process
 
     def start(self, *options: str) -> None:
-        """`lakeport warm start`, until its Spark has started."""
+        """`lakeport warm start`, until its Spark and what starts Spark's workers are there."""
         done = self.run("warm", "start", *options)
         assert done.code == 0, done.err
-        self.run("plan", __file__, "--source-format", "csv", "--to", self.cache / "nowhere")
+        subprocess.run(
+            [sys.executable, "-c", _WAITS],
+            env=environment(self.environment()),
+            timeout=PATIENCE,
+            check=True,
+        )
 
     def status(self) -> list[dict[str, Any]]:
         """What `lakeport warm status` says."""
@@ -84,7 +106,14 @@ class Warm(AbstractContextManager["Warm"]):
 
     def served(self) -> int:
         """How many runs have had Spark of the session."""
-        return int(self.status()[0]["served"])
+        return int(self.answer()["served"])
+
+    def answer(self) -> dict[str, Any]:
+        """What the one session says of itself; waits until it has time to."""
+        end = time.monotonic() + PATIENCE
+        while (told := self.status()[0])["served"] is None:
+            assert time.monotonic() < end, told
+        return told
 
     def processes(self) -> list[int]:
         """The sessions' first processes."""
@@ -102,6 +131,18 @@ class Warm(AbstractContextManager["Warm"]):
                 found[process] = words.decode()
                 for task in Path(f"/proc/{process}/task").iterdir():
                     todo += map(int, (task / "children").read_text().split())
+        return found
+
+    def traces(self) -> list[int]:
+        """Every process on this machine that has this cache folder in its environment."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            with suppress(OSError):
+                if (
+                    entry.name.isdigit()
+                    and str(self.cache) in entry.joinpath("environ").read_text()
+                ):
+                    found.append(int(entry.name))
         return found
 
     def java(self) -> int:

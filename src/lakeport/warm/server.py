@@ -17,9 +17,11 @@ import selectors
 import signal
 import socket
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import chain
 from pkgutil import walk_packages
 from typing import Any, Final, NoReturn
 
@@ -69,6 +71,7 @@ class Server:
         self._runs: dict[int, _Run] = {}
         self._served = 0
         self._ending = False
+        self._preparing: Iterator[None] | None = None
         self._prepared = False
         self._last = time.monotonic()
         self._selector = selectors.DefaultSelector()
@@ -108,21 +111,17 @@ class Server:
 
     def _leisure(self) -> float:
         """Seconds without a wish after which there is time to prepare for the next ones."""
-        return math.inf if self._prepared or self._runs else _LEISURE_SECONDS
+        if self._prepared or self._runs:
+            return math.inf
+        return _LEISURE_SECONDS if self._preparing is None else 0.0
 
     def _prepare(self) -> None:
-        """Import what runs import, once, for those that are forked from here on."""
+        """Go on to prepare for the runs that are forked from here on, while nobody is waiting."""
         if self._prepared or self._runs or is_there(self._starter):
             return
-        self._prepared = True
-        ours = (each.name for each in walk_packages(lakeport.__path__, "lakeport.", _pass_over))
-        for name in (*ours, *_BESIDE):
-            if not name.endswith("__main__"):
-                with suppress(ImportError):  # an extra that is not installed
-                    import_module(name)
-        preload()
-        gc.collect()
-        gc.freeze()
+        if self._preparing is None:
+            self._preparing = _preparation()
+        self._prepared = next(self._preparing, self) is self
 
     def _hear(self, number: int, frame: object) -> None:
         if number != signal.SIGCHLD:
@@ -245,6 +244,20 @@ class Server:
         with suppress(OSError):
             run.channel.send({"exit": code} if code >= 0 else {"killed": -code})
         run.channel.close()
+
+
+def _preparation() -> Iterator[None]:
+    """Import what runs import, once, in steps: a run that comes between them need not wait."""
+    ours = (each.name for each in walk_packages(lakeport.__path__, "lakeport.", _pass_over))
+    for name in chain(ours, _BESIDE):
+        if not name.endswith("__main__"):
+            with suppress(ImportError):  # an extra that is not installed
+                import_module(name)
+            yield
+    preload()
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 def _pass_over(name: str) -> None:
