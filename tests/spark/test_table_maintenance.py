@@ -99,7 +99,7 @@ PLACES: dict[str, Callable[[pytest.FixtureRequest, Path], Lake]] = {
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Everywhere with `--soak`, else on S3: `test_tables.py` and `test_delta_azure.py` do others."""
+    """Everywhere with `--soak`, else on S3; `test_tables.py` has one on the disk at any time."""
     if "lake" in metafunc.fixturenames:
         places = PLACES if metafunc.config.getoption("soak") else ("s3",)
         metafunc.parametrize("lake", places, indirect=True)
