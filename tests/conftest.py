@@ -80,18 +80,18 @@ def small_jobs_here() -> Iterator[None]:
     from lakeport.spark import jobs, session
 
     done: list[int] = []
-    in_threads = jobs._in_threads
+    until_spark = jobs._until_spark
 
     def early(runtime: session.Runtime, size: int) -> bool:
         return 0 <= size <= session._SMALL and runtime.is_local and not runtime._given
 
-    def counted(function: Any, items: Sequence[Any]) -> Any:
+    def counted(runtime: Any, function: Any, items: Sequence[Any], *how: Any) -> Any:
         done.append(len(items))
-        return in_threads(function, items)
+        return until_spark(runtime, function, items, *how)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session.Runtime, "spares", early)
-        patch.setattr(jobs, "_in_threads", counted)
+        patch.setattr(jobs, "_until_spark", counted)
         yield
     assert sum(done) > 50
 

@@ -216,3 +216,94 @@ def test_a_bad_record_is_refused_alike(tmp_path: Path) -> None:
     assert "line 4, column 'id'" in here[1]
     left = [path for path in (tmp_path / "lake").rglob("*") if path.suffix == ".parquet"]
     assert left == []
+
+
+HANDED_OVER = """
+        import os, threading, time
+        from lakeport.host.cores import available_cores
+        from lakeport.spark import jobs
+        from lakeport.spark.jobs import run_tasks
+        from lakeport.spark.jvm.launch import Launch
+
+        early = available_cores()
+        driver, open_ = os.getpid(), Launch.open
+        gone = []
+
+        def wait_for(what):
+            end = time.monotonic() + 60
+            while not what():
+                assert time.monotonic() < end
+                time.sleep(0.01)
+
+        def late(self):
+            wait_for(lambda: len(list(here.glob("begun-*"))) == early)
+            return open_(self)
+
+        Launch.open = late
+
+        def work(number):
+            here_too = os.getpid() == driver
+            if here_too:
+                (here / f"begun-{number}").touch()
+                wait_for(Runtime._current._ready.is_set)
+            return [(number, here_too)]
+"""
+
+
+def test_spark_does_what_is_left_when_it_is_there(tmp_path: Path) -> None:
+    script = f"""{HANDED_OVER}
+        runtime = Runtime.start(set(), {{}}, small=True)
+        found = run_tasks(runtime, work, range(early + 3), size=5 << 20, discard=gone.extend)
+        print(json.dumps([found, early, gone]))
+    """
+    found, early, gone = run_script(script, tmp_path)
+    assert found == [[number, number < early] for number in range(early + 3)]
+    assert gone == []
+
+
+def test_what_was_done_before_spark_is_dropped_if_it_does_not_start(tmp_path: Path) -> None:
+    script = f"""{HANDED_OVER}
+        def broken(self):
+            late(self)
+            raise LakeportError("no Spark today")
+
+        Launch.open = broken
+        runtime = Runtime.start(set(), {{}}, small=True)
+        try:
+            run_tasks(runtime, work, range(early + 3), size=5 << 20, discard=gone.extend)
+        except LakeportError as error:
+            print(json.dumps([error.message, sorted(gone), early]))
+    """
+    message, gone, early = run_script(script, tmp_path)
+    assert message == "no Spark today"
+    assert gone == [[number, True] for number in range(early)]
+
+
+def test_a_task_that_fails_before_spark_is_there_ends_the_job(tmp_path: Path) -> None:
+    script = f"""{HANDED_OVER}
+        def fails(number):
+            (here / f"begun-{{number}}").touch()
+            if number == 0:
+                wait_for(lambda: len(list(here.glob("begun-*"))) == early)
+                raise LakeportError("the first one fails")
+            wait_for(lambda: failed.is_set())
+            return [number]
+
+        def told(self):
+            left = take_all(self)
+            failed.set()
+            return left
+
+        failed, take_all = threading.Event(), jobs._Queue.take_all
+        jobs._Queue.take_all = told
+        Launch.open = lambda self: failed.wait(60)
+        runtime = Runtime.start(set(), {{}}, small=True)
+        try:
+            run_tasks(runtime, fails, range(early + 3), size=5 << 20, discard=gone.extend)
+        except LakeportError as error:
+            print(json.dumps([error.message, gone, len(list(here.glob("begun-*"))), early]))
+    """
+    message, gone, begun, early = run_script(script, tmp_path)
+    assert message == "the first one fails"
+    assert begun == early
+    assert sorted(gone) == list(range(1, early))

@@ -14,13 +14,14 @@ import threading
 import time
 import traceback
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from lakeport.errors import LakeportError, SparkFailure
 from lakeport.host.cores import available_cores
@@ -41,6 +42,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _COLUMN: Final = "outcome"
+_MOST_THREADS: Final = 8  # what of a task is Python, they do one after another
 _LEAVE_SECONDS: Final = 3.0
 _SETTLE_SECONDS: Final = 20.0
 
@@ -110,8 +112,8 @@ def run_tasks(
 ) -> list[R]:
     """Run `function` on every item, one Spark task each.
 
-    May be called by several threads at once. Threads of this process take the place of tasks where
-    `Runtime.spares` says so.
+    May be called by several threads at once. Threads of this process take the place of tasks for
+    as long as `Runtime.spares` says so.
 
     Args:
         runtime: where to run.
@@ -131,31 +133,85 @@ def run_tasks(
     """
     if not items:
         return []
+    numbered = list(enumerate(items))
     if runtime.spares(size):
-        return _gather(_in_threads(function, items), discard, None)
+        runtime.expect(size)
+        outcomes = _until_spark(runtime, function, numbered, size, discard)
+    else:
+        outcomes = _by_spark(runtime, function, numbered)
+    return _gather(outcomes, discard, _needed(runtime, outcomes, strays))
+
+
+def _by_spark(
+    runtime: Runtime, function: Callable[[T], list[R]], items: Sequence[tuple[int, T]]
+) -> list[_Outcome]:
     context = runtime.context
     with shared_folder(runtime) as flags:
         policy = _Policy(runtime.attempts, flags, runtime.surroundings)
         task = partial(_run_items, function, policy)
 
         def job() -> list[_Outcome]:
-            numbered = context.parallelize(list(enumerate(items)), len(items))
+            numbered = context.parallelize(items, len(items))
             found: list[_Outcome] = numbered.mapPartitions(task).collect()
             return found
 
-        outcomes = in_group(runtime, job)
-        return _gather(outcomes, discard, _needed(runtime, outcomes, strays))
+        return in_group(runtime, job)
 
 
-def _in_threads(function: Callable[[T], list[R]], items: Sequence[T]) -> list[_Outcome]:
+def _until_spark(
+    runtime: Runtime,
+    function: Callable[[T], list[R]],
+    items: Sequence[tuple[int, T]],
+    size: int,
+    discard: Callable[[list[R]], None] | None,
+) -> list[_Outcome]:
+    """Threads of this process do what they can until Spark is there, which does the rest."""
     policy = _Policy(attempts=1)
+    queue = _Queue(items)
 
-    def run(numbered: tuple[int, T]) -> _Outcome:
-        number, item = numbered
-        return policy.outcome(number, 0, partial(function, item))
+    def run() -> list[_Outcome]:
+        found: list[_Outcome] = []
+        while runtime.spares(size) and (next_ := queue.take()) is not None:
+            number, item = next_
+            found.append(policy.outcome(number, 0, partial(function, item)))
+            if found[-1].error is not None:
+                queue.take_all()
+        return found
 
-    with ThreadPoolExecutor(min(len(items), available_cores()), "lakeport-task") as executor:
-        return list(executor.map(run, enumerate(items)))
+    threads = min(len(items), available_cores(), _MOST_THREADS)
+    with ThreadPoolExecutor(threads, "lakeport-task") as executor:
+        running = [executor.submit(run) for _ in range(threads)]
+        try:
+            wait(running, return_when=FIRST_COMPLETED)  # nothing is left, or Spark is there
+            rest = queue.take_all()
+            others = _by_spark(runtime, function, rest) if rest else []
+        except BaseException:
+            queue.take_all()
+            done = [result for each in running for one in each.result() for result in one.results]
+            if discard is not None and done:
+                discard(done)
+            raise
+        return [*others, *(outcome for each in running for outcome in each.result())]
+
+
+class _Queue(Generic[T]):
+    """The items of a job that nobody has begun, for several threads."""
+
+    def __init__(self, items: Iterable[tuple[int, T]]) -> None:
+        self._left = deque(items)
+        self._lock = threading.Lock()
+
+    def take(self) -> tuple[int, T] | None:
+        """The next one; None if there is none."""
+        with self._lock:
+            return self._left.popleft() if self._left else None
+
+    def take_all(self) -> list[tuple[int, T]]:
+        """Those that are left."""
+        with self._lock:
+            taken = list(self._left)
+            self._left.clear()
+            return taken
 
 
 def run_frame(

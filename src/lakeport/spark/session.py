@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Runtime"]
 
-_SMALL: Final = 256 << 20  # bytes of input that are landed before Spark would be there
+_SMALL: Final = 1 << 30  # bytes of input that are landed before Spark would be there
 
 
 class Runtime:
@@ -172,9 +172,9 @@ class Runtime:
             self.begin()
 
     def spares(self, size: int) -> bool:
-        """Whether a job of so many bytes (-1: unknown) is done here: Spark is not there yet."""
+        """Whether tasks that read so many bytes (-1: unknown) are done here: Spark is not there."""
         anyway = self.is_local and not self.adopted and not self._given  # on this machine
-        return anyway and 0 <= size <= _SMALL and not self._ready.is_set()
+        return anyway and size >= 0 and not self._ready.is_set()
 
     @property
     def context(self) -> SparkContext:

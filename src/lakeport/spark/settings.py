@@ -71,6 +71,9 @@ _BASE: Final = {
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(128 << 20),
 }
 _LOCAL: Final = {
+    # Hadoop would start a process for each permission that it sets and each link that may be one.
+    "spark.hadoop.fs.file.impl": "io.lakeport.local.LocalFiles",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "io.lakeport.local.LocalContext",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.python.daemon.module": "lakeport.spark.warmup.daemon",

@@ -1,0 +1,96 @@
+"""The local disk as Spark's JVM sees it, without processes of its own (`io.lakeport.local`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakeport.spark.jvm.classes import java_class
+
+if TYPE_CHECKING:
+    from lakeport.spark.session import Runtime
+
+HADOOP = "org.apache.hadoop.fs"
+NAMES = ("plain", "a b", "50%", "größe", "x=1")
+
+
+@pytest.fixture
+def hadoop(runtime: Runtime) -> Callable[..., Any]:
+    """A class of Hadoop's file systems, by its name."""
+    jvm = runtime.context._jvm
+    return lambda name: java_class(jvm, f"{HADOOP}.{name}")
+
+
+@pytest.fixture
+def disk(runtime: Runtime, hadoop: Callable[..., Any]) -> Any:
+    conf = runtime.context._jsc.hadoopConfiguration()
+    return hadoop("FileSystem").getLocal(conf)
+
+
+@pytest.fixture
+def context(runtime: Runtime, hadoop: Callable[..., Any]) -> Any:
+    conf = runtime.context._jsc.hadoopConfiguration()
+    return hadoop("FileContext").getLocalFSFileContext(conf)
+
+
+def test_a_session_of_ours_uses_them(disk: Any, context: Any) -> None:
+    assert disk.getClass().getName() == "io.lakeport.local.LocalFiles"
+    found = context.getDefaultFileSystem().getClass().getName()
+    assert found == "io.lakeport.local.LocalContext"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755, 0o400, 0o1777])
+def test_permissions_are_those_that_were_asked_for(
+    tmp_path: Path, disk: Any, context: Any, hadoop: Callable[..., Any], mode: int
+) -> None:
+    file = tmp_path / "a b"
+    file.touch()
+    path = hadoop("Path")(f"file:{file}")
+    for files in (disk, context):
+        file.chmod(0o644)
+        files.setPermission(path, hadoop("permission.FsPermission")(f"{mode:04o}"))
+        assert file.stat().st_mode & 0o7777 == mode
+    folder = hadoop("Path")(f"file:{tmp_path / 'made'}")
+    assert disk.mkdirs(folder, hadoop("permission.FsPermission")("0750"))
+    assert (tmp_path / "made").stat().st_mode & 0o777 == 0o750
+
+
+def test_permissions_of_what_is_not_there_are_refused(
+    tmp_path: Path, disk: Any, hadoop: Callable[..., Any]
+) -> None:
+    path = hadoop("Path")(f"file:{tmp_path / 'none'}")
+    with pytest.raises(Exception, match="NoSuchFile"):
+        disk.setPermission(path, hadoop("permission.FsPermission")("0600"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rename_keeps_what_is_there(
+    tmp_path: Path, context: Any, hadoop: Callable[..., Any], runtime: Runtime, name: str
+) -> None:
+    """As a commit makes a version: from a temporary file, and only where there is none yet."""
+    new, old = tmp_path / f"{name}.new", tmp_path / name
+    new.write_text("second")
+    option = java_class(runtime.context._jvm, f"{HADOOP}.Options$Rename")
+    none = runtime.context._gateway.new_array(option, 1)
+    none[0] = option.NONE
+    first, second = (hadoop("Path")(f"file:{path}") for path in (new, old))
+    context.rename(first, second, none)
+    assert (old.read_text(), new.exists()) == ("second", False)
+    new.write_text("third")
+    with pytest.raises(Exception, match="FileAlreadyExists"):
+        context.rename(first, second, none)
+    assert (old.read_text(), new.read_text()) == ("second", "third")
+
+
+def test_links_are_what_they_were(tmp_path: Path, context: Any, hadoop: Callable[..., Any]) -> None:
+    (tmp_path / "file").write_text("12345")
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "gone").symlink_to("nowhere")
+    link = context.getFileLinkStatus(hadoop("Path")(f"file:{tmp_path / 'link'}"))
+    assert link.getLen() == 5
+    with pytest.raises(Exception, match="FileNotFound"):
+        context.getFileLinkStatus(hadoop("Path")(f"file:{tmp_path / 'gone'}"))
+    assert (tmp_path / "link").readlink() == Path("file")
