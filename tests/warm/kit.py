@@ -135,13 +135,10 @@ class Warm(AbstractContextManager["Warm"]):
 
     def traces(self) -> list[int]:
         """Every process on this machine that has this cache folder in its environment."""
-        found = []
+        found, ours = [], str(self.cache).encode()
         for entry in Path("/proc").iterdir():
             with suppress(OSError):
-                if (
-                    entry.name.isdigit()
-                    and str(self.cache) in entry.joinpath("environ").read_text()
-                ):
+                if entry.name.isdigit() and ours in entry.joinpath("environ").read_bytes():
                     found.append(int(entry.name))
         return found
 

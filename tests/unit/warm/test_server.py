@@ -1,0 +1,21 @@
+"""What a session's first process does while nobody waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakeport.warm import server
+
+
+def test_what_runs_import_is_imported_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(server, "import_module", done.append)
+    monkeypatch.setattr(server, "preload", lambda: done.append("preload"))
+    monkeypatch.setattr(server.gc, "freeze", lambda: done.append("freeze"))
+    counts = []
+    for _ in server._preparation():
+        counts.append(len(done))
+    assert counts == list(range(1, len(done)))  # somebody may be answered after each
+    assert {"lakeport.cli.land", "lakeport.writers.delta.sink", "rich.console"} <= set(done)
+    assert done[-2:] == ["preload", "freeze"]
+    assert not [name for name in done if name.endswith("__main__")]
