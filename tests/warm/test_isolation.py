@@ -239,6 +239,45 @@ def test_a_run_without_sql_has_a_session_if_it_asks(shared: Warm) -> None:
         assert done.stdout.split() == ["5", "3"], done.stderr
 
 
+SOON_ANOTHER = """
+import threading, time
+from lakeport.spark import adopt
+from lakeport.spark.session import Runtime
+
+joining, detach = threading.Event(), adopt.detach
+
+def slow():
+    if not joining.is_set():
+        joining.set()
+        time.sleep(1)
+    detach()
+
+adopt.detach = slow
+first = Runtime.start(set(), {}, small=True, warm="require")
+first.begin()
+assert joining.wait(120)
+second = Runtime.start(set(), {}, small=True, warm="require")
+found = second.context.parallelize([1], 1).map(str).collect()
+first._builder.join()
+from pyspark import SparkContext
+print(first is second, found, SparkContext._active_spark_context is second.context)
+second.stop()
+"""
+
+
+def test_a_run_whose_predecessor_is_still_joining_waits_for_its_end(shared: Warm) -> None:
+    """pyspark knows of one JVM in a process: whoever comes late would take the next one's."""
+    done = subprocess.run(
+        [sys.executable, "-c", SOON_ANOTHER],
+        env=environment(shared.environment()),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.stdout.strip() == "False ['1'] True", done.stderr
+
+
 def half_open(process: int) -> list[str]:
     """A process's connections whose other end has hung up."""
     files = set()

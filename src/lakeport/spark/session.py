@@ -48,9 +48,9 @@ class Runtime:
 
     Attributes:
         needs: names of `versions.JARS` that it has.
+        attempts: how often Spark tries a task.
         adopted: whether somebody else built the session; it is then never stopped.
-        streams: number of streaming queries that run on it; while there are any, no other session
-            takes its place.
+        streams: number of streaming queries on it; while there is one, nothing takes its place.
         secrets: values that were handed over and must not be in any message.
     """
 
@@ -85,9 +85,10 @@ class Runtime:
         self._context: SparkContext | None = None
         self._session: SparkSession | None = None
         self._launch: Launch | Lease | None = None
+        self._builder = threading.Thread(target=self._build, name="lakeport-spark", daemon=True)
         self._folder: Path | None = None
         self._master = master_of(settings)
-        self._attempts = attempts_of({"spark.master": self._master, **settings})
+        self.attempts = attempts_of({"spark.master": self._master, **settings})
         check(settings)
         self._required = warm == "require"
         self._own = partial(Launch, given=settings, small=small, options=options)
@@ -137,6 +138,8 @@ class Runtime:
             if current is not None and not current.adopted:
                 current._check_idle(own, keep)
                 current.stop()
+                if current._builder.is_alive():
+                    current._builder.join()  # pyspark knows of one JVM at a time
             cls._current = cls(
                 frozenset(needs), settings, small=small, also=also, warm=warm, store=store
             )
@@ -162,7 +165,7 @@ class Runtime:
             else:
                 self._launch = self._launch or self._own(find_java(), self.needs)
                 atexit.register(self._end)
-                threading.Thread(target=self._build, name="lakeport-spark", daemon=True).start()
+                self._builder.start()
             self._begun = True
             self._first_use.begin(self)
 
@@ -231,11 +234,6 @@ class Runtime:
     def cores(self) -> int:
         """How many tasks run at once; waits for the context only on a cluster."""
         return cores_of(self._master) if self.is_local else int(self.context.defaultParallelism)
-
-    @property
-    def attempts(self) -> int:
-        """How often Spark tries a task."""
-        return self._attempts
 
     @property
     def speculates(self) -> bool:
@@ -365,16 +363,18 @@ class Runtime:
         self.adopted = True
         self._context = context
         self._master = str(context.master)
-        failures = conf.get("spark.task.maxFailures") or "4"
-        self._attempts = attempts_of(
-            {"spark.master": self._master, "spark.task.maxFailures": failures}
-        )
+        most = conf.get("spark.task.maxFailures") or "4"
+        self.attempts = attempts_of({"spark.master": self._master, "spark.task.maxFailures": most})
         self._ready.set()
 
     def _build(self) -> None:
         """Body of the background thread: the JVM, then the context."""
         try:
-            self._context = self._open()
+            context = self._open()
+            with self._lock:
+                self._context, late = context, self._stopped
+            if late and self._launch is not None:
+                self._launch.close(context, fast=True, timeout=0)
         except BaseException as error:
             self._error = translate(error)
         finally:
