@@ -111,10 +111,10 @@ class Runtime:
         warm: str = "off",
         store: Store | None = None,
     ) -> Runtime:
-        """Adopt the active session, take up our own again, or begin to start one; never waits.
+        """Adopt the active session, take up our own again, or begin to start one.
 
-        Where neither jars nor settings of the user's say that Spark will be needed, it begins to
-        start when it is asked for.
+        Waits for nothing but the end of one that is still starting and does not fit. Where neither
+        jars nor settings of the user's say that Spark will be needed, it begins when it is asked.
 
         Args:
             needs: names of `versions.JARS`.

@@ -35,7 +35,7 @@ from lakeport.warm.child import Command, become
 __all__ = ["Server"]
 
 _BESIDE: Final = ("google.rpc.error_details_pb2", "py4j.clientserver", "rich.console")
-_LEISURE_SECONDS: Final = 0.3
+_LEISURE_SECONDS: Final = 0.3  # without a wish, after which there is time to prepare
 _MESSAGE_SECONDS: Final = 5.0  # for the rest of one that has begun
 _OBEYED: Final = frozenset({*PASSED_ON, signal.SIGSTOP, signal.SIGCONT})
 
@@ -71,8 +71,8 @@ class Server:
         self._runs: dict[int, _Run] = {}
         self._served = 0
         self._ending = False
-        self._preparing: Iterator[None] | None = None
-        self._prepared = False
+        self._preparing = _preparation()
+        self._leisure = _LEISURE_SECONDS
         self._last = time.monotonic()
         self._selector = selectors.DefaultSelector()
         self._listener = listen(session.runs)
@@ -93,7 +93,8 @@ class Server:
         ):
             self._selector.register(watched, selectors.EVENT_READ, answer)
         while not self._ending or self._runs or self._lent:
-            ready = self._selector.select(min(self._patience(), self._leisure()))
+            leisure = math.inf if self._runs else self._leisure
+            ready = self._selector.select(min(self._patience(), leisure))
             for event, _ in ready:
                 event.data()
             if self._patience() == 0:
@@ -109,19 +110,12 @@ class Server:
             self._last = time.monotonic()
         return max(0.0, self._last + self._session.idle - time.monotonic())
 
-    def _leisure(self) -> float:
-        """Seconds without a wish after which there is time to prepare for the next ones."""
-        if self._prepared or self._runs:
-            return math.inf
-        return _LEISURE_SECONDS if self._preparing is None else 0.0
-
     def _prepare(self) -> None:
         """Go on to prepare for the runs that are forked from here on, while nobody is waiting."""
-        if self._prepared or self._runs or is_there(self._starter):
+        if self._runs or is_there(self._starter):
             return
-        if self._preparing is None:
-            self._preparing = _preparation()
-        self._prepared = next(self._preparing, self) is self
+        done = next(self._preparing, True)
+        self._leisure = math.inf if done else 0.0
 
     def _hear(self, number: int, frame: object) -> None:
         if number != signal.SIGCHLD:
