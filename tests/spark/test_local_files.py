@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,30 @@ def test_a_rename_keeps_what_is_there(
     with pytest.raises(Exception, match="FileAlreadyExists"):
         context.rename(first, second, none)
     assert (old.read_text(), new.read_text()) == ("second", "third")
+
+
+def test_of_many_renames_to_one_name_one_is_made(
+    tmp_path: Path, context: Any, hadoop: Callable[..., Any], runtime: Runtime
+) -> None:
+    option = java_class(runtime.context._jvm, f"{HADOOP}.Options$Rename")
+    none = runtime.context._gateway.new_array(option, 0)
+
+    def rename(number: int, name: str) -> bool:
+        new = tmp_path / f"{name}.{number}"
+        new.write_text(str(number))
+        paths = (hadoop("Path")(f"file:{path}") for path in (new, tmp_path / name))
+        try:
+            context.rename(*paths, none)
+        except Exception as error:
+            assert "FileAlreadyExists" in str(error)
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        for name in map(str, range(25)):
+            made = list(pool.map(rename, range(8), [name] * 8))
+            assert sum(made) == 1
+            assert (tmp_path / name).read_text() == str(made.index(True))
 
 
 def test_links_are_what_they_were(tmp_path: Path, context: Any, hadoop: Callable[..., Any]) -> None:
