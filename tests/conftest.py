@@ -37,6 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--early", action="store_true", help="have small jobs done as before Spark is there"
     )
+    parser.addoption(
+        "--by-spark", action="store_true", help="have every commit to a Delta table done by Spark"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -62,16 +65,30 @@ def one_spark(
         yield
         return
     if request.config.getoption("warm"):
-        with warm_session(tmp_path_factory.mktemp("warm")):
+        with warm_session(tmp_path_factory.mktemp("warm")), commits_by_spark():
             yield
         return
     from lakeport.spark.session import Runtime
 
     runtime = Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
     assert runtime.context  # there for every test: small loads would do without until it is
-    with small_jobs_here() if request.config.getoption("early") else nullcontext():
+    early, by_spark = (request.config.getoption(name) for name in ("early", "by_spark"))
+    with (
+        small_jobs_here() if early else nullcontext(),
+        commits_by_spark() if by_spark else nullcontext(),
+    ):
         yield
     runtime.stop()
+
+
+@contextmanager
+def commits_by_spark() -> Iterator[None]:
+    """No table is plain: delta-spark makes every commit."""
+    from lakeport.writers.delta.commit.log_transaction import LogTransaction
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LogTransaction, "begin", lambda *about: None)
+        yield
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 from lakeport.config.classes import config_class, destination_of
@@ -74,6 +73,11 @@ def check_place(config: DestinationConfig, storage: Storage) -> None:
         there = storage_of(config, log) or LocalStorage(log)
         if there.uri() == log and _holds_files(there, ""):  # a URI can't name a `#` in a key
             raise enclosed(place, folder)
+
+
+def asks_for_spark(config: DestinationConfig) -> bool:
+    """Whether commits ask for Spark whatever the table is like, so that it had better start now."""
+    return config.file_type == "delta" and bool(config.table_properties or config.cluster_by)
 
 
 def check_reach(config: DestinationConfig, runtime: Runtime) -> tuple[str, ...]:
@@ -173,8 +177,16 @@ def open_table(
         if config.extra:
             # Wrong credentials show now, in our own client's words, while Spark starts.
             _first(storage, f"{folder}/_delta_log")
-        options, starting = DeltaOptions.of(config), partial(runtime.spares, 0)
-        writer = DeltaWriter(session, storage, folder, stream, options, run, starting)
+        writer = DeltaWriter(
+            session,
+            storage,
+            folder,
+            stream,
+            DeltaOptions.of(config),
+            run,
+            without_spark=runtime.optional,
+            begin=runtime.begin,
+        )
         return DeltaTableWriter.of(config, writer, runtime)
     return FilesWriter(
         storage,

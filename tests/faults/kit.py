@@ -307,6 +307,10 @@ def run(
         return Outcome(process.end(), process.out, process.words)
 
 
+BY_SPARK = ("--set", 'table_properties={"delta.logRetentionDuration": "interval 30 days"}')
+"""Options of `land` that leave commits to delta-spark, which alone knows such tables' rules."""
+
+
 def land(lake: Lake, *more: str | Path, source: str | Path = "-") -> Sequence[str | Path]:
     """The command line that loads into a lake."""
     return ["land", source, "--to", lake.root, "--format", lake.format, *more]

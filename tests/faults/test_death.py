@@ -22,6 +22,7 @@ from lakeport.errors import InputError, OutcomeUnknown, RunMismatch
 from lakeport.spark.session import Runtime
 from lakeport.storage.local.store import LocalStorage
 from lakeport.writers.delta.commit.transaction import Transaction
+from tests.conftest import commits_by_spark
 from tests.contract.targets import record, schema, singer, state
 from tests.faults.kit import INTEGER, STRING, Lake, users
 
@@ -258,7 +259,7 @@ def test_the_answer_to_a_commit_is_lost(
         txn._txn = Mute(txn._txn, lands=lands)
         return real(txn, *arguments)
 
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, commits_by_spark():
         patch.setattr(Transaction, "commit", commit)
         if lands:
             assert land(delta_lake, INPUT, Fate())[-1] == {"bookmarks": {"users": ROWS}}

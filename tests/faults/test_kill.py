@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from tests.contract.targets import INTEGER, STRING, record, schema, singer
-from tests.faults.kit import Lake, Process, await_end, land, started, users
+from tests.faults.kit import BY_SPARK, Lake, Process, await_end, land, started, users
 
 BATCH = 10
 ROWS = 5000
@@ -167,7 +167,7 @@ def test_killed_at_every_point(lake: Lake, tmp_path: Path, soak: bool) -> None:
 
 def test_spark_is_killed_under_a_load(delta_lake: Lake) -> None:
     """The load ends with an error of its own, does not hang, and the run can be repeated."""
-    command = land(delta_lake, *RUN)
+    command = land(delta_lake, *RUN, *BY_SPARK)
     with started(*command) as process:
         process.feed(INPUT)
         assert process.wait_for(lambda: bool(process.out))

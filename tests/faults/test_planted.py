@@ -8,7 +8,7 @@ import pytest
 
 from lakeport.loading.run import _Run
 from lakeport.storage.s3.client import S3Connection
-from lakeport.writers.delta.commit import transaction as delta_commit
+from lakeport.writers.delta.commit import log_transaction
 from lakeport.writers.delta.commit.staged_files import StagedFiles
 from lakeport.writers.delta.writer import DeltaWriter
 from tests.faults.requests.case import Case
@@ -33,9 +33,9 @@ def test_files_deleted_before_the_log_is_looked_at(
         raise failure
 
     scenario = found["local_delta:append:no-run-id"]
-    case = ("commit /#1", "EIO-after")
+    case = ("link t/_delta_log/N.json#1", "EIO-after")
     assert wrong(scenario, *case) == ""
-    monkeypatch.setattr(delta_commit, "settle", settle)
+    monkeypatch.setattr(log_transaction, "settle", settle)
     monkeypatch.setattr(StagedFiles, "_named", lambda self: False)
     assert "unreadable" in wrong(scenario, *case)
 

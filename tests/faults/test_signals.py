@@ -56,7 +56,7 @@ def test_terminated_while_it_waits_for_input(delta_lake: Lake, tmp_path: Path) -
 
 
 def test_terminated_before_anything_has_landed(delta_lake: Lake) -> None:
-    with started(*land(delta_lake, *SIZES)) as process:
+    with started(*land(delta_lake, *SIZES, "--spark", "spark.ui.enabled=false")) as process:
         process.feed(users(BATCH - 1), close=False)
         assert process.wait_for(lambda: bool(process.family()))  # Spark starts
         process.send(signal.SIGTERM)
@@ -159,7 +159,7 @@ def test_terminated_while_a_commit_on_azure_hangs(azurite: Azurite, tmp_path: Pa
         config.write_text(json.dumps(keys))
         config.chmod(0o600)
         with (
-            proxy.script(place, Point("COPY _delta_log/N.json", 1), hangs) as script,
+            proxy.script(place, Point("PUT _delta_log/N.json", 1), hangs) as script,
             started("land", "-", "--to", config) as process,
         ):
             process.feed(users(BATCH, BATCH))

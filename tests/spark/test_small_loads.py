@@ -71,14 +71,18 @@ def test_small_files_land_where_there_is_no_java(people: Path, tmp_path: Path) -
         (here / "more.jsonl").write_text('{"id": 3, "name": "Katherine"}')
         more = land(here / "more.jsonl", table="people")
         frame = land(pa.table({"id": [4], "name": ["Mary"]}), table="people")
+        table = {"file_type": "delta", "table": "tables", "merge_keys": ["id"]}
+        made = [land(here / "people.csv", mode=m, **table).rows for m in ("append", "merge")]
         try:
-            land(here / "people.csv", file_type="delta", table="tables")
+            properties = {"delta.logRetentionDuration": "interval 1 day"}
+            land(here / "people.csv", table_properties=properties, **table)
         except LakeportError as error:
             refused = error.message
-        print(json.dumps([report.rows, more.rows, frame.rows, refused]))
+        print(json.dumps([report.rows, more.rows, frame.rows, made, refused]))
     """
-    assert run_script(script, tmp_path) == [2, 1, 1, "no Java"]
+    assert run_script(script, tmp_path) == [2, 1, 1, [2, 2], "no Java"]
     assert names(tmp_path / "lake" / "people") == ["Ada", "Grace", "Katherine", "Mary"]
+    assert DeltaTable(tmp_path / "lake" / "tables").to_pyarrow_table().num_rows == 2
 
 
 NO_SPARK = """
@@ -108,13 +112,14 @@ def test_spark_starts_where_there_is_use_for_it(people: Path, tmp_path: Path) ->
             needs_spark(people),
             needs_spark(people, file_type="csv"),
             needs_spark(pa.table({{"id": [1]}}), table="frame"),
-            needs_spark(people, file_type="delta"),
+            needs_spark(people, file_type="delta", table="plain"),
+            needs_spark(people, file_type="delta", table="other", cluster_by=["id"]),
             needs_spark(people, spark={{"spark.ui.showConsoleProgress": "false"}}),
             needs_spark(pa.table({{"name": ["x" * (5 << 20)]}}), table="large"),
         ]
         print(json.dumps(found))
     """
-    assert run_script(script, tmp_path) == [False, False, False, True, True, True]
+    assert run_script(script, tmp_path) == [False] * 4 + [True] * 3
     assert names(tmp_path / "lake" / "people", "*.parquet") == ["Ada", "Grace"]
 
 

@@ -19,6 +19,7 @@ from lakeport.errors import (
     PermissionRefused,
     Unreachable,
 )
+from tests.conftest import commits_by_spark
 from tests.emulators import Azurite, s3_config
 from tests.faults.requests.faults import Fault as RequestFault
 from tests.faults.requests.naming import namer
@@ -30,8 +31,10 @@ COMMIT = {"on": "PutObject", "key": "_delta_log/"}
 
 
 @pytest.fixture(autouse=True)
-def with_spark(runtime: Any) -> None:
-    """One session for the module; `land` takes it up."""
+def with_spark(runtime: Any) -> Iterator[None]:
+    """One session for the module; `land` takes it up, and commits by it."""
+    with commits_by_spark():
+        yield
 
 
 @pytest.fixture

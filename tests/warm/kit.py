@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,9 @@ from typing import Any, Self
 
 from lakeport.host.cache import cache_folder
 from tests.faults.kit import (
+    BY_SPARK,
     PATIENCE,
+    Lake,
     Outcome,
     Process,
     alive,
@@ -25,6 +27,7 @@ from tests.faults.kit import (
     run,
     started,
 )
+from tests.faults.kit import land as land_anywhere
 
 _TRACED = Path(__file__).parent / "traced"
 _WAITS = """
@@ -33,6 +36,12 @@ runtime = Runtime.start(set(), {}, small=True, warm="require")
 assert runtime.context.parallelize([1], 1).map(str).collect() == ["1"]
 runtime.stop()
 """
+
+
+def land(lake: Lake, *more: str | Path, source: str | Path = "-") -> Sequence[str | Path]:
+    """The command line that loads into a lake, whose tables have Spark commit to them."""
+    options = BY_SPARK if lake.format == "delta" else ()
+    return land_anywhere(lake, *more, *options, source=source)
 
 
 def _trace() -> str:

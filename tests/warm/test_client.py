@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.kit import Lake, await_end, land, users
+from tests.faults.kit import BY_SPARK, Lake, await_end, users
 from tests.faults.test_signals import BATCH, INPUT, SIZES, check_clean_stop
-from tests.warm.kit import Warm
+from tests.warm.kit import Warm, land
 
 LAKE = "--to", "./lake"
 
@@ -36,6 +36,7 @@ def plain(words: str) -> str:
     "arguments",
     [
         ["land", "people.csv", *LAKE, "--table", "people", "--format", "delta"],
+        ["land", "people.csv", *LAKE, "--table", "people", "--format", "delta", *BY_SPARK],
         ["land", "people.csv", *LAKE, "--table", "people", "--json", "--set", "bucket=b"],
         ["land", "absent.csv", *LAKE],
         ["land", "people.csv"],
@@ -59,7 +60,8 @@ def test_says_the_same(shared: Warm, folder: Path, arguments: list[str]) -> None
 
 def test_has_spark_of_the_session(shared: Warm, folder: Path) -> None:
     before = shared.served()
-    done = shared.run("land", "people.csv", *LAKE, "--format", "delta", "--table", "people")
+    command = ("land", "people.csv", *LAKE, "--format", "delta", "--table", "people", *BY_SPARK)
+    done = shared.run(*command)
     assert done.code == 0, done.err
     assert shared.served() == before + 1
     assert [row["name"] for row in Lake(folder / "lake", "delta").rows("people")] == ["Ada", "Bea"]

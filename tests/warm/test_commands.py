@@ -17,7 +17,7 @@ from lakeport.cli.warm import _ask
 from lakeport.host.warm import folder, identity, start
 from lakeport.host.warm.identity import Unfit
 from lakeport.warm import client
-from tests.faults.kit import PATIENCE, Lake
+from tests.faults.kit import BY_SPARK, PATIENCE, Lake
 from tests.warm.kit import Warm, cache
 
 Captured = pytest.CaptureFixture[str]
@@ -48,6 +48,7 @@ def told(captured: Captured, *arguments: str) -> object:
 
 def test_from_its_start_to_its_end(warm: Warm, tmp_path: Path, capfd: Captured) -> None:
     land = ["land", "people.csv", "--to", "lake", "--table", "people", "--format", "delta"]
+    land += BY_SPARK
     with warm:
         assert told(capfd, "warm", "status") == []
         assert client.through("lakeport", land) == (None, land, None)
@@ -64,7 +65,7 @@ def test_from_its_start_to_its_end(warm: Warm, tmp_path: Path, capfd: Captured) 
         assert client.through("target-lakeport", ["--version"])[0] is None
         (session,) = told(capfd, "warm", "status")
         assert session["suits"] == "yes"
-        assert session["served"] == 2  # the land, and the look at its table
+        assert session["served"] == 1  # the land: a look at its table needs no Spark
         assert session["mb"] > 100
         assert told(capfd, "warm", "stop") == {"ended": 1, "ending with their last run": 0}
         assert folder.sessions() == []
@@ -123,7 +124,7 @@ def outlived(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("outlived")
 def test_a_run_that_waits_is_interrupted(warm: Warm, tmp_path: Path, capfd: Captured) -> None:
-    land = ["land", "-", "--to", "lake", "--warm", "--source-format", "singer"]
+    land = ["land", "-", "--to", "lake", "--warm", "--source-format", "singer", *BY_SPARK]
     with warm:
         told(capfd, "warm", "start")
         teller = threading.Thread(target=terminate_the_run)

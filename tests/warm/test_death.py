@@ -7,9 +7,9 @@ import signal
 import time
 from pathlib import Path
 
-from tests.faults.kit import PATIENCE, Lake, await_end, land, users
+from tests.faults.kit import PATIENCE, Lake, await_end, users
 from tests.faults.test_signals import BATCH, SIZES
-from tests.warm.kit import Warm
+from tests.warm.kit import Warm, land
 
 GIVEN = users(40 * BATCH, BATCH)
 

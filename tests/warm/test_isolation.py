@@ -19,8 +19,8 @@ import pytest
 
 from lakeport.host.warm.channel import Channel, connect
 from tests.emulators import Keys, Minio
-from tests.faults.kit import PATIENCE, Outcome, environment, users
-from tests.warm.kit import Warm
+from tests.faults.kit import BY_SPARK, PATIENCE, Lake, Outcome, environment, users
+from tests.warm.kit import Warm, land
 
 ROWS = 20
 
@@ -71,7 +71,7 @@ def load(warm: Warm, minio: Minio, bucket: str, folder: str, keys: Keys, *more: 
     config = warm.cache / f"{folder}.json"
     config.write_text(json.dumps(target))
     env = given_keys(keys)
-    return warm.run("land", "-", "--to", config, *more, given=users(ROWS), env=env)
+    return warm.run("land", "-", "--to", config, *BY_SPARK, *more, given=users(ROWS), env=env)
 
 
 def rows(minio: Minio, bucket: str, folder: str) -> int:
@@ -147,6 +147,7 @@ import pyarrow as pa
 import lakeport
 
 report = lakeport.land(pa.table({"id": [1, 2]}), sys.argv[1], table="t", file_type="delta",
+                       table_properties={"delta.logRetentionDuration": "interval 30 days"},
                        warm="require")
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.getOrCreate()
@@ -295,9 +296,7 @@ def test_no_connection_outlives_its_run(shared: Warm, tmp_path: Path) -> None:
     source.write_text("a\n1\n")
     before = shared.served()
     for format_ in ("delta", "parquet") * 2:  # a load of files may end before it has Spark
-        done = shared.run(
-            "land", source, "--to", tmp_path / format_, "--format", format_, "--warm=require"
-        )
+        done = shared.run(*land(Lake(tmp_path / format_, format_), "--warm=require", source=source))
         assert done.code == 0, done.err
     assert shared.served() >= before + 2
     end = time.monotonic() + PATIENCE

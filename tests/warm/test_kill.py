@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.kit import Lake, Process, await_end, land, users
+from tests.faults.kit import Lake, Process, await_end, users
 from tests.faults.test_kill import BATCH, INPUT, REST, ROWS, RUN, check_readers, points
-from tests.warm.kit import Warm
+from tests.warm.kit import Warm, land
 
 LOST = 7
 

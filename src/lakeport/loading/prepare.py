@@ -3,7 +3,8 @@
 ```
 config ─▶ layout ─▶ store ─▶ Spark with the jars that the tables need ─▶ place ─▶ source ─▶ workers
 ```
-What is wrong shows as early as it can be seen; nothing is written. Spark starts meanwhile.
+What is wrong shows as early as it can be seen; nothing is written. Spark, if asked for, starts
+meanwhile.
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ def prepare(
     observer: Observer | None = None,
     warm: bool = True,
 ) -> Prepared:
-    """Check the config, open the store, and begin to start Spark; never waits for it.
+    """Check the config, open the store, and begin to start Spark where it will be asked for.
+
+    Never waits for it.
 
     Args:
         config: the target's config.
@@ -125,4 +128,6 @@ def prepare(
         warm=config.warm if warm else "off",
         store=destinations.spark_store(config, storage, config.jars),
     )
+    if destinations.asks_for_spark(config):
+        runtime.begin()
     return Prepared(config, storage, runtime, warnings)

@@ -130,7 +130,7 @@ class _Run:
         for text in self.prepared.warnings:
             self.report.warn(text)
         if not self.runtime.adopted and self.runtime.is_local:
-            self.runtime.warm()
+            self.runtime.warm(commit=not self.runtime.optional)
         error: BaseException | None = None
         try:
             self._land(source, options)

@@ -78,8 +78,7 @@ class Runtime:
         self._lock = threading.RLock()
         self._session_lock = threading.Lock()  # making one takes a second: jobs need not wait
         self._ready = threading.Event()
-        self._stopped = False
-        self._begun = self._awaited = False
+        self._begun = self._awaited = self._stopped = False
         self._first_use = FirstUse()
         self._error: LakeportError | None = None
         self._context: SparkContext | None = None
@@ -97,7 +96,7 @@ class Runtime:
             self.needs = needs | also
             heap_mb(settings)
             self._launch = lease_for(warm, settings, store)
-        if not alone or self.needs or not self.spares(0):
+        if not alone or not self.optional:
             self.begin()
 
     @classmethod
@@ -113,16 +112,15 @@ class Runtime:
     ) -> Runtime:
         """Adopt the active session, take up our own again, or begin to start one.
 
-        Waits for nothing but the end of one that is still starting and does not fit. Where neither
-        jars nor settings of the user's say that Spark will be needed, it begins when it is asked.
+        Waits for nothing but the end of one that is still starting and does not fit. Where no
+        settings of the user's say that Spark is wanted, it begins when it is asked.
 
         Args:
             needs: names of `versions.JARS`.
             settings: the user's `spark:` mapping; without effect on a session that is adopted.
             small: whether the load is known to be small, so that a quick start counts most.
             keep: a context that must go on, because the source is a frame of its session.
-            also: further names of `versions.JARS`, for sessions of our own only: whoever needs
-                them in a session that is adopted looks for them there.
+            also: further names, which a session that is adopted need not have.
             warm: `auto` to have a warm session's Spark where one suits, `require` to have no other.
             store: what is used of a warm session's.
 
@@ -174,10 +172,14 @@ class Runtime:
         if size > _SMALL:
             self.begin()
 
+    @property
+    def optional(self) -> bool:
+        """Whether what can be done without it, may: tasks would be done on this machine."""
+        return self.is_local and not self.adopted and not self._given
+
     def spares(self, size: int) -> bool:
         """Whether tasks that read so many bytes (-1: unknown) are done here: Spark is not there."""
-        anyway = self.is_local and not self.adopted and not self._given  # on this machine
-        return anyway and size >= 0 and not self._ready.is_set()
+        return self.optional and size >= 0 and not self._ready.is_set()
 
     @property
     def context(self) -> SparkContext:
@@ -266,18 +268,16 @@ class Runtime:
                 "run this one with `warm: off`, or when the other one has ended.",
             )
 
-    def warm(self, *, workers: bool = True) -> None:
+    def warm(self, *, workers: bool = True, commit: bool = True) -> None:
         """Begin to start the Python workers, and to load what a first job and commit need; once.
 
         Never waits, never fails: the work that comes later says what is wrong.
-
-        Args:
-            workers: false for what a commit needs alone.
         """
         if isinstance(self._launch, Lease):
             return
+        commit = commit and self.is_local and "delta" in self.needs
         with self._lock:
-            self._first_use.want(workers=workers, commit=self.is_local and "delta" in self.needs)
+            self._first_use.want(workers=workers, commit=commit)
             if self._begun:
                 self._first_use.begin(self)
 

@@ -55,6 +55,17 @@ class TableState:
     protocol: Mapping[str, Any]
     clustering: tuple[str, ...] = ()
 
+    def plans_as(self, other: TableState) -> bool:
+        """Whether what was planned for another state holds for this one.
+
+        The two may have been read in different ways, which spell absent values differently.
+        """
+        mine, theirs = (
+            (one.schema_json, one.partition_columns, one.properties, one.features)
+            for one in (self, other)
+        )
+        return mine == theirs
+
     @property
     def schema_json(self) -> Mapping[str, Any]:
         """The schema as Delta's JSON."""

@@ -24,10 +24,12 @@ from lakeport.errors import CommitConflict, RunMismatch, SchemaConflict
 from lakeport.model import Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy, plan_evolution
 from lakeport.writers.delta.commit.attempt import Attempt
+from lakeport.writers.delta.commit.log_transaction import LogTransaction, TableTransaction
 from lakeport.writers.delta.commit.staged_files import StagedFiles, published
-from lakeport.writers.delta.commit.transaction import DeltaLog, Transaction
+from lakeport.writers.delta.commit.transaction import DeltaLog
 from lakeport.writers.delta.log.commits import CommitLog, Mark, app_id
-from lakeport.writers.delta.log.snapshot import LogFiles, replay_state
+from lakeport.writers.delta.log.snapshot import STATE_COLUMNS, LogFiles, replay
+from lakeport.writers.delta.plain import leaves_plain
 from lakeport.writers.delta.plan import TARGET_FILE_SIZE, DeltaPlan, TableRequest, plan_table
 from lakeport.writers.delta.schema import file_schema, physical_names
 from lakeport.writers.delta.sink import DeltaSink
@@ -88,7 +90,8 @@ class DeltaWriter:
         stream: the stream's name.
         options: how the table is written.
         run: the run's name, which commits keep that have no other.
-        starting: whether asking for the session would mean to wait for Spark's start.
+        without_spark: whether plain tables are read and committed to by their logs' files alone.
+        begin: has Spark start, where a plan tells that its commit will ask for the session.
     """
 
     session: Callable[[], SparkSession]
@@ -97,7 +100,8 @@ class DeltaWriter:
     stream: str
     options: DeltaOptions = DeltaOptions()
     run: str = ""
-    starting: Callable[[], bool] = lambda: False
+    without_spark: bool = False
+    begin: Callable[[], None] = lambda: None
 
     @property
     def uri(self) -> str:
@@ -110,7 +114,14 @@ class DeltaWriter:
         Raises:
             LakeportError: the log can't be read.
         """
-        return _table_state(self._begin())
+        if self.without_spark:
+            log = LogFiles.of(self.storage, self.folder)
+            if log.newest < 0:
+                return None
+            found = replay(self.storage, log, log.newest, STATE_COLUMNS)
+            if found is not None and "clustering" not in found.state.features:
+                return found.state
+        return self._log().begin().state()
 
     def plan(
         self,
@@ -122,21 +133,7 @@ class DeltaWriter:
     ) -> DeltaPlan:
         """Plan a batch against the table as it is now; see `plan_table` for the errors."""
         request = TableRequest(Mode(mode), tuple(partition_keys), EvolutionPolicy(policy))
-        return self._planned(self._first_look(), incoming, request)
-
-    def _first_look(self) -> TableState | None:
-        """The table as it is now, by its log files alone while Spark starts.
-
-        What was planned on them is held against delta-spark's own view before it is committed.
-        """
-        if self.starting():
-            log = LogFiles.of(self.storage, self.folder)
-            if log.newest < 0:
-                return None
-            found = replay_state(self.storage, log, log.newest)
-            if found is not None and "clustering" not in found.features:
-                return found
-        return self.table_state()
+        return self._planned(self.table_state(), incoming, request)
 
     def _planned(
         self, state: TableState | None, incoming: pa.Schema, request: TableRequest
@@ -152,7 +149,10 @@ class DeltaWriter:
             widen=options.type_widening,
             cluster_by=options.cluster_by,
         )
-        return plan_table(state, incoming, request)
+        plan = plan_table(state, incoming, request)
+        if not (self.without_spark and leaves_plain(plan)):
+            self.begin()
+        return plan
 
     def sink(self, plan: DeltaPlan) -> DeltaSink:
         """The kernel that stages the plan's data files."""
@@ -186,7 +186,7 @@ class DeltaWriter:
         name = app_id(run_id, self.stream)
         last = commits.last_transaction(version, name)
         if last is None:
-            last = self._begin().last_transaction(name)
+            last = self._log().begin().last_transaction(name)
         return None if last < sequence else self._skipped(version, run_id, sequence, digest)
 
     def commit(self, plan: DeltaPlan, staged: Sequence[Staged], mark: Mark | None = None) -> Landed:
@@ -208,7 +208,7 @@ class DeltaWriter:
         own = mark or self.mark()
         with self.published(staged) as files:
 
-            def attempt(current: DeltaPlan, txn: Transaction, number: int) -> Landed:
+            def attempt(current: DeltaPlan, txn: TableTransaction, number: int) -> Landed:
                 whole_table = number < _WHOLE_TABLE_ATTEMPTS
                 one = Attempt(self.storage, self.folder, current, staged, own, whole_table)
                 version, removed = self.try_commit(one, txn, files)
@@ -243,7 +243,7 @@ class DeltaWriter:
         self,
         plan: DeltaPlan,
         mark: Mark,
-        attempt: Callable[[DeltaPlan, Transaction, int], Landed],
+        attempt: Callable[[DeltaPlan, TableTransaction, int], Landed],
     ) -> Landed:
         """Make attempts until one meets no other writer's change; see `commit` for the errors.
 
@@ -254,7 +254,7 @@ class DeltaWriter:
                 number of attempts before.
         """
         for number in range(_ATTEMPTS):
-            txn = self._begin()
+            txn = self._begin(plan, number)
             if mark.numbered and self._reached(txn, mark.run_id) >= mark.sequence:
                 return self._skipped(txn.version, mark.run_id, mark.sequence, mark.digest)
             current = self._again(plan, txn)
@@ -281,14 +281,11 @@ class DeltaWriter:
     def _commits(self) -> CommitLog:
         return CommitLog(self.storage, self.folder)
 
-    def _reached(self, txn: Transaction, run_id: str) -> int:
+    def _reached(self, txn: TableTransaction, run_id: str) -> int:
         """How far the run has come; a commit of the same run in the meantime is a conflict."""
         name = app_id(run_id, self.stream)
         txn.watch(name)
-        if txn.version < 0:
-            return -1
-        last = self._commits().last_transaction(txn.version, name)
-        return txn.last_transaction(name) if last is None else last
+        return txn.last_transaction(name)
 
     def _skipped(self, version: int, run_id: str, sequence: int, digest: str) -> Landed:
         """A batch that is there already, if it is the same one."""
@@ -308,13 +305,24 @@ class DeltaWriter:
             self.stream, self.uri, sequence, 0, version=version, skipped=True, warnings=warnings
         )
 
-    def _begin(self) -> Transaction:
-        return self._log().begin()
+    def _begin(self, plan: DeltaPlan, attempts: int) -> TableTransaction:
+        """A transaction on the table's present state: delta-spark's, unless the log's files do.
+
+        Delta-spark tells changes to some partitions from others, and so gets on where others write
+        all the time.
+        """
+        crowded = plan.dynamic and attempts >= _WHOLE_TABLE_ATTEMPTS
+        found = None
+        if self.without_spark and not crowded:
+            found = LogTransaction.begin(self.storage, self.folder, plan)
+        return found or self._log().begin()
 
     def _log(self) -> DeltaLog:
         return DeltaLog(self.session(), self._commits())
 
-    def try_commit(self, attempt: Attempt, txn: Transaction, files: StagedFiles) -> tuple[int, int]:
+    def try_commit(
+        self, attempt: Attempt, txn: TableTransaction, files: StagedFiles
+    ) -> tuple[int, int]:
         """Commit.
 
         Returns:
@@ -333,10 +341,10 @@ class DeltaWriter:
         files.keep()
         return done
 
-    def _again(self, plan: DeltaPlan, txn: Transaction) -> DeltaPlan:
+    def _again(self, plan: DeltaPlan, txn: TableTransaction) -> DeltaPlan:
         """The plan on the table's present state, if the files that were written still fit it."""
-        now = _table_state(txn)
-        if now is not None and plan.base is not None and now.metadata == plan.base.metadata:
+        now = txn.state()
+        if now is not None and plan.base is not None and now.plans_as(plan.base):
             return plan
         if now is None and plan.base is None:
             return plan
@@ -353,13 +361,6 @@ class DeltaWriter:
                 "nothing of this batch was committed; run it again.",
             )
         return current
-
-
-def _table_state(txn: Transaction) -> TableState | None:
-    if txn.version < 0:
-        return None
-    state = TableState(txn.version, txn.metadata(), txn.protocol())
-    return replace(state, clustering=txn.clustering()) if "clustering" in state.features else state
 
 
 def _holds(table: pa.Schema, files: pa.Schema) -> bool:

@@ -15,6 +15,7 @@ from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.types import spark_json
 from lakeport.spark.failures import translate
 from lakeport.spark.quoting import quoted
+from lakeport.writers.delta.commit.log_transaction import TableTransaction
 from lakeport.writers.delta.commit.operation import Operation
 from lakeport.writers.delta.commit.outcome import settle
 from lakeport.writers.delta.commit.session import committing_session
@@ -64,7 +65,7 @@ class Attempt:
     conflict_on_whole_table: bool = True
     may_do_nothing: ClassVar[bool] = False
 
-    def direct(self, txn: Transaction, publish: Callable[[], None]) -> tuple[int, int]:
+    def direct(self, txn: TableTransaction, publish: Callable[[], None]) -> tuple[int, int]:
         """Commit our own actions.
 
         Args:
@@ -195,7 +196,7 @@ class Attempt:
         changed = {"schemaString": text, "configuration": dict(plan.properties)}
         return json.dumps({"metaData": {**plan.base.metadata, **changed}}, ensure_ascii=False)
 
-    def removed(self, txn: Transaction, adds: Sequence[str]) -> list[Added]:
+    def removed(self, txn: TableTransaction, adds: Sequence[str]) -> list[Added]:
         """The files that the commit removes: none, all, or those of the batch's partitions.
 
         Partitions are compared by value, as several writers spell one in several ways. Delta can
@@ -211,7 +212,7 @@ class Attempt:
             return []
         columns = self.plan.partition_columns
         same_types = self.plan.evolution.widened.keys().isdisjoint(columns)
-        if same_types and not self.conflict_on_whole_table:
+        if same_types and not self.conflict_on_whole_table and isinstance(txn, Transaction):
             return txn.files_beside(adds)
         names = physical_names(self.plan.schema_json, columns)
         types = {names[column]: self.plan.schema.field(column).type for column in columns}

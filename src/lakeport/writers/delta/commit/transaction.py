@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -31,6 +31,7 @@ from lakeport.writers.delta.commit.session import annotated
 from lakeport.writers.delta.log.commits import CommitLog
 from lakeport.writers.delta.plan import TARGET_FILE_SIZE
 from lakeport.writers.delta.schema import logical_paths
+from lakeport.writers.delta.state import TableState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +55,7 @@ _CONFLICTS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A file that the table has now: its log entry, and the JVM's own object."""
+    """A file that the table has now: its log entry, and the JVM's own object if that is asked."""
 
     entry: Mapping[str, Any]
     action: Any
@@ -141,24 +142,24 @@ class Transaction:
         self.version: int = txn.readVersion()
         self._removed: list[Any] = []
 
-    def metadata(self) -> dict[str, Any]:
-        """The table's `metaData` action."""
-        return dict(json.loads(self._snapshot.metadata().json())["metaData"])
+    def state(self) -> TableState | None:
+        """The table as it is; None when there is none. May run a Spark job."""
+        if self.version < 0:
+            return None
+        metadata = json.loads(self._snapshot.metadata().json())["metaData"]
+        protocol = json.loads(self._snapshot.protocol().json())["protocol"]
+        state = TableState(self.version, metadata, protocol)
+        if "clustering" not in state.features:
+            return state
+        return replace(state, clustering=self._clustering(state.schema_json))
 
-    def protocol(self) -> dict[str, Any]:
-        """The table's `protocol` action."""
-        return dict(json.loads(self._snapshot.protocol().json())["protocol"])
-
-    def clustering(self) -> tuple[str, ...]:
-        """The columns by which the table is clustered, nested ones as dotted paths.
-
-        May run a Spark job.
-        """
+    def _clustering(self, schema: Mapping[str, Any]) -> tuple[str, ...]:
+        """The columns by which the table is clustered, nested ones as dotted paths."""
         tables = java_class(self._jvm, f"{_DELTA}.skipping.clustering.ClusteredTableUtils")
         found = tables.getClusteringColumnsOptional(self._snapshot)
         columns = _each(found.get()) if found.isDefined() else ()
         physical = [[str(part) for part in _each(column.physicalName())] for column in columns]
-        return logical_paths(json.loads(self.metadata()["schemaString"]), physical)
+        return logical_paths(schema, physical)
 
     def watch(self, app_id: str) -> None:
         """Conflict with commits that others make for the same application."""
@@ -166,6 +167,11 @@ class Transaction:
 
     def last_transaction(self, app_id: str) -> int:
         """The version that an application has come to, -1 for none. May run a Spark job."""
+        if self.version < 0:
+            return -1
+        told = self._commits.last_transaction(self.version, app_id)
+        if told is not None:
+            return told
         known = self._checksum("setTransactions")
         if known is None:
             version = self._snapshot.transactions().get(app_id)

@@ -109,6 +109,7 @@ class Commit:
         transactions: application id -> version, as recorded in this commit.
         protocol: the `protocol` action, if the commit has one.
         touched: the partitions of the files added, each once, as the log spells them.
+        changes_metadata: whether it changes the table's schema or properties.
     """
 
     version: int
@@ -120,6 +121,7 @@ class Commit:
     transactions: Mapping[str, int]
     protocol: Mapping[str, Any] | None = None
     touched: tuple[Mapping[str, str | None], ...] = ()
+    changes_metadata: bool = False
 
     @property
     def mark(self) -> Mark | None:
@@ -300,6 +302,7 @@ def _commit(version: int, actions: Iterable[Mapping[str, Any]]) -> Commit:
     transactions: dict[str, int] = {}
     added = removed = size = rows = 0
     protocol: Mapping[str, Any] | None = None
+    changes_metadata = False
     touched: dict[tuple[tuple[str, str | None], ...], Mapping[str, str | None]] = {}
     for action in actions:
         for kind, body in action.items():
@@ -309,6 +312,8 @@ def _commit(version: int, actions: Iterable[Mapping[str, Any]]) -> Commit:
                 transactions[body["appId"]] = body["version"]
             elif kind == "protocol":
                 protocol = body
+            elif kind == "metaData":
+                changes_metadata = True
             elif kind == "remove":
                 removed += 1
             elif kind == "add":
@@ -319,4 +324,5 @@ def _commit(version: int, actions: Iterable[Mapping[str, Any]]) -> Commit:
                 count = json.loads(body.get("stats") or "{}").get("numRecords")
                 rows = -1 if rows < 0 or count is None else rows + count
     partitions = tuple(touched.values())
-    return Commit(version, info, added, removed, rows, size, transactions, protocol, partitions)
+    totals = (added, removed, rows, size)
+    return Commit(version, info, *totals, transactions, protocol, partitions, changes_metadata)

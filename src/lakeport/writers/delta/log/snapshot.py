@@ -1,7 +1,4 @@
-"""What a Delta table holds at a version, from its log files alone: no Spark, for looking only.
-
-Whatever is committed is decided on delta-spark's own view of the log, never on this one.
-"""
+"""What a Delta table holds at a version, from its log files alone, without Spark."""
 
 from __future__ import annotations
 
@@ -22,13 +19,25 @@ from lakeport.writers.delta.log.actions import CLUSTERING_DOMAIN, parse_actions
 from lakeport.writers.delta.schema import logical_paths
 from lakeport.writers.delta.state import TableState
 
-__all__ = ["Contents", "LogFiles", "file_id", "replay", "replay_state"]
+__all__ = [
+    "CHECKPOINT_COLUMNS",
+    "STATE_COLUMNS",
+    "TABLE_COLUMNS",
+    "Contents",
+    "LogFiles",
+    "file_id",
+    "replay",
+]
 
 _LOG_FILE = re.compile(
     r"/_delta_log/(\d{20})(?:\.(json)|\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet)$"
 )
-_STATE_COLUMNS = frozenset({"metaData", "protocol"})
-_CHECKPOINT_COLUMNS = _STATE_COLUMNS | {"add", "domainMetadata"}
+STATE_COLUMNS = frozenset({"metaData", "protocol", "txn"})
+"""The kinds of action that tell a table's schema, properties and protocol, and its batches."""
+TABLE_COLUMNS = frozenset({"metaData", "protocol", "add", "domainMetadata"})
+"""Those that tell what a table holds."""
+CHECKPOINT_COLUMNS = STATE_COLUMNS | TABLE_COLUMNS | {"remove"}
+"""Those that a checkpoint keeps."""
 _READERS = 8
 
 
@@ -40,11 +49,15 @@ class Contents:
         state: version, schema, properties and protocol.
         files: the `add` actions of its data files.
         domains: domain -> its `domainMetadata` text.
+        removed: the `remove` actions of files that it no longer has.
+        transactions: application id -> its `txn` action.
     """
 
     state: TableState
     files: tuple[Mapping[str, Any], ...]
     domains: Mapping[str, str] = field(default_factory=dict)
+    removed: tuple[Mapping[str, Any], ...] = ()
+    transactions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def cluster_columns(self) -> tuple[str, ...]:
@@ -115,8 +128,17 @@ class LogFiles:
         return max(by_then, default=-1)
 
 
-def replay(storage: Storage, log: LogFiles, version: int) -> Contents | None:
+def replay(
+    storage: Storage, log: LogFiles, version: int, columns: frozenset[str] = TABLE_COLUMNS
+) -> Contents | None:
     """Read a table's contents at a version.
+
+    Args:
+        storage: where the table is.
+        log: the files of its log.
+        version: one that the table has.
+        columns: the kinds of action that are wanted; `STATE_COLUMNS` alone are read quickly,
+            however many files the table has.
 
     Returns:
         None when the files that are there do not tell, such as with checkpoints that are damaged
@@ -125,22 +147,6 @@ def replay(storage: Storage, log: LogFiles, version: int) -> Contents | None:
     Raises:
         DestinationError: the store refused.
     """
-    return _replayed(storage, log, version, _CHECKPOINT_COLUMNS)
-
-
-def replay_state(storage: Storage, log: LogFiles, version: int) -> TableState | None:
-    """Read a table's schema, properties and protocol at a version, however many files it has.
-
-    See `replay` for what None means, and for the errors.
-    """
-    found = _replayed(storage, log, version, _STATE_COLUMNS)
-    return None if found is None else found.state
-
-
-def _replayed(
-    storage: Storage, log: LogFiles, version: int, columns: frozenset[str]
-) -> Contents | None:
-    """The contents, by these columns of a checkpoint alone and by all of the commits after it."""
     start = max((v for v in log.checkpoints if v <= version), default=-1)
     wanted = range(start + 1, version + 1)
     if any(number not in log.commits for number in wanted):
@@ -154,7 +160,9 @@ def _replayed(
     with ThreadPoolExecutor(_READERS) as pool:
         keys = [log.commits[number].key for number in wanted]
         for key, data in zip(keys, pool.map(storage.get, keys), strict=True):
-            found.apply(parse_actions(data or b"", storage.uri(key)))
+            if data is None:
+                return None
+            found.apply(parse_actions(data, storage.uri(key)))
     return found.contents(version)
 
 
@@ -171,6 +179,8 @@ class _Replay:
 
     def __init__(self) -> None:
         self._files: dict[tuple[str, str], Mapping[str, Any]] = {}
+        self._removed: dict[tuple[str, str], Mapping[str, Any]] = {}
+        self._transactions: dict[str, Mapping[str, Any]] = {}
         self._last: dict[str, Mapping[str, Any]] = {}
         self._domains: dict[str, str] = {}
 
@@ -184,13 +194,18 @@ class _Replay:
         if "metaData" not in self._last or "protocol" not in self._last:
             return None
         state = TableState(version, self._last["metaData"], self._last["protocol"])
-        return Contents(state, tuple(self._files.values()), self._domains)
+        files, removed = tuple(self._files.values()), tuple(self._removed.values())
+        return Contents(state, files, self._domains, removed, self._transactions)
 
     def _apply(self, kind: str, body: Mapping[str, Any]) -> None:
         if kind == "add":
             self._files[file_id(body)] = body
+            self._removed.pop(file_id(body), None)
         elif kind == "remove":
             self._files.pop(file_id(body), None)
+            self._removed[file_id(body)] = body
+        elif kind == "txn":
+            self._transactions[body["appId"]] = body
         elif kind in ("metaData", "protocol"):
             self._last[kind] = body
         elif kind == "domainMetadata":

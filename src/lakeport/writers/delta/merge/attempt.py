@@ -11,9 +11,10 @@ from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.types import spark_json
 from lakeport.spark.quoting import quoted
 from lakeport.writers.delta.commit.attempt import Attempt
+from lakeport.writers.delta.commit.log_transaction import TableTransaction
 from lakeport.writers.delta.commit.operation import Operation
 from lakeport.writers.delta.commit.session import USER_METADATA, committing_session
-from lakeport.writers.delta.commit.transaction import Added, Transaction
+from lakeport.writers.delta.commit.transaction import Added
 from lakeport.writers.delta.log.commits import app_id
 from lakeport.writers.delta.merge.changes import Incoming, Retire, Upsert
 
@@ -44,7 +45,7 @@ class ChangeAttempt(Attempt):
     replaced: Sequence[Mapping[str, Any]] = ()
     metrics: Mapping[str, int] = field(default_factory=dict)
 
-    def removed(self, txn: Transaction, adds: Sequence[str]) -> list[Added]:
+    def removed(self, txn: TableTransaction, adds: Sequence[str]) -> list[Added]:
         """The files that were rewritten."""
         return [txn.file(entry) for entry in self.replaced]
 

@@ -33,7 +33,7 @@ from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
     from lakeport.spark.session import Runtime
-    from lakeport.writers.delta.commit.transaction import Transaction
+    from lakeport.writers.delta.commit.log_transaction import TableTransaction
 
 __all__ = ["DeltaMerger", "MergePlan"]
 
@@ -140,7 +140,7 @@ class DeltaMerger:
             change = Upsert(rows, plan.table.schema, plan.merge_keys, plan.created, plan.deleted)
             keys = BatchKeys.read(change)
 
-            def attempt(current: DeltaPlan, txn: Transaction, _: int) -> Landed:
+            def attempt(current: DeltaPlan, txn: TableTransaction, _: int) -> Landed:
                 now = replace(change, schema=current.schema)
                 return self._merge(current, txn, now, keys, own)
 
@@ -192,13 +192,13 @@ class DeltaMerger:
         change = Retire(column, version, deleted, updated, datetime.now(UTC))
         mark = self.writer.mark(run_id, -1)
 
-        def attempt(current: DeltaPlan, txn: Transaction, _: int) -> Landed:
+        def attempt(current: DeltaPlan, txn: TableTransaction, _: int) -> Landed:
             return self._retire(current, txn, change, mark)
 
         return self.writer.until_committed(plan, mark, attempt)
 
     def _merge(
-        self, plan: DeltaPlan, txn: Transaction, change: Upsert, keys: BatchKeys, mark: Mark
+        self, plan: DeltaPlan, txn: TableTransaction, change: Upsert, keys: BatchKeys, mark: Mark
     ) -> Landed:
         tasks, new = MergeTasks(self.writer, self.runtime), list[Staged]()
         with self.writer.published(new) as files:
@@ -219,7 +219,7 @@ class DeltaMerger:
             version, removed = self.writer.try_commit(one, txn, files)
             return one.landed(version, removed, rows=len(keys))
 
-    def _retire(self, plan: DeltaPlan, txn: Transaction, change: Retire, mark: Mark) -> Landed:
+    def _retire(self, plan: DeltaPlan, txn: TableTransaction, change: Retire, mark: Mark) -> Landed:
         tasks, new = MergeTasks(self.writer, self.runtime), list[Staged]()
         with self.writer.published(new) as files:
             replaced: list[Entry] = []

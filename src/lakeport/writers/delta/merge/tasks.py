@@ -14,6 +14,7 @@ import numpy as np
 
 from lakeport.model import Staged
 from lakeport.spark.jobs import run_tasks
+from lakeport.writers.delta.commit.log_transaction import LogTransaction, TableTransaction
 from lakeport.writers.delta.log.snapshot import LogFiles, replay
 from lakeport.writers.delta.merge.changes import Retire, Upsert
 from lakeport.writers.delta.merge.files import DataFile, Entry, TableFiles
@@ -25,11 +26,11 @@ from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
     from lakeport.spark.session import Runtime
-    from lakeport.writers.delta.commit.transaction import Transaction
 
 __all__ = ["MergeTasks"]
 
 _TASKS_PER_CORE = 4
+_UNPACKED = 4  # times the size of Parquet files: what their rows are to tasks, about
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,13 @@ class MergeTasks:
     writer: DeltaWriter
     runtime: Runtime
 
-    def entries(self, txn: Transaction) -> Sequence[Entry]:
+    def entries(self, txn: TableTransaction) -> Sequence[Entry]:
         """Every file of the table; any other writer's change to one then is a conflict."""
         if txn.version < 0:
             return ()
         txn.read_all()
+        if isinstance(txn, LogTransaction):
+            return txn.entries()
         storage, folder = self.writer.storage, self.writer.folder
         contents = replay(storage, LogFiles.of(storage, folder), txn.version)
         return txn.entries() if contents is None else contents.files
@@ -81,6 +84,7 @@ class MergeTasks:
             self.runtime,
             Rewrite(table, change, sink),
             list(enumerate(groups)),
+            size=_UNPACKED * sum(file.bytes for file in files),
             discard=discard,
             strays=strays,
         )
@@ -100,8 +104,14 @@ class MergeTasks:
             for staged in done:
                 storage.discard(staged)
 
-        kernel = partial(insert, plan.schema, self.writer.sink(plan))
-        return run_tasks(self.runtime, kernel, items, discard=discard, strays=storage.drop_strays)
+        return run_tasks(
+            self.runtime,
+            partial(insert, plan.schema, self.writer.sink(plan)),
+            items,
+            size=_UNPACKED * change.incoming.bytes,
+            discard=discard,
+            strays=storage.drop_strays,
+        )
 
 
 def _shared_out(files: Sequence[DataFile], count: int) -> list[tuple[DataFile, ...]]:

@@ -6,7 +6,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from lakeport.storage.local.store import LocalStorage
-from lakeport.writers.delta.log.snapshot import LogFiles, replay, replay_state
+from lakeport.writers.delta.log.snapshot import STATE_COLUMNS, LogFiles, replay
 
 
 def test_the_state_is_told_by_a_checkpoint_and_the_commits_after_it(tmp_path: Path) -> None:
@@ -19,8 +19,9 @@ def test_the_state_is_told_by_a_checkpoint_and_the_commits_after_it(tmp_path: Pa
     log = LogFiles.of(storage, "t")
     assert (log.newest, list(log.checkpoints)) == (1, [0])
     for version, names in ((0, ["k", "v"]), (1, ["k", "v", "w"])):
-        whole, state = replay(storage, log, version), replay_state(storage, log, version)
-        assert whole is not None and state is not None
-        assert state == whole.state
-        assert sorted(state.schema.names) == names  # delta-rs moves partition columns
+        whole = replay(storage, log, version)
+        part = replay(storage, log, version, STATE_COLUMNS)
+        assert whole is not None and part is not None
+        assert part.state == whole.state
+        assert sorted(part.state.schema.names) == names  # delta-rs moves partition columns
         assert len(whole.files) == 3 + version

@@ -1,0 +1,250 @@
+"""Commits of plain tables by their log's files alone: no Spark, no Java.
+
+A commit is one file that only one writer can create; whoever comes second looks at what the first
+has done, and follows it or plans anew. Source: Delta's protocol. What a table of more features
+needs, delta-spark does (`transaction`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from lakeport import __version__
+from lakeport.errors import CommitConflict, LakeportError, ObjectExists
+from lakeport.model import Mode, Storage
+from lakeport.writers.delta.commit.operation import Operation
+from lakeport.writers.delta.commit.outcome import settle
+from lakeport.writers.delta.commit.transaction import Added, Transaction
+from lakeport.writers.delta.log.checkpoint import bounded, checkpoint_due, small, write_checkpoint
+from lakeport.writers.delta.log.commits import Commit, CommitLog
+from lakeport.writers.delta.log.snapshot import (
+    STATE_COLUMNS,
+    TABLE_COLUMNS,
+    Contents,
+    LogFiles,
+    replay,
+)
+from lakeport.writers.delta.plain import leaves_plain, plain
+from lakeport.writers.delta.plan import DeltaPlan
+from lakeport.writers.delta.state import TableState
+
+__all__ = ["LogTransaction", "TableTransaction"]
+
+_PROTOCOL: Final = {"minReaderVersion": 1, "minWriterVersion": 2}
+_log = logging.getLogger(__name__)
+
+
+class LogTransaction:
+    """One optimistic transaction. Use each for one commit.
+
+    Args:
+        storage: where the table is.
+        folder: its key; empty when it is the storage's root.
+        contents: what the table holds; None where there is none.
+
+    Attributes:
+        version: the version that it has read; -1 for no table.
+    """
+
+    def __init__(self, storage: Storage, folder: str, contents: Contents | None) -> None:
+        self._storage = storage
+        self._folder = folder
+        self._contents = contents
+        self._commits = CommitLog(storage, folder)
+        self._watched: set[str] = set()
+        self._removed: list[Mapping[str, Any]] = []
+        self._metadata: str | None = None
+        self._read_all = False
+        self.version = -1 if contents is None else contents.state.version
+
+    @classmethod
+    def begin(cls, storage: Storage, folder: str, plan: DeltaPlan) -> LogTransaction | None:
+        """Start on the newest version; None where only delta-spark can commit what is planned.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        if not leaves_plain(plan):
+            return None
+        log = LogFiles.of(storage, folder)
+        if log.newest < 0:
+            return cls(storage, folder, None)
+        wanted = STATE_COLUMNS
+        if plan.mode is not Mode.APPEND:
+            wanted |= TABLE_COLUMNS
+            if not small(log):
+                return None
+        contents = replay(storage, log, log.newest, wanted)
+        if contents is None or not plain(contents.state):
+            return None
+        due = checkpoint_due(log.newest + 1, contents.state.properties)
+        return None if due and not bounded(log) else cls(storage, folder, contents)
+
+    def state(self) -> TableState | None:
+        """The table as it is; None when there is none."""
+        return None if self._contents is None else self._contents.state
+
+    def watch(self, app_id: str) -> None:
+        """Conflict with commits that others make for the same application."""
+        self._watched.add(app_id)
+
+    def last_transaction(self, app_id: str) -> int:
+        """The version that an application has come to, -1 for none."""
+        known = {} if self._contents is None else self._contents.transactions
+        return int(known[app_id]["version"]) if app_id in known else -1
+
+    def all_files(self) -> list[Added]:
+        """Every file of the table. Any change to the table then conflicts with this commit."""
+        self.read_all()
+        return [Added(entry, None) for entry in self.entries()]
+
+    def entries(self) -> Sequence[Mapping[str, Any]]:
+        """The `add` actions of every file."""
+        return () if self._contents is None else self._contents.files
+
+    def file(self, entry: Mapping[str, Any]) -> Added:
+        """The file of an `add` action that the log has."""
+        return Added(entry, None)
+
+    def set_metadata(self, action: str, *, replaces: bool = False) -> None:
+        """Change the table's schema, or create the table.
+
+        Args:
+            action: a `metaData` action as JSON text.
+            replaces: the schema need not fit the data files that are there, as these are removed.
+        """
+        self._metadata = action
+
+    def read_all(self) -> None:
+        """Have any change to the table conflict with this commit."""
+        self._read_all = True
+
+    def remove(self, files: Iterable[Added]) -> None:
+        """Remove files with the commit."""
+        self._removed += [file.entry for file in files]
+
+    def commit(self, actions: Sequence[str], operation: Operation) -> int:
+        """Commit, whatever blind appends others have made meanwhile.
+
+        Args:
+            actions: `add` and `txn` actions as JSON text.
+            operation: what the history says.
+
+        Returns:
+            The new version.
+
+        Raises:
+            CommitConflict: another writer changed what this transaction has read; nothing landed.
+            OutcomeUnknown: nothing tells whether the commit was made, or will be.
+            LakeportError: it was not made.
+        """
+        own = str(uuid.uuid4())
+        data = "".join(f"{line}\n" for line in self._lines(actions, operation, own)).encode()
+        version = self.version + 1
+        while True:
+            try:
+                self._storage.put(self._key(version), data, create_only=True)
+                break
+            except ObjectExists:
+                other = self._commits.read(version)
+                if other is not None and other.info.get("txnId") == own:
+                    break
+                self._check_followed(other)
+                version += 1
+            except LakeportError as failure:
+                return settle(
+                    self._commits, lambda c: c.info.get("txnId") == own, self.version, failure
+                ).version
+        self._checkpoint(version)
+        return version
+
+    def _lines(self, actions: Sequence[str], operation: Operation, own: str) -> list[str]:
+        """The commit, an action a line."""
+        now = int(time.time() * 1000)
+        lines = [_line("commitInfo", self._info(operation, own, now))]
+        if self._contents is None:
+            lines.append(_line("protocol", _PROTOCOL))
+        if self._metadata is not None:
+            lines.append(self._metadata)
+        lines += [_line("remove", _removal(file, now)) for file in self._removed]
+        return [*lines, *actions]
+
+    def _info(self, operation: Operation, own: str, now: int) -> dict[str, Any]:
+        """What the history says, in delta-spark's words."""
+        return {
+            "timestamp": now,
+            "operation": operation.name,
+            "operationParameters": _parameters(operation),
+            **({"readVersion": self.version} if self.version >= 0 else {}),
+            "isolationLevel": "Serializable",
+            "isBlindAppend": not self._read_all,
+            "operationMetrics": {name: str(value) for name, value in operation.metrics.items()},
+            "userMetadata": operation.user_metadata,
+            "engineInfo": f"lakeport/{__version__}",
+            "txnId": own,
+        }
+
+    def _check_followed(self, other: Commit | None) -> None:
+        """See that what this transaction has read still holds after another writer's commit.
+
+        Raises:
+            CommitConflict: it does not.
+        """
+        follows = (
+            other is not None
+            and other.protocol is None
+            and not other.changes_metadata
+            and self._metadata is None
+            and not self._read_all
+            and self._watched.isdisjoint(other.transactions)
+        )
+        if not follows:
+            raise CommitConflict(
+                "another writer changed the table at the same time",
+                "nothing of this batch was committed; run it again.",
+            )
+
+    def _checkpoint(self, version: int) -> None:
+        """Write a checkpoint where one is due. The commit is durable: nothing may fail now."""
+        state = self.state()
+        if state is None or not checkpoint_due(version, state.properties):
+            return
+        with suppress(LakeportError):
+            write_checkpoint(self._storage, self._folder, version)
+            return
+        _log.info("no checkpoint of %s, version %d", self._commits.uri, version)
+
+    def _key(self, version: int) -> str:
+        name = f"_delta_log/{version:020d}.json"
+        return f"{self._folder}/{name}" if self._folder else name
+
+
+TableTransaction = Transaction | LogTransaction
+"""A transaction of either kind."""
+
+
+def _parameters(operation: Operation) -> dict[str, str]:
+    """What the history says of how the rows were changed, in delta-spark's words."""
+    if operation.name != "WRITE":
+        actions = {"matched": "update", "notMatched": "insert"} if operation.name == "MERGE" else {}
+        clauses = {f"{k}Predicates": json.dumps([{"actionType": v}]) for k, v in actions.items()}
+        return {"predicate": json.dumps([operation.condition]), **clauses}
+    columns = operation.partition_columns
+    by = {"partitionBy": json.dumps(columns, ensure_ascii=False)} if columns else {}
+    return {"mode": "Overwrite" if operation.overwrite else "Append", **by}
+
+
+def _removal(file: Mapping[str, Any], now: int) -> dict[str, Any]:
+    kept = {name: file[name] for name in ("partitionValues", "size", "tags") if file.get(name)}
+    body = {"path": file["path"], "deletionTimestamp": now, "dataChange": True}
+    return {**body, "extendedFileMetadata": True, "partitionValues": {}, **kept}
+
+
+def _line(kind: str, body: Mapping[str, Any]) -> str:
+    return json.dumps({kind: body}, ensure_ascii=False, separators=(",", ":"))

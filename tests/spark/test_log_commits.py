@@ -1,0 +1,150 @@
+"""Tables that get commits by their log's files and by delta-spark, in turn and at the same time."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from lakeport.config.load import load_target
+from lakeport.destinations import open_storage, spark_session
+from lakeport.spark.session import Runtime
+from lakeport.writers.delta.commit.log_transaction import LogTransaction
+from lakeport.writers.delta.writer import DeltaWriter
+from lakeport.writers.naming import table_folder, table_name
+from tests.spark.delta_support import land, session, writer
+
+Target = tuple[dict[str, Any], str, dict[str, str]]
+"""A table's config, its place for delta-rs, and what that needs to reach it."""
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64()), "p": [f"p{number % 2}" for number in ids]})
+
+
+def ids(place: str, options: dict[str, str] | None = None) -> list[int]:
+    found = DeltaTable(place, storage_options=options).to_pyarrow_table()
+    return sorted(found["id"].to_pylist())
+
+
+def alone(into: DeltaWriter) -> DeltaWriter:
+    """The same table, written to by its log's files."""
+    return replace(into, without_spark=True)
+
+
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Which transactions the log's files were enough for, from now on."""
+    found: list[Any] = []
+    begin = LogTransaction.begin
+
+    def told(*about: Any) -> LogTransaction | None:
+        found.append(begin(*about))
+        return found[-1]
+
+    monkeypatch.setattr(LogTransaction, "begin", told)
+    return found
+
+
+def test_delta_spark_goes_on_with_such_a_table(
+    tmp_path: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = begun(monkeypatch)
+    for number in range(12):
+        land(alone(writer(tmp_path)), rows(number), keys=["p"])
+    assert len(made) == 12 and all(made)
+    place, log = str(tmp_path / "t"), tmp_path / "t" / "_delta_log"
+    for version in range(10):
+        (log / f"{version:020d}.json").unlink()  # as their time comes; the checkpoint has it all
+    spark = session()
+    assert spark.read.format("delta").load(place).count() == 12
+    assert land(writer(tmp_path), rows(12)).version == 12
+    sql = [
+        f"MERGE INTO delta.`{place}` t USING (SELECT 3L AS id) s ON t.id = s.id "
+        "WHEN MATCHED THEN DELETE",
+        f"UPDATE delta.`{place}` SET p = p WHERE id = 4",
+        f"OPTIMIZE delta.`{place}`",
+    ]
+    for command in sql:
+        spark.sql(command)
+    rest = [number for number in range(13) if number != 3]
+    assert ids(place) == rest
+    land(alone(writer(tmp_path)), rows(13, 14), mode="overwrite", keys=["p"])
+    land(alone(writer(tmp_path)), rows(3))
+    assert all(made)
+    assert ids(place) == [3, 13, 14]
+    assert spark.read.format("delta").load(place).count() == 3
+    history = spark.sql(f"DESCRIBE HISTORY delta.`{place}`").collect()
+    assert history[0]["operation"] == "WRITE" and history[0]["operationMetrics"]["numFiles"] == "1"
+    spark.sql(f"RESTORE delta.`{place}` TO VERSION AS OF 12")
+    assert ids(place) == list(range(13))
+
+
+def test_checkpoints_keep_what_vacuum_has_to_know(tmp_path: Path, runtime: Runtime) -> None:
+    place = tmp_path / "t"
+    for number in range(11):
+        land(alone(writer(tmp_path)), rows(number), mode="overwrite")
+    old = {path.name for path in place.glob("*.parquet")}
+    assert len(old) == 11
+    session().sql(f"VACUUM delta.`{place}`")  # all of them were removed a moment ago
+    assert {path.name for path in place.glob("*.parquet")} == old
+    assert session().read.format("delta").option("versionAsOf", 3).load(str(place)).count() == 1
+
+
+@pytest.mark.parametrize(
+    "properties", [{"delta.enableDeletionVectors": "true"}, {"delta.enableChangeDataFeed": "true"}]
+)
+def test_a_table_that_is_no_longer_plain_is_delta_sparks(
+    tmp_path: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, properties: dict[str, str]
+) -> None:
+    made = begun(monkeypatch)
+    land(alone(writer(tmp_path)), rows(1))
+    (name, value), place = properties.popitem(), tmp_path / "t"
+    session().sql(f"ALTER TABLE delta.`{place}` SET TBLPROPERTIES ('{name}' = '{value}')")
+    land(alone(writer(tmp_path)), rows(2))
+    assert [bool(one) for one in made] == [True, False]
+    assert session().read.format("delta").load(str(place)).count() == 2
+
+
+@pytest.fixture(params=["local", "minio", "azurite"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
+    """A table on each store."""
+    if request.param == "local":
+        keys: dict[str, Any] = {"destination": "local", "path": str(tmp_path), "file_type": "delta"}
+        return {**keys, "table": "t"}, str(tmp_path / "t"), {}
+    server: Any = request.getfixturevalue(request.param)
+    if request.param == "minio":
+        bucket = server.create_bucket("writers-of-two-kinds")
+        keys = {"destination": "delta_lake_s3", "bucket": bucket, "table": "t", **server.config}
+        return keys, f"s3://{bucket}/t", server.delta_options
+    container = server.create_container("writers-of-two-kinds")
+    keys = {"destination": "delta_lake_azure", "table_uri": server.uri(container, "t")}
+    return {**keys, **server.config}, f"az://{container}/t", server.delta_options
+
+
+def test_writers_of_two_kinds_at_once(target: Target, runtime: Runtime) -> None:
+    keys, place, options = target
+    config = load_target(keys)
+    storage = open_storage(config)
+    session = spark_session(config, storage, runtime)
+    folder = table_folder(config.folder_of(table_name(config.table_pattern, "t")))
+    by_spark = DeltaWriter(session, storage, folder, "t", run="race")
+    land(by_spark, rows(0))
+
+    def write(number: int) -> list[int]:
+        into = by_spark if number % 2 else alone(by_spark)
+        return [
+            land(into, rows(100 * number + one), run_id=f"r{number}-{one}").version or 0
+            for one in range(8)
+        ]
+
+    with ThreadPoolExecutor(4) as pool:
+        versions = sorted(version for made in pool.map(write, range(1, 5)) for version in made)
+    assert versions == list(range(1, 33))
+    assert ids(place, options) == sorted(
+        [0, *(100 * number + one for number in range(1, 5) for one in range(8))]
+    )

@@ -1,0 +1,337 @@
+"""Commits by a log's files alone: read back by delta-rs, raced, and with answers that are lost."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from lakeport.errors import CommitConflict, LakeportError, OutcomeUnknown, Unreachable
+from lakeport.model import Landed
+from lakeport.storage.local.store import LocalStorage
+from lakeport.writers.delta.commit.log_transaction import LogTransaction
+from lakeport.writers.delta.log import checkpoint
+from lakeport.writers.delta.log.commits import CommitLog
+from lakeport.writers.delta.log.snapshot import LogFiles, replay
+from lakeport.writers.delta.plain import plain
+from lakeport.writers.delta.writer import DeltaOptions, DeltaWriter
+
+ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "name": ["Ada", None]})
+
+
+def no_session() -> Any:
+    raise AssertionError("asked for Spark")
+
+
+@dataclass
+class Plans:
+    """Lands rows, with a look at what happens between planning and committing."""
+
+    root: Path
+    storage: LocalStorage | None = None
+    options: DeltaOptions = field(default_factory=DeltaOptions)
+
+    @property
+    def place(self) -> str:
+        """The table, for delta-rs."""
+        return str(self.root / "t")
+
+    def writer(self) -> DeltaWriter:
+        storage = self.storage or LocalStorage(str(self.root))
+        return DeltaWriter(no_session, storage, "t", "t", self.options, without_spark=True)
+
+    def land(
+        self,
+        rows: pa.Table = ROWS,
+        *,
+        between: Callable[[], object] = lambda: None,
+        mark: Mapping[str, Any] | None = None,
+        **how: Any,
+    ) -> Landed:
+        into = self.writer()
+        plan = into.plan(rows.schema, **how)
+        shaped = [
+            rows[name]
+            if name in rows.column_names
+            else pa.nulls(len(rows), plan.schema.field(name).type)
+            for name in plan.schema.names
+        ]
+        staged = into.sink(plan).write(iter(pa.table(shaped, schema=plan.schema).to_batches()), 0)
+        between()
+        return into.commit(plan, staged, into.mark(**(mark or {})))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every row, read by delta-rs."""
+        found = DeltaTable(self.place).to_pyarrow_table().to_pylist()
+        return sorted(found, key=lambda row: json.dumps(row, default=str))
+
+    def actions(self, version: int) -> list[dict[str, Any]]:
+        """A commit's actions."""
+        text = (self.root / "t" / "_delta_log" / f"{version:020d}.json").read_text()
+        return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture
+def plans(tmp_path: Path) -> Plans:
+    return Plans(tmp_path)
+
+
+def other(plans: Plans, **how: Any) -> Callable[[], None]:
+    """Another writer, delta-rs, appends a row."""
+    return lambda: write_deltalake(plans.place, ROWS.slice(0, 1), mode="append", **how)
+
+
+def test_tables_are_made_and_grow(plans: Plans) -> None:
+    assert plans.land(partition_keys=["id"]).version == 0
+    wider = ROWS.append_column("at", pa.array([3.5, None]))
+    assert plans.land(wider).version == 1
+    table = DeltaTable(plans.place)
+    assert table.metadata().partition_columns == ["id"]
+    assert table.protocol().min_writer_version == 2
+    assert [row["at"] for row in plans.rows() if row["at"]] == [3.5]
+    assert [entry["operation"] for entry in table.history()] == ["WRITE", "WRITE"]
+    assert len(plans.rows()) == 4
+
+
+def test_overwrites_replace_all_rows_or_those_of_some_partitions(plans: Plans) -> None:
+    plans.land(partition_keys=["id"])
+    renamed = pa.table({"id": pa.array([2], pa.int64()), "name": ["Bea"]})
+    done = plans.land(renamed, mode="overwrite", partition_keys=["id"])
+    assert (done.version, done.removed_files) == (1, 1)
+    assert plans.rows() == [{"id": 1, "name": "Ada"}, {"id": 2, "name": "Bea"}]
+    assert plans.land(renamed, mode="overwrite").removed_files == 2
+    assert plans.rows() == [{"id": 2, "name": "Bea"}]
+    before = DeltaTable(plans.place, version=0).to_pyarrow_table()
+    assert before.num_rows == 2
+
+
+def test_another_writers_rows_are_followed(plans: Plans) -> None:
+    plans.land()
+    assert plans.land(between=lambda: [other(plans)() for _ in range(3)]).version == 4
+    assert len(plans.rows()) == 7
+
+
+def test_the_first_to_make_a_table_is_followed(plans: Plans) -> None:
+    assert plans.land(between=other(plans)).version == 1
+    assert len(plans.rows()) == 3
+
+
+def test_an_overwrite_takes_along_what_came_meanwhile(plans: Plans) -> None:
+    plans.land()
+    done = plans.land(between=other(plans), mode="overwrite")
+    assert (done.version, done.removed_files) == (2, 2)
+    assert len(plans.rows()) == 2
+
+
+def test_a_schema_that_has_changed_meanwhile_is_a_conflict_unless_the_rows_fit(
+    plans: Plans,
+) -> None:
+    plans.land()
+    wider = ROWS.append_column("at", pa.array([3.5, None]))
+    grow = lambda: write_deltalake(plans.place, wider, mode="append", schema_mode="merge")  # noqa: E731
+    assert plans.land(between=grow).version == 2
+    fewer = pa.table({"id": [7]})
+    replaced = lambda: write_deltalake(  # noqa: E731
+        plans.place, fewer, mode="overwrite", schema_mode="overwrite"
+    )
+    with pytest.raises(CommitConflict, match="schema"):
+        plans.land(between=replaced)
+    assert plans.rows() == [{"id": 7}]
+    files = {path.name for path in (plans.root / "t").glob("*.parquet")}
+    named = {
+        uri.rpartition("/")[2] for v in range(4) for uri in DeltaTable(plans.place, v).file_uris()
+    }
+    assert files == named  # nothing is left of what was not committed
+
+
+def test_a_batch_of_a_run_lands_once(plans: Plans) -> None:
+    mark = {"run_id": "r", "sequence": 0, "digest": "d"}
+    twice = lambda: plans.land(mark=mark)  # noqa: E731
+    assert not plans.land(mark=mark, between=lambda: None).skipped
+    assert plans.land(mark=mark).skipped
+    plans.land(
+        mark={**mark, "sequence": 1}, between=lambda: plans.land(mark={**mark, "sequence": 1})
+    )
+    assert len(plans.rows()) == 4
+    assert DeltaTable(plans.place).transaction_version("lakeport:r:t") == 1
+    assert twice().skipped
+
+
+class Unreliable(LocalStorage):
+    """A disk whose answers to a commit are lost, before or after it was made."""
+
+    made = True
+
+    def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
+        if "_delta_log" not in key:
+            return super().put(key, data, create_only=create_only)
+        if self.made:
+            super().put(key, data, create_only=create_only)
+        raise Unreachable(f"no answer about {key}")
+
+
+def test_a_commit_whose_answer_was_lost_has_landed(plans: Plans) -> None:
+    plans.storage = Unreliable(str(plans.root))
+    assert plans.land().version == 0
+    assert len(plans.rows()) == 2
+
+
+def test_one_of_which_nobody_can_tell_keeps_its_files(
+    plans: Plans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans.land()
+    plans.storage = Unreliable(str(plans.root))
+    monkeypatch.setattr(Unreliable, "made", False)
+    with pytest.raises(OutcomeUnknown, match="unknown"):
+        plans.land()
+    assert len(list((plans.root / "t").glob("*.parquet"))) == 2
+    assert len(plans.rows()) == 2
+
+
+def test_one_that_was_refused_leaves_nothing(plans: Plans, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans.land()
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise LakeportError("refused", "ask.")
+
+    monkeypatch.setattr(LocalStorage, "put", refuse)
+    with pytest.raises(LakeportError, match="refused"):
+        plans.land()
+    assert len(list((plans.root / "t").glob("*.parquet"))) == 1
+
+
+def test_checkpoints_tell_all_that_the_commits_before_them_did(plans: Plans) -> None:
+    for number in range(10):
+        plans.land(mark={"run_id": "r", "sequence": number, "digest": "d"})
+    plans.land(mode="overwrite", partition_keys=())
+    log = plans.root / "t" / "_delta_log"
+    hint = json.loads((log / "_last_checkpoint").read_text())
+    assert (hint["version"], hint["numOfAddFiles"]) == (10, 1)
+    for version in range(11):
+        (log / f"{version:020d}.json").unlink()
+    assert len(plans.rows()) == 2
+    assert plans.land(mark={"run_id": "r", "sequence": 9, "digest": "d"}).skipped
+    assert plans.land(ROWS.append_column("at", pa.array([1, 2]))).version == 11
+    table = DeltaTable(plans.place)
+    assert table.transaction_version("lakeport:r:t") == 9
+    assert len(table.vacuum(retention_hours=0, enforce_retention_duration=False)) == 10
+
+
+def test_a_checkpoint_and_commits_tell_of_one_state_each_in_its_way(plans: Plans) -> None:
+    for _ in range(11):
+        plans.land()
+    storage = LocalStorage(str(plans.root))
+    log = LogFiles.of(storage, "t")
+    by_commits, by_checkpoint = (replay(storage, log, version) for version in (9, 10))
+    assert by_commits is not None and by_checkpoint is not None
+    assert by_commits.state.metadata != by_checkpoint.state.metadata  # absent, and null
+    assert by_commits.state.plans_as(by_checkpoint.state)
+    wider = {**by_commits.state.metadata, "configuration": {"delta.appendOnly": "true"}}
+    assert not replace(by_commits.state, metadata=wider).plans_as(by_checkpoint.state)
+
+
+def test_removals_past_their_time_are_not_kept(
+    plans: Plans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "_RETENTION_MS", 0)
+    for _ in range(11):
+        plans.land(mode="overwrite")
+        time.sleep(0.002)
+    hint = json.loads((plans.root / "t" / "_delta_log" / "_last_checkpoint").read_text())
+    assert hint["size"] == 3  # protocol, metadata, one file
+    assert len(plans.rows()) == 2
+
+
+def test_large_logs_are_left_to_delta_spark(plans: Plans, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(9):
+        plans.land()
+    monkeypatch.setattr(checkpoint, "_MANY_COMMITS", 9)
+    plans.land()
+    with pytest.raises(AssertionError, match="asked for Spark"):
+        plans.land()
+
+
+def test_a_commit_stays_made_when_its_checkpoint_fails(
+    plans: Plans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(10):
+        plans.land()
+    put = LocalStorage.put
+
+    def full(self: LocalStorage, key: str, data: bytes, *, create_only: bool = False) -> None:
+        if "checkpoint" in key:
+            raise LakeportError("the disk is full", "make room.")
+        put(self, key, data, create_only=create_only)
+
+    monkeypatch.setattr(LocalStorage, "put", full)
+    assert plans.land().version == 10
+    assert len(plans.rows()) == 22
+
+
+def test_a_log_with_a_gap_is_left_to_delta_spark(plans: Plans) -> None:
+    for _ in range(3):
+        plans.land()
+    (plans.root / "t" / "_delta_log" / f"{1:020d}.json").unlink()
+    with pytest.raises(AssertionError, match="asked for Spark"):
+        plans.land()
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"delta.enableChangeDataFeed": "true"},
+        {"delta.logRetentionDuration": "interval 1 day"},
+        {"delta.enableInCommitTimestamps": "true"},
+        {"delta.checkpointPolicy": "v2"},
+    ],
+)
+def test_other_tables_are_left_to_delta_spark(
+    plans: Plans, properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans.land()
+    state = plans.writer().table_state()
+    assert state is not None and plain(state)
+    configured = {**state.metadata, "configuration": {**state.properties, **properties}}
+    if properties == {"delta.checkpointPolicy": "v2"}:
+        features = {"readerFeatures": ["v2Checkpoint"], "writerFeatures": ["v2Checkpoint"]}
+        newer = {"minReaderVersion": 3, "minWriterVersion": 7, **features}
+        assert not plain(replace(state, protocol=newer))
+        return
+    assert not plain(replace(state, metadata=configured))
+
+
+def test_what_the_history_says_of_a_commit(plans: Plans) -> None:
+    plans.land(mark={"run_id": "r", "sequence": 0, "digest": "d"}, partition_keys=["id"])
+    info = plans.actions(0)[0]["commitInfo"]
+    assert info["operationParameters"] == {"mode": "Append", "partitionBy": '["id"]'}
+    assert info["operationMetrics"] == {
+        "numFiles": "2",
+        "numOutputRows": "2",
+        "numOutputBytes": str(sum(a["add"]["size"] for a in plans.actions(0) if "add" in a)),
+    }
+    commit = CommitLog(LocalStorage(str(plans.root)), "t").read(0)
+    assert commit is not None and commit.mark is not None
+    assert (commit.mark.run_id, commit.mark.digest) == ("r", "d")
+
+
+def test_another_application_that_counts_is_followed(plans: Plans) -> None:
+    plans.land()
+    counts = CommitProperties(app_transactions=[Transaction("lakeport:r:t", 4)])
+    mark = {"run_id": "r", "sequence": 4, "digest": "d"}
+    done = plans.land(between=other(plans, commit_properties=counts), mark=mark)
+    assert done.skipped
+    assert len(plans.rows()) == 3
+
+
+def test_begin_refuses_nothing_of_an_unknown_table(plans: Plans) -> None:
+    into = plans.writer()
+    plan = into.plan(ROWS.schema)
+    begun = LogTransaction.begin(into.storage, "t", plan)
+    assert begun is not None and begun.state() is None and begun.version == -1
