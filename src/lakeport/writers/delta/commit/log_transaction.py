@@ -12,7 +12,6 @@ import logging
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from lakeport import __version__
@@ -215,10 +214,10 @@ class LogTransaction:
         state = self.state()
         if state is None or not checkpoint_due(version, state.properties):
             return
-        with suppress(LakeportError):
+        try:
             write_checkpoint(self._storage, self._folder, version)
-            return
-        _log.info("no checkpoint of %s, version %d", self._commits.uri, version)
+        except Exception as error:
+            _log.info("no checkpoint of %s, version %d: %s", self._commits.uri, version, error)
 
     def _key(self, version: int) -> str:
         name = f"_delta_log/{version:020d}.json"

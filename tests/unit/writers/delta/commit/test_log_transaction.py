@@ -258,8 +258,9 @@ def test_large_logs_are_left_to_delta_spark(plans: Plans, monkeypatch: pytest.Mo
         plans.land()
 
 
+@pytest.mark.parametrize("failure", [LakeportError("the disk is full", "make room."), TypeError()])
 def test_a_commit_stays_made_when_its_checkpoint_fails(
-    plans: Plans, monkeypatch: pytest.MonkeyPatch
+    plans: Plans, monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
     for _ in range(10):
         plans.land()
@@ -267,7 +268,7 @@ def test_a_commit_stays_made_when_its_checkpoint_fails(
 
     def full(self: LocalStorage, key: str, data: bytes, *, create_only: bool = False) -> None:
         if "checkpoint" in key:
-            raise LakeportError("the disk is full", "make room.")
+            raise failure
         put(self, key, data, create_only=create_only)
 
     monkeypatch.setattr(LocalStorage, "put", full)
