@@ -110,9 +110,17 @@ def test_a_table_that_is_no_longer_plain_is_delta_sparks(
     assert session().read.format("delta").load(str(place)).count() == 2
 
 
-@pytest.fixture(params=["local", "minio", "azurite"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each place with `--soak`; else the disk and one store, which make commits differently."""
+    if "target" in metafunc.fixturenames:
+        places = ["local", "minio", "azurite"]
+        soak = metafunc.config.getoption("soak")
+        metafunc.parametrize("target", places if soak else places[:2], indirect=True)
+
+
+@pytest.fixture
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
-    """A table on each store."""
+    """A table in one of the places."""
     if request.param == "local":
         keys: dict[str, Any] = {"destination": "local", "path": str(tmp_path), "file_type": "delta"}
         return {**keys, "table": "t"}, str(tmp_path / "t"), {}
@@ -126,8 +134,9 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     return {**keys, **server.config}, f"az://{container}/t", server.delta_options
 
 
-def test_writers_of_two_kinds_at_once(target: Target, runtime: Runtime) -> None:
+def test_writers_of_two_kinds_at_once(target: Target, runtime: Runtime, soak: bool) -> None:
     keys, place, options = target
+    each = 20 if soak else 5
     config = load_target(keys)
     storage = open_storage(config)
     session = spark_session(config, storage, runtime)
@@ -139,12 +148,12 @@ def test_writers_of_two_kinds_at_once(target: Target, runtime: Runtime) -> None:
         into = by_spark if number % 2 else alone(by_spark)
         return [
             land(into, rows(100 * number + one), run_id=f"r{number}-{one}").version or 0
-            for one in range(8)
+            for one in range(each)
         ]
 
     with ThreadPoolExecutor(4) as pool:
         versions = sorted(version for made in pool.map(write, range(1, 5)) for version in made)
-    assert versions == list(range(1, 33))
+    assert versions == list(range(1, 4 * each + 1))
     assert ids(place, options) == sorted(
-        [0, *(100 * number + one for number in range(1, 5) for one in range(8))]
+        [0, *(100 * number + one for number in range(1, 5) for one in range(each))]
     )

@@ -36,7 +36,6 @@ def plain(words: str) -> str:
     "arguments",
     [
         ["land", "people.csv", *LAKE, "--table", "people", "--format", "delta"],
-        ["land", "people.csv", *LAKE, "--table", "people", "--format", "delta", *BY_SPARK],
         ["land", "people.csv", *LAKE, "--table", "people", "--json", "--set", "bucket=b"],
         ["land", "absent.csv", *LAKE],
         ["land", "people.csv"],
