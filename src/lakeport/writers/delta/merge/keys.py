@@ -48,13 +48,14 @@ class KeyIndex:
             pairs = codes * len(distinct) + _codes(column, distinct)
             known, codes = np.unique(pairs, return_inverse=True)
             self._levels.append((distinct, known))
-        self._last = np.zeros(len(self._levels[-1][1]), dtype=np.int64)
+        # One more for the rows without a key of the batch: -1 is its place from the end.
+        self._last = np.full(len(self._levels[-1][1]) + 1, -1, dtype=np.int64)
         np.maximum.at(self._last, codes, np.arange(len(codes), dtype=np.int64))
 
     @property
     def last(self) -> Positions:
         """The positions of the last rows of all keys, sorted."""
-        return np.sort(self._last)
+        return np.sort(self._last[:-1])
 
     def find(self, columns: Sequence[pa.ChunkedArray]) -> Positions:
         """For each row, the position of the batch's last row with its key; -1 where there is none.
@@ -62,14 +63,15 @@ class KeyIndex:
         Args:
             columns: key columns of the batch's types, nulls allowed.
         """
-        found = np.zeros(len(columns[0]), dtype=np.int64)  # numbers so far; -1: no such key
-        for column, (distinct, known) in zip(columns, self._levels, strict=True):
-            codes = _codes(_plain(column), distinct)
+        first, *others = zip(map(_plain, columns), self._levels, strict=True)
+        found = _codes(first[0], first[1][0])  # of one column each distinct value is a key
+        for column, (distinct, known) in others:
+            codes = _codes(column, distinct)
             pairs = np.where((found < 0) | (codes < 0), -1, found * len(distinct) + codes)
             # What is greater than every known pair is sought behind the end: look at the last.
             at = np.minimum(np.searchsorted(known, pairs), max(len(known) - 1, 0))
             found = np.where(known[at] == pairs, at, -1) if len(known) else pairs * 0 - 1
-        return np.where(found < 0, -1, self._last[found]) if len(self._last) else found
+        return self._last[found]
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

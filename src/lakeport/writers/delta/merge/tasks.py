@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["MergeTasks"]
 
 _TASKS_PER_CORE = 4
-_UNPACKED = 4  # times the size of Parquet files: what their rows are to tasks, about
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ class MergeTasks:
             self.runtime,
             Rewrite(table, change, sink),
             list(enumerate(groups)),
-            size=_UNPACKED * sum(file.bytes for file in files),
+            size=sum(file.bytes for file in files),
             discard=discard,
             strays=strays,
         )
@@ -108,7 +107,7 @@ class MergeTasks:
             self.runtime,
             partial(insert, plan.schema, self.writer.sink(plan)),
             items,
-            size=_UNPACKED * change.incoming.bytes,
+            size=change.incoming.bytes,
             discard=discard,
             strays=storage.drop_strays,
         )
