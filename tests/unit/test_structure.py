@@ -26,6 +26,7 @@ LONGER: dict[str, str] = {
 
 LIGHT = {"__future__", "lakeport", *sys.stdlib_module_names}
 _COMMAND = "a command loads what it runs when it runs: `lakeport version` would take a third longer"
+_SESSION = "a session starts beside a run and on its cores: half of what it imports can wait"
 NEEDED = {
     "lakeport.cli.jars -> lakeport.spark.jvm.jars": _COMMAND,
     "lakeport.cli.opened -> lakeport.tables": _COMMAND,
@@ -33,6 +34,9 @@ NEEDED = {
     "lakeport.mage.flags -> lakeport.config.mage.catalog": _COMMAND,
     "lakeport.native -> lakeport.native": "what is compiled may not load here",
     "lakeport.tables.table -> lakeport.spark.session": "a look at the log needs no Spark",
+    "lakeport.warm.__main__ -> lakeport.warm.keeper": _SESSION,
+    "lakeport.warm.child -> lakeport.spark.session": _SESSION,
+    "lakeport.warm.server -> lakeport.storage.sdks": _SESSION,
 }
 """Imports inside functions that keep nothing heavy out -> why they are there."""
 

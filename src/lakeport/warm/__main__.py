@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import secrets
+import select
+import signal
 import socket
 import sys
 import time
 from contextlib import suppress
+from typing import NoReturn
 
 from lakeport.host.core_dumps import forbid_core_dumps
+from lakeport.host.process import die_with, is_there
 from lakeport.host.warm import identity
 from lakeport.host.warm.channel import listen
 from lakeport.host.warm.folder import Session, place
-from lakeport.warm.keeper import keep
 from lakeport.warm.server import Server
 
 _END_SECONDS = 20.0
+_LOOK_SECONDS = 0.1
 
 
 def main(key: str, idle: str, memory: str, starter: str) -> int:
@@ -56,7 +60,7 @@ def _serve(session: Session, starter: int) -> None:
     keeper = os.fork()
     if not keeper:
         here.close()
-        keep(session, lent, there, parent, starter)
+        _keep(session, lent, there, parent, starter)
     lent.close()
     there.close()
     server = Server(session, keeper, here, starter)
@@ -67,6 +71,23 @@ def _serve(session: Session, starter: int) -> None:
     with suppress(ChildProcessError):
         while time.monotonic() < end and os.waitpid(keeper, os.WNOHANG)[0] == 0:
             time.sleep(0.02)
+
+
+def _keep(
+    session: Session, lent: socket.socket, told: socket.socket, parent: int, starter: int
+) -> NoReturn:
+    """Be the process that keeps Spark. It ends with the one that forked it, which decides when."""
+    try:
+        die_with(parent)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        while is_there(starter) and not select.select([lent, told], [], [], _LOOK_SECONDS)[0]:
+            pass
+        from lakeport.warm.keeper import keep  # half of the imports of a session: not before
+
+        keep(session, lent, told, starter)
+    finally:
+        os._exit(1)
 
 
 def _version() -> str:

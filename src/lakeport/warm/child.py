@@ -17,7 +17,6 @@ from typing import IO, Any, Final, NoReturn
 from lakeport.host import first_effect
 from lakeport.host.process import die_with
 from lakeport.host.warm.channel import Channel
-from lakeport.spark.session import Runtime
 
 __all__ = ["Command", "become"]
 
@@ -114,6 +113,8 @@ def _run(command: Command) -> int:
 
 def _begin(channel: Channel) -> None:
     """Tell the client that the run has an effect from now on; leave it to him if Spark is lost."""
+    from lakeport.spark.session import Runtime  # as late as a run: a session starts without it
+
     if Runtime.lost():
         _decline(channel)
     channel.send({"begun": True})

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import os
 import secrets
-import signal
 import socket
 import threading
 import time
@@ -21,7 +20,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, NoReturn
 
 from lakeport.errors import LakeportError
-from lakeport.host.process import die_with, is_there
+from lakeport.host.process import is_there
 from lakeport.host.warm.channel import Channel
 from lakeport.host.warm.folder import Session
 from lakeport.spark.jvm import jars
@@ -48,22 +47,16 @@ _SETTINGS: Final = {
 }
 
 
-def keep(
-    session: Session, listener: socket.socket, told: socket.socket, parent: int, starter: int
-) -> NoReturn:
-    """Lend Spark until the process that forked this one, or the JVM, ends.
+def keep(session: Session, listener: socket.socket, told: socket.socket, starter: int) -> NoReturn:
+    """Lend Spark until the session's first process, or the JVM, ends; then end this process.
 
     Args:
         session: what it is part of.
         listener: where runs ask for Spark.
         told: takes `+` for each run that has it, `-` for each that gives it back.
-        parent: the process that forked this one.
         starter: number of the process that is to have the cores to itself as long as it runs,
             unless it asks for Spark; 0 for none.
     """
-    die_with(parent)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # the first process decides when it ends
     code = 1
     try:
         keeper = _Keeper(session, told, starter)

@@ -29,7 +29,6 @@ import lakeport
 from lakeport.host.process import is_there
 from lakeport.host.warm.channel import PASSED_ON, Channel, listen
 from lakeport.host.warm.folder import Session
-from lakeport.storage.sdks import preload
 from lakeport.warm.child import Command, become
 
 __all__ = ["Server"]
@@ -248,6 +247,8 @@ def _preparation() -> Iterator[None]:
             with suppress(ImportError):  # an extra that is not installed
                 import_module(name)
             yield
+    from lakeport.storage.sdks import preload  # not before: the session has to start quickly
+
     preload()
     yield
     gc.collect()

@@ -10,7 +10,7 @@ from lakeport.warm import server
 def test_what_runs_import_is_imported_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     monkeypatch.setattr(server, "import_module", done.append)
-    monkeypatch.setattr(server, "preload", lambda: done.append("preload"))
+    monkeypatch.setattr("lakeport.storage.sdks.preload", lambda: done.append("preload"))
     monkeypatch.setattr(server.gc, "freeze", lambda: done.append("freeze"))
     counts = []
     for _ in server._preparation():
