@@ -109,7 +109,8 @@ def hand_over(address: str) -> bool:
             connection.connect(address)
             message = json.dumps(given).encode() + b"\n"
             sent = socket.send_fds(connection, [message], range(_PIPES))
-            connection.sendall(message[sent:])
+            if rest := message[sent:]:  # who has all of it may be done already, and gone
+                connection.sendall(rest)
             if connection.recv(1) != _TAKEN:
                 return False
         except OSError:

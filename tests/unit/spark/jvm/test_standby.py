@@ -27,6 +27,21 @@ sys.path.append("/given")
 sys.exit(0 if standby.hand_over(sys.argv[1]) else 4)
 """
 
+SLOW_PLACEHOLDER = (
+    """
+import select
+from lakeport.spark.jvm import standby
+send = standby.socket.send_fds
+def send_and_wait(connection, *rest):
+    sent, gone = send(connection, *rest), select.poll()
+    gone.register(connection, 0)
+    assert gone.poll(60_000)
+    return sent
+standby.socket.send_fds = send_and_wait
+"""
+    + PLACEHOLDER
+)
+
 
 def run(script: str, address: Path, **environment: str) -> subprocess.Popen[str]:
     known = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -59,6 +74,16 @@ def test_it_takes_over_pipes_environment_and_path(tmp_path: Path) -> None:
     assert placeholder.returncode == 0
     assert waits.communicate(timeout=60) == ("", "")
     assert not standby.hand_over(str(address))  # it serves once
+
+
+def test_work_that_is_done_at_once_was_taken_over(tmp_path: Path) -> None:
+    address = tmp_path / "workers"
+    waits = run(WAITS, address)
+    wait_for(address)
+    placeholder = run(SLOW_PLACEHOLDER, address, GIVEN="small")
+    out, err = placeholder.communicate("", timeout=60)
+    waits.communicate(timeout=60)
+    assert (placeholder.returncode, out.split()[0], err) == (0, "small", "told\n")
 
 
 def test_without_one_the_work_is_left_to_whoever_asked(tmp_path: Path) -> None:
