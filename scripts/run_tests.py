@@ -47,9 +47,7 @@ APART = tuple(
     f"tests/{name}"
     for name in ("cluster", "contract", "docs", "faults", "fuzz", "histories", "spark", "warm")
 )
-# In fuzz an input's processor time is limited, and tracing triples it; the others run over what
-# the groups before them have covered, on another Spark.
-UNTRACED = {"fuzz", "cluster", "commits", "lent", "early"}
+UNTRACED = {"fuzz"}  # an input's processor time is limited there, and tracing triples it
 
 
 def without(*paths: str) -> list[str]:
