@@ -15,11 +15,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from lakeport import __version__
-from lakeport.errors import CommitConflict, LakeportError, ObjectExists
+from lakeport.errors import LakeportError, ObjectExists
 from lakeport.model import Mode, Storage
 from lakeport.writers.delta.commit.operation import Operation
 from lakeport.writers.delta.commit.outcome import settle
-from lakeport.writers.delta.commit.transaction import Added, Transaction
+from lakeport.writers.delta.commit.transaction import Added, Transaction, conflict
+from lakeport.writers.delta.log.actions import action_line
 from lakeport.writers.delta.log.checkpoint import bounded, checkpoint_due, small, write_checkpoint
 from lakeport.writers.delta.log.commits import Commit, CommitLog
 from lakeport.writers.delta.log.snapshot import (
@@ -129,26 +130,13 @@ class LogTransaction:
         self._removed += [file.entry for file in files]
 
     def commit(self, actions: Sequence[str], operation: Operation) -> int:
-        """Commit, whatever blind appends others have made meanwhile.
-
-        Args:
-            actions: `add` and `txn` actions as JSON text.
-            operation: what the history says.
-
-        Returns:
-            The new version.
-
-        Raises:
-            CommitConflict: another writer changed what this transaction has read; nothing landed.
-            OutcomeUnknown: nothing tells whether the commit was made, or will be.
-            LakeportError: it was not made.
-        """
+        """Commit, whatever blind appends others have made meanwhile: as `Transaction.commit`."""
         own = str(uuid.uuid4())
         data = "".join(f"{line}\n" for line in self._lines(actions, operation, own)).encode()
         version = self.version + 1
         while True:
             try:
-                self._storage.put(self._key(version), data, create_only=True)
+                self._storage.put(self._commits.key(version), data, create_only=True)
                 break
             except ObjectExists:
                 other = self._commits.read(version)
@@ -166,12 +154,12 @@ class LogTransaction:
     def _lines(self, actions: Sequence[str], operation: Operation, own: str) -> list[str]:
         """The commit, an action a line."""
         now = int(time.time() * 1000)
-        lines = [_line("commitInfo", self._info(operation, own, now))]
+        lines = [action_line("commitInfo", self._info(operation, own, now))]
         if self._contents is None:
-            lines.append(_line("protocol", _PROTOCOL))
+            lines.append(action_line("protocol", _PROTOCOL))
         if self._metadata is not None:
             lines.append(self._metadata)
-        lines += [_line("remove", _removal(file, now)) for file in self._removed]
+        lines += [action_line("remove", _removal(file, now)) for file in self._removed]
         return [*lines, *actions]
 
     def _info(self, operation: Operation, own: str, now: int) -> dict[str, Any]:
@@ -204,10 +192,7 @@ class LogTransaction:
             and self._watched.isdisjoint(other.transactions)
         )
         if not follows:
-            raise CommitConflict(
-                "another writer changed the table at the same time",
-                "nothing of this batch was committed; run it again.",
-            )
+            raise conflict()
 
     def _checkpoint(self, version: int) -> None:
         """Write a checkpoint where one is due. The commit is durable: nothing may fail now."""
@@ -218,10 +203,6 @@ class LogTransaction:
             write_checkpoint(self._storage, self._folder, version)
         except Exception as error:
             _log.info("no checkpoint of %s, version %d: %s", self._commits.uri, version, error)
-
-    def _key(self, version: int) -> str:
-        name = f"_delta_log/{version:020d}.json"
-        return f"{self._folder}/{name}" if self._folder else name
 
 
 TableTransaction = Transaction | LogTransaction
@@ -243,7 +224,3 @@ def _removal(file: Mapping[str, Any], now: int) -> dict[str, Any]:
     kept = {name: file[name] for name in ("partitionValues", "size", "tags") if file.get(name)}
     body = {"path": file["path"], "deletionTimestamp": now, "dataChange": True}
     return {**body, "extendedFileMetadata": True, "partitionValues": {}, **kept}
-
-
-def _line(kind: str, body: Mapping[str, Any]) -> str:
-    return json.dumps({kind: body}, ensure_ascii=False, separators=(",", ":"))

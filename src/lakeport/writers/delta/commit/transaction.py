@@ -36,7 +36,7 @@ from lakeport.writers.delta.state import TableState
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Added", "DeltaLog", "Transaction"]
+__all__ = ["Added", "DeltaLog", "Transaction", "conflict"]
 
 _DELTA = "org.apache.spark.sql.delta"
 _CONFLICTS = frozenset(
@@ -273,10 +273,7 @@ class Transaction:
                 raise
             failure = translate(error)
             if isinstance(failure, CommitConflict) or _java_class(error) in _CONFLICTS:
-                raise CommitConflict(
-                    "another writer changed the table at the same time",
-                    "nothing of this batch was committed; run it again.",
-                ) from error
+                raise conflict() from error
             raise failure from error
 
     def _checksum(self, part: str) -> list[Any] | None:
@@ -289,6 +286,14 @@ class Transaction:
 
     def _action(self, text: str) -> Any:
         return self._actions.fromJson(text)
+
+
+def conflict() -> CommitConflict:
+    """The error for a commit whose table another writer has changed meanwhile."""
+    return CommitConflict(
+        "another writer changed the table at the same time",
+        "nothing of this batch was committed; run it again.",
+    )
 
 
 def _java_class(error: Exception) -> str:

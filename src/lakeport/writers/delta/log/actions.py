@@ -28,9 +28,11 @@ from lakeport.errors import ConfigError, DestinationError
 __all__ = [
     "CLUSTERING_DOMAIN",
     "NULL_FOLDER",
+    "action_line",
     "add_action",
     "check_partition_type",
     "clustering_action",
+    "log_folder",
     "metadata_action",
     "parse_actions",
     "parse_path",
@@ -163,7 +165,7 @@ def metadata_action(
     created_ms: int,
 ) -> str:
     """The `metaData` action of a new table, as JSON text."""
-    return _action(
+    return action_line(
         "metaData",
         {
             "id": table_id,
@@ -184,7 +186,7 @@ def clustering_action(columns: Sequence[Sequence[str]]) -> str:
     """
     body = {"clusteringColumns": [list(path) for path in columns], "domainName": CLUSTERING_DOMAIN}
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    return _action(
+    return action_line(
         "domainMetadata", {"domain": CLUSTERING_DOMAIN, "configuration": text, "removed": False}
     )
 
@@ -201,7 +203,7 @@ def add_action(
         modified_ms: milliseconds since 1970.
         stats: Delta's statistics as JSON text.
     """
-    return _action(
+    return action_line(
         "add",
         {
             "path": uri_path(path),
@@ -244,10 +246,16 @@ def parse_actions(data: bytes, name: str) -> list[dict[str, Any]]:
 
 def transaction_action(app_id: str, version: int, updated_ms: int) -> str:
     """The `txn` action that records how far an application has come, as JSON text."""
-    return _action("txn", {"appId": app_id, "version": version, "lastUpdated": updated_ms})
+    return action_line("txn", {"appId": app_id, "version": version, "lastUpdated": updated_ms})
 
 
-def _action(kind: str, body: Mapping[str, Any]) -> str:
+def log_folder(folder: str) -> str:
+    """The folder of a table's log; the table's may be empty, for the storage's root."""
+    return f"{folder}/_delta_log" if folder else "_delta_log"
+
+
+def action_line(kind: str, body: Mapping[str, Any]) -> str:
+    """One action, as JSON text in a line."""
     return json.dumps({kind: body}, ensure_ascii=False, separators=(",", ":"))
 
 

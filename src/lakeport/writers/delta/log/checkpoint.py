@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from lakeport.model import Storage
+from lakeport.writers.delta.log.actions import log_folder
 from lakeport.writers.delta.log.snapshot import CHECKPOINT_COLUMNS, Contents, LogFiles, replay
 
 __all__ = ["bounded", "checkpoint_due", "small", "write_checkpoint"]
@@ -103,7 +104,7 @@ def write_checkpoint(storage: Storage, folder: str, version: int) -> None:
         return
     rows = _rows(contents, int(time.time() * 1000) - _RETENTION_MS)
     data = _parquet(rows)
-    home = f"{folder}/_delta_log" if folder else "_delta_log"
+    home = log_folder(folder)
     storage.put(f"{home}/{version:020d}.checkpoint.parquet", data)
     hint = {"version": version, "size": len(rows), "sizeInBytes": len(data)}
     hint["numOfAddFiles"] = len(contents.files)
@@ -127,7 +128,7 @@ def _parquet(rows: list[tuple[str, Mapping[str, Any]]]) -> bytes:
 
     columns = {
         kind: pa.array(
-            [_shaped(action, fields) if kind == own else None for own, action in rows],
+            [_value(action, pa.struct(fields)) if kind == own else None for own, action in rows],
             pa.struct(fields),
         )
         for kind, fields in _COLUMNS.items()
@@ -135,10 +136,6 @@ def _parquet(rows: list[tuple[str, Mapping[str, Any]]]) -> bytes:
     sink = io.BytesIO()
     pq.write_table(pa.table(columns), sink, compression="snappy", store_schema=False)
     return sink.getvalue()
-
-
-def _shaped(action: Mapping[str, Any], fields: Mapping[str, pa.DataType]) -> dict[str, Any]:
-    return {name: _value(action.get(name), type_) for name, type_ in fields.items()}
 
 
 def _value(value: Any, type_: pa.DataType) -> Any:

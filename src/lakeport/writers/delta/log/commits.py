@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakeport.errors import DestinationError
 from lakeport.model import Storage
-from lakeport.writers.delta.log.actions import parse_actions, parse_path
+from lakeport.writers.delta.log.actions import log_folder, parse_actions, parse_path
 
 __all__ = ["Commit", "CommitLog", "Mark", "app_id"]
 
@@ -148,7 +148,7 @@ class CommitLog:
     def __init__(self, storage: Storage, folder: str) -> None:
         self._storage = storage
         self._folder = folder
-        self._log = f"{folder}/_delta_log" if folder else "_delta_log"
+        self._log = log_folder(folder)
 
     @property
     def uri(self) -> str:
@@ -159,6 +159,10 @@ class CommitLog:
     def hadoop_uri(self) -> str:
         """The table, as Spark names it."""
         return self._storage.hadoop_uri(self._folder)
+
+    def key(self, version: int) -> str:
+        """The commit's file."""
+        return f"{self._log}/{version:020d}.json"
 
     def shorten_deadline(self) -> None:
         """Give what is asked next a few seconds together."""
@@ -183,7 +187,7 @@ class CommitLog:
         return None if actions is None else _commit(version, actions)
 
     def _actions(self, version: int) -> Iterable[Mapping[str, Any]] | None:
-        key = f"{self._log}/{version:020d}.json"
+        key = self.key(version)
         data = self._storage.get(key)
         return None if data is None else parse_actions(data, self._storage.uri(key))
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.model import Storage, StoredObject
-from lakeport.writers.delta.log.actions import CLUSTERING_DOMAIN, parse_actions
+from lakeport.writers.delta.log.actions import CLUSTERING_DOMAIN, log_folder, parse_actions
 from lakeport.writers.delta.schema import logical_paths
 from lakeport.writers.delta.state import TableState
 
@@ -88,7 +88,7 @@ class LogFiles:
         commits: dict[int, StoredObject] = {}
         parts: dict[int, dict[int, StoredObject]] = {}
         expected: dict[int, int] = {}
-        for item in storage.list(f"{folder}/_delta_log" if folder else "_delta_log"):
+        for item in storage.list(log_folder(folder)):
             match = _LOG_FILE.search(f"/{item.key}")
             if match is None:
                 continue
