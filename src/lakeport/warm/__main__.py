@@ -81,13 +81,11 @@ def _keep(
         die_with(parent)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
-        heard: list[socket.socket] = []
-        while is_there(starter) and not heard:
-            heard, _, _ = select.select([lent, told], [], [], _LOOK_SECONDS)
-        if told not in heard:  # where it is, the session has ended
-            from lakeport.warm.keeper import keep  # half of the imports of a session: not before
+        while is_there(starter) and not select.select([lent, told], [], [], _LOOK_SECONDS)[0]:
+            pass
+        from lakeport.warm.keeper import keep  # half of the imports of a session: not before
 
-            keep(session, lent, told)
+        keep(session, lent, told, starter)
     finally:
         os._exit(1)
 

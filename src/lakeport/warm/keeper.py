@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, NoReturn
 
 from lakeport.errors import LakeportError
+from lakeport.host.process import is_there
 from lakeport.host.warm.channel import Channel
 from lakeport.host.warm.folder import Session
 from lakeport.spark.jvm import jars
@@ -46,17 +47,19 @@ _SETTINGS: Final = {
 }
 
 
-def keep(session: Session, listener: socket.socket, told: socket.socket) -> NoReturn:
+def keep(session: Session, listener: socket.socket, told: socket.socket, starter: int) -> NoReturn:
     """Lend Spark until the session's first process, or the JVM, ends; then end this process.
 
     Args:
         session: what it is part of.
         listener: where runs ask for Spark.
         told: takes `+` for each run that has it, `-` for each that gives it back.
+        starter: number of the process that is to have the cores to itself as long as it runs,
+            unless it asks for Spark; 0 for none.
     """
     code = 1
     try:
-        keeper = _Keeper(session, told)
+        keeper = _Keeper(session, told, starter)
         threading.Thread(target=keeper.serve, args=(listener,), daemon=True).start()
         keeper.watch()
         code = 0
@@ -67,9 +70,10 @@ def keep(session: Session, listener: socket.socket, told: socket.socket) -> NoRe
 class _Keeper:
     """The session's Spark, and who has it."""
 
-    def __init__(self, session: Session, told: socket.socket) -> None:
+    def __init__(self, session: Session, told: socket.socket, starter: int) -> None:
         self._session = session
         self._told = told
+        self._starter = starter
         self._made: Runtime | None = None
         self._making = threading.Lock()
         self._begun = math.inf
@@ -106,7 +110,8 @@ class _Keeper:
     def _prepare(self) -> None:
         """Start Spark, and have loaded what jobs and commits need, once it is in nobody's way."""
         if self._made is None:
-            self._runtime.begin()
+            if not is_there(self._starter):
+                self._runtime.begin()
         elif not self._pools and time.monotonic() > self._begun + _LEISURE_SECONDS:
             self._made.warm()
 
