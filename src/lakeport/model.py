@@ -88,8 +88,7 @@ class Scan:
     Attributes:
         rows: good records.
         bad: the bad records, all of them, raw bytes included.
-        unknown: undeclared field -> kind of its values in this split: one of
-            `null`, `boolean`, `integer`, `number`, `string`, `json` (see `sources.json.inference`).
+        unknown: undeclared field -> kind of its values in this split (`sources.json.inference`).
         unknown_values: undeclared field -> how many records hold it.
     """
 
@@ -154,9 +153,9 @@ class Batch:
         partition_keys: columns to partition by, as the source names them.
         output_ratio: guess of Parquet bytes per input byte, for the number of files.
         optional: without a row it leaves nothing, not even an empty table.
-        warnings: sentences for the report, about what the source decided by itself.
-        schema_only: the stream brought a schema and no record; `sequence` is -1 then, as it counts
-            among no run's batches.
+        warnings: sentences for the report, about what the user should look at.
+        notes: lines for the report, about what was found out or chosen; each names its subject.
+        schema_only: the stream brought a schema and no record; `sequence` is -1, a run's none.
     """
 
     stream: str
@@ -172,6 +171,7 @@ class Batch:
     output_ratio: float = 0.2
     optional: bool = False
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     schema_only: bool = False
 
 
@@ -384,7 +384,7 @@ class Landed:
         version: Delta version; None for files.
         skipped: the same run had landed this batch before.
         removed_files: files that an overwrite replaced.
-        warnings: sentences for the report.
+        warnings, notes: see `Batch`.
     """
 
     stream: str
@@ -397,3 +397,4 @@ class Landed:
     skipped: bool = False
     removed_files: int = 0
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
