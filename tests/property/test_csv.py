@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.model import Split
+from lakeport.sources.csv.dialect import Dialect
 from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.csv.records import blocks, record_end, records
 from lakeport.sources.files.options import FileOptions
@@ -79,7 +80,7 @@ def test_any_csv_at_any_split_size_gives_the_same_rows(
 )
 def test_blocks_cut_where_records_end_whatever_the_text(parts: list[str], size: int) -> None:
     data = "".join(parts).encode()
-    for options in (CsvOptions(), CsvOptions(escape="\\"), CsvOptions(quote="")):
+    for options in (Dialect(), Dialect(escape="\\"), Dialect(quote="")):
         whole = [raw for raw, _ in records(data, options)]
         cut = list(blocks(io.BytesIO(data), Split("t.csv"), options, "t", block_bytes=size))
         assert b"".join(block.data for block in cut) == data
@@ -116,7 +117,7 @@ def stray_records(data: bytes) -> list[bool]:
 def test_text_behind_a_closing_quote_is_seen_whatever_the_text(parts: list[str], size: int) -> None:
     data = "".join(parts).encode()
     expected = stray_records(data)
-    options = CsvOptions()
+    options = Dialect()
     found = [
         record_end(raw, options).stray
         for block in blocks(io.BytesIO(data), Split("t.csv"), options, "t", block_bytes=size)

@@ -98,6 +98,37 @@ def land(
     no_header: Annotated[
         bool, typer.Option("--no-header", help="CSV: no names.", rich_help_panel=_SOURCE)
     ] = False,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B", help="CSV: names where there is no header.", rich_help_panel=_SOURCE
+        ),
+    ] = None,
+    skip_rows: Annotated[
+        int | None,
+        typer.Option(
+            metavar="COUNT", help="CSV: lines before the header.", rich_help_panel=_SOURCE
+        ),
+    ] = None,
+    comment: Annotated[
+        str | None, typer.Option(help="CSV: begins lines to leave out.", rich_help_panel=_SOURCE)
+    ] = None,
+    decimal: Annotated[
+        str | None, typer.Option(help="CSV: decimal mark, . or ,", rich_help_panel=_SOURCE)
+    ] = None,
+    thousands: Annotated[
+        str | None,
+        typer.Option(help="CSV: between groups of digits; '' is none.", rich_help_panel=_SOURCE),
+    ] = None,
+    date_format: Annotated[
+        str | None, typer.Option(help="CSV: such as %d/%m/%Y.", rich_help_panel=_SOURCE)
+    ] = None,
+    no_detect: Annotated[
+        bool,
+        typer.Option(
+            "--no-detect", help="CSV: plain unless said otherwise.", rich_help_panel=_SOURCE
+        ),
+    ] = False,
     no_infer: Annotated[
         bool,
         typer.Option("--no-infer", help="CSV: all columns are text.", rich_help_panel=_SOURCE),
@@ -168,6 +199,13 @@ def land(
                 encoding=encoding,
                 null_values=tuple(null_value) if null_value else None,
                 header=False if no_header else None,
+                columns=tuple(columns.split(",")) if columns else None,
+                skip_rows=skip_rows,
+                comment=comment,
+                decimal=decimal,
+                thousands=thousands,
+                date_format=date_format,
+                detect=False if no_detect else None,
                 infer_types=False if no_infer else None,
             ),
         )

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from lakeport.errors import BadRecords, LakeportError
 from lakeport.model import Split
+from lakeport.sources.csv.dialect import Dialect
 from lakeport.sources.csv.inference import InferKinds, merged, read_head, split_file
-from lakeport.sources.csv.options import CsvOptions
-from lakeport.sources.csv.reader import CsvReader
+from lakeport.sources.csv.reader import CsvReader, Form
 from lakeport.sources.csv.records import blocks
 from lakeport.sources.csv.values import type_of_kinds
 from lakeport.sources.files.source_file import SourceFile
@@ -38,7 +38,7 @@ _TYPES = {
 
 def check(case: Case) -> None:
     given = case.options
-    options = CsvOptions(
+    options = Dialect(
         header=given["header"],
         delimiter=given["delimiter"],
         quote=given["quote"],
@@ -66,7 +66,7 @@ def check(case: Case) -> None:
 
 
 def _read(
-    layout: tuple[str, ...], options: CsvOptions, types: dict[str, Any], splits: list[Split]
+    layout: tuple[str, ...], options: Dialect, types: dict[str, Any], splits: list[Split]
 ) -> tuple[list[dict[str, Any]], list[tuple[int, str]]]:
     """Rows, and the bad records: line and reason; the same whichever way they are read."""
     found = []
@@ -79,9 +79,9 @@ def _read(
 
 
 def _read_so(
-    layout: tuple[str, ...], options: CsvOptions, types: dict[str, Any], splits: list[Split]
+    layout: tuple[str, ...], options: Dialect, types: dict[str, Any], splits: list[Split]
 ) -> tuple[list[dict[str, Any]], list[tuple[int, str]]]:
-    reader = CsvReader("t", pa.schema(list(types.items())), options, (layout,))
+    reader = CsvReader("t", pa.schema(list(types.items())), (Form(layout, options),))
     rows: list[dict[str, Any]] = []
     bad: list[tuple[int, str]] = []
     for split in splits:
@@ -100,7 +100,7 @@ def _read_so(
 
 
 def _check_cuts(
-    data: bytes, whole: Split, splits: list[Split], options: CsvOptions, size: int
+    data: bytes, whole: Split, splits: list[Split], options: Dialect, size: int
 ) -> None:
     ends = [whole.start, *(split.end for split in splits)]
     if [split.start for split in splits] != ends[:-1] or ends[-1] != whole.end:
@@ -122,7 +122,7 @@ def _check_texts(
     case: Case,
     layout: tuple[str, ...],
     start: int,
-    options: CsvOptions,
+    options: Dialect,
     rows: list[dict[str, Any]],
     bad: list[tuple[int, str]],
 ) -> None:
@@ -163,7 +163,7 @@ def _check_texts(
 
 
 def _check_duckdb(
-    text: str, layout: tuple[str, ...], options: CsvOptions, good: list[list[str]]
+    text: str, layout: tuple[str, ...], options: Dialect, good: list[list[str]]
 ) -> None:
     """What DuckDB reads; it leaves blank lines out, and reads one kind of line break a file.
 
@@ -198,7 +198,7 @@ def _check_duckdb(
 def _check_types(
     case: Case,
     layout: tuple[str, ...],
-    options: CsvOptions,
+    options: Dialect,
     splits: list[Split],
     texts: list[dict[str, Any]],
 ) -> None:

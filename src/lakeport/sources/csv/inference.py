@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from operator import and_
 from typing import NamedTuple
@@ -13,11 +13,13 @@ from typing import NamedTuple
 from lakeport.errors import SourceError
 from lakeport.host.cores import available_cores
 from lakeport.model import Split
+from lakeport.sources.csv.dialect import Dialect
+from lakeport.sources.csv.formats.readings import Readings
+from lakeport.sources.csv.hints import way_to_read
 from lakeport.sources.csv.native import NativeKinds
-from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.csv.reader import Layout, blocks_of, texts_of
 from lakeport.sources.csv.records import Block, blocks, record_end, records
-from lakeport.sources.csv.values import ANY_KIND, kinds_of
+from lakeport.sources.csv.values import ANY_KIND
 from lakeport.sources.files.source_file import SourceFile
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "InferKinds",
     "merged",
     "read_head",
+    "sampled",
     "split_and_infer",
     "split_file",
 ]
@@ -56,7 +59,7 @@ class Head(NamedTuple):
 
 
 class ColumnKinds(NamedTuple):
-    """What the texts of one column can be, as far as they were read (see `csv_values`)."""
+    """What the texts of one column can be, as far as they were read (see `Readings`)."""
 
     name: str
     kinds: int
@@ -69,38 +72,56 @@ class InferKinds:
     Attributes:
         layout: the columns of the split's file.
         columns: those to infer.
-        options: how the file is written.
+        dialect: how the file is written.
+        readings: the formats of numbers and dates that texts are tried in.
+        sample: what is known of each column of the layout, as readings.
+        thorough: whether to look for every format in every text (see `Readings.beside`).
     """
 
     layout: Layout
     columns: frozenset[str]
-    options: CsvOptions
+    dialect: Dialect
+    readings: Readings = field(default_factory=Readings)
+    sample: tuple[int, ...] = ()
+    thorough: bool = False
 
     @property
     def native(self) -> bool:
         """Whether it goes by the kernel: in no more time than it takes to cut files."""
-        return bool(NativeKinds(len(self.layout), self.options))
+        return bool(NativeKinds(len(self.layout), self.dialect))
 
     def __call__(self, split: Split) -> list[ColumnKinds]:
         """Infer the kinds in one split. Records with a wrong number of fields don't count."""
         kinds = self.first()
-        native = NativeKinds(len(self.layout), self.options)
-        for block in blocks_of(split, self.options, ""):
+        native = NativeKinds(len(self.layout), self.dialect)
+        for block in blocks_of(split, self.dialect, ""):
             kinds = self.of_block(native, block, kinds)
         return self.of_columns(kinds)
 
     def first(self) -> list[int]:
-        """For each column of the layout the kinds that are possible before any text was read."""
-        return [ANY_KIND if name in self.columns else 0 for name in self.layout]
+        """For each column of the layout the readings that are possible before the first block."""
+        known = self.sample or (self.readings.any,) * len(self.layout)
+        named = zip(self.layout, known, strict=True)
+        return [some if name in self.columns else 0 for name, some in named]
 
     def of_block(self, native: NativeKinds, block: Block, kinds: list[int]) -> list[int]:
         """Those of `kinds` that all texts of a block fit."""
-        found = native.kinds(block, kinds)
-        if found is not None:
-            return found
-        columns = texts_of(block, len(self.layout), self.options).columns
-        asked = zip(columns, kinds, strict=True)
-        return [kinds_of(column, some) if some else 0 for column, some in asked]
+        found = None if self.thorough else native.kinds(block, [some & ANY_KIND for some in kinds])
+        if found is None:
+            columns = texts_of(block, len(self.layout), self.dialect).columns
+            asked = zip(columns, kinds, strict=True)
+            return [self.readings.of_texts(column, some) if some else 0 for column, some in asked]
+        foreign = self.readings.foreign
+        if any(some & foreign and not plain for plain, some in zip(found, kinds, strict=True)):
+            columns = texts_of(block, len(self.layout), self.dialect).columns
+        else:
+            columns = [None] * len(kinds)
+        return [
+            plain | self.readings.beside(plain, some)
+            if plain or not some & foreign
+            else self.readings.of_foreign(column, some)
+            for column, plain, some in zip(columns, found, kinds, strict=True)
+        ]
 
     def of_columns(self, kinds: list[int]) -> list[ColumnKinds]:
         """The same kinds by name, without the columns that are not to be inferred."""
@@ -116,11 +137,25 @@ def merged(found: Iterable[ColumnKinds]) -> dict[str, int]:
     """
     result: dict[str, int] = {}
     for name, kinds in found:
-        result[name] = result.get(name, ANY_KIND) & kinds
+        result[name] = result.get(name, kinds) & kinds
     return result
 
 
-def read_head(file: SourceFile, options: CsvOptions, names: Sequence[str] = ()) -> Head:
+def sampled(block: Block, infer: InferKinds) -> tuple[tuple[int, ...], tuple[bool, ...]]:
+    """What a few records tell of each column.
+
+    Returns:
+        The readings that are possible by them: which formats to look for in all others. The plain
+        kinds are left open. And whether no plain kind fits, but a format does.
+    """
+    columns = texts_of(block, len(infer.layout), infer.dialect).columns
+    readings = infer.readings
+    found = [readings.of_texts(column, readings.any) for column in columns]
+    foreign = (bool(some & readings.foreign) and not some & ANY_KIND for some in found)
+    return tuple(some | readings.plain for some in found), tuple(foreign)
+
+
+def read_head(file: SourceFile, dialect: Dialect, names: Sequence[str] = ()) -> Head:
     """Read a plain UTF-8 CSV file's header.
 
     Args:
@@ -133,25 +168,26 @@ def read_head(file: SourceFile, options: CsvOptions, names: Sequence[str] = ()) 
     with file.open() as source:
         if source.read(3) != _BOM:
             source.seek(0)
-        skipped = [source.readline(_MAX_HEADER) for _ in range(options.skip_rows)]
+        skipped = [source.readline(_MAX_HEADER) for _ in range(dialect.skip_rows)]
         line, start = top = 1 + len(skipped), source.tell()
         record = b""
-        while not record.strip(b"\r\n"):
+        comment = dialect.comment.encode()
+        while not record.strip(b"\r\n") or (comment and record.startswith(comment)):
             line += bool(record)
             start = source.tell()
             record = source.readline(_MAX_HEADER)
             if not record:
                 return Head((), start, line)
-        while not record_end(record, options).offset and (more := source.readline(_MAX_HEADER)):
+        while not record_end(record, dialect).offset and (more := source.readline(_MAX_HEADER)):
             record += more
             if len(record) > _MAX_HEADER:
                 raise SourceError(
                     f"the first record of file {name!r} does not end within {_MAX_HEADER} bytes",
-                    "check `quote`, and whether this is a CSV file.",
+                    "check `--quote`, and whether this is a CSV file.",
                 )
-    record = _first(record, options)
-    fields = _fields(record, name, options)
-    if not options.header:
+    record = _first(record, dialect)
+    fields = _fields(record, name, dialect)
+    if not dialect.header:
         if len(fields) == 1:  # where the lines without content are records, too
             line, start = top
         return Head(_numbered(len(fields), names, name), start, line)
@@ -160,28 +196,29 @@ def read_head(file: SourceFile, options: CsvOptions, names: Sequence[str] = ()) 
     return Head(layout, start + len(record), line + record.count(b"\n"), unnamed)
 
 
-def _first(lines: bytes, options: CsvOptions) -> bytes:
+def _first(lines: bytes, dialect: Dialect) -> bytes:
     """The first record, with its line break: one line may hold more, ended by carriage returns."""
-    text, _ = next(records(lines, options))
+    text, _ = next(records(lines, dialect))
     end = lines.index(text) + len(text)
     return lines[: end + (2 if lines.startswith(b"\r\n", end) else 1)]
 
 
-def _fields(record: bytes, name: str, options: CsvOptions) -> Layout:
+def _fields(record: bytes, name: str, dialect: Dialect) -> Layout:
     width = 1
-    options = replace(options, null_values=())
+    dialect = replace(dialect, null_values=())
     for _ in range(2):
-        _, torn, stray, _ = record_end(record + b"\n", options)
-        texts = texts_of(Block(record, 1, torn, stray), width, options)
+        _, torn, stray, _ = record_end(record + b"\n", dialect)
+        texts = texts_of(Block(record, 1, torn, stray), width, dialect)
         if not texts.bad:
             return tuple(column[0].as_py() for column in texts.columns)
         found = next(iter(texts.bad.values())).rpartition("found ")[2]
         if not found.isdigit():
             break
         width = int(found)
+    reason = next(iter(texts.bad.values()))
     raise SourceError(
-        f"the first record of file {name!r} can't be read: {next(iter(texts.bad.values()))}",
-        "check `encoding`, `delimiter` and `quote`, and whether this is a CSV file.",
+        f"the first record of file {name!r} can't be read: {reason}",
+        f"{way_to_read(reason, record, dialect)} Check whether this is a CSV file.",
     )
 
 
@@ -191,7 +228,8 @@ def _numbered(width: int, names: Sequence[str], file: str) -> Layout:
     if len(names) != width:
         raise SourceError(
             f"file {file!r} has {width} columns, but {len(names)} are declared",
-            "a file without a header needs all of its columns declared, in order.",
+            "a file without a header needs all of its columns declared, or named by `--columns`, "
+            "in order.",
         )
     return tuple(names)
 
@@ -219,7 +257,8 @@ def _check_header(fields: Layout, name: str) -> None:
         if (other := seen.get(column.lower())) is not None:
             raise SourceError(
                 f"file {name!r} has two columns whose names clash: {other!r} and {column!r}",
-                "tables treat names that differ only in case as one: rename one in the header.",
+                "tables treat names that differ only in case as one: rename one in the header, or "
+                "say that there is none with `--no-header`.",
             )
         seen[column.lower()] = column
 
@@ -233,11 +272,11 @@ def split_and_infer(
         BadRecords: see there.
     """
     if file.bytes - head.start <= split_bytes:
-        splits = split_file(file, head, infer.options, split_bytes)
+        splits = split_file(file, head, infer.dialect, split_bytes)
         return splits, infer(splits[0])
     kinds = infer.first()
     threads = min(_THREADS, available_cores())
-    native = NativeKinds(len(infer.layout), infer.options)
+    native = NativeKinds(len(infer.layout), infer.dialect)
     waiting: deque[Future[list[int]]] = deque()
 
     def take(most: int) -> None:
@@ -249,7 +288,7 @@ def split_and_infer(
         waiting.append(executor.submit(infer.of_block, native, block, [*kinds]))
 
     with ThreadPoolExecutor(threads, "lakeport-infer") as executor:
-        splits = split_file(file, head, infer.options, split_bytes, look, step=_INFER_BLOCK)
+        splits = split_file(file, head, infer.dialect, split_bytes, look, step=_INFER_BLOCK)
         take(0)
     return splits, infer.of_columns(kinds)
 
@@ -257,7 +296,7 @@ def split_and_infer(
 def split_file(
     file: SourceFile,
     head: Head,
-    options: CsvOptions,
+    dialect: Dialect,
     split_bytes: int,
     look: Callable[[Block], None] | None = None,
     *,
@@ -284,7 +323,7 @@ def split_file(
         source.seek(start)
         at = start
         step = min(split_bytes, step)
-        for block in blocks(source, whole, options, file.name, block_bytes=step):
+        for block in blocks(source, whole, dialect, file.name, block_bytes=step):
             if look is not None:
                 look(block)
             if at > start and at - start + len(block.data) > split_bytes:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakeport.native import kernel
 from lakeport.native.arrays import array_of
-from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.csv.dialect import Dialect
 from lakeport.sources.csv.records import Block
 
 if TYPE_CHECKING:
@@ -33,23 +33,26 @@ class NativeRows:
     Args:
         layout: the columns of the file; empty names are those of columns to leave out.
         schema: the columns to read; those that the file lacks are null.
-        options: how the file is written.
+        dialect: how the file is written.
         required: columns that a record must have a value in.
+        foreign: columns whose texts are not plain, which the kernel does not read.
     """
 
     def __init__(
         self,
         layout: Sequence[str],
         schema: pa.Schema,
-        options: CsvOptions,
+        dialect: Dialect,
         required: Collection[str],
+        foreign: Collection[str] = (),
     ) -> None:
         self._schema = schema
         self._names = [name for name in layout if name in schema.names]
         specs = {name: _spec(schema.field(name)) for name in self._names}
         readable = all(specs.values()) and not set(required) - specs.keys()
+        readable = readable and not specs.keys() & set(foreign)
         fields = [(spec, n in required) if (spec := specs.get(n)) else None for n in layout]
-        self._parser = _parser(options, fields) if readable else None
+        self._parser = _parser(dialect, fields) if readable else None
 
     def batch(self, block: Block) -> pa.RecordBatch | None:
         """All records of a block; None if any of them has to be looked at."""
@@ -75,11 +78,11 @@ class NativeKinds:
 
     Args:
         width: how many columns the file has.
-        options: how the file is written.
+        dialect: how the file is written.
     """
 
-    def __init__(self, width: int, options: CsvOptions) -> None:
-        self._parser = _parser(options, [None] * width)
+    def __init__(self, width: int, dialect: Dialect) -> None:
+        self._parser = _parser(dialect, [None] * width)
 
     def __bool__(self) -> bool:
         """Whether such files can be read here at all."""
@@ -93,12 +96,12 @@ class NativeKinds:
         return None if found is None else list(found)
 
 
-def _parser(options: CsvOptions, fields: Sequence[tuple[Spec, bool] | None]) -> CsvParser | None:
+def _parser(dialect: Dialect, fields: Sequence[tuple[Spec, bool] | None]) -> CsvParser | None:
     native = kernel()
-    if native is None or options.escape:
+    if native is None or not dialect.native:
         return None
-    quote = ord(options.quote) if options.quote else None
-    return native.csv_parser(ord(options.delimiter or ","), quote, options.null_values, fields)
+    quote = ord(dialect.quote) if dialect.quote else None
+    return native.csv_parser(ord(dialect.delimiter), quote, dialect.null_values, fields)
 
 
 def _spec(column: pa.Field) -> Spec | None:

@@ -1,8 +1,9 @@
-"""Plan the load of CSV files: headers, types from all values, splits."""
+"""Plan the load of CSV files: dialects, headers, types from all values, splits."""
 
 from __future__ import annotations
 
 from functools import partial
+from operator import and_
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -10,24 +11,23 @@ import pyarrow as pa
 from lakeport.errors import SourceError, UnknownFields
 from lakeport.model import Split, UnknownPolicy
 from lakeport.schema.types import Kind, arrow_type, check_names
+from lakeport.sources.csv.formats.choice import Choice, Evidence, choose, unseen
+from lakeport.sources.csv.formats.readings import Readings
+from lakeport.sources.csv.heads import CsvFile, heads_of
 from lakeport.sources.csv.inference import (
     ColumnKinds,
-    Head,
     InferKinds,
     merged,
-    read_head,
     split_and_infer,
     split_file,
 )
-from lakeport.sources.csv.reader import CsvReader, Layout
-from lakeport.sources.csv.values import ANY_KIND, type_of_kinds
+from lakeport.sources.csv.reader import CsvReader, Form, Layout
+from lakeport.sources.csv.telling import notes_of
+from lakeport.sources.csv.values import ANY_KIND
 from lakeport.sources.files.file_set import FilePlan, FileSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from lakeport.sources.csv.options import CsvOptions
-    from lakeport.sources.files.source_file import SourceFile
+    from collections.abc import Iterable, Mapping
 
 __all__ = ["plan_csv"]
 
@@ -36,7 +36,7 @@ _NOT_IN_CSV = {Kind.LIST, Kind.STRUCT, Kind.BINARY}
 
 
 class _Cut(NamedTuple):
-    """How a file is cut; and what its undeclared columns can be, if that was seen on the way."""
+    """How a file is cut; and what its columns can be, if that was seen on the way."""
 
     uri: str
     splits: list[Split]
@@ -44,33 +44,44 @@ class _Cut(NamedTuple):
 
 
 def plan_csv(files: FileSet) -> FilePlan:
-    """Read headers, infer the types of undeclared columns, and cut the files.
+    """Find out how files are written, infer the types of undeclared columns, and cut the files.
 
     Raises:
         InputError: the files don't go together, or with what is declared.
     """
     plain = files.plain(files.csv.encoding)
     declared = _declared(files)
-    heads = _heads(files, plain, list(declared))
-    known = frozenset(declared) if files.csv.infer_types and files.local else None
-    cuts = files.look(partial(_cut, files.csv, files.options.split_bytes, known), heads)
+    readings = Readings.of(files.csv)
+    heads = heads_of(files, plain, list(declared), readings)
+    known = declared.keys() - _foreign(heads, declared, readings)
+    early = frozenset(known) if files.csv.infer_types and files.local else None
+    cuts = files.look(partial(_cut, files.options.split_bytes, readings, early), heads)
     heads, warnings = _without_empty(files, heads, cuts, declared)
-    layouts = tuple(dict.fromkeys(head.layout for _, head in heads))
-    names = _columns(files, layouts, declared)
-    places = {file.uri: layouts.index(head.layout) for file, head in heads}
-    types = declared | _inferred(files, [n for n in names if n not in declared], heads, cuts)
+    forms = tuple(dict.fromkeys(file.form for file in heads))
+    names = _columns(files, tuple(form.layout for form in forms), declared)
+    places = {file.file.uri: forms.index(file.form) for file in heads}
+    wanted = names if files.csv.infer_types else declared.keys()
+    wanted = [name for name in names if name in wanted and name not in known]
+    choices = _choices(files, wanted, heads, cuts, readings)
+    types = {name: choice.type for name, choice in choices.items()} | declared
+    formats = {
+        name: choice.format or readings.named(declared.get(name))
+        for name, choice in choices.items()
+    }
     reader = CsvReader(
         stream=files.stream,
-        schema=pa.schema([(name, types[name]) for name in names]),
-        options=files.csv,
-        layouts=layouts,
+        schema=pa.schema([(name, types.get(name, pa.string())) for name in names]),
+        forms=forms,
         files={uri: place for uri, place in places.items() if place},
         unknown=files.options.unknown,
         required=frozenset(field.name for field in files.fields if field.required),
+        formats={name: format_ for name, format_ in formats.items() if format_},
     )
     size = sum(file.bytes for file in plain)
     splits = [split for cut in cuts for split in cut.splits if split.start < split.end]
-    return FilePlan(reader, tuple(splits), size, _OUTPUT_RATIO, warnings=warnings)
+    doubts = {n: c.doubt for n, c in choices.items() if c.doubt and n not in declared}
+    notes = notes_of(files, heads, formats.values(), doubts)
+    return FilePlan(reader, tuple(splits), size, _OUTPUT_RATIO, warnings=warnings, notes=notes)
 
 
 def _declared(files: FileSet) -> dict[str, pa.DataType]:
@@ -83,38 +94,29 @@ def _declared(files: FileSet) -> dict[str, pa.DataType]:
     return {field.name: arrow_type(field.type) for field in files.fields}
 
 
-def _heads(
-    files: FileSet, plain: list[SourceFile], declared: list[str]
-) -> list[tuple[SourceFile, Head]]:
-    names = [n for n in declared if n not in files.folder_names] if not files.csv.header else ()
-    heads = files.look(partial(_head, files.csv, names), plain)
-    filled = [(file, head) for file, head in heads if head.layout]
-    if not filled:
-        raise SourceError(
-            f"file {plain[0].name!r} is empty" if len(plain) == 1 else "all files are empty",
-            "a CSV file needs at least a header, or a row if `header` is false.",
-        )
-    return filled
-
-
-def _head(
-    options: CsvOptions, names: Sequence[str], file: SourceFile
-) -> list[tuple[SourceFile, Head]]:
-    return [(file, read_head(file, options, names))]
+def _foreign(
+    heads: list[CsvFile], declared: Mapping[str, pa.DataType], readings: Readings
+) -> set[str]:
+    """Declared columns of numbers or dates that may be written otherwise than plainly."""
+    return {
+        name
+        for file in heads
+        for name, foreign in zip(file.form.layout, file.foreign, strict=True)
+        if foreign or readings.named(declared.get(name))
+        if not pa.types.is_string(declared.get(name, pa.string()))
+    }
 
 
 def _cut(
-    options: CsvOptions,
-    split_bytes: int,
-    declared: frozenset[str] | None,
-    item: tuple[SourceFile, Head],
+    split_bytes: int, readings: Readings, declared: frozenset[str] | None, csv: CsvFile
 ) -> list[_Cut]:
-    file, head = item
+    layout, dialect = csv.form
     if declared is not None:
-        infer = InferKinds(head.layout, frozenset(head.layout) - declared, options)
+        columns = frozenset(layout) - declared
+        infer = InferKinds(layout, columns, dialect, readings, csv.sample)
         if infer.native and infer.columns:
-            return [_Cut(file.uri, *split_and_infer(file, head, infer, split_bytes))]
-    return [_Cut(file.uri, split_file(file, head, options, split_bytes), None)]
+            return [_Cut(csv.file.uri, *split_and_infer(csv.file, csv.head, infer, split_bytes))]
+    return [_Cut(csv.file.uri, split_file(csv.file, csv.head, dialect, split_bytes), None)]
 
 
 def _columns(
@@ -144,61 +146,73 @@ def _columns(
 
 def _without_empty(
     files: FileSet,
-    heads: list[tuple[SourceFile, Head]],
+    heads: list[CsvFile],
     cuts: list[_Cut],
     declared: Mapping[str, pa.DataType],
-) -> tuple[list[tuple[SourceFile, Head]], tuple[str, ...]]:
+) -> tuple[list[CsvFile], tuple[str, ...]]:
     """Leave columns out that have neither a name nor a value; and say so of all without a name."""
-    unnamed = dict(item for _, head in heads for item in head.unnamed)
+    unnamed = dict(item for file in heads for item in file.head.unnamed)
     if not unnamed:
         return heads, ()
-    named = {name for _, head in heads for name in {*head.layout} - {*dict(head.unnamed)}}
-    kinds = _kinds(files, unnamed, heads, cuts)
-    empty = {name for name in unnamed if kinds.get(name, ANY_KIND) == ANY_KIND}
+    named = {n for file in heads for n in {*file.form.layout} - {*dict(file.head.unnamed)}}
+    kinds = _kinds(files, unnamed, heads, cuts, Readings())
+    empty = {name for name in unnamed if kinds.get(name, ANY_KIND) & ANY_KIND == ANY_KIND}
     empty -= named | declared.keys()
     if not named and empty == unnamed.keys():
         raise SourceError(
             f"no column of stream {files.stream!r} has a name or a value",
-            "check `delimiter` and `skip_rows`, and whether this is a CSV file.",
+            "check `--delimiter` and `--skip-rows`, and whether this is a CSV file.",
         )
     warnings = tuple(
         f"column {position} has no name"
         + (" and no value: it is left out." if name in empty else f": it is called {name!r}.")
         for name, position in unnamed.items()
     )
-    kept = [
-        (file, head._replace(layout=tuple("" if n in empty else n for n in head.layout)))
-        for file, head in heads
-    ]
-    return kept, warnings
+    return [file.without(empty) for file in heads], warnings
 
 
-def _inferred(
+def _choices(
     files: FileSet,
     names: list[str],
-    heads: list[tuple[SourceFile, Head]],
+    heads: list[CsvFile],
     cuts: list[_Cut],
-) -> dict[str, pa.DataType]:
-    if not files.csv.infer_types or not names:
-        return dict.fromkeys(names, pa.string())
-    kinds = _kinds(files, names, heads, cuts)
-    return {name: type_of_kinds(kinds.get(name, ANY_KIND)) for name in names}
+    readings: Readings,
+) -> dict[str, Choice]:
+    """Types and formats of columns, by all of their texts."""
+    if not names:
+        return {}
+    comma = all(file.form.dialect.delimiter != "," for file in heads)
+    kinds = _kinds(files, names, heads, cuts, readings)
+    evidence = Evidence.of(readings, kinds.values(), comma=comma)
+    if again := [name for name in kinds if unseen(readings, kinds[name], evidence)]:
+        kinds |= _kinds(files, again, heads, cuts, readings, thorough=True)
+        evidence = Evidence.of(readings, kinds.values(), comma=comma)
+    return {name: choose(readings, kinds.get(name, readings.any), evidence) for name in names}
 
 
 def _kinds(
     files: FileSet,
     names: Iterable[str],
-    heads: list[tuple[SourceFile, Head]],
+    heads: list[CsvFile],
     cuts: list[_Cut],
+    readings: Readings,
+    *,
+    thorough: bool = False,
 ) -> dict[str, int]:
     """What the texts of columns can be in all files that have them; see `InferKinds`."""
     wanted = frozenset(names)
-    found = [of for cut in cuts for of in cut.kinds or () if of.name in wanted]
-    waiting = {cut.uri: cut.splits for cut in cuts if cut.kinds is None}
-    of_layout: dict[Layout, list[Split]] = {}
-    for file, head in heads:
-        of_layout.setdefault(head.layout, []).extend(waiting.get(file.uri, ()))
-    for layout, splits in of_layout.items():
-        if splits:
-            found += files.run(InferKinds(layout, wanted, files.csv), splits)
+    splits_of = {cut.uri: cut.splits for cut in cuts if thorough or cut.kinds is None}
+    seen = () if thorough else cuts
+    found = [of for cut in seen for of in cut.kinds or () if of.name in wanted]
+    splits: dict[Form, list[Split]] = {}
+    samples: dict[Form, tuple[int, ...]] = {}
+    for file in heads:
+        form = file.form
+        splits.setdefault(form, []).extend(splits_of.get(file.file.uri, ()))
+        samples[form] = tuple(map(and_, samples.get(form, file.sample), file.sample))
+    for form, some in splits.items():
+        if some:
+            layout, dialect = form
+            infer = InferKinds(layout, wanted, dialect, readings, samples[form], thorough)
+            found += files.run(infer, some)
     return merged(found)

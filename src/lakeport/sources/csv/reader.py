@@ -11,18 +11,26 @@ import pyarrow.compute as pc
 
 from lakeport.errors import BadRecord, BadRecords, SourceError, UnknownFields
 from lakeport.model import Scan, Split, UnknownPolicy
+from lakeport.sources.csv.dialect import Dialect
+from lakeport.sources.csv.formats.readings import Format, convert_by
+from lakeport.sources.csv.hints import hint_for
 from lakeport.sources.csv.native import NativeRows
-from lakeport.sources.csv.options import CsvOptions
-from lakeport.sources.csv.records import Block, blocks, record_end, records
-from lakeport.sources.csv.values import convert
+from lakeport.sources.csv.records import Block, blocks, record_end, records, without_comments
 from lakeport.sources.splits import open_split
 
-__all__ = ["CsvReader", "Layout", "Texts", "blocks_of", "texts_of"]
+__all__ = ["CsvReader", "Form", "Layout", "Texts", "blocks_of", "texts_of"]
 
 _BOM = b"\xef\xbb\xbf"
 
 Layout = tuple[str, ...]
 """The columns of one file, in its order; empty names are those of columns to leave out."""
+
+
+class Form(NamedTuple):
+    """What files may share: their columns, and how they are written."""
+
+    layout: Layout
+    dialect: Dialect = Dialect()
 
 
 class Texts(NamedTuple):
@@ -41,25 +49,25 @@ class Texts(NamedTuple):
     block: Block
 
 
-def texts_of(block: Block, width: int, options: CsvOptions) -> Texts:
+def texts_of(block: Block, width: int, dialect: Dialect) -> Texts:
     """Parse a block strictly; records that are not `width` fields of UTF-8 text are set aside."""
-    data = block.data
+    data = without_comments(block.data, dialect)
     if block.stray or _undecodable(data):
-        return _sifted(block, width, options)
+        return _sifted(block, width, dialect)
     bad: dict[int, str] = {}
     if block.torn:
-        whole = list(records(data, options, blank=width == 1))
+        whole = list(records(data, dialect, blank=width == 1))
         data = data[: len(data) - len(whole[-1][0])]
         bad[len(whole) - 1] = "a quoted field is not closed: the input ends inside it"
     if not data or (width > 1 and not data.strip(b"\r\n")):
         return Texts([pa.array([], pa.string())] * width, _ordinals(0, {}), bad, block)
-    table, ragged = _parsed(data, width, options)
+    table, ragged = _parsed(data, width, dialect)
     bad |= {n: f"expected {_fields(width)}, found {found}" for n, found in ragged.items()}
     columns = [_joined(column) for column in table.columns]
     return Texts(columns, _ordinals(table.num_rows, bad), bad, block)
 
 
-def _parsed(data: bytes, width: int, options: CsvOptions) -> tuple[pa.Table, dict[int, int]]:
+def _parsed(data: bytes, width: int, dialect: Dialect) -> tuple[pa.Table, dict[int, int]]:
     """All fields as text; and the records of another width: ordinal -> fields found."""
     import pyarrow.csv as pc_csv
 
@@ -76,16 +84,16 @@ def _parsed(data: bytes, width: int, options: CsvOptions) -> tuple[pa.Table, dic
         pa.py_buffer(data),
         pc_csv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1),
         pc_csv.ParseOptions(
-            delimiter=options.delimiter or ",",
-            quote_char=options.quote or False,
-            escape_char=options.escape or False,
+            delimiter=dialect.delimiter,
+            quote_char=dialect.quote or False,
+            escape_char=dialect.escape or False,
             newlines_in_values=True,
             ignore_empty_lines=width > 1,
             invalid_row_handler=set_aside,
         ),
         pc_csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),
-            null_values=list(options.null_values),
+            null_values=list(dialect.null_values),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         ),
@@ -116,25 +124,25 @@ def _undecodable(data: bytes) -> str:
     return ""
 
 
-def _fault(record: bytes, options: CsvOptions) -> str:
+def _fault(record: bytes, dialect: Dialect) -> str:
     """What no parser would tell of a record; empty if nothing."""
-    stray = record_end(record, options).stray
+    stray = record_end(record, dialect).stray
     return _undecodable(record) or ("text after a closing quote" if stray else "")
 
 
-def _sifted(block: Block, width: int, options: CsvOptions) -> Texts:
+def _sifted(block: Block, width: int, dialect: Dialect) -> Texts:
     """Parse a block without its records that have a fault."""
     good: list[bytes] = []
     bad: dict[int, str] = {}
     places: list[int] = []
-    for ordinal, (raw, _) in enumerate(records(block.data, options, blank=width == 1)):
-        if fault := _fault(raw, options):
+    for ordinal, (raw, _) in enumerate(records(block.data, dialect, blank=width == 1)):
+        if fault := _fault(raw, dialect):
             bad[ordinal] = fault
         else:
             good.append(raw + b"\n")
             places.append(ordinal)
     torn = block.torn and len(good) + len(bad) - 1 not in bad
-    inner = texts_of(Block(b"".join(good), block.line, torn), width, options)
+    inner = texts_of(Block(b"".join(good), block.line, torn), width, dialect)
     bad |= {places[n]: reason for n, reason in inner.bad.items()}
     return Texts(inner.columns, [places[n] for n in inner.rows], bad, block)
 
@@ -148,21 +156,21 @@ class CsvReader:
     Attributes:
         stream: the stream's name, for messages.
         schema: the columns to yield; those that a file lacks are null in its rows.
-        options: how the files are written, delimiter resolved.
-        layouts: the different headers that the files have.
-        files: uri -> index into `layouts`, where it is not 0.
+        forms: the different ones that the files have.
+        files: uri -> index into `forms`, where it is not 0.
         unknown: what to do with a file's columns that `schema` lacks.
         required: columns that a record must have a value in.
+        formats: columns whose numbers or dates are not plain -> how they are written.
         skip_bad: whether `read` leaves bad records out.
     """
 
     stream: str
     schema: pa.Schema
-    options: CsvOptions
-    layouts: tuple[Layout, ...]
+    forms: tuple[Form, ...]
     files: Mapping[str, int] = field(default_factory=dict)
     unknown: UnknownPolicy = UnknownPolicy.EVOLVE
     required: frozenset[str] = frozenset()
+    formats: Mapping[str, Format] = field(default_factory=dict)
     skip_bad: bool = False
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
@@ -176,7 +184,7 @@ class CsvReader:
             )
         for batch, bad, _ in self._read(split):
             if bad and not self.skip_bad:
-                raise BadRecords(tuple(bad), len(bad))
+                raise BadRecords(tuple(bad), len(bad), self._hint(split, bad[0]))
             if batch.num_rows:
                 yield batch
 
@@ -205,36 +213,43 @@ class CsvReader:
         extra = [pa.field(name, type_) for name, type_ in unknown.items()]
         return replace(self, schema=pa.schema([*self.schema, *extra]))
 
-    def _layout(self, split: Split) -> Layout:
-        return self.layouts[self.files.get(split.uri, 0)]
+    def _form(self, split: Split) -> Form:
+        return self.forms[self.files.get(split.uri, 0)]
+
+    def _hint(self, split: Split, bad: BadRecord) -> str:
+        place = self.schema.get_field_index(bad.column)
+        type_ = self.schema.field(place).type if place >= 0 else pa.null()
+        return hint_for(bad, type_, self._form(split).dialect)
 
     def _extra(self, split: Split) -> dict[str, int]:
         known = set(self.schema.names)
-        return {n: i for i, n in enumerate(self._layout(split)) if n and n not in known}
+        return {n: i for i, n in enumerate(self._form(split).layout) if n and n not in known}
 
     def _read(
         self, split: Split, *, as_texts: bool = False
     ) -> Iterator[tuple[pa.RecordBatch, list[BadRecord], Texts | None]]:
         """Block by block: the good records, the bad ones, and the texts if they were needed."""
-        layout = self._layout(split)
-        native = NativeRows(layout, self.schema, self.options, self.required)
-        for block in blocks_of(split, self.options, self.stream):
+        layout, dialect = self._form(split)
+        native = NativeRows(layout, self.schema, dialect, self.required, self.formats)
+        for block in blocks_of(split, dialect, self.stream):
             batch = None if as_texts else native.batch(block)
             if batch is not None:
                 yield batch, [], None
             else:
-                texts = texts_of(block, len(layout), self.options)
+                texts = texts_of(block, len(layout), dialect)
                 yield *self._typed(texts, split), texts
 
     def _typed(self, texts: Texts, split: Split) -> tuple[pa.RecordBatch, list[BadRecord]]:
-        layout = self._layout(split)
+        layout, dialect = self._form(split)
         faults = {n: ("", reason) for n, reason in texts.bad.items()}
         arrays: list[pa.Array] = []
         wrong: pa.BooleanArray | None = None
         for column in self.schema:
             values, mask = pa.nulls(len(texts.rows), column.type), None
             if column.name in layout:
-                values, mask = convert(texts.columns[layout.index(column.name)], column.type)
+                column_texts = texts.columns[layout.index(column.name)]
+                format_ = self.formats.get(column.name)
+                values, mask = convert_by(format_, column_texts, column.type)
             arrays.append(values)
             for at_fault, reason in self._at_fault(column.name, values, mask):
                 wrong = at_fault if wrong is None else pc.or_(wrong, at_fault)
@@ -243,7 +258,7 @@ class CsvReader:
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         if wrong is not None:
             batch = batch.filter(pc.invert(wrong))
-        return batch, self._located(faults, texts) if faults else []
+        return batch, self._located(faults, texts, dialect) if faults else []
 
     def _at_fault(self, name: str, values: pa.Array, mask: Any) -> Iterator[tuple[Any, str]]:
         if mask is not None:
@@ -251,17 +266,19 @@ class CsvReader:
         if name in self.required and values.null_count:
             yield values.is_null(), "missing required field"
 
-    def _located(self, faults: dict[int, tuple[str, str]], texts: Texts) -> list[BadRecord]:
+    def _located(
+        self, faults: dict[int, tuple[str, str]], texts: Texts, dialect: Dialect
+    ) -> list[BadRecord]:
         found: list[BadRecord] = []
         block, blank = texts.block, len(texts.columns) == 1
-        for ordinal, (raw, before) in enumerate(records(block.data, self.options, blank=blank)):
+        for ordinal, (raw, before) in enumerate(records(block.data, dialect, blank=blank)):
             if ordinal in faults:
                 column, reason = faults[ordinal]
                 found.append(BadRecord(self.stream, block.line + before, column, reason, raw))
         return found
 
 
-def blocks_of(split: Split, options: CsvOptions, stream: str) -> Iterator[Block]:
+def blocks_of(split: Split, dialect: Dialect, stream: str) -> Iterator[Block]:
     """Read a split block by block.
 
     Raises:
@@ -271,7 +288,7 @@ def blocks_of(split: Split, options: CsvOptions, stream: str) -> Iterator[Block]
     try:
         with open_split(split) as source:
             source.seek(split.start)
-            yield from blocks(source, split, options, stream)
+            yield from blocks(source, split, dialect, stream)
     except OSError as error:
         raise SourceError(
             f"file {split.uri!r} can't be read: {error.strerror or error}",

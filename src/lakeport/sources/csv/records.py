@@ -15,9 +15,9 @@ from typing import BinaryIO, NamedTuple, cast
 from lakeport.errors import BadRecord, BadRecords, SourceError
 from lakeport.model import Split
 from lakeport.native import kernel
-from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.csv.dialect import Dialect
 
-__all__ = ["Block", "End", "blocks", "record_end", "records"]
+__all__ = ["Block", "End", "blocks", "record_end", "records", "without_comments"]
 
 MAX_RECORD_BYTES = 100 << 20
 BLOCK_BYTES = 4 << 20
@@ -55,26 +55,26 @@ class End(NamedTuple):
     lines: int
 
 
-def record_end(data: bytes, options: CsvOptions) -> End:
+def record_end(data: bytes, dialect: Dialect) -> End:
     r"""Find the last record that ends in `data`, which starts at a record's start.
 
-    >>> record_end(b'a,"x\ny"\nb,"z\n', CsvOptions())
+    >>> record_end(b'a,"x\ny"\nb,"z\n', Dialect())
     End(offset=8, torn=True, stray=False, lines=2)
     """
     native = kernel()
-    if native is not None and not options.escape:
-        delimiter = ord(options.delimiter or ",")
-        return End(*native.csv_end(data, delimiter, ord(options.quote) if options.quote else None))
-    offset, torn, stray = _end(_without_escapes(data, options), options)
+    if native is not None and dialect.native:
+        delimiter = ord(dialect.delimiter)
+        return End(*native.csv_end(data, delimiter, ord(dialect.quote) if dialect.quote else None))
+    offset, torn, stray = _end(_masked(data, dialect), dialect)
     return End(offset, torn, stray, data.count(b"\n", 0, offset))
 
 
-def _end(data: bytes, options: CsvOptions) -> tuple[int, bool, bool]:
-    quote = options.quote.encode()
+def _end(data: bytes, dialect: Dialect) -> tuple[int, bool, bool]:
+    quote = dialect.quote.encode()
     if not quote or quote not in data:
         return data.rfind(b"\n") + 1, False, False
-    spans = _quotes(data, options)
-    torn, stray = len(spans) % 2 == 1, _stray(data, spans, options)
+    spans = _quotes(data, dialect)
+    torn, stray = len(spans) % 2 == 1, _stray(data, spans, dialect)
     inside = torn
     upper = len(data)
     for position in reversed(spans):
@@ -84,18 +84,18 @@ def _end(data: bytes, options: CsvOptions) -> tuple[int, bool, bool]:
     return data.rfind(b"\n", 0, upper) + 1, torn, stray
 
 
-def _stray(data: bytes, spans: Sequence[int], options: CsvOptions) -> bool:
+def _stray(data: bytes, spans: Sequence[int], dialect: Dialect) -> bool:
     """Whether anything but a field's end, or the other half of a doubled quote, closes quotes."""
     import numpy as np
 
     behind = np.asarray(spans[1::2], np.intp) + 1
     array = np.frombuffer(data, np.uint8)
     found = array[behind[behind < len(array)]].tobytes()
-    ends = (options.quote + (options.delimiter or ",") + "\r\n").encode()
+    ends = (dialect.quote + dialect.delimiter + "\r\n").encode()
     return bool(found.translate(None, ends))
 
 
-def _quotes(data: bytes, options: CsvOptions) -> Sequence[int]:
+def _quotes(data: bytes, dialect: Dialect) -> Sequence[int]:
     """Positions of the quotes that open and close fields, in turn (a doubled one closes and opens).
 
     All quotes are taken for such at first, every other one for an opening one. That is right if
@@ -106,22 +106,22 @@ def _quotes(data: bytes, options: CsvOptions) -> Sequence[int]:
     import numpy as np
 
     array = np.frombuffer(data, np.uint8)
-    positions = np.flatnonzero(array == ord(options.quote))
+    positions = np.flatnonzero(array == ord(dialect.quote))
     opening = positions[0::2]
     before = array[opening - 1]
     before[opening == 0] = ord("\n")
     closed = np.zeros(len(opening), bool)
     closed[1:] = positions[1::2][: len(opening) - 1] == opening[1:] - 1
-    delimiter = ord(options.delimiter or ",")
+    delimiter = ord(dialect.delimiter)
     regular = closed | (before == delimiter) | (before == ord("\n")) | (before == ord("\r"))
     if regular.all():
         return cast("Sequence[int]", positions)
-    return list(_quotes_one_by_one(data, options))
+    return list(_quotes_one_by_one(data, dialect))
 
 
-def _quotes_one_by_one(data: bytes, options: CsvOptions) -> Iterator[int]:
-    quote = options.quote.encode()
-    starts = b"\r\n" + (options.delimiter or ",").encode()
+def _quotes_one_by_one(data: bytes, dialect: Dialect) -> Iterator[int]:
+    quote = dialect.quote.encode()
+    starts = b"\r\n" + dialect.delimiter.encode()
     position = data.find(quote)
     while position >= 0:
         if position and data[position - 1] not in starts:
@@ -136,17 +136,28 @@ def _quotes_one_by_one(data: bytes, options: CsvOptions) -> Iterator[int]:
             position = data.find(quote, position + 1)
 
 
-def _without_escapes(data: bytes, options: CsvOptions) -> bytes:
-    """The same bytes but for those that an escape takes literally, and it."""
-    if not options.escape:
+def _masked(data: bytes, dialect: Dialect) -> bytes:
+    """The same bytes but for comments, and for what an escape takes literally, and it."""
+    if dialect.comment:
+        data = re.sub(_comments(dialect), lambda line: b"_" * len(line[0]), data)
+    if not dialect.escape:
         return data
-    return re.sub(re.escape(options.escape.encode()) + rb"(?s:.)", b"__", data)
+    return re.sub(re.escape(dialect.escape.encode()) + rb"(?s:.)", b"__", data)
 
 
-def records(
-    data: bytes, options: CsvOptions, *, blank: bool = False
-) -> Iterator[tuple[bytes, int]]:
-    r"""Cut whole records apart.
+def _comments(dialect: Dialect) -> bytes:
+    return rb"(?m)^" + re.escape(dialect.comment.encode()) + rb"[^\r\n]*"
+
+
+def without_comments(data: bytes, dialect: Dialect) -> bytes:
+    """Leave out the lines that begin as comments do, wherever they stand."""
+    if not dialect.comment or dialect.comment.encode() not in data:
+        return data
+    return re.sub(_comments(dialect) + rb"(?:\r?\n|\r|\Z)", b"", data)
+
+
+def records(data: bytes, dialect: Dialect, *, blank: bool = False) -> Iterator[tuple[bytes, int]]:
+    r"""Cut whole records apart; comments are none.
 
     Args:
         blank: whether a line without content is a record, as it is where records have one field;
@@ -155,11 +166,11 @@ def records(
     Yields:
         The record's bytes without its line break, and how many lines are before it.
 
-    >>> list(records(b'a\n\n"b\nc"\nd', CsvOptions()))
+    >>> list(records(b'a\n\n"b\nc"\nd', Dialect()))
     [(b'a', 0), (b'"b\nc"', 2), (b'd', 4)]
     """
-    masked = _without_escapes(data, options)
-    edges = _quotes(masked, options) if options.quote else []
+    masked = _masked(data, dialect)
+    edges = _quotes(masked, dialect) if dialect.quote else []
     quoted = [*zip(edges[0::2], edges[1::2], strict=False)]
     if len(edges) % 2:
         quoted.append((edges[-1], len(data)))
@@ -169,7 +180,9 @@ def records(
             index += 1
         if index < len(quoted) and quoted[index][0] < match.start() < len(data):
             continue
-        if match.start() > start or (blank and match.start() < len(data)):
+        comment = bool(dialect.comment) and data.startswith(dialect.comment.encode(), start)
+        content = match.start() > start or (blank and match.start() < len(data))
+        if content and not comment:
             yield data[start : match.start()], lines
         lines += data.count(b"\n", start, match.end())
         start = match.end()
@@ -178,7 +191,7 @@ def records(
 def blocks(
     source: BinaryIO,
     split: Split,
-    options: CsvOptions,
+    dialect: Dialect,
     stream: str,
     *,
     block_bytes: int = BLOCK_BYTES,
@@ -189,7 +202,7 @@ def blocks(
     Args:
         source: the split's file, standing at the split's start.
         split: the part of a plain UTF-8 file that a task reads.
-        options: how the file is written.
+        dialect: how the file is written.
         stream: the stream's name, for messages.
         block_bytes: about how much to read at a time.
         max_record_bytes: the longest record.
@@ -207,7 +220,7 @@ def blocks(
         if not data:
             break
         rest += data
-        cut, torn, stray, lines = record_end(rest, options)
+        cut, torn, stray, lines = record_end(rest, dialect)
         if cut:
             yield Block(rest[:cut], line, False, stray)
             line += lines
@@ -221,5 +234,5 @@ def blocks(
             "a CSV file became shorter while it was read", "load it when it is complete."
         )
     if rest:
-        _, torn, stray, _ = record_end(rest, options)
+        _, torn, stray, _ = record_end(rest, dialect)
         yield Block(rest, line, torn, stray)

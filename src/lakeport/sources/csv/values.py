@@ -9,19 +9,32 @@ import pyarrow.compute as pc
 
 from lakeport.schema.numbers import double
 
-__all__ = ["ANY_KIND", "convert", "kinds_of", "type_of_kinds"]
+__all__ = [
+    "ANY_KIND",
+    "BOOLEAN",
+    "DATE",
+    "INTEGER",
+    "NUMBER",
+    "TIMESTAMP",
+    "convert",
+    "kinds_of",
+    "masked",
+    "type_of_kinds",
+]
 
-_BOOLEAN, _INTEGER, _NUMBER, _DATE, _TIMESTAMP = 1, 2, 4, 8, 16
+BOOLEAN, INTEGER, NUMBER, DATE, TIMESTAMP = 1, 2, 4, 8, 16
+"""Kinds that texts can have besides text, as bits."""
+
 ANY_KIND = 31
-"""The set of all kinds that texts can have besides text, as bits."""
+"""The set of all of them."""
 
 _UTC = pa.timestamp("us", "UTC")
 _TYPES: dict[int, pa.DataType] = {
-    _BOOLEAN: pa.bool_(),
-    _INTEGER: pa.int64(),
-    _NUMBER: pa.float64(),
-    _DATE: pa.date32(),
-    _TIMESTAMP: _UTC,
+    BOOLEAN: pa.bool_(),
+    INTEGER: pa.int64(),
+    NUMBER: pa.float64(),
+    DATE: pa.date32(),
+    TIMESTAMP: _UTC,
 }
 _YEARS = {
     pa.date32(): (-719_162, 2_932_896),
@@ -75,10 +88,10 @@ def kinds_of(texts: pa.StringArray, kinds: int = ANY_KIND) -> int:
         for kind, fits in _FITS.items():
             if not kinds & kind:
                 continue
-            if kind == _NUMBER and kinds & _INTEGER:  # plain integers: no need to look again
+            if kind == NUMBER and kinds & INTEGER:  # plain integers: no need to look again
                 fitting = not _too_long(part)
             else:
-                fitting = bool(kind == _TIMESTAMP and kinds & _DATE) or fits(part)
+                fitting = bool(kind == TIMESTAMP and kinds & DATE) or fits(part)
             if not fitting:
                 kinds &= ~kind
     return kinds
@@ -138,11 +151,11 @@ def _fits_whole(type_: pa.DataType) -> Any:
 
 
 _FITS: dict[int, Any] = {
-    _BOOLEAN: _is_boolean,
-    _INTEGER: _is_integer,
-    _NUMBER: _is_number,
-    _DATE: _fits_whole(pa.date32()),
-    _TIMESTAMP: _fits_whole(_UTC),
+    BOOLEAN: _is_boolean,
+    INTEGER: _is_integer,
+    NUMBER: _is_number,
+    DATE: _fits_whole(pa.date32()),
+    TIMESTAMP: _fits_whole(_UTC),
 }
 
 
@@ -232,11 +245,11 @@ def _careful(texts: pa.StringArray, type_: pa.DataType) -> tuple[pa.Array, pa.Bo
         plain = _with_offset(plain)
     elif type_ == pa.bool_():
         values = pc.match_substring_regex(plain, r"^(?i:true|1)$")
-        return values, _mask(texts, values)
+        return values, masked(texts, values)
     values = _cast_each(plain, type_)
     lost = pc.fill_null(_lost(plain, values), False)
     values = pc.if_else(lost, None, values)
-    return values, _mask(texts, values)
+    return values, masked(texts, values)
 
 
 def _decimal_pattern(type_: pa.Decimal128Type) -> str:
@@ -246,7 +259,8 @@ def _decimal_pattern(type_: pa.Decimal128Type) -> str:
     )
 
 
-def _mask(texts: pa.StringArray, values: pa.Array) -> pa.BooleanArray | None:
+def masked(texts: pa.StringArray, values: pa.Array) -> pa.BooleanArray | None:
+    """Where there is a text, and no value became of it; None if nowhere."""
     if values.null_count == texts.null_count:
         return None
     return pc.and_(texts.is_valid(), values.is_null())

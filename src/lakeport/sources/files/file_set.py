@@ -15,7 +15,7 @@ from lakeport.sources.files.declared import declared_fields, is_json_schema
 from lakeport.sources.files.folders import folder_fields, with_folders
 from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.sources.input.plain import is_packed, is_utf8, spool_plain
+from lakeport.sources.input.plain import is_packed, is_utf8, spool_plain, stored_encoding
 from lakeport.sources.input.unpacking import UnpackLimits
 from lakeport.sources.spool.location import SpoolLocation
 
@@ -80,7 +80,7 @@ class FileSet:
         run: see above; for what reads whole files.
         local: whether the files are read from this machine's disk.
         look: for what is quick on a disk: here where files are local, else as `run`.
-        csv: how CSV files are written, delimiter resolved.
+        csv: how CSV files are written, as far as that is said; the delimiter of `.tsv` is.
         fields: the declared columns as files have to have them; what folders give is required of
             no file.
         declares_all: whether a JSON schema declares all columns there are.
@@ -107,8 +107,10 @@ class FileSet:
         self.local = spool.local
         self.look: Run = _beside_each_other if spool.local else run
         self.csv = options.csv
-        if self.csv.delimiter is None:
-            self.csv = replace(self.csv, delimiter="\t" if self.format == "tsv" else ",")
+        if self.csv.delimiter is None and self.format == "tsv":
+            self.csv = replace(self.csv, delimiter="\t")
+        if not self.csv.detect:
+            self.csv = self.csv.settled()
         declared = options.declared or {}
         fields = declared_fields(stream, declared)
         self.declares_all = is_json_schema(declared)
@@ -136,17 +138,23 @@ class FileSet:
         """Names of the columns that the files' folders give."""
         return frozenset(field.name for field in self.folders)
 
-    def plain(self, encoding: str = "utf-8") -> list[SourceFile]:
+    def plain(self, encoding: str | None = "utf-8") -> list[SourceFile]:
         """The files as plain UTF-8 ones that tasks can read by range, in order.
 
-        Compressed and transcoded ones, and those that tasks can't reach where they are, are
-        spooled: by the tasks where they can reach them, from here where only this machine can.
+        Without an encoding, each file's is found out. Compressed and transcoded ones, and those
+        that tasks can't reach where they are, are spooled: by the tasks where they can reach them,
+        from here where only this machine can.
         """
-        recode = not is_utf8(encoding)
-        spool = partial(_spooled, self.files, self.spool, encoding, self.options.limits)
         with ThreadPoolExecutor(_THREADS, "lakeport-spool") as executor:
             fits = list(executor.map(self._fits, self.files))
-            waiting = [n for n, fit in enumerate(fits) if recode or not fit]
+            look = partial(_known_encoding, encoding)
+            encodings = list(executor.map(look, self.files, fits))
+            waiting = [
+                n
+                for n, (fit, known) in enumerate(zip(fits, encodings, strict=True))
+                if not fit or known is None or not is_utf8(known)
+            ]
+            spool = partial(_spooled, self.files, self.spool, encodings, self.options.limits)
             here = [n for n in waiting if not self._seen_by_tasks(self.files[n])]
             there = [n for n in waiting if n not in set(here)]
             spooled = {n: file for found in executor.map(spool, here) for n, file in found}
@@ -163,8 +171,13 @@ class FileSet:
 def _spooled(
     files: Sequence[SourceFile],
     spool: SpoolLocation,
-    encoding: str,
+    encodings: Sequence[str | None],
     limits: UnpackLimits,
     number: int,
 ) -> list[tuple[int, SourceFile]]:
-    return [(number, spool_plain(files[number], spool, number, encoding, limits))]
+    return [(number, spool_plain(files[number], spool, number, encodings[number], limits))]
+
+
+def _known_encoding(given: str | None, file: SourceFile, fits: bool) -> str | None:
+    """A file's encoding as far as it shows without unpacking it."""
+    return given or (stored_encoding(file) if fits else None)

@@ -31,6 +31,7 @@ class SourceFile:
         storage: where the object is; None for local files.
         key: its key in `storage`.
         folders: columns that its folders give, with their values (see `sources.files.folders`).
+        encoding: of its text as it was stored, where that was given or found out.
     """
 
     uri: str
@@ -40,6 +41,7 @@ class SourceFile:
     storage: Storage | None = None
     key: str = ""
     folders: tuple[tuple[str, str | None], ...] = ()
+    encoding: str = "utf-8"
 
     def open(self) -> BinaryIO:
         """Open the file as stored.

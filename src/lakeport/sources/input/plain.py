@@ -17,6 +17,7 @@ from lakeport.errors import SourceError
 from lakeport.host.scratch import scratch
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import compression_of, open_input
+from lakeport.sources.input.encoding import SAMPLE_BYTES, encoding_of, likely_encoding
 from lakeport.sources.input.unpacking import ExpansionGuard, UnpackLimits
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = [
     "is_packed",
     "is_utf8",
     "spool_plain",
+    "stored_encoding",
 ]
 
 COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz", ".zip")
@@ -46,6 +48,16 @@ def is_packed(file: SourceFile) -> bool:
     """
     with file.open() as source:
         return bool(_packed(source.read(8)))
+
+
+def stored_encoding(file: SourceFile) -> str:
+    """The encoding of a file that is not compressed, as its beginning tells.
+
+    Raises:
+        SourceError: it is absent or can't be read.
+    """
+    with file.open() as source:
+        return encoding_of(source.read(SAMPLE_BYTES))
 
 
 def _packed(head: bytes) -> str:
@@ -107,13 +119,17 @@ def is_utf8(encoding: str) -> bool:
 
 
 def spool_plain(
-    file: SourceFile, spool: SpoolLocation, number: int, encoding: str, limits: UnpackLimits
+    file: SourceFile,
+    spool: SpoolLocation,
+    number: int,
+    encoding: str | None,
+    limits: UnpackLimits,
 ) -> SourceFile:
     """Write a file's content, decompressed and as UTF-8, to the spool by streaming.
 
     Args:
         number: makes the name in the spool unique.
-        encoding: the content's encoding, as Python names it.
+        encoding: the content's encoding, as Python names it; None to find it out.
         limits: what a compressed file may become.
 
     Raises:
@@ -128,12 +144,14 @@ def spool_plain(
             packed = _packed(head.read(8))
         opener = _only_member if packed == "zip" else open_input
         with opener(stored, limits) as plain, spool.create(at) as target:
-            for chunk in _recoded(plain, encoding, file.name):
+            begin = b"" if encoding is not None else _beginning(plain)
+            encoding = encoding or encoding_of(begin)
+            for chunk in _recoded(begin, plain, encoding, file.name):
                 size += len(chunk)
                 target.write(chunk)
     storage = spool.storage
     uri, key = (at, "") if storage is None else (storage.uri(at), at)
-    return replace(file, uri=uri, bytes=size, storage=storage, key=key)
+    return replace(file, uri=uri, bytes=size, storage=storage, key=key, encoding=encoding)
 
 
 @contextmanager
@@ -150,22 +168,34 @@ def _stored(file: SourceFile, spool: SpoolLocation) -> Iterator[Path]:
         yield path
 
 
-def _recoded(source: BinaryIO, encoding: str, name: str) -> Iterator[bytes]:
+def _beginning(source: BinaryIO) -> bytes:
+    """As many bytes as an encoding is told by, or all there are."""
+    begin = b""
+    while len(begin) < SAMPLE_BYTES and (chunk := source.read(SAMPLE_BYTES - len(begin))):
+        begin += chunk
+    return begin
+
+
+def _recoded(begin: bytes, source: BinaryIO, encoding: str, name: str) -> Iterator[bytes]:
+    """What was read already and what follows, as UTF-8."""
     if is_utf8(encoding):
+        if begin:
+            yield begin
         while chunk := source.read(_CHUNK):
             yield chunk
         return
     decoder = codecs.getincrementaldecoder(encoding)("strict")
     offset = 0
     while True:
-        chunk = source.read(_CHUNK)
+        chunk, begin = begin or source.read(_CHUNK), b""
         try:
             text = decoder.decode(chunk, final=not chunk)
         except UnicodeError as error:
             at = offset + getattr(error, "start", 0)
             raise SourceError(
                 f"file {name!r} is not {encoding} text near byte {at}",
-                "name the file's encoding, for example `encoding: latin-1`.",
+                "name the file's encoding with `--encoding`, such as "
+                f"{likely_encoding(chunk) or 'utf-8'}.",
             ) from error
         yield text.encode("utf-8")
         offset += len(chunk)

@@ -27,6 +27,7 @@ from lakeport.errors import (
     UnknownFields,
 )
 from lakeport.model import Batch, Reader, Split, UnknownPolicy
+from lakeport.sources.csv.dialect import Dialect
 from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.csv.records import blocks, record_end, records
 from lakeport.sources.csv.values import convert, kinds_of, type_of_kinds
@@ -233,8 +234,8 @@ def test_embedded_newlines_and_quotes(tmp_path: Path) -> None:
 def test_text_behind_a_closing_quote_is_bad(
     tmp_path: Path, line: bytes, csv: CsvOptions, size: int
 ) -> None:
-    between = (csv.delimiter or ",").encode()
-    fine = between.join([b"q" + csv.quote.encode() + b"q", csv.quote.encode() * 2])
+    between, quote = (csv.delimiter or ",").encode(), csv.quote or '"'
+    fine = between.join([b"q" + quote.encode() + b"q", quote.encode() * 2])
     content = [b"a" + between + b"b", *[fine] * 200, line, *[fine] * 200, b"1", b""]
     batch = load(tmp_path, b"\n".join(content), csv=csv, split_bytes=size)
     assert (len(batch.splits) > 1) == (size == 1 << 10)
@@ -243,7 +244,7 @@ def test_text_behind_a_closing_quote_is_bad(
         (403 + line.count(b"\n"), "", "expected 2 fields, found 1", b"1"),
     ]
     assert batch.reader is not None
-    assert {r["a"] for r in rows(batch, batch.reader.tolerant())} == {f"q{csv.quote}q"}
+    assert {r["a"] for r in rows(batch, batch.reader.tolerant())} == {f"q{quote}q"}
     with pytest.raises(BadRecords, match="line 202: text after a closing quote"):
         rows(batch)
 
@@ -326,7 +327,7 @@ def test_no_quotes_and_another_delimiter(tmp_path: Path) -> None:
 
 
 def test_tsv(tmp_path: Path) -> None:
-    assert rows(load(tmp_path, b"a\tb\n1,5\t2\n", name="t.tsv")) == [{"a": "1,5", "b": 2}]
+    assert rows(load(tmp_path, b"a\tb\n1,5\t2\n", name="t.tsv")) == [{"a": 1.5, "b": 2}]
 
 
 def test_without_header(tmp_path: Path) -> None:
@@ -391,9 +392,7 @@ def test_a_record_without_end_has_a_limit() -> None:
     source = io.BytesIO(b'a\n"' + b"x\n" * 5000)
     with pytest.raises(BadRecords, match=r"line 2.*longer than.*a quote is not closed"):
         list(
-            blocks(
-                source, Split("t.csv"), CsvOptions(), "t", block_bytes=64, max_record_bytes=1 << 12
-            )
+            blocks(source, Split("t.csv"), Dialect(), "t", block_bytes=64, max_record_bytes=1 << 12)
         )
 
 
@@ -593,12 +592,12 @@ def test_a_written_out_tab() -> None:
 )
 def test_record_end(data: bytes, end: int, inside: bool) -> None:
     lines = data.count(b"\n", 0, end)
-    assert record_end(data, CsvOptions()) == (end, inside, False, lines)
+    assert record_end(data, Dialect()) == (end, inside, False, lines)
 
 
 def test_records_of_a_block_with_stray_quotes() -> None:
     data = b'5" x,1\r\n\r\n"a\nb",2\n7'
-    assert list(records(data, CsvOptions())) == [(b'5" x,1', 0), (b'"a\nb",2', 2), (b"7", 4)]
+    assert list(records(data, Dialect())) == [(b'5" x,1', 0), (b'"a\nb",2', 2), (b"7", 4)]
 
 
 def test_nycflights(tmp_path: Path) -> None:

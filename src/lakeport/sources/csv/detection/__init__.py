@@ -1,0 +1,1 @@
+"""What a CSV file's beginning tells of how it is written."""

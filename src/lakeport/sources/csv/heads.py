@@ -1,0 +1,111 @@
+"""The beginnings of a load's CSV files: how each is written, its columns, its first records."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from lakeport.errors import SourceError
+from lakeport.sources.csv.detection.sniffing import SAMPLE_BYTES, sniffed
+from lakeport.sources.csv.dialect import Dialect
+from lakeport.sources.csv.formats.readings import Readings
+from lakeport.sources.csv.inference import Head, InferKinds, read_head, sampled
+from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.csv.reader import Form
+from lakeport.sources.csv.records import Block, record_end
+from lakeport.sources.files.file_set import FileSet
+from lakeport.sources.files.source_file import SourceFile
+
+__all__ = ["CsvFile", "heads_of"]
+
+
+class CsvFile(NamedTuple):
+    """One file of a load.
+
+    Attributes:
+        file: plain UTF-8.
+        head: where its records begin.
+        form: its columns, and how it is written.
+        sample: the readings that its first records leave to each column; empty if nothing is known.
+        foreign: for each column, whether its first records have a number or date that is not plain.
+    """
+
+    file: SourceFile
+    head: Head
+    form: Form
+    sample: tuple[int, ...] = ()
+    foreign: tuple[bool, ...] = ()
+
+    def without(self, columns: Collection[str]) -> CsvFile:
+        """The same file, these columns to be left out."""
+        layout = tuple("" if name in columns else name for name in self.form.layout)
+        return self._replace(form=self.form._replace(layout=layout))
+
+
+def heads_of(
+    files: FileSet, plain: Sequence[SourceFile], declared: Sequence[str], readings: Readings
+) -> list[CsvFile]:
+    """Look at the beginning of each file; those that hold nothing at all are left out.
+
+    Whether files have a header is found out for all of them together.
+
+    Raises:
+        SourceError: all files are empty, or a header is none.
+    """
+    names = [name for name in declared if name not in files.folder_names]
+    look = partial(_look, files.csv, names, readings)
+    found = [csv for csv in files.look(look, plain) if csv.form.layout]
+    if not found:
+        raise SourceError(
+            f"file {plain[0].name!r} is empty" if len(plain) == 1 else "all files are empty",
+            "a CSV file needs at least a header, or a row if `header` is false.",
+        )
+    if len({csv.form.dialect.header for csv in found}) == 1:
+        return found
+    look = partial(_look, replace(files.csv, header=True), names, readings)
+    return [csv for csv in files.look(look, plain) if csv.form.layout]
+
+
+def _look(
+    options: CsvOptions, declared: Sequence[str], readings: Readings, file: SourceFile
+) -> list[CsvFile]:
+    dialect = replace(_dialect(options, declared, file), encoding=file.encoding)
+    names = options.columns or declared
+    if not dialect.header and options.header is None and not options.columns:
+        head = read_head(file, dialect)
+        fits = len(names) == len(head.layout)
+        if names and not fits:  # not all columns are declared, which takes a header
+            dialect = replace(dialect, header=True)
+        elif names:
+            head = head._replace(layout=tuple(names))
+    if dialect.header or options.header is not None or options.columns:
+        head = read_head(file, dialect, () if dialect.header else names)
+    return [_sampled(CsvFile(file, head, Form(head.layout, dialect)), readings)]
+
+
+def _dialect(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> Dialect:
+    if options.settled() == options:
+        return options.dialect()
+    with file.open() as source:
+        sample = source.read(SAMPLE_BYTES)
+        ended = not source.read(1)
+    return sniffed(sample, options, ended=ended, declared=declared)
+
+
+def _sampled(csv: CsvFile, readings: Readings) -> CsvFile:
+    """Read the first records."""
+    layout, dialect = csv.form
+    foreign = (False,) * len(layout)
+    if not readings.formats or not layout:
+        return csv._replace(foreign=foreign)
+    with csv.file.open() as source:
+        source.seek(csv.head.start)
+        data = source.read(SAMPLE_BYTES)
+    end = record_end(data, dialect)
+    if not end.offset:
+        return csv._replace(foreign=foreign)
+    block = Block(data[: end.offset], csv.head.line, torn=False, stray=end.stray)
+    sample, foreign = sampled(block, InferKinds(layout, frozenset(layout), dialect, readings))
+    return csv._replace(sample=sample, foreign=foreign)
