@@ -27,7 +27,8 @@ SAMPLE_BYTES = 1 << 16
 
 _DELIMITERS = (",", ";", "\t", "|")
 _SEPARATOR = re.compile(r'\A"?sep=(.)"?[ ,;\t]*(?:\r?\n|\Z)', re.IGNORECASE)
-_BODY = 0.8  # of the records from the first to the last regular one are regular
+_BODY = 0.8  # of the records from the first to the last regular one are regular,
+_BELOW_HEADER = 0.5  # or so many, where the very first one is
 _TYPED_ROWS = 100
 _LONE = 3  # so many quotes that are never closed are none
 _FEW = 2  # so many fields in apostrophes are a habit
@@ -67,7 +68,10 @@ class _Cut(NamedTuple):
         """How many cells the regular records have, if nearly all between them are; else 0."""
         width = self.width
         places = [n for n, row in enumerate(self.rows) if len(row) == width]
-        if width == 1 or len(places) < _BODY * (places[-1] - places[0] + 1):
+        if width == 1:
+            return 0
+        least = _BODY if places[0] else _BELOW_HEADER
+        if len(places) < least * (places[-1] - places[0] + 1):
             return 0
         return len(places) * (width - 1) if len(places) > 1 else 0
 

@@ -1,0 +1,335 @@
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import tempfile
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakeport.errors import BadRecords, ConfigError, SourceError
+from lakeport.model import Batch
+from lakeport.sources.csv.detection.sniffing import sniffed
+from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.csv.reader import CsvReader
+from tests.unit.sources.csv.corpus import CASES, Case
+from tests.unit.sources.file_batch import file_batch
+
+load = partial(file_batch, name="t.csv")
+
+
+def table(batch: Batch) -> dict[str, list[Any]]:
+    assert batch.reader is not None
+    found: dict[str, list[Any]] = {name: [] for name in batch.reader.schema.names}
+    for split in batch.splits:
+        for read in batch.reader.read(split):
+            for name, values in found.items():
+                values += read.column(name).to_pylist()
+    return found
+
+
+def notes(batch: Batch) -> list[str]:
+    return [note.removeprefix("0t.csv: ") for note in batch.notes]
+
+
+@pytest.mark.usefixtures("fast_path")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_corpus(tmp_path: Path, case: Case) -> None:
+    batch = load(tmp_path, case.content)
+    found = table(batch)
+    assert found == case.columns
+    kinds = {name: [type(value) for value in values] for name, values in found.items()}
+    assert kinds == {n: [type(v) for v in values] for n, values in case.columns.items()}
+    assert notes(batch) == list(case.notes)
+    assert isinstance(batch.reader, CsvReader)
+    dialect = batch.reader.forms[0].dialect
+    assert (dialect.delimiter, dialect.quote, dialect.skip_rows, dialect.header) == (
+        case.delimiter,
+        case.quote,
+        case.skip,
+        case.header,
+    )
+
+
+def test_the_corpus_is_large() -> None:
+    assert len({case.name for case in CASES}) == len(CASES) >= 60
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_where_duckdb_differs_is_known(tmp_path: Path, case: Case) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text(case.text, "utf-8", newline="")
+    with duckdb.connect() as connection:
+        query = "SELECT Delimiter, Quote, SkipRows, HasHeader FROM sniff_csv(?)"
+        try:
+            row = connection.execute(query, [str(file)]).fetchone()
+        except duckdb.Error:
+            row = None
+    same = row is not None and (
+        (row[0], row[2], row[3]) == (case.delimiter, case.skip, case.header)
+        and (row[1] == case.quote or (row[1] == "(empty)" and case.quote != "'"))
+    )
+    assert same == (not case.differs), row
+
+
+PLAIN = CsvOptions(
+    header=True,
+    delimiter=",",
+    quote='"',
+    encoding="utf-8",
+    skip_rows=0,
+    decimal=".",
+    thousands="",
+    date_format="%Y-%m-%d",
+)
+
+
+@pytest.mark.parametrize("options", [PLAIN, CsvOptions(detect=False)])
+def test_what_is_given_is_kept(tmp_path: Path, options: CsvOptions) -> None:
+    content = b"1;2\n31.12.2023;1,5\n"
+    with pytest.raises(BadRecords, match="expected 1 field, found 2"):
+        table(load(tmp_path, content, csv=options))
+    batch = load(tmp_path, b'd,n,c\n31/12/2023,"1,234.56",1.234\n', csv=options)
+    assert table(batch) == {"d": ["31/12/2023"], "n": ["1,234.56"], "c": [1.234]}
+    assert batch.notes == ()
+    assert list(table(load(tmp_path, b"1\n2\n3\n", csv=options))) == ["1"]
+
+
+def test_each_part_can_be_given(tmp_path: Path) -> None:
+    def read(text: str, **options: Any) -> dict[str, list[Any]]:
+        return table(load(tmp_path, text.encode(), csv=CsvOptions(**options)))
+
+    assert read("a;b\n1;2\n", delimiter=",") == {"a;b": ["1;2"]}
+    assert read("a~b\n1~2\n", delimiter="~") == {"a": [1], "b": [2]}
+    assert read("a,b\n'x',1\n'y',2\n'z',3\n", quote='"')["a"] == ["'x'", "'y'", "'z'"]
+    assert read("1,x\n2,y\n", header=True) == {"1": [2], "x": ["y"]}
+    assert read("a,b\nx,y\n", header=False)["column_1"] == ["a", "x"]
+    assert read("a,b\nx,y\n", columns=("m", "n")) == {"m": ["a", "x"], "n": ["b", "y"]}
+    assert read("sep=;\na;b\n1;2\n", skip_rows=1) == {"a": [1], "b": [2]}
+    assert read("one\ntwo,three\na,b\n1,2\n", skip_rows=2) == {"a": [1], "b": [2]}
+    assert read('a,b\n"1,5",x\n', decimal=",") == {"a": [1.5], "b": ["x"]}
+    assert read("a;b\n1.234;x\n", decimal=",") == {"a": [1234], "b": ["x"]}
+    assert read("a;b\n1.5;1\n", decimal=",") == {"a": ["1.5"], "b": [1]}
+    assert read("a;b\n1.234;x\n", thousands=".") == {"a": [1234], "b": ["x"]}
+    assert read("a;b\n1\u2019234;x\n", thousands="\u2019") == {"a": [1234], "b": ["x"]}
+    assert read("a\n03/04/2023\n", date_format="%m/%d/%Y") == {"a": [date(2023, 3, 4)]}
+    assert read("a\n03.04.69\n04.04.68\n", date_format="%d.%m.%y") == {
+        "a": [date(1969, 4, 3), date(2068, 4, 4)]
+    }
+    stamp = read("a\n3/4/23 05:06:07.25\n", date_format="%d/%m/%y %H:%M:%S.%f")
+    assert stamp == {"a": [datetime(2023, 4, 3, 5, 6, 7, 250000, UTC)]}
+
+
+def test_comments_are_left_out_where_they_are_named(tmp_path: Path) -> None:
+    content = b'#x "y"\na,b\n1,x\n# z, "\n\n2,"y"\n#,"\n3\n#end'
+    batch = load(tmp_path, content, csv=CsvOptions(comment="#"), declared={"a": "integer"})
+    assert batch.reader is not None
+    (bad,) = [bad for split in batch.splits for bad in batch.reader.scan(split).bad]
+    assert (bad.line, bad.raw) == (8, b"3")
+    one = load(tmp_path, b"a\n1\n#2\n\n3\n", csv=CsvOptions(comment="#"))
+    assert table(one) == {"a": [1, None, 3]}
+    many = b"a,b\n" + b'1,"x\ny"\n# it\'s "\n' * 500
+    small = load(tmp_path, many, csv=CsvOptions(comment="#"), split_bytes=256)
+    assert len(small.splits) > 5
+    assert table(small) == {"a": [1] * 500, "b": ["x\ny"] * 500}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"decimal": ";"}, "decimal mark"),
+        ({"thousands": "x"}, "thousands separator"),
+        ({"decimal": ",", "thousands": ","}, "are both ','"),
+        ({"date_format": "%d/%m"}, "date format"),
+        ({"date_format": "%d/%m/%Y %p"}, "date format"),
+        ({"date_format": "%d/%m/%Y %M"}, "date format"),
+        ({"columns": ("a", "A")}, "same one twice"),
+        ({"columns": ("a",), "header": True}, "`header` is true"),
+        ({"comment": "##"}, "not usable"),
+        ({"comment": '"'}, "must differ"),
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        CsvOptions(**options)
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "words"),
+    [
+        (b"a;b\n1;2\n3\n4;5\n", {}, ("expected 2 fields, found 1", "delimiter ';'", "--delimiter")),
+        (b"a,b\n1,2\n3,4\nTotal\n", {}, ("line 4", "expected 2", "--skip-rows")),
+        (b"a,b\n1,2\n\xff\xfe,2\n", {}, ("not UTF-8", "--encoding")),
+        (b"a,b\n1,2\nM\xfcller,2\n", {"encoding": "utf-8"}, ("not UTF-8", "such as cp1252")),
+        (b'a,b\n"x"y,2\n"z",3\n', {}, ("closing quote", "--quote", "--escape")),
+        (b'a,b\n1,"x\n', {}, ("not closed", "--quote")),
+        (b"a;b\n1;2\n", {"delimiter": ","}, ()),
+    ],
+)
+def test_what_goes_wrong_names_the_option(
+    tmp_path: Path, content: bytes, options: dict[str, Any], words: tuple[str, ...]
+) -> None:
+    batch = load(tmp_path, content, csv=CsvOptions(**options))
+    if not words:
+        assert table(batch) == {"a;b": ["1;2"]}
+        return
+    with pytest.raises(BadRecords) as caught:
+        table(batch)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_value_that_does_not_fit_names_the_option(tmp_path: Path) -> None:
+    for type_, text, option in (
+        ("number", "1,5", "--decimal"),
+        ("date", "3/4/23", "--date-format"),
+    ):
+        batch = load(tmp_path, f"a;b\n{text};x\n\nz;y\n".encode(), declared={"a": type_})
+        with pytest.raises(BadRecords) as caught:
+            table(batch)
+        assert option in str(caught.value)
+
+
+def test_a_strange_byte_behind_the_sample_ends_the_load(tmp_path: Path) -> None:
+    lines = b"a,b\n" + b"x,1\n" * 300_000
+    with pytest.raises(BadRecords, match="not UTF-8") as caught:
+        table(load(tmp_path, lines + b"M\xfcller,2\n"))
+    assert "--encoding" in caught.value.hint and "cp1252" in caught.value.hint
+    western = b"a,b\nM\xfcller,1\n" + lines[4:]
+    assert table(load(tmp_path, western))["a"][0] == "Müller"
+    with pytest.raises(SourceError, match="not cp1252 text") as refused:
+        load(tmp_path, western + b"\x81,1\n")
+    assert "--encoding" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "naïve,1\nпривет,2\n".encode("cp1251", "replace"),
+        "имя,1\nпривет,2\n".encode("cp1251"),
+        "złoty,1\nżółw,2\n".encode("cp1250"),
+        "名前,1\n東京,2\n".encode("shift_jis"),
+        "é,1\nè,2\n".encode() + b"M\xfcller,3\n",
+        b"a\x00\x01,b\xff\n",
+    ],
+)
+def test_what_may_be_another_encoding_is_not_guessed(tmp_path: Path, text: bytes) -> None:
+    with pytest.raises((BadRecords, SourceError)) as caught:
+        table(load(tmp_path, b"a,b\n" + text))
+    assert "--encoding" in str(caught.value)
+
+
+def test_files_of_one_load_have_their_own_dialects(tmp_path: Path) -> None:
+    contents = (
+        b"id,name\n1,Ada\n",
+        "id;name\n2;Zoé\n".encode("cp1252"),
+        "name\tid\nGrace\t3\n".encode("utf-16"),
+    )
+    batch = load(tmp_path, *contents)
+    assert table(batch) == {"id": [1, 2, 3], "name": ["Ada", "Zoé", "Grace"]}
+    assert notes(batch) == ["1t.csv: delimiter ';', Windows-1252", "2t.csv: delimiter tab, UTF-16"]
+    same = load(tmp_path, b"a;b\n1,5;x\n", b"a;b\n2;y\n", b"a;b\n3,25;z\n")
+    assert table(same)["a"] == [1.5, 2.0, 3.25]
+    assert notes(same) == ["0t.csv and 2 more files: delimiter ';', decimal comma"]
+
+
+def test_a_header_is_found_out_for_all_files_together(tmp_path: Path) -> None:
+    assert table(load(tmp_path, b"1,x\n2,y\n", b"3,z\n4,w\n"))["column_1"] == [1, 2, 3, 4]
+    mixed = load(tmp_path, b"id,n\n1,x\n2,y\n", b"3,z\n4,w\n")
+    assert list(table(mixed)) == ["id", "n", "3", "z"]
+
+
+def test_declared_columns_are_read_as_they_are_written(tmp_path: Path) -> None:
+    content = b"when;price;n\n31.12.2023;1.234,50;1\n01.01.2024;0,10;2\n"
+    batch = load(tmp_path, content, declared={"price": "decimal(10,2)", "when": "date"})
+    assert table(batch) == {
+        "when": [date(2023, 12, 31), date(2024, 1, 1)],
+        "price": [Decimal("1234.50"), Decimal("0.10")],
+        "n": [1, 2],
+    }
+    text = load(tmp_path, content, declared={"price": "number"}, csv=CsvOptions(infer_types=False))
+    assert table(text)["price"] == [1234.5, 0.1] and table(text)["n"] == ["1", "2"]
+    odd = load(
+        tmp_path,
+        b"a;b\n1;x\nn/a;y\n1.234,5;z\n",
+        declared={"a": "number"},
+        csv=CsvOptions(decimal=","),
+    )
+    assert odd.reader is not None
+    (split,) = odd.splits
+    assert [bad.line for bad in odd.reader.scan(split).bad] == [3]
+    headless = load(tmp_path, b"1,x\n2,y\n", declared={"id": "integer", "name": "string"})
+    assert table(headless) == {"id": [1, 2], "name": ["x", "y"]}
+
+
+@pytest.mark.usefixtures("fast_path")
+@pytest.mark.parametrize("split_bytes", [1 << 12, 1 << 16, 1 << 30])
+def test_all_values_decide_wherever_files_are_cut(tmp_path: Path, split_bytes: int) -> None:
+    def last(early: str, late: str) -> tuple[str, Any]:
+        lines = [f"{early};x"] * 20_000 + [f"{late};y"]
+        batch = load(tmp_path, "\n".join(["a;b", *lines]).encode(), split_bytes=split_bytes)
+        assert batch.reader is not None
+        return str(batch.reader.schema.field("a").type), table(batch)["a"][-1]
+
+    assert last("7", "1,5") == ("double", 1.5)
+    assert last("1.234", "1.234,5") == ("double", 1234.5)
+    assert last("1.5", "1.234,5") == ("string", "1.234,5")
+    assert last("", "1.234,5") == ("double", 1234.5)
+    assert last("03/04/2023", "31/12/2023") == ("date32[day]", date(2023, 12, 31))
+    assert last("31/12/2023", "12/31/2023") == ("string", "12/31/2023")
+    assert last("1,5", "x") == ("string", "x")
+
+
+def test_compressed_files_are_looked_at_too(tmp_path: Path) -> None:
+    packed = gzip.compress("id;name\n1;Zoé\n".encode("cp1252"))
+    batch = load(tmp_path, packed, name="t.csv.gz")
+    assert table(batch) == {"id": [1], "name": ["Zoé"]}
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"\xef\xbb\xbf", b"sep=;\n"])
+def test_files_without_content(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(SourceError, match="is empty"):
+        load(tmp_path, content)
+
+
+TEXTS = st.text(st.sampled_from(list("abXY ,;|\t\"'\n.#-")), max_size=6).filter(
+    lambda text: text.strip() == text
+)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> list[list[str]]:
+    """Two columns or more, of which the first has words that no delimiter is in."""
+    width = draw(st.integers(1, 3))
+    words = st.text(st.sampled_from("abcxyz"), min_size=1, max_size=5)
+    row = st.tuples(words, *[TEXTS] * width).map(list)
+    return draw(st.lists(row, min_size=1, max_size=12))
+
+
+@settings(max_examples=150)
+@given(tables(), st.sampled_from(",;\t|"), st.sampled_from(["\n", "\r\n"]))
+def test_what_python_writes_is_read_back_in_any_dialect(
+    rows: list[list[str]], delimiter: str, newline: str
+) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter=delimiter, lineterminator=newline, quoting=csv.QUOTE_ALL)
+    header = [f"c{n}" for n in range(len(rows[0]))]
+    writer.writerow(header)
+    writer.writerows(rows)
+    with tempfile.TemporaryDirectory() as folder:
+        options = CsvOptions(infer_types=False, null_values=("NA",))
+        found = table(load(Path(folder), text.getvalue().encode(), csv=options))
+    assert found == dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_have_a_dialect(data: bytes) -> None:
+    assert sniffed(data, CsvOptions(), ended=True).delimiter
