@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import codecs
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lakeport.sources.csv.options import CsvOptions
 
 __all__ = ["Dialect"]
 
@@ -27,6 +31,21 @@ class Dialect:
     skip_rows: int = 0
     header: bool = True
     encoding: str = "utf-8"
+
+    @classmethod
+    def of(cls, options: CsvOptions) -> Dialect:
+        """The dialect of a file of which nothing was found out."""
+        plain = options.settled()
+        return cls(
+            delimiter=plain.delimiter or ",",
+            quote=plain.quote or "",
+            escape=plain.escape,
+            comment=plain.comment,
+            null_values=plain.null_values,
+            skip_rows=plain.skip_rows or 0,
+            header=bool(plain.header),
+            encoding=plain.encoding or "utf-8",
+        )
 
     @property
     def native(self) -> bool:

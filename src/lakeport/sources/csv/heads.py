@@ -87,7 +87,7 @@ def _look(
 
 def _dialect(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> Dialect:
     if options.settled() == options:
-        return options.dialect()
+        return Dialect.of(options)
     with file.open() as source:
         sample = source.read(SAMPLE_BYTES)
         ended = not source.read(1)

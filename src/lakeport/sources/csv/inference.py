@@ -13,6 +13,7 @@ from typing import NamedTuple
 from lakeport.errors import SourceError
 from lakeport.host.cores import available_cores
 from lakeport.model import Split
+from lakeport.sources.csv.detection.rows import rows_of
 from lakeport.sources.csv.dialect import Dialect
 from lakeport.sources.csv.formats.readings import Readings
 from lakeport.sources.csv.hints import way_to_read
@@ -148,11 +149,24 @@ def sampled(block: Block, infer: InferKinds) -> tuple[tuple[int, ...], tuple[boo
         The readings that are possible by them: which formats to look for in all others. The plain
         kinds are left open. And whether no plain kind fits, but a format does.
     """
-    columns = texts_of(block, len(infer.layout), infer.dialect).columns
-    readings = infer.readings
-    found = [readings.of_texts(column, readings.any) for column in columns]
-    foreign = (bool(some & readings.foreign) and not some & ANY_KIND for some in found)
-    return tuple(some | readings.plain for some in found), tuple(foreign)
+    readings, width = infer.readings, len(infer.layout)
+    found = NativeKinds(width, infer.dialect).kinds(block, [readings.plain] * width)
+    left = [readings.any] * width
+    if found is not None:  # few columns are left for pyarrow, which takes its time to begin
+        rows = rows_of(block.data.decode("utf-8", "replace"), infer.dialect)
+        columns = [[row[n] for row in rows if len(row) == width] for n in range(width)]
+        left = [
+            plain | readings.beside(plain, any_) if plain else readings.matching(cells, any_)
+            for plain, any_, cells in zip(found, left, columns, strict=True)
+        ]
+    if any(not some & ANY_KIND or found is None for some in left if some & readings.foreign):
+        texts = texts_of(block, width, infer.dialect).columns
+        left = [
+            some if found is not None and some & ANY_KIND else readings.of_texts(column, some)
+            for column, some in zip(texts, left, strict=True)
+        ]
+    foreign = (bool(some & readings.foreign) and not some & ANY_KIND for some in left)
+    return tuple(some | readings.plain for some in left), tuple(foreign)
 
 
 def read_head(file: SourceFile, dialect: Dialect, names: Sequence[str] = ()) -> Head:

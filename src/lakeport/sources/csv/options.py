@@ -135,20 +135,6 @@ class CsvOptions:
             date_format=self.date_format or "%Y-%m-%d",
         )
 
-    def dialect(self) -> Dialect:
-        """The dialect of a file of which nothing was found out."""
-        plain = self.settled()
-        return Dialect(
-            delimiter=plain.delimiter or ",",
-            quote=plain.quote or "",
-            escape=plain.escape,
-            comment=plain.comment,
-            null_values=plain.null_values,
-            skip_rows=plain.skip_rows or 0,
-            header=bool(plain.header),
-            encoding=plain.encoding or "utf-8",
-        )
-
 
 def _check_character(name: str, value: str) -> None:
     if len(value) != 1 or not value.isascii() or value in "\r\n\0":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from lakeport.sources.csv.dialect import Dialect
 from lakeport.sources.csv.formats.readings import Format
 from lakeport.sources.csv.heads import CsvFile
 from lakeport.sources.files.file_set import FileSet
@@ -32,7 +33,7 @@ def notes_of(
         formats: how columns are written.
         doubts: column -> the option that would settle what it is.
     """
-    plain = files.csv.dialect()
+    plain = Dialect.of(files.csv)
     groups: dict[tuple[str, ...], list[str]] = {}
     for csv in heads:
         found = csv.form.dialect.differences(plain)

@@ -29,7 +29,7 @@ _FEW = 0.1
 
 
 def encoding_of(sample: bytes) -> str:
-    """The encoding of the text that begins with `sample`, as Python names it.
+    r"""The encoding of the text that begins with `sample`, as Python names it.
 
     What is neither marked nor UTF-8 nor UTF-16 with evident halves is Windows-1252 if all of it is
     what that is mostly used for: Western letters and signs, single ones among ASCII. Otherwise it
@@ -50,7 +50,8 @@ def encoding_of(sample: bytes) -> str:
 
 def _is_utf8(sample: bytes) -> bool:
     try:
-        codecs.getincrementaldecoder("utf-8")("strict").decode(sample)
+        whole = len(sample) < SAMPLE_BYTES  # else the last character may be cut
+        codecs.getincrementaldecoder("utf-8")("strict").decode(sample, final=whole)
     except UnicodeDecodeError:
         return False
     return True

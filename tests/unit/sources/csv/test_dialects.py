@@ -288,6 +288,13 @@ def test_all_values_decide_wherever_files_are_cut(tmp_path: Path, split_bytes: i
     assert last("1,5", "x") == ("string", "x")
 
 
+def test_a_strange_byte_may_be_the_last_one(tmp_path: Path) -> None:
+    assert table(load(tmp_path, b"a,b\n1,Caf\xe9")) == {"a": [1], "b": ["Café"]}
+    whole = "a,b\n" + "x,1\n" * (1 << 18)
+    cut = whole[: (1 << 20) - 3] + "ü,y\n"  # the sample ends within a character
+    assert load(tmp_path, cut.encode()).notes == ()
+
+
 def test_compressed_files_are_looked_at_too(tmp_path: Path) -> None:
     packed = gzip.compress("id;name\n1;Zoé\n".encode("cp1252"))
     batch = load(tmp_path, packed, name="t.csv.gz")

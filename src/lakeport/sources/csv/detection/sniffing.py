@@ -150,7 +150,7 @@ def sniffed(
         delimiter = delimiter or (line[1] if line[1].isascii() else None)
     rest = "".join(text.split("\n", skipped)[skipped:])
     found = _cut(_Text(rest, ended, options), delimiter)
-    dialect = replace(options.dialect(), delimiter=found.delimiter, quote=found.quote)
+    dialect = replace(Dialect.of(options), delimiter=found.delimiter, quote=found.quote)
     place = 0
     if options.skip_rows is None and found.width > 1 and not re.search(r"\r(?!\n)", rest):
         place = first_place(found.rows, found.lines, found.width)

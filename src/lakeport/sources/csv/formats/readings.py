@@ -8,7 +8,8 @@ texts, so what is left has been seen to fit every value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -121,6 +122,15 @@ class Readings:
         plain = kinds_of(texts, readings & ANY_KIND) if readings & ANY_KIND else 0
         return plain | self.of_foreign(texts, readings)
 
+    def matching(self, texts: Iterable[str], readings: int) -> int:
+        """Those formats in `readings` that a few texts look like; some may not fit in the end."""
+        found = readings & ~(ANY_KIND | self.foreign)
+        filled = [text for text in texts if text]
+        for number, (format_, _) in enumerate(self._places()):
+            if all(map(re.compile(format_.pattern).match, filled)):
+                found |= readings & (3 << ANY_KIND.bit_length() + 2 * number)
+        return found
+
     def of_foreign(self, texts: pa.StringArray, readings: int) -> int:
         """The same without the plain kinds."""
         rest = readings & ~ANY_KIND
@@ -182,12 +192,9 @@ def convert_by(
     Args:
         format_: how all of them are written; None for plainly.
 
-    >>> convert_by(NumberFormat(",", "."), pa.array(["1.234,56", "1.5"]), pa.float64())[0]
-    <pyarrow.lib.DoubleArray object at ...>
-    [
-      1234.56,
-      null
-    ]
+    >>> format_ = NumberFormat(",", ".")
+    >>> convert_by(format_, pa.array(["1.234,56", "1.5"]), pa.float64())[0].to_pylist()
+    [1234.56, None]
     """
     if format_ is None or type_ == pa.string():
         return convert(texts, type_)
