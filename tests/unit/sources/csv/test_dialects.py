@@ -291,7 +291,7 @@ def test_all_values_decide_wherever_files_are_cut(tmp_path: Path, split_bytes: i
 def test_a_strange_byte_may_be_the_last_one(tmp_path: Path) -> None:
     assert table(load(tmp_path, b"a,b\n1,Caf\xe9")) == {"a": [1], "b": ["Café"]}
     whole = "a,b\n" + "x,1\n" * (1 << 18)
-    cut = whole[: (1 << 20) - 3] + "ü,y\n"  # the sample ends within a character
+    cut = whole[: (1 << 20) - 1] + "ü\n"  # the sample ends within a character
     assert load(tmp_path, cut.encode()).notes == ()
 
 
