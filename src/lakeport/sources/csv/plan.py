@@ -65,8 +65,9 @@ def plan_csv(files: FileSet) -> FilePlan:
     choices = _choices(files, wanted, heads, cuts, readings)
     types = {name: choice.type for name, choice in choices.items()} | declared
     formats = {
-        name: choice.format or readings.named(declared.get(name))
+        name: format_
         for name, choice in choices.items()
+        if (format_ := choice.format or readings.named(declared.get(name)))
     }
     reader = CsvReader(
         stream=files.stream,
@@ -75,12 +76,13 @@ def plan_csv(files: FileSet) -> FilePlan:
         files={uri: place for uri, place in places.items() if place},
         unknown=files.options.unknown,
         required=frozenset(field.name for field in files.fields if field.required),
-        formats={name: format_ for name, format_ in formats.items() if format_},
+        formats=formats,
     )
     size = sum(file.bytes for file in plain)
     splits = [split for cut in cuts for split in cut.splits if split.start < split.end]
     doubts = {n: c.doubt for n, c in choices.items() if c.doubt and n not in declared}
-    notes = notes_of(files, heads, formats.values(), doubts)
+    said = [(format_, pa.types.is_integer(types[n])) for n, format_ in formats.items()]
+    notes = notes_of(files, heads, said, doubts)
     return FilePlan(reader, tuple(splits), size, _OUTPUT_RATIO, warnings=warnings, notes=notes)
 
 

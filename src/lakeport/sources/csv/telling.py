@@ -22,7 +22,7 @@ _DOUBTS = {
 def notes_of(
     files: FileSet,
     heads: Sequence[CsvFile],
-    formats: Iterable[Format | None],
+    formats: Iterable[tuple[Format, bool]],
     doubts: Mapping[str, str],
 ) -> tuple[str, ...]:
     """What was found out of files that are not plain, and what columns stay text for want of it.
@@ -30,7 +30,7 @@ def notes_of(
     Args:
         files: the load's.
         heads: how each is written.
-        formats: how columns are written.
+        formats: how columns are written, and whether they have whole numbers.
         doubts: column -> the option that would settle what it is.
     """
     plain = Dialect.of(files.csv)
@@ -38,7 +38,13 @@ def notes_of(
     for csv in heads:
         found = csv.form.dialect.differences(plain)
         groups.setdefault(found, []).append(csv.file.name)
-    said = tuple(dict.fromkeys(str(format_) for format_ in formats if format_))
+    given = {
+        "decimal": files.csv.decimal,
+        "thousands": files.csv.thousands,
+        "dates": files.csv.date_format,
+    }
+    words = [word for format_, whole in formats for word in format_.words(whole=whole)]
+    said = tuple(dict.fromkeys(w for w in words if given[w.partition(" ")[0]] is None))
     if len(groups) == 1:
         groups = {(*found, *said): names for found, names in groups.items()}
     elif said:

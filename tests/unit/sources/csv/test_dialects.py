@@ -128,6 +128,12 @@ def test_each_part_can_be_given(tmp_path: Path) -> None:
     assert stamp == {"a": [datetime(2023, 4, 3, 5, 6, 7, 250000, UTC)]}
 
 
+def test_what_is_given_is_not_said(tmp_path: Path) -> None:
+    content = b"a;b;c\n1.234,5;31/12/2023;x\n"
+    options = CsvOptions(delimiter=";", decimal=",", date_format="%d/%m/%Y")
+    assert notes(load(tmp_path, content, csv=options)) == ["thousands '.'"]
+
+
 def test_comments_are_left_out_where_they_are_named(tmp_path: Path) -> None:
     content = b'#x "y"\na,b\n1,x\n# z, "\n\n2,"y"\n#,"\n3\n#end'
     batch = load(tmp_path, content, csv=CsvOptions(comment="#"), declared={"a": "integer"})

@@ -48,7 +48,7 @@ def has_header(rows: Sequence[Row], declared: Collection[str] = ()) -> bool:
     """Whether the first of some records of one width names the columns.
 
     It does not where it has a number or a date in each column of numbers or dates, unless these
-    could be names: years, or a row of whole numbers that go on by one.
+    could be names: years, or whole numbers that go on by one, beside a column of text.
 
     Args:
         rows: all records.
@@ -66,9 +66,13 @@ def has_header(rows: Sequence[Row], declared: Collection[str] = ()) -> bool:
     typed = [(_kind(cell), kind, cell) for cell, kind in zip(first, kinds, strict=True) if kind]
     if not typed or any(not _goes_with(own, kind) for own, kind, _ in typed):
         return True
-    if any(own != "integer" for own, _, _ in typed) or len(typed) == len(first):
+    if any(own != "integer" for own, _, _ in typed):
         return False
-    return _may_be_names([int(cell) for _, _, cell in typed])
+    numbers = [int(cell) for _, _, cell in typed]
+    if all(number in _YEARS for number in numbers):
+        return True
+    steps = {after - before for before, after in pairwise(numbers)}
+    return len(first) > len(typed) >= _STEPS and steps == {1}
 
 
 def _column(cells: Row) -> str:
@@ -81,12 +85,6 @@ def _column(cells: Row) -> str:
 
 def _goes_with(own: str, kind: str) -> bool:
     return own == kind or {own, kind} == {"integer", "number"}
-
-
-def _may_be_names(numbers: Sequence[int]) -> bool:
-    steps = {after - before for before, after in pairwise(numbers)}
-    in_steps = len(numbers) >= _STEPS and steps == {1}
-    return in_steps or all(number in _YEARS for number in numbers)
 
 
 def first_place(rows: Sequence[Row], lines: Sequence[int], width: int) -> int:

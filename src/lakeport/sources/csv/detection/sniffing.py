@@ -147,7 +147,9 @@ def sniffed(
     delimiter, skipped = options.delimiter, options.skip_rows or 0
     if options.skip_rows is None and (line := _SEPARATOR.match(text)):
         skipped = 1
-        delimiter = delimiter or (line[1] if line[1].isascii() else None)
+        marks = (Dialect.of(options).quote, options.escape, options.comment, "\r", "\0")
+        fits = line[1].isascii() and line[1] not in marks
+        delimiter = delimiter or (line[1] if fits else None)
     rest = "".join(text.split("\n", skipped)[skipped:])
     found = _cut(_Text(rest, ended, options), delimiter)
     dialect = replace(Dialect.of(options), delimiter=found.delimiter, quote=found.quote)

@@ -42,9 +42,9 @@ class DateFormat:
 
     format: str
 
-    def __str__(self) -> str:
+    def words(self, *, whole: bool) -> tuple[str, ...]:
         """What the report says of a column in this format."""
-        return f"dates {self.format}"
+        return (f"dates {self.format}",)
 
     @property
     def pattern(self) -> str:

@@ -28,12 +28,15 @@ class NumberFormat:
     decimal: str
     thousands: str
 
-    def __str__(self) -> str:
-        """What the report says of a column in this format."""
-        words = f"decimal {_MARKS[self.decimal]}"
-        if not self.thousands:
-            return words
-        return f"{words}, thousands {_GROUPS.get(self.thousands, repr(self.thousands))}"
+    def words(self, *, whole: bool) -> tuple[str, ...]:
+        """What the report says of a column in this format.
+
+        Args:
+            whole: whether it has whole numbers alone, which tell no decimal mark.
+        """
+        mark = () if whole else (f"decimal {_MARKS[self.decimal]}",)
+        groups = _GROUPS.get(self.thousands, repr(self.thousands))
+        return (*mark, f"thousands {groups}") if self.thousands else mark
 
     @property
     def pattern(self) -> str:
