@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import pickle
 import tempfile
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -20,6 +21,10 @@ from lakeport.model import Batch
 from lakeport.sources.csv.detection.sniffing import sniffed
 from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.csv.reader import CsvReader
+from lakeport.sources.files.discovery import discover
+from lakeport.sources.files.options import FileOptions
+from lakeport.sources.files.source import FileSource
+from lakeport.sources.spool.location import SpoolLocation
 from tests.unit.sources.csv.corpus import CASES, Case
 from tests.unit.sources.file_batch import file_batch
 
@@ -299,6 +304,33 @@ def test_a_strange_byte_may_be_the_last_one(tmp_path: Path) -> None:
     whole = "a,b\n" + "x,1\n" * (1 << 18)
     cut = whole[: (1 << 20) - 1] + "ü\n"  # the sample ends within a character
     assert load(tmp_path, cut.encode()).notes == ()
+
+
+def test_tasks_find_out_the_same(tmp_path: Path) -> None:
+    def in_tasks(function: Any, items: Any) -> list[Any]:
+        return [
+            pickle.loads(pickle.dumps(result))
+            for item in items
+            for result in pickle.loads(pickle.dumps(function))(item)
+        ]
+
+    folder, spool = tmp_path / "in", tmp_path / "spool"
+    folder.mkdir()
+    spool.mkdir()
+    lines = ["preis;tag", *["1.234;31.12.2023"] * 9000, "0,5;01.02.2024"]
+    (folder / "a.csv").write_text("\n".join(lines))
+    (folder / "b.csv").write_bytes("preis,tag,ort\n1,01.01.2024,K\xf6ln\n".encode("latin-1"))
+    location = SpoolLocation(spool, local=False, mount=tmp_path)
+    options = FileOptions(split_bytes=1 << 14)
+    ((batch,),) = (
+        flush.batches
+        for flush in FileSource(discover([str(folder)]), "t", location, options, in_tasks)
+    )
+    found = table(batch)
+    assert len(batch.splits) > 5 and len(found["preis"]) == 9002
+    assert found["ort"][-1] == "Köln" and found["tag"][-1] == date(2024, 1, 1)
+    assert set(found["preis"]) == {"1.234", "0,5", "1"}  # one file has commas between fields
+    assert batch.notes[:2] == ("a.csv: delimiter ';'", "b.csv: Windows-1252")
 
 
 def test_compressed_files_are_looked_at_too(tmp_path: Path) -> None:

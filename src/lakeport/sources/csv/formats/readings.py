@@ -139,11 +139,16 @@ class Readings:
         texts = texts.filter(pc.fill_null(pc.not_equal(texts, ""), False))
         for part in (texts[:_FEW], texts):
             found = rest & ~self.foreign
+            ungrouped: dict[str, int] = {}  # what fits without groups fits with any
             for number, (format_, lowest) in enumerate(self._places()):
                 place = ANY_KIND.bit_length() + 2 * number
-                if left := (rest >> place & 3) * lowest:
-                    found |= (_kinds_by(format_, part, left) // lowest & 3) << place
-            if not _all_match(part, _CODE):
+                left = (rest >> place & 3) * lowest
+                mark = format_.decimal if isinstance(format_, NumberFormat) else ""
+                fit = ungrouped.get(mark, 0) & left or _kinds_by(format_, part, left)
+                if isinstance(format_, NumberFormat) and not format_.thousands:
+                    ungrouped[mark] = fit
+                found |= (fit // lowest & 3) << place
+            if self.codes(found) and not _all_match(part, _CODE):
                 found &= ~(1 << self._code)
             rest = found
         return rest
@@ -179,7 +184,7 @@ def _all_match(texts: pa.StringArray, pattern: str) -> bool:
 
 
 def _kinds_by(format_: Format, texts: pa.StringArray, kinds: int) -> int:
-    if not _all_match(texts, format_.pattern):
+    if not kinds or not _all_match(texts, format_.pattern):
         return 0
     return kinds_of(format_.plain(texts), kinds)
 
