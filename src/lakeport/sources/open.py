@@ -102,7 +102,7 @@ def open_source(
             )
         return _singer(open_inputs(names, limits), options, config, spool, on_progress)
     format_ = options.format or ("singer" if _begin_as_singer(names) else "")
-    files = discover(names, format=format_, storage_for=partial(_storage_of, config))
+    files = discover(names, format=format_, storage_for=partial(_storage_of, config), limits=limits)
     runtime.expect(sum(file.bytes for file in files))
     if files[0].format == "singer":
         paths = [_local_path(file, spool.folder, number) for number, file in enumerate(files)]
@@ -158,11 +158,11 @@ def _begin_as_singer(names: Sequence[str]) -> bool:
 
 
 def _local_path(file: SourceFile, spool: Path, number: int) -> str:
-    """A local path of a file; one that lies in a store is copied to the spool first."""
-    if file.storage is None:
+    """A local path of a file; one in a store or an archive is copied to the spool first."""
+    if file.storage is None and not file.member:
         return file.uri
     target = spool / f"remote-{number}-{Path(file.name).name}"
-    with file.storage.open(file.key) as source, target.open("xb") as copy:
+    with file.open() as source, target.open("xb") as copy:
         shutil.copyfileobj(source, copy, 1 << 20)
     return str(target)
 

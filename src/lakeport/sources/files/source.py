@@ -1,4 +1,4 @@
-"""Files as a source: CSV, JSON, JSON lines and Parquet, as one batch of splits."""
+"""Files as a source, of any format but Singer's: one batch of splits."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from lakeport.sources.files.source_file import SourceFile, digest_of
 from lakeport.sources.json.plan import plan_json
 from lakeport.sources.parquet.plan import plan_parquet
 from lakeport.sources.spool.location import SpoolLocation
+from lakeport.sources.typed.plan import plan_typed
 
 __all__ = ["FileSource"]
 
@@ -23,6 +24,9 @@ _PLANNERS: dict[str, Callable[[FileSet], FilePlan]] = {
     "json": plan_json,
     "jsonl": plan_json,
     "parquet": plan_parquet,
+    "arrow": plan_typed,
+    "orc": plan_typed,
+    "avro": plan_typed,
 }
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from lakeport.errors import SourceError
 from lakeport.model import Split
+from lakeport.sources.input.archive import open_member
+from lakeport.sources.input.unpacking import DEFAULT, UnpackLimits
 
 if TYPE_CHECKING:
     from lakeport.model import Storage
@@ -25,12 +27,14 @@ class SourceFile:
 
     Attributes:
         uri: a local path, or an object's URI.
-        name: file name for messages and for the stream's name, without folders.
-        format: `csv`, `tsv`, `json`, `jsonl`, `parquet` or `singer`; empty if the name tells none.
+        name: file name for messages and for the stream's name, without folders; of a file in an
+            archive `archive.zip!/path`.
+        format: one of the values of `discovery.FORMATS`; empty if the name tells none.
         bytes: size as stored.
         storage: where the object is; None for local files.
         key: its key in `storage`.
         folders: columns that its folders give, with their values (see `sources.files.folders`).
+        member: where `uri` is a zip archive, the file's path in it, which `name` ends with.
     """
 
     uri: str
@@ -40,13 +44,25 @@ class SourceFile:
     storage: Storage | None = None
     key: str = ""
     folders: tuple[tuple[str, str | None], ...] = ()
+    member: str = ""
 
-    def open(self) -> BinaryIO:
-        """Open the file as stored.
+    @property
+    def path(self) -> str:
+        """Where the file lies, with the folders within an archive in place of the archive."""
+        return f"{self.uri.rpartition('/')[0]}/{self.member}" if self.member else self.uri
+
+    def open(self, limits: UnpackLimits = DEFAULT) -> BinaryIO:
+        """Open the file as stored; that of an archive can't be sought in.
+
+        Args:
+            limits: what a file of an archive may become.
 
         Raises:
             SourceError: it is absent or can't be read.
         """
+        if self.member:
+            archive = replace(self, member="")
+            return open_member(archive.open(), self.uri, self.member, limits)
         if self.storage is not None:
             return self.storage.open(self.key)
         try:
