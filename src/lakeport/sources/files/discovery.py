@@ -25,6 +25,8 @@ FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".parquet": "parquet",
+    ".xlsx": "xlsx",
+    ".xlsm": "xlsx",
     ".arrow": "arrow",
     ".arrows": "arrow",
     ".feather": "arrow",

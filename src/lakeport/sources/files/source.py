@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from lakeport.errors import ConfigError
 from lakeport.model import Batch, Flush
 from lakeport.sources.csv.plan import plan_csv
+from lakeport.sources.excel.plan import plan_excel
 from lakeport.sources.files.file_set import FilePlan, FileSet, Run, run_here
 from lakeport.sources.files.folders import FolderReader
 from lakeport.sources.files.options import FileOptions
@@ -24,6 +25,7 @@ _PLANNERS: dict[str, Callable[[FileSet], FilePlan]] = {
     "json": plan_json,
     "jsonl": plan_json,
     "parquet": plan_parquet,
+    "xlsx": plan_excel,
     "arrow": plan_typed,
     "orc": plan_typed,
     "avro": plan_typed,

@@ -19,7 +19,7 @@ from lakeport.sources.input.unpacking import ExpansionGuard, UnpackLimits
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["ARCHIVE", "Member", "is_archive", "members", "open_member"]
+__all__ = ["ARCHIVE", "Member", "check_archive", "is_archive", "members", "open_member"]
 
 ARCHIVE = ".zip"
 """What the names of archives end with."""
@@ -59,19 +59,35 @@ def members(source: BinaryIO, name: str, limits: UnpackLimits) -> list[Member]:
         SourceError: the archive is damaged, a file is encrypted or compressed with another method
             than deflate, two have one name, or they unpack to too much.
     """
-    with _damage(name), zipfile.ZipFile(source) as archive:
-        found = [m for m in archive.infolist() if not m.is_dir() and not _hidden(m.filename)]
+    found = [m for m in check_archive(source, name, limits) if not _hidden(m.filename)]
     for member in found:
-        _check(member, name)
+        if member.filename.lower().endswith(ARCHIVE):
+            raise SourceError(
+                f"file {member.filename!r} of archive {name!r} is an archive itself",
+                "unpack the outer one, and give the folder.",
+            )
     double, times = next(iter(Counter(m.filename for m in found).most_common(1)), ("", 1))
     if times > 1:
         raise SourceError(
             f"archive {name!r} holds {times} files with the name {double!r}",
             "unpack it, rename one, and give the folder.",
         )
+    return [Member(member.filename, member.file_size) for member in found]
+
+
+def check_archive(source: BinaryIO, name: str, limits: UnpackLimits) -> list[zipfile.ZipInfo]:
+    """All files of an archive, hidden ones, too; see `members`.
+
+    Raises:
+        SourceError: it is damaged, or has files that can't be unpacked or would be too much.
+    """
+    with _damage(name), zipfile.ZipFile(source) as archive:
+        found = [member for member in archive.infolist() if not member.is_dir()]
+    for member in found:
+        _check(member, name)
     guard = ExpansionGuard(name, limits, packed=source.seek(0, io.SEEK_END))
     guard.add(sum(member.file_size for member in found))
-    return [Member(member.filename, member.file_size) for member in found]
+    return found
 
 
 def _hidden(path: str) -> bool:
@@ -91,11 +107,6 @@ def _check(member: zipfile.ZipInfo, name: str) -> None:
             f"file {member.filename!r} of archive {name!r} is compressed with method "
             f"{member.compress_type}, not with deflate",
             "unpack it and give the file, or compress that with gzip, zstd, bzip2 or xz.",
-        )
-    if member.filename.lower().endswith(ARCHIVE):
-        raise SourceError(
-            f"file {member.filename!r} of archive {name!r} is an archive itself",
-            "unpack the outer one, and give the folder.",
         )
 
 
