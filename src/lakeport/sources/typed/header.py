@@ -12,7 +12,7 @@ from lakeport.errors import SourceError
 from lakeport.model import Split
 from lakeport.sources.input.unpacking import UnpackLimits
 
-__all__ = ["Batches", "Header", "reading"]
+__all__ = ["Batches", "Header", "naming", "reading"]
 
 Batches = Callable[[Split, UnpackLimits], Iterator[pa.RecordBatch]]
 """Reads a split's rows as the file has them."""
@@ -47,3 +47,12 @@ def reading(uri: str, format_: str) -> Iterator[None]:
             f"file {uri!r} can't be read as {format_}: {reason}",
             f"check that the file is there, whole, and {format_} indeed.",
         ) from error
+
+
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Name the file in errors that name its column alone."""
+    try:
+        yield
+    except SourceError as error:
+        raise SourceError(f"file {name!r}: {error.message}", error.hint) from error

@@ -18,7 +18,7 @@ from lakeport.sources.input.unpacking import DEFAULT, UnpackLimits
 from lakeport.sources.parquet.reader import Footer, aligned, split_groups, union
 from lakeport.sources.typed import ipc, orc
 from lakeport.sources.typed.avro import records as avro
-from lakeport.sources.typed.header import Batches, Header
+from lakeport.sources.typed.header import Batches, Header, naming, reading
 
 __all__ = ["TypedReader", "plan_typed"]
 
@@ -29,20 +29,22 @@ class _Format(NamedTuple):
     """One of the formats.
 
     Attributes:
+        name: for errors.
         look: reads what a file tells of itself: columns, parts and rows (see `Header`).
         batches: reads some of its parts.
         output_ratio: guess of Parquet bytes per input byte.
     """
 
+    name: str
     look: Callable[[SourceFile], Header]
     batches: Batches
     output_ratio: float
 
 
 _FORMATS = {
-    "arrow": _Format(ipc.look, ipc.batches, 0.4),
-    "orc": _Format(orc.look, orc.batches, 1.0),
-    "avro": _Format(avro.look, avro.batches, 0.6),
+    "arrow": _Format("Arrow IPC", ipc.look, ipc.batches, 0.4),
+    "orc": _Format("ORC", orc.look, orc.batches, 1.0),
+    "avro": _Format("Avro", avro.look, avro.batches, 0.6),
 }
 
 
@@ -55,7 +57,7 @@ def plan_typed(files: FileSet) -> FilePlan:
     """
     format_ = _FORMATS[files.format]
     looks = sorted(
-        files.run(partial(_look, format_.look), files.plain()), key=lambda look: look[0].file.uri
+        files.run(partial(_look, format_), files.plain()), key=lambda look: look[0].file.uri
     )
     footers = [footer for footer, _ in looks]
     rows = [rows for _, rows in looks]
@@ -70,19 +72,18 @@ def plan_typed(files: FileSet) -> FilePlan:
     )
 
 
-def _look(look: Callable[[SourceFile], Header], file: SourceFile) -> list[tuple[Footer, int]]:
+def _look(format_: _Format, file: SourceFile) -> list[tuple[Footer, int]]:
     """What one file tells, checked. Run inside tasks."""
-    found = look(file)
-    names = found.schema.names
-    if (double := repeated(names)) is not None:
-        raise SourceError(
-            f"file {file.name!r} has {names.count(double)} columns with the name {double!r}",
-            "rename them where the file is written.",
-        )
-    try:
-        schema = normalise(found.schema)
-    except SourceError as error:
-        raise SourceError(f"file {file.name!r}: {error.message}", error.hint) from error
+    with reading(file.name, format_.name):  # also for columns whose names are no text
+        found = format_.look(file)
+        names = found.schema.names
+        if (double := repeated(names)) is not None:
+            raise SourceError(
+                f"file {file.name!r} has {names.count(double)} columns with the name {double!r}",
+                "rename them where the file is written.",
+            )
+        with naming(file.name):
+            schema = normalise(found.schema)
     return [(Footer(file, schema, tuple((0, size) for size in found.parts)), found.rows)]
 
 
@@ -108,10 +109,8 @@ class TypedReader:
         """See `lakeport.model.Reader.read`."""
         for batch in self.batches(split, self.limits):
             for start in range(0, batch.num_rows, _ROWS):
-                try:
+                with naming(split.uri):
                     rows = aligned(batch.slice(start, _ROWS), self.schema)
-                except SourceError as error:
-                    raise SourceError(f"file {split.uri!r}: {error.message}", error.hint) from error
                 yield rows
 
     def scan(self, split: Split) -> Scan:

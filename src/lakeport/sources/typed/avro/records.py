@@ -8,7 +8,6 @@ from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
-from lakeport.errors import SourceError
 from lakeport.host.extras import missing
 from lakeport.model import Split
 from lakeport.sources.files.source_file import SourceFile
@@ -22,7 +21,7 @@ from lakeport.sources.typed.avro.container import (
     unpack,
 )
 from lakeport.sources.typed.avro.schema import Column, columns_of, without_logical_types
-from lakeport.sources.typed.header import Header, reading
+from lakeport.sources.typed.header import Header, naming, reading
 
 __all__ = ["batches", "look"]
 
@@ -89,10 +88,8 @@ def _columns(schema: Any, name: str) -> dict[str, Column]:
         parsed = fastavro.parse_schema(schema, named_schemas={})
     except Exception as error:
         raise ValueError(f"its schema is none: {error}") from None
-    try:
+    with naming(name):
         return columns_of(parsed)
-    except SourceError as error:
-        raise SourceError(f"file {name!r}: {error.message}", error.hint) from error
 
 
 def _decoded(schema: Any, records: int, data: bytes) -> list[dict[str, Any]]:

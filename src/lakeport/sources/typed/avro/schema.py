@@ -70,6 +70,8 @@ def columns_of(schema: Any) -> dict[str, Column]:
     known: dict[str, Any] = {}
     _learn(schema, known)
     name = schema["name"]
+    if not schema["fields"]:
+        raise SourceError("its records have no fields", "rows are made of columns.")
     return {f["name"]: _column(f["type"], f["name"], known, {name}) for f in schema["fields"]}
 
 
