@@ -28,6 +28,7 @@ from lakeport.sources.input.unpacking import DEFAULT, ExpansionGuard, UnpackLimi
 from lakeport.sources.spool.location import SpoolLocation
 from lakeport.sources.typed.avro import container as blocks
 from lakeport.sources.typed.avro import records
+from tests.unit.sources.file_batch import file_batch
 from tests.unit.sources.landed import landed
 
 UTC = dt.UTC
@@ -348,8 +349,7 @@ def test_damage_anywhere_is_an_error_and_no_crash(tmp_path: Path) -> None:
 
 
 def test_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "t.avro").write_bytes(WHOLE)
     monkeypatch.setitem(sys.modules, "fastavro", None)
     with pytest.raises(MissingDependency) as caught:
-        lakeport.land(tmp_path / "t.avro", tmp_path / "lake")
+        file_batch(tmp_path, WHOLE, name="t.avro")
     assert caught.value.hint == "pip install 'lakeport[avro]'"
