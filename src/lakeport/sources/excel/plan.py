@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -10,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
-from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakeport.errors import SourceError
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["plan_excel"]
 
-_LINE = Struct("<III")  # of a row: its number, its fields, its bytes
 _NULLS = CsvOptions().null_values
 
 
@@ -182,7 +181,7 @@ class _Table:
                 self.header = {n: " ".join(_text(t).split()) for n, (t, _) in row.cells.items()}
                 self._widen(max(row.cells) + 1)
                 return
-        fields: list[str] = []
+        fields: list[tuple[int, str]] = []
         for place, (text, cell) in row.cells.items():
             if _text(text) in self.nulls:
                 continue
@@ -190,10 +189,8 @@ class _Table:
             self.cells[place].add(cell)
             if cell is Cell.ERROR:
                 self.errors[place] = self.errors.get(place, 0) + 1
-            fields += [""] * (place - len(fields))
-            fields.append(text)
-        line = ",".join(fields).encode()
-        lines.write(_LINE.pack(row.number, len(fields), len(line)) + line)
+            fields.append((place, text))
+        lines.write(json.dumps((row.number, fields)).encode() + b"\n")
 
     def _widen(self, width: int) -> None:
         while len(self.cells) < width:
@@ -220,12 +217,14 @@ class _Table:
         at = self.first if self.header else max(1, self.first - 1)
         yield b"\n" * (at - 1)
         names = self.names()
-        yield (",".join(quoted(name) if name else "" for name in names) + "\n").encode()
-        while head := lines.read(_LINE.size):
+        kept = [n for n, name in enumerate(names) if name]
+        yield (",".join(quoted(names[n]) for n in kept) + "\n").encode()
+        for line in lines:
             at += 1
-            number, width, size = _LINE.unpack(head)
+            number, fields = json.loads(line)
+            texts = dict(fields)
             yield b"\n" * (number - at)
-            yield lines.read(size) + b"," * (len(names) - max(1, width)) + b"\n"
+            yield (",".join(texts.get(n, "") for n in kept) + "\n").encode()
             at = number
 
 

@@ -21,7 +21,6 @@ from openpyxl.utils.datetime import CALENDAR_MAC_1904
 import lakeport
 from lakeport.errors import BadRecords, MissingDependency, SchemaConflict, SourceError
 from lakeport.sources.csv.options import CsvOptions
-from lakeport.sources.files.discovery import discover
 from lakeport.sources.input import unpacking
 from tests.unit.sources.file_batch import file_batch
 from tests.unit.sources.landed import landed
@@ -199,6 +198,16 @@ def test_rows_and_columns_without_a_cell_are_left_out(tmp_path: Path) -> None:
     ]
 
 
+def test_a_stray_cell_costs_no_more_than_its_column(tmp_path: Path) -> None:
+    workbook = openpyxl.Workbook()
+    for n in range(100):
+        workbook.active.append(["a"] if n == 0 else [n])
+    workbook.active["XFD1048576"] = "far"
+    batch = file_batch(tmp_path, saved(workbook), name="t.xlsx")
+    assert batch.reader is not None and batch.reader.schema.names == ["a", "column_16384"]
+    assert batch.bytes < 2_000_000
+
+
 def test_a_merged_cell_is_its_first_one(tmp_path: Path) -> None:
     workbook = openpyxl.Workbook()
     for row in (["region", "n"], ["north", 1], [None, 2]):
@@ -340,9 +349,8 @@ def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     ):
         for name in source.namelist():
             copy.writestr(name, source.read(name) + b" " * (40 << 20) * name.endswith("styles.xml"))
-    (tmp_path / "t.xlsx").write_bytes(target.getvalue())
     with pytest.raises(SourceError, match=r"t\.xlsx unpacks to more than 500 times its size"):
-        lakeport.land(tmp_path / "t.xlsx", tmp_path / "lake")
+        file_batch(tmp_path, target.getvalue(), name="t.xlsx")
 
 
 def test_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,13 +359,6 @@ def test_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(MissingDependency) as caught:
         file_batch(tmp_path, book(["a"], [1]), name="t.xlsx")
     assert caught.value.hint == "pip install 'lakeport[excel]'"
-
-
-def test_plan_reads_workbooks(tmp_path: Path) -> None:
-    (tmp_path / "t.xlsx").write_bytes(book(["a", "b"], [1, "x"], [2, None]))
-    (stream,) = lakeport.plan(tmp_path / "t.xlsx", tmp_path / "lake").streams
-    assert stream.rows == 2
-    assert len(discover([str(tmp_path / "t.xlsx")])) == 1
 
 
 XML = st.characters(

@@ -2,8 +2,8 @@
 
 https://avro.apache.org/docs/1.12.0/specification/#object-container-files
 
-`fastavro` reads them, too, but takes a wrong checksum, a cut-off block and one that swells without
-end without a word; so blocks are found and unpacked here, and their records are read by it.
+`fastavro` reads them, too, but takes a wrong checksum and a block that swells without end without a
+word; so blocks are found and unpacked here, and their records are read by it.
 """
 
 from __future__ import annotations
