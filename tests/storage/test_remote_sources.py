@@ -82,8 +82,18 @@ def config(minio: Minio, bucket: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "source",
-    ["in/a.csv", "gz/", "jsonl/**/*.jsonl", "parquet", "singer/deep"]
-    + ["orc/a.orc", "feather/", "avro/*.avro", "xlsx", "zip/a.zip"],
+    [
+        "in/a.csv",
+        "gz/",
+        "jsonl/**/*.jsonl",
+        "parquet",
+        "singer/deep",
+        "orc/a.orc",
+        "feather/",
+        "avro/*.avro",
+        "xlsx",
+        "zip/a.zip",
+    ],
 )
 def test_sources_in_the_target_s_own_store(minio: Minio, source: str) -> None:
     bucket = f"own-{source.split('/')[0]}"

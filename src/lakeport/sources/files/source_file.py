@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from lakeport.errors import SourceError
 from lakeport.model import Split
 from lakeport.sources.input.archive import open_member
-from lakeport.sources.input.unpacking import DEFAULT, UnpackLimits
+from lakeport.sources.input.unpacking import UnpackLimits
 
 if TYPE_CHECKING:
     from lakeport.model import Storage
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["SourceFile", "digest_of"]
 
 _CHUNK = 1 << 20
+_CHECKED = UnpackLimits(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +52,12 @@ class SourceFile:
         """Where the file lies, with the folders within an archive in place of the archive."""
         return f"{self.uri.rpartition('/')[0]}/{self.member}" if self.member else self.uri
 
-    def open(self, limits: UnpackLimits = DEFAULT) -> BinaryIO:
+    def open(self, limits: UnpackLimits = _CHECKED) -> BinaryIO:
         """Open the file as stored; that of an archive can't be sought in.
 
         Args:
-            limits: what a file of an archive may become.
+            limits: what a file of an archive may become, beyond what it says of itself, which was
+                checked when it was found.
 
         Raises:
             SourceError: it is absent or can't be read.

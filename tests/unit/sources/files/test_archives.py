@@ -205,6 +205,15 @@ def test_a_bomb_is_refused_at_once(
     assert len(discover([str(path)], limits=UnpackLimits(0, 0))) == count
 
 
+def test_limits_that_are_lifted_hold_for_the_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpacking, "_FLOOR", 1 << 16)
+    path = tmp_path / "x.zip"
+    path.write_bytes(zipped({"a.csv": b"id\n" + b"0\n" * (1 << 20)}))
+    assert len(digest_of(discover([str(path)], limits=UnpackLimits(0, 0)))) == 64
+
+
 class Store:
     def __init__(self, content: bytes) -> None:
         self.content = content
