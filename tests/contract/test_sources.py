@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import zipfile
 from pathlib import Path
 from typing import Any
 
+import fastavro
+import openpyxl
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyarrow import feather, orc
 
 from lakeport.spark.session import Runtime
 from tests.contract.conftest import Land
@@ -64,6 +68,38 @@ def test_json_lines_and_parquet(target: Target, land: Land, tmp_path: Path) -> N
     land(str(tmp_path / "b.parquet"))
     assert target.ids("a") == [1, 2]
     assert target.ids("b") == [1, 2, 3]
+
+
+def _write(path: Path) -> None:
+    """The rows of `TABLE` as a file of the format that the suffix tells."""
+    if path.suffix == ".orc":
+        orc.write_table(TABLE, path)
+    elif path.suffix == ".feather":
+        feather.write_feather(TABLE, path)
+    elif path.suffix == ".avro":
+        fields = [{"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"]}]
+        with path.open("wb") as file:
+            fastavro.writer(file, {"type": "record", "name": "R", "fields": fields}, ROWS)
+    elif path.suffix == ".xlsx":
+        book = openpyxl.Workbook()
+        for row in (["id", "name"], *(list(row.values()) for row in ROWS)):
+            book.active.append(row)
+        book.save(path)
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("in/a.csv", "id,name\n1,a\n2,\n")
+            archive.writestr("in/b.csv", 'id,name\n3,""\n')
+
+
+@pytest.mark.before_the_store
+@pytest.mark.parametrize("suffix", ["orc", "feather", "avro", "xlsx", "zip"])
+def test_other_files(target: Target, land: Land, tmp_path: Path, suffix: str) -> None:
+    _write(tmp_path / f"people.{suffix}")
+    report = land(str(tmp_path / f"people.{suffix}"))
+    rows = sorted(target.rows("people"), key=lambda row: int(row["id"]))
+    empty = None if suffix == "xlsx" else ""  # a cell without text is none
+    assert [row["name"] for row in rows] == ["a", None, empty]
+    assert report.rows == 3
 
 
 def test_a_spark_frame(target: Target, land: Land) -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
+import fastavro
+import openpyxl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from pyarrow import feather, orc
 
 import lakeport
 from lakeport.errors import SourceError
@@ -32,12 +37,36 @@ def parquet() -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
+def other(suffix: str) -> bytes:
+    """The same rows in another format."""
+    sink, table = io.BytesIO(), pa.table({"id": [1, 2]})
+    if suffix == "avro":
+        schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
+        fastavro.writer(sink, schema, table.to_pylist())
+    elif suffix == "xlsx":
+        book = openpyxl.Workbook()
+        for row in (["id"], [1], [2]):
+            book.active.append(row)
+        book.save(sink)
+    elif suffix == "zip":
+        with zipfile.ZipFile(sink, "w") as archive:
+            archive.writestr("a.csv", "id\n1\n")
+            archive.writestr("b.csv", "id\n2\n")
+    else:
+        {"orc": orc.write_table, "feather": feather.write_feather}[suffix](table, sink)
+    return sink.getvalue()
+
+
 FILES = {
     "in/a.csv": b"id\n1\n2\n",
     "gz/day=7/a.csv.gz": gzip.compress(b"id\n1\n2\n"),
     "jsonl/day=7/a.jsonl": b'{"id": 1}\n{"id": 2}\n',
     "parquet/a.parquet": parquet(),
     "singer/deep/t.singer": SINGER,
+    **{
+        f"{suffix}/a.{suffix}": other(suffix)
+        for suffix in ("orc", "feather", "avro", "xlsx", "zip")
+    },
 }
 
 
@@ -52,7 +81,19 @@ def config(minio: Minio, bucket: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "source", ["in/a.csv", "gz/", "jsonl/**/*.jsonl", "parquet", "singer/deep"]
+    "source",
+    [
+        "in/a.csv",
+        "gz/",
+        "jsonl/**/*.jsonl",
+        "parquet",
+        "singer/deep",
+        "orc/a.orc",
+        "feather/",
+        "avro/*.avro",
+        "xlsx",
+        "zip/a.zip",
+    ],
 )
 def test_sources_in_the_target_s_own_store(minio: Minio, source: str) -> None:
     bucket = f"own-{source.split('/')[0]}"

@@ -66,9 +66,24 @@ def land(
         str | None,
         typer.Option(
             "--source-format",
-            metavar="csv|json|jsonl|parquet|singer",
-            help="Default: by the name.",
+            metavar="FORMAT",
+            help="csv, tsv, json, jsonl, parquet, arrow, orc, avro, xlsx or singer; default: by "
+            "the name.",
             rich_help_panel=_SOURCE,
+        ),
+    ] = None,
+    records_path: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="JSON: where the records are, such as data or result.items.",
+            rich_help_panel=_SOURCE,
+        ),
+    ] = None,
+    sheet: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Excel: which sheet; default: the first.", rich_help_panel=_SOURCE
         ),
     ] = None,
     schema: Annotated[
@@ -191,6 +206,8 @@ def land(
         )
         read_options = _read_options(
             source_format=source_format,
+            records_path=records_path,
+            sheet=sheet,
             schema=_schema(schema),
             csv=_csv(
                 delimiter=delimiter,

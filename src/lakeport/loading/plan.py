@@ -112,6 +112,8 @@ def plan(
     csv: CsvOptions | None = None,
     schema: Declared | None = None,
     stray_lines: Literal["fail", "skip"] = "fail",
+    records_path: str = "",
+    sheet: str = "",
     **keys: Unpack[TargetKeys],
 ) -> LandingPlan:
     """Tell what `lakeport.land` would do with the same arguments, without writing anything.
@@ -124,7 +126,7 @@ def plan(
     """
     from lakeport.sources.files.declared import declaration
 
-    options = ReadOptions(source_format, csv, declaration(schema), stray_lines)
+    options = ReadOptions(source_format, csv, declaration(schema), stray_lines, records_path, sheet)
     prepared = prepare(load_target(to, keys))
     prepared.check_place()
     seen: dict[str, _Seen] = {}

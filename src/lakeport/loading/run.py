@@ -58,6 +58,8 @@ def land(
     csv: CsvOptions | None = None,
     schema: Declared | None = None,
     stray_lines: Literal["fail", "skip"] = "fail",
+    records_path: str = "",
+    sheet: str = "",
     observer: Observer | None = None,
     on_state: Callable[[bytes], None] | None = None,
     **keys: Unpack[TargetKeys],
@@ -65,15 +67,19 @@ def land(
     """Land a source in a target.
 
     Args:
-        source: a path, glob, folder or list of them (CSV, JSON, JSON lines, Parquet, Singer); a
-            binary stream of Singer lines; a Spark, pandas or Polars frame, an Arrow table or
-            reader, or anything with `__arrow_c_stream__`.
+        source: a path, glob, folder or list of them (CSV, JSON, JSON lines, Parquet, Arrow, ORC,
+            Avro, Excel, Singer); a binary stream of Singer lines; a Spark, pandas or Polars frame,
+            an Arrow table or reader, or anything with `__arrow_c_stream__`.
         to: a folder, a URI, a YAML or JSON config file, or the config itself.
-        source_format: csv, tsv, json, jsonl, parquet or singer; by the files' names when empty.
+        source_format: csv, tsv, json, jsonl, parquet, arrow, orc, avro, xlsx or singer; by the
+            files' names when empty.
         csv: how CSV files are written.
         schema: a JSON schema of the records, or column -> type name, such as `decimal(10,2)`; or
             the path of a JSON or YAML file that holds one.
         stray_lines: whether a Singer line that is no JSON object fails the run or is skipped.
+        records_path: of JSON, where in a document the records are: `data`, `result.items`, or a
+            JSON pointer such as `/result/a.b`.
+        sheet: of Excel workbooks, the sheet's name; the first that shows when empty.
         observer: is told how the load goes on.
         on_state: takes each STATE value, as the raw bytes that came, once everything before it is
             durable.
@@ -97,7 +103,7 @@ def land(
     prepared = prepare(load_target(to, keys), observer=observer)
     from lakeport.sources.files.declared import declaration  # loads pyarrow, while Java starts
 
-    options = ReadOptions(source_format, csv, declaration(schema), stray_lines)
+    options = ReadOptions(source_format, csv, declaration(schema), stray_lines, records_path, sheet)
     return _Run(prepared, observer, on_state).land(source, options)
 
 

@@ -85,11 +85,13 @@ def open_source(
         ConfigError: its kind or a setting is wrong.
     """
     if isinstance(source, (io.IOBase, io.BytesIO)) or hasattr(source, "readinto"):
+        _check_options("singer", options)
         _check_spool(config, runtime)
         lines = open_stream(source, limits=unpack_limits(config))
         return _singer(lines, options, config, spool, on_progress)
     names = _names(source)
     if names is None:
+        _check_options("a frame", options)
         _refuse_metadata(config)
         return _frame(source, config, spool, runtime)
     _check_spool(config, runtime)
@@ -100,10 +102,12 @@ def open_source(
                 f"standard input can't be read as {options.format!r}",
                 "pipe Singer messages in, or name files.",
             )
+        _check_options("singer", options)
         return _singer(open_inputs(names, limits), options, config, spool, on_progress)
     format_ = options.format or ("singer" if _begin_as_singer(names) else "")
-    files = discover(names, format=format_, storage_for=partial(_storage_of, config))
+    files = discover(names, format=format_, storage_for=partial(_storage_of, config), limits=limits)
     runtime.expect(sum(file.bytes for file in files))
+    _check_options(files[0].format, options)
     if files[0].format == "singer":
         paths = [_local_path(file, spool.folder, number) for number, file in enumerate(files)]
         timed = config.add_record_metadata  # when a record was read stands in a sidecar
@@ -111,6 +115,23 @@ def open_source(
         return _singer(open_inputs(paths, limits), options, config, spool, on_progress, origin)
     _refuse_metadata(config)
     return _files(files, names, options, config, spool, runtime)
+
+
+def _check_options(format_: str, options: ReadOptions) -> None:
+    """Refuse options of one format for files of another.
+
+    Raises:
+        ConfigError: one is given.
+    """
+    for name, given, formats in (
+        ("records_path", options.records_path, ("json", "jsonl")),
+        ("sheet", options.sheet, ("xlsx",)),
+    ):
+        if given and format_ not in formats:
+            raise ConfigError(
+                f"`{name}` is {given!r}, and the source is {format_}, not {' or '.join(formats)}",
+                "leave it out, or name the format with `--source-format` (`source_format=`).",
+            )
 
 
 def _refuse_metadata(config: DestinationConfig) -> None:
@@ -158,11 +179,11 @@ def _begin_as_singer(names: Sequence[str]) -> bool:
 
 
 def _local_path(file: SourceFile, spool: Path, number: int) -> str:
-    """A local path of a file; one that lies in a store is copied to the spool first."""
-    if file.storage is None:
+    """A local path of a file; one in a store or an archive is copied to the spool first."""
+    if file.storage is None and not file.member:
         return file.uri
     target = spool / f"remote-{number}-{Path(file.name).name}"
-    with file.storage.open(file.key) as source, target.open("xb") as copy:
+    with file.open() as source, target.open("xb") as copy:
         shutil.copyfileobj(source, copy, 1 << 20)
     return str(target)
 

@@ -17,14 +17,19 @@ class ReadOptions:
     """How to read a source, where it does not show by itself.
 
     Attributes:
-        format: csv, tsv, json, jsonl, parquet or singer; by the files' names when empty.
+        format: one of `sources.files.discovery.FORMATS`; by the files' names when empty.
         csv: how CSV files are written.
         schema: a JSON schema, which declares all columns; or column -> type name, which declares
             those columns and leaves the others to inference.
         stray_lines: whether a Singer line that is no JSON object fails the run or is skipped.
+        records_path: of JSON, where in a document the records are: `data`, `result.items`, or a
+            JSON pointer such as `/result/a.b`.
+        sheet: of Excel workbooks, the sheet's name; the first that shows when empty.
     """
 
     format: str = ""
     csv: CsvOptions | None = None
     schema: Mapping[str, Any] | None = None
     stray_lines: Literal["fail", "skip"] = "fail"
+    records_path: str = ""
+    sheet: str = ""

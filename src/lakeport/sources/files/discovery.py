@@ -12,7 +12,9 @@ from pathlib import Path, PurePosixPath
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Storage
 from lakeport.sources.files.source_file import SourceFile
+from lakeport.sources.input.archive import ARCHIVE, is_archive, members
 from lakeport.sources.input.plain import COMPRESSIONS
+from lakeport.sources.input.unpacking import DEFAULT, UnpackLimits
 
 __all__ = ["FORMATS", "StorageFor", "discover", "format_of", "stream_name"]
 
@@ -23,6 +25,14 @@ FORMATS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".parquet": "parquet",
+    ".xlsx": "xlsx",
+    ".xlsm": "xlsx",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".orc": "orc",
+    ".avro": "avro",
     ".singer": "singer",
 }
 """File name suffix (behind which a compression's may follow) -> format."""
@@ -30,6 +40,7 @@ FORMATS = {
 StorageFor = Callable[[str], Storage | None]
 """Gives the store rooted at a folder's URI, or None for a local path."""
 
+_MAGIC = 4
 _WILD = re.compile(r"[*?\[]")
 _NEARBY = 8
 
@@ -51,34 +62,60 @@ def discover(
     *,
     format: str = "",  # noqa: A002
     storage_for: StorageFor | None = None,
+    limits: UnpackLimits = DEFAULT,
 ) -> list[SourceFile]:
     """Find the files that `sources` name, sorted and without repetition.
 
     Args:
         sources: files, globs (`*`, `?`, `[...]`, `**`) and folders, which are read recursively.
             In globs and folders, names that start with `_` or `.` are left out, and so are links
-            that lead out of the folder.
+            that lead out of the folder. A zip archive is as good as a folder.
         format: one of the values of `FORMATS`; overrides what the names tell.
         storage_for: seam for object stores; all sources are local without it.
+        limits: what the files of an archive may become together.
 
     Raises:
         ConfigError: `format` is none of the known ones.
-        SourceError: a source names nothing, or the files are of different formats.
+        SourceError: a source names nothing, the files are of different formats, or an archive
+            can't be unpacked.
     """
     if format and format not in FORMATS.values():
         known = ", ".join(dict.fromkeys(FORMATS.values()))
         raise ConfigError(f"file format {format!r} is unknown", f"known formats: {known}.")
-    found: dict[str, SourceFile] = {}
+    found: dict[tuple[str, str], SourceFile] = {}
     for source in map(_with_slash, sources):
         storage = storage_for(_folder(source)) if storage_for else None
-        files = list(_remote(source, storage) if storage else _local(source))
+        stored = _remote(source, storage) if storage else _local(source)
+        files = [file for each in stored for file in _unfolded(each, limits)]
         chosen = _chosen(files, source, format)
         if not chosen:
             raise _nothing(source, files, storage)
-        found.update((file.uri, file) for file in chosen)
-    result = [found[uri] for uri in sorted(found)]
+        found.update(((file.uri, file.member), file) for file in chosen)
+    result = [found[place] for place in sorted(found)]
     _check_formats(result)
     return result
+
+
+def _unfolded(file: SourceFile, limits: UnpackLimits) -> list[SourceFile]:
+    """A file; the files of an archive in its place."""
+    if not file.name.lower().endswith(ARCHIVE):
+        return [file]
+    with file.open() as source:
+        if not is_archive(source.read(_MAGIC)):
+            return [file]
+        inside = members(source, file.uri, limits)
+    if not inside:
+        raise SourceError(f"archive {file.uri!r} holds no file", "get it again, or leave it out.")
+    return [
+        replace(
+            file,
+            name=f"{file.name}!/{member.path}",
+            format=format_of(member.path) or file.format * (len(inside) == 1),
+            bytes=member.bytes,
+            member=member.path,
+        )
+        for member in inside
+    ]
 
 
 def _chosen(files: list[SourceFile], source: str, given: str) -> list[SourceFile]:
@@ -100,7 +137,10 @@ def _check_formats(files: Sequence[SourceFile]) -> None:
         raise SourceError(
             "the source mixes formats: "
             + ", ".join(f"{name} ({examples[name]!r})" for name in formats),
-            "name files of one format only, for example with a glob such as 'folder/**/*.csv'.",
+            "unpack the archive, and name files of one format only."
+            if all(file.member for file in files)
+            else "name files of one format only, for example with a glob such as "
+            "'folder/**/*.csv'.",
         )
 
 
@@ -218,13 +258,14 @@ def _some(names: Iterator[str] | list[str]) -> str:
 def stream_name(sources: Sequence[str], files: Sequence[SourceFile]) -> str:
     """What to call the stream of a source without a table's name.
 
-    One file gives its name without suffixes; a folder or a glob the folder's name.
+    One file or archive gives its name without suffixes; a folder or a glob the folder's name.
 
     >>> stream_name(["in/a.csv.gz"], [SourceFile("in/a.csv.gz", "a.csv.gz", "csv", 0)])
     'a'
     """
-    if len(files) == 1 and sources[0].endswith(files[0].name):
-        path = PurePosixPath(files[0].name)
+    names = {file.name.partition("!/")[0] if file.member else file.name for file in files}
+    if len(names) == 1 and sources[0].endswith(name := names.pop()):
+        path = PurePosixPath(name)
         while path.suffix.lower() in {*FORMATS, *COMPRESSIONS}:
             path = path.with_suffix("")
         return path.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from lakeport.host.cores import available_cores
 from lakeport.model import Reader, Split
 from lakeport.schema.types import Field
+from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.files.declared import declared_fields, is_json_schema
 from lakeport.sources.files.folders import folder_fields, with_folders
 from lakeport.sources.files.options import FileOptions
@@ -155,16 +157,25 @@ class FileSet:
                 if not fit or known is None or not is_utf8(known)
             ]
             spool = partial(_spooled, self.files, self.spool, encodings, self.options.limits)
-            here = [n for n in waiting if not self._seen_by_tasks(self.files[n])]
+            here = [n for n in waiting if not self.seen_by_tasks(self.files[n])]
             there = [n for n in waiting if n not in set(here)]
             spooled = {n: file for found in executor.map(spool, here) for n, file in found}
         spooled |= dict(self.run(spool, there)) if there else {}
         return [spooled.get(n, file) for n, file in enumerate(self.files)]
 
+    def converted(
+        self, files: Sequence[SourceFile], csv: CsvOptions, fields: tuple[Field, ...]
+    ) -> FileSet:
+        """The same load of these CSV files in place of its own, with more declared columns."""
+        other = copy(self)
+        other.files, other.csv, other.fields = tuple(files), csv, fields
+        return other
+
     def _fits(self, file: SourceFile) -> bool:
         return self.spool.reaches(file.uri, file.storage) and not is_packed(file)
 
-    def _seen_by_tasks(self, file: SourceFile) -> bool:
+    def seen_by_tasks(self, file: SourceFile) -> bool:
+        """Whether tasks can read a file whole, if not by ranges."""
         return file.storage is not None or self.spool.reaches(file.uri, None)
 
 

@@ -72,7 +72,7 @@ def with_folders(files: Sequence[SourceFile]) -> tuple[SourceFile, ...]:
     Raises:
         SourceError: see `folder_values`.
     """
-    return tuple(replace(file, folders=folder_values(file.uri)) for file in files)
+    return tuple(replace(file, folders=folder_values(file.path)) for file in files)
 
 
 def folder_fields(

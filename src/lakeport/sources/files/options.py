@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lakeport.model import UnknownPolicy
 from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.input.unpacking import DEFAULT, UnpackLimits, unpack_limits
+from lakeport.sources.json.paths import parse_path
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -28,6 +29,8 @@ class FileOptions:
         unknown: what to do with columns and fields that are not declared; without a JSON schema,
             for CSV, those that the first file does not have.
         folders: whether folders `name=value` of the files' paths are columns.
+        records_path: of JSON, the names of the fields that lead to the records.
+        sheet: of Excel workbooks, the sheet's name; the first that shows when empty.
         split_bytes: about how much one task reads.
         max_record_mb: longest JSON record, in MB (2**20 bytes).
         limits: what a compressed file may become.
@@ -38,6 +41,8 @@ class FileOptions:
     declared: Mapping[str, Any] | None = None
     unknown: UnknownPolicy = UnknownPolicy.EVOLVE
     folders: bool = True
+    records_path: tuple[str, ...] = ()
+    sheet: str = ""
     split_bytes: int = 64 << 20
     max_record_mb: int = 100
     limits: UnpackLimits = DEFAULT
@@ -45,12 +50,18 @@ class FileOptions:
 
     @classmethod
     def of(cls, config: DestinationConfig, options: ReadOptions) -> FileOptions:
-        """What a load's config and options say."""
+        """What a load's config and options say.
+
+        Raises:
+            ConfigError: the path to the records is none.
+        """
         return cls(
             csv=options.csv or CsvOptions(),
             declared=options.schema,
             unknown=config.unknown_fields,
             folders=config.partition_columns == "auto",
+            records_path=parse_path(options.records_path),
+            sheet=options.sheet,
             max_record_mb=max(1, int(config.max_record_mb)),
             limits=unpack_limits(config),
             digest=config.run_id is not None,

@@ -1,4 +1,4 @@
-"""Files as a source: CSV, JSON, JSON lines and Parquet, as one batch of splits."""
+"""Files as a source, of any format but Singer's: one batch of splits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from lakeport.errors import ConfigError
 from lakeport.model import Batch, Flush
 from lakeport.sources.csv.plan import plan_csv
+from lakeport.sources.excel.plan import plan_excel
 from lakeport.sources.files.file_set import FilePlan, FileSet, Run, run_here
 from lakeport.sources.files.folders import FolderReader
 from lakeport.sources.files.options import FileOptions
@@ -14,6 +15,7 @@ from lakeport.sources.files.source_file import SourceFile, digest_of
 from lakeport.sources.json.plan import plan_json
 from lakeport.sources.parquet.plan import plan_parquet
 from lakeport.sources.spool.location import SpoolLocation
+from lakeport.sources.typed.plan import plan_typed
 
 __all__ = ["FileSource"]
 
@@ -23,6 +25,10 @@ _PLANNERS: dict[str, Callable[[FileSet], FilePlan]] = {
     "json": plan_json,
     "jsonl": plan_json,
     "parquet": plan_parquet,
+    "xlsx": plan_excel,
+    "arrow": plan_typed,
+    "orc": plan_typed,
+    "avro": plan_typed,
 }
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from lakeport.errors import SourceError
 from lakeport.model import Split
+from lakeport.sources.input.archive import open_member
+from lakeport.sources.input.unpacking import UnpackLimits
 
 if TYPE_CHECKING:
     from lakeport.model import Storage
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["SourceFile", "digest_of"]
 
 _CHUNK = 1 << 20
+_CHECKED = UnpackLimits(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +28,15 @@ class SourceFile:
 
     Attributes:
         uri: a local path, or an object's URI.
-        name: file name for messages and for the stream's name, without folders.
-        format: `csv`, `tsv`, `json`, `jsonl`, `parquet` or `singer`; empty if the name tells none.
+        name: file name for messages and for the stream's name, without folders; of a file in an
+            archive `archive.zip!/path`.
+        format: one of the values of `discovery.FORMATS`; empty if the name tells none.
         bytes: size as stored.
         storage: where the object is; None for local files.
         key: its key in `storage`.
         folders: columns that its folders give, with their values (see `sources.files.folders`).
         encoding: of its text as it was stored, where that was given or found out.
+        member: where `uri` is a zip archive, the file's path in it, which `name` ends with.
     """
 
     uri: str
@@ -42,13 +47,26 @@ class SourceFile:
     key: str = ""
     folders: tuple[tuple[str, str | None], ...] = ()
     encoding: str = "utf-8"
+    member: str = ""
 
-    def open(self) -> BinaryIO:
-        """Open the file as stored.
+    @property
+    def path(self) -> str:
+        """Where the file lies, with the folders within an archive in place of the archive."""
+        return f"{self.uri.rpartition('/')[0]}/{self.member}" if self.member else self.uri
+
+    def open(self, limits: UnpackLimits = _CHECKED) -> BinaryIO:
+        """Open the file as stored; that of an archive can't be sought in.
+
+        Args:
+            limits: what a file of an archive may become, beyond what it says of itself, which was
+                checked when it was found.
 
         Raises:
             SourceError: it is absent or can't be read.
         """
+        if self.member:
+            archive = replace(self, member="")
+            return open_member(archive.open(), self.uri, self.member, limits)
         if self.storage is not None:
             return self.storage.open(self.key)
         try:

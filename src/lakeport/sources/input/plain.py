@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import codecs
-import io
 import shutil
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO
 
 from lakeport.errors import SourceError
 from lakeport.host.scratch import scratch
 from lakeport.sources.files.source_file import SourceFile
-from lakeport.sources.input.decompression import compression_of, open_input
+from lakeport.sources.input.archive import is_archive, members, open_member
+from lakeport.sources.input.decompression import compression_of, open_input, open_stream
 from lakeport.sources.input.encoding import SAMPLE_BYTES, encoding_of, likely_encoding
-from lakeport.sources.input.unpacking import ExpansionGuard, UnpackLimits
+from lakeport.sources.input.unpacking import UnpackLimits
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
     from lakeport.sources.spool.location import SpoolLocation
 
 __all__ = [
@@ -41,13 +37,28 @@ _UTF8 = {"utf-8", "utf-8-sig", "ascii"}
 
 
 def is_packed(file: SourceFile) -> bool:
-    """Whether a file is compressed, so that it can't be read by byte range.
+    """Whether a file is compressed or in an archive, so that it can't be read by byte range.
 
     Raises:
         SourceError: it is absent or can't be read.
     """
+    if file.member:
+        return True
     with file.open() as source:
-        return bool(_packed(source.read(8)))
+        head = source.read(8)
+    return is_archive(head) or bool(compression_of(head))
+
+
+def _only_member(path: Path, limits: UnpackLimits) -> BinaryIO:
+    """The content of an archive that is not named as one, and so has to be one file."""
+    with path.open("rb") as source:
+        found = members(source, path.name, limits)
+    if len(found) != 1:
+        raise SourceError(
+            f"archive {path.name!r} holds {len(found)} files instead of one",
+            "call it `.zip`, and all of them are landed.",
+        )
+    return open_member(path.open("rb"), str(path), found[0].path, limits)
 
 
 def stored_encoding(file: SourceFile) -> str:
@@ -58,55 +69,6 @@ def stored_encoding(file: SourceFile) -> str:
     """
     with file.open() as source:
         return encoding_of(source.read(SAMPLE_BYTES))
-
-
-def _packed(head: bytes) -> str:
-    return "zip" if head.startswith(b"PK\x03\x04") else compression_of(head)
-
-
-class _Member(io.RawIOBase):
-    """The content of an archive's member, as far as the limits let it go."""
-
-    def __init__(self, plain: IO[bytes], guard: ExpansionGuard) -> None:
-        self._plain = plain
-        self._guard = guard
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Buffer, /) -> int:
-        data = self._plain.read(len(memoryview(buffer)))
-        self._guard.add(len(data))
-        memoryview(buffer)[: len(data)] = data
-        return len(data)
-
-
-@contextmanager
-def _only_member(path: Path, limits: UnpackLimits) -> Iterator[BinaryIO]:
-    name = path.name
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = [m for m in archive.infolist() if not m.is_dir()]
-            if len(members) != 1 or members[0].flag_bits & 1:
-                raise SourceError(
-                    f"archive {name!r} is encrypted, or holds {len(members)} files instead of one",
-                    "unpack it into a folder and give that folder as the source.",
-                )
-            if members[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                # Python's zipfile unpacks the other methods without a bound: bzip2 makes gigabytes
-                # of the 4 KiB that it takes at a time.
-                raise SourceError(
-                    f"archive {name!r} is compressed with method {members[0].compress_type}, not "
-                    "with deflate",
-                    "unpack it and give the file, or compress that with gzip, zstd, bzip2 or xz.",
-                )
-            with archive.open(members[0]) as plain:
-                guard = ExpansionGuard(str(path), limits, packed=path.stat().st_size)
-                yield cast("BinaryIO", io.BufferedReader(_Member(plain, guard), _CHUNK))
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise SourceError(
-            f"archive {name!r} is damaged or cut off: {error}", "get the file again."
-        ) from error
 
 
 def is_utf8(encoding: str) -> bool:
@@ -136,22 +98,34 @@ def spool_plain(
         SourceError: the file can't be read, is not text in `encoding`, or goes beyond the limits.
         DestinationError: the spool's store refuses.
     """
-    suffix = PurePosixPath(file.name).suffix.lower() in COMPRESSIONS
-    at = spool.new(number, PurePosixPath(file.name).stem if suffix else file.name)
+    name = PurePosixPath(file.name)
+    at = spool.new(number, (name.stem if name.suffix.lower() in COMPRESSIONS else name.name)[-80:])
     size = 0
-    with _stored(file, spool) as stored:
-        with stored.open("rb") as head:
-            packed = _packed(head.read(8))
-        opener = _only_member if packed == "zip" else open_input
-        with opener(stored, limits) as plain, spool.create(at) as target:
-            begin = b"" if encoding is not None else _beginning(plain)
-            encoding = encoding or encoding_of(begin)
-            for chunk in _recoded(begin, plain, encoding, file.name):
-                size += len(chunk)
-                target.write(chunk)
+    with _plain(file, spool, limits) as plain, spool.create(at) as target:
+        begin = b"" if encoding is not None else _beginning(plain)
+        encoding = encoding or encoding_of(begin)
+        for chunk in _recoded(begin, plain, encoding, file.name):
+            size += len(chunk)
+            target.write(chunk)
     storage = spool.storage
     uri, key = (at, "") if storage is None else (storage.uri(at), at)
-    return replace(file, uri=uri, bytes=size, storage=storage, key=key, encoding=encoding)
+    return replace(
+        file, uri=uri, bytes=size, storage=storage, key=key, member="", encoding=encoding
+    )
+
+
+@contextmanager
+def _plain(file: SourceFile, spool: SpoolLocation, limits: UnpackLimits) -> Iterator[BinaryIO]:
+    """A file's content, unpacked."""
+    if file.member:
+        with file.open(limits) as member, open_stream(member, file.name, limits) as plain:
+            yield plain
+        return
+    with _stored(file, spool) as stored:
+        with stored.open("rb") as source:
+            opener = _only_member if is_archive(source.read(8)) else open_input
+        with opener(stored, limits) as plain:
+            yield plain
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from lakeport.errors import SourceError
@@ -15,6 +15,7 @@ from lakeport.sources.input.lines import read_blocks
 
 __all__ = [
     "MAX_RECORD_CHARS",
+    "Values",
     "begins_as_lines",
     "document_to_lines",
     "is_lines",
@@ -66,28 +67,30 @@ def _is_object(line: bytes) -> bool:
     return whole and not _SEVERAL.search(line)
 
 
-def document_to_lines(source: BinaryIO, target: BinaryIO, name: str) -> int:
-    """Rewrite a file of records and arrays of records, one after another, as JSON lines.
+def document_to_lines(values: Iterable[str], target: BinaryIO) -> int:
+    """Write the texts of a document's records as JSON lines; see `Values`.
 
     Each value's text stays as it is, but for line breaks between its tokens. Memory is bounded by
     the largest record. Line numbers of the result count records.
 
     Returns:
         How many bytes were written.
-
-    Raises:
-        SourceError: the file is not JSON, or a value is longer than 100 million characters.
     """
     written = 0
-    for text in _Values(source, name):
+    for text in values:
         line = text.replace("\n", " ").replace("\r", " ").encode("utf-8") + b"\n"
         target.write(line)
         written += len(line)
     return written
 
 
-class _Values:
-    """The texts of a document's records, in order."""
+class Values:
+    """The texts of the records in a file of records and arrays of records, one after another.
+
+    Raises:
+        SourceError: (while iterating) the file is not JSON, or a value is longer than 100 million
+            characters.
+    """
 
     def __init__(self, source: BinaryIO, name: str) -> None:
         self._source = source
@@ -108,15 +111,23 @@ class _Values:
 
     def _items(self) -> Iterator[str]:
         """The items of the array that begins here."""
-        self._at += 1
-        if self._next() != "]":
+        for _ in self._places("]"):
             yield self._value()
+
+    def _places(self, close: str) -> Iterator[None]:
+        """Stand before each part of the array or object that begins here; who asks takes it."""
+        self._at += 1
+        if self._next() != close:
+            yield
             while self._next() == ",":
                 self._at += 1
                 self._next()
-                yield self._value()
-        if (character := self._next()) != "]":
-            raise self._wrong("a comma is missing" if character else "the array is not closed")
+                yield
+        if (character := self._next()) != close:
+            what = "array" if close == "]" else "object"
+            raise self._wrong(
+                f"the {what} is not closed" if not character else "a comma is missing"
+            )
         self._at += 1
 
     def _next(self) -> str:
@@ -141,6 +152,11 @@ class _Values:
         self._at = 0
 
     def _value(self) -> str:
+        value = self._take()
+        self._count += 1
+        return value
+
+    def _take(self) -> str:
         size = _CHUNK
         while True:
             try:
@@ -154,7 +170,6 @@ class _Values:
             if end and (end < len(self._text) or self._ended):
                 value = self._text[self._at : end]
                 self._at = end
-                self._count += 1
                 return value
             if len(self._text) - self._at > MAX_RECORD_CHARS:
                 raise self._wrong(
@@ -166,7 +181,8 @@ class _Values:
     def _wrong(self, reason: str) -> SourceError:
         return SourceError(
             f"file {self._name!r} is not valid JSON behind record {self._count}: {reason}",
-            "give one array of records, records one after another, or JSON lines (.jsonl).",
+            "give one array of records, records one after another, or JSON lines (.jsonl); for an "
+            "array within an object, `--records-path` (`records_path=`) names the field.",
         )
 
 

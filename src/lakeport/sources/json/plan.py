@@ -14,6 +14,7 @@ from lakeport.sources.files.file_set import FilePlan, FileSet
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.json.blocks import Block, read_blocks
 from lakeport.sources.json.documents import (
+    Values,
     begins_as_lines,
     document_to_lines,
     is_lines,
@@ -21,6 +22,7 @@ from lakeport.sources.json.documents import (
 )
 from lakeport.sources.json.inference import infer_fields, merge_inferred
 from lakeport.sources.json.reader import JsonReader
+from lakeport.sources.json.wrapped import WrappedValues, hint_of
 
 if TYPE_CHECKING:
     from lakeport.sources.spool.location import SpoolLocation
@@ -37,7 +39,8 @@ def plan_json(files: FileSet) -> FilePlan:
     Raises:
         SourceError: a file is not JSON, or no file holds a record.
     """
-    lines = dict(files.run(partial(_as_lines, files.spool), list(enumerate(files.plain()))))
+    as_lines = partial(_as_lines, files.spool, files.options.records_path)
+    lines = dict(files.run(as_lines, list(enumerate(files.plain()))))
     plain = [lines[number] for number in sorted(lines)]
     splits = files.look(partial(_cut, files.options.split_bytes), plain)
     fields = _fields(files, splits)
@@ -49,19 +52,26 @@ def plan_json(files: FileSet) -> FilePlan:
         max_record_mb=files.options.max_record_mb,
     )
     size = sum(file.bytes for file in plain)
-    return FilePlan(reader, tuple(splits), size, _OUTPUT_RATIO)
+    hint = "" if files.declares_all or files.options.records_path else hint_of(plain, fields)
+    warnings = (hint,) if hint else ()
+    return FilePlan(reader, tuple(splits), size, _OUTPUT_RATIO, warnings=warnings)
 
 
-def _as_lines(spool: SpoolLocation, item: tuple[int, SourceFile]) -> list[tuple[int, SourceFile]]:
+def _as_lines(
+    spool: SpoolLocation, path: tuple[str, ...], item: tuple[int, SourceFile]
+) -> list[tuple[int, SourceFile]]:
     number, file = item
-    if file.format == "jsonl" or is_lines(file):
+    if not path and (file.format == "jsonl" or is_lines(file)):
         return [item]
     at = spool.new(number, "lines.jsonl")
     try:
         with file.open() as document, spool.create(at) as target:
-            size = document_to_lines(document, target, file.name)
+            values = (
+                WrappedValues(document, file.name, path) if path else Values(document, file.name)
+            )
+            size = document_to_lines(values, target)
     except SourceError:
-        if not begins_as_lines(file):
+        if path or not begins_as_lines(file):
             raise
         return [item]  # JSON lines, some of which are bad records
     uri, key = (at, "") if spool.storage is None else (spool.storage.uri(at), at)

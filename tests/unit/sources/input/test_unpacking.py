@@ -58,7 +58,10 @@ def spooled(tmp_path: Path, name: str, data: bytes, limits: UnpackLimits) -> int
     folder.mkdir()
     (tmp_path / name).write_bytes(data)
     found = FileSource(
-        discover([str(tmp_path / name)]), "t", SpoolLocation(folder), FileOptions(limits=limits)
+        discover([str(tmp_path / name)], limits=limits),
+        "t",
+        SpoolLocation(folder),
+        FileOptions(limits=limits),
     )
     try:
         list(found)

@@ -15,7 +15,12 @@ from lakeport.errors import BadRecords, SourceError, UnknownFields
 from lakeport.model import Batch, UnknownPolicy
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.json import documents
-from lakeport.sources.json.documents import document_to_lines, is_lines, split_lines
+from lakeport.sources.json.documents import (
+    Values,
+    document_to_lines,
+    is_lines,
+    split_lines,
+)
 from tests.unit.sources.file_batch import file_batch
 
 
@@ -24,7 +29,7 @@ def lines_of(tmp_path: Path, content: bytes) -> list[str]:
     path.write_bytes(content)
     target = io.BytesIO()
     with path.open("rb") as source:
-        written = document_to_lines(source, target, "x.json")
+        written = document_to_lines(Values(source, "x.json"), target)
     assert written == len(target.getvalue())
     return target.getvalue().decode().splitlines()
 

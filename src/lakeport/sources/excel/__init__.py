@@ -1,0 +1,1 @@
+"""Excel workbooks: a sheet's cells as CSV whose columns have types already."""

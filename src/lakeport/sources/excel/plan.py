@@ -1,0 +1,235 @@
+"""Plan the load of Excel workbooks: a sheet of each becomes CSV, types come from its cells."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import itemgetter
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lakeport.errors import SourceError
+from lakeport.host.extras import missing
+from lakeport.host.scratch import scratch
+from lakeport.schema.types import Field
+from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.csv.plan import plan_csv
+from lakeport.sources.excel.cells import Cell, quoted, type_of
+from lakeport.sources.files.file_set import FilePlan, FileSet, run_here
+from lakeport.sources.files.source_file import SourceFile
+from lakeport.sources.input.decompression import compression_of, open_stream
+from lakeport.sources.input.unpacking import UnpackLimits
+
+if TYPE_CHECKING:
+    from lakeport.sources.excel.sheet import Row
+    from lakeport.sources.spool.location import SpoolLocation
+
+__all__ = ["plan_excel"]
+
+_NULLS = CsvOptions().null_values
+
+
+class _Reading(NamedTuple):
+    """How workbooks are read. Picklable."""
+
+    spool: SpoolLocation
+    limits: UnpackLimits
+    sheet: str
+    header: bool
+    skip_rows: int
+    nulls: frozenset[str]
+
+
+class _Converted(NamedTuple):
+    """A sheet that has become CSV.
+
+    Attributes:
+        number: which of the files it is.
+        file: the CSV; without columns if the sheet is empty.
+        columns: name -> what its cells are.
+        warnings: what its user has to know.
+    """
+
+    number: int
+    file: SourceFile
+    columns: dict[str, set[Cell]]
+    warnings: tuple[str, ...]
+
+
+def plan_excel(files: FileSet) -> FilePlan:
+    """Turn a sheet of each workbook into CSV, and tell types by all cells of a column.
+
+    Raises:
+        InputError: a file is no workbook or has no such sheet, or the files don't go together.
+        MissingDependency: `openpyxl` is not installed.
+    """
+    csv = files.csv.settled()
+    nulls = frozenset(csv.null_values if csv.null_values != _NULLS else ()) - {""}
+    options = files.options
+    reading = _Reading(
+        files.spool, options.limits, options.sheet, bool(csv.header), csv.skip_rows or 0, nulls
+    )
+    convert = partial(_convert, reading)
+    numbered = list(enumerate(files.files))
+    there = [item for item in numbered if files.seen_by_tasks(item[1])]
+    here = [item for item in numbered if item not in there]
+    found = sorted([*run_here(convert, here), *files.run(convert, there)], key=itemgetter(0))
+    filled = [sheet for sheet in found if sheet.columns]
+    if not filled:
+        raise SourceError(
+            f"no cell of {found[0].file.name!r} has a value"
+            if len(found) == 1
+            else "all sheets are empty",
+            "`--sheet` names another sheet.",
+        )
+    plan = plan_csv(_as_csv(files, filled))
+    warnings = (text for sheet in filled for text in sheet.warnings)
+    return replace(plan, warnings=(*plan.warnings, *warnings))
+
+
+def _as_csv(files: FileSet, sheets: list[_Converted]) -> FileSet:
+    """The converted files, with the types that their cells tell for what is not declared."""
+    written = CsvOptions(detect=False, null_values=("",), infer_types=files.csv.infer_types)
+    cells: dict[str, set[Cell]] = {}
+    for sheet in sheets:
+        for name, of in sheet.columns.items():
+            cells.setdefault(name, set()).update(of)
+    known = {field.name for field in files.fields} | files.folder_names
+    told = {name: type_of(of) for name, of in cells.items() if name not in known}
+    fields = tuple(Field(name, type_) for name, type_ in told.items() if type_ is not None)
+    if files.declares_all or not files.csv.infer_types:
+        fields = ()
+    return files.converted([sheet.file for sheet in sheets], written, (*files.fields, *fields))
+
+
+def _convert(reading: _Reading, item: tuple[int, SourceFile]) -> list[_Converted]:
+    """Turn a workbook's sheet into CSV. Run inside tasks."""
+    try:
+        from lakeport.sources.excel.sheet import open_sheet
+    except ImportError:
+        problem = "the source is an Excel workbook, and the package `openpyxl` is not installed"
+        raise missing(problem, "excel") from None
+    number, file = item
+    spool = reading.spool
+    at = spool.new(number, PurePosixPath(file.name).stem[-80:] + ".csv")
+    with (
+        _local(file, reading) as path,
+        open_sheet(path, file.name, reading.sheet, reading.limits) as rows,
+        tempfile.TemporaryFile() as lines,
+    ):
+        table = _Table(reading.nulls)
+        for row in rows:
+            if row.number > reading.skip_rows:
+                table.add(row, lines, header=reading.header)
+        lines.seek(0)
+        with spool.create(at) as target:
+            size = sum(map(target.write, table.csv(lines)))
+    storage = spool.storage
+    uri, key = (at, "") if storage is None else (storage.uri(at), at)
+    plain = replace(file, uri=uri, format="csv", bytes=size, storage=storage, key=key, member="")
+    columns = {name: table.cells[n] for n, name in enumerate(table.names()) if name}
+    return [_Converted(number, plain, columns, tuple(table.warnings(file.name)))]
+
+
+@contextmanager
+def _local(file: SourceFile, reading: _Reading) -> Iterator[Path]:
+    """A workbook on this machine's disk."""
+    if file.storage is None and not file.member:
+        with file.open() as source:
+            packed = compression_of(source.read(8))
+        if not packed:
+            yield Path(file.uri)
+            return
+    with scratch(
+        "stored", reading.spool.folder if reading.spool.storage is None else None
+    ) as copies:
+        path = copies / "workbook.xlsx"
+        with (
+            file.open(reading.limits) as source,
+            open_stream(source, file.name, reading.limits) as plain,
+            path.open("xb") as copy,
+        ):
+            shutil.copyfileobj(plain, copy, 1 << 20)
+        yield path
+
+
+@dataclass
+class _Table:
+    """What is known of a sheet while its rows go by; its lines are written once all are known.
+
+    Attributes:
+        nulls: texts that mean null.
+        header: the cells of the first row, if it names the columns; its number.
+        cells: for each column what its cells are.
+        errors: column -> how many are errors.
+    """
+
+    nulls: frozenset[str]
+    header: dict[int, str] = field(default_factory=dict)
+    first: int = 0
+    cells: list[set[Cell]] = field(default_factory=list)
+    errors: dict[int, int] = field(default_factory=dict)
+
+    def add(self, row: Row, lines: Any, *, header: bool) -> None:
+        """Take a row, and keep its line."""
+        if not self.first:
+            self.first = row.number
+            if header:
+                self.header = {n: " ".join(_text(t).split()) for n, (t, _) in row.cells.items()}
+                self._widen(max(row.cells) + 1)
+                return
+        fields: list[tuple[int, str]] = []
+        for place, (text, cell) in row.cells.items():
+            if _text(text) in self.nulls:
+                continue
+            self._widen(place + 1)
+            self.cells[place].add(cell)
+            if cell is Cell.ERROR:
+                self.errors[place] = self.errors.get(place, 0) + 1
+            fields.append((place, text))
+        lines.write(json.dumps((row.number, fields)).encode() + b"\n")
+
+    def _widen(self, width: int) -> None:
+        while len(self.cells) < width:
+            self.cells.append(set())
+
+    def names(self) -> list[str]:
+        """The columns' names; empty for one that has neither a name nor a cell."""
+        return [
+            self.header.get(n) or (f"column_{n + 1}" if cells else "")
+            for n, cells in enumerate(self.cells)
+        ]
+
+    def warnings(self, file: str) -> Iterator[str]:
+        """What a user has to know of the columns."""
+        for n, name in enumerate(self.names()):
+            if self.header and name and not self.header.get(n):
+                yield f"column {n + 1} of file {file!r} has no name: it is called {name!r}."
+            if count := self.errors.get(n):
+                cells = "1 cell holds an error" if count == 1 else f"{count:,} cells hold errors"
+                yield f"column {name!r} of file {file!r}: {cells} such as #N/A; they are null."
+
+    def csv(self, lines: Any) -> Iterator[bytes]:
+        """The CSV, with each row in the line of its number, unless texts have line breaks."""
+        at = self.first if self.header else max(1, self.first - 1)
+        yield b"\n" * (at - 1)
+        names = self.names()
+        kept = [n for n, name in enumerate(names) if name]
+        yield (",".join(quoted(names[n]) for n in kept) + "\n").encode()
+        for line in lines:
+            at += 1
+            number, fields = json.loads(line)
+            texts = dict(fields)
+            yield b"\n" * (number - at)
+            yield (",".join(texts.get(n, "") for n in kept) + "\n").encode()
+            at = number
+
+
+def _text(field: str) -> str:
+    """What a field of CSV says."""
+    return field[1:-1].replace('""', '"') if field.startswith('"') else field

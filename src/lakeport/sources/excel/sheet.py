@@ -1,0 +1,161 @@
+"""The rows of one sheet of a workbook, one after another; `openpyxl` takes the XML apart."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from openpyxl import load_workbook
+from openpyxl.utils.escape import unescape
+from openpyxl.worksheet._reader import (
+    DATA_TAG,
+    FORMULA_TAG,
+    ROW_TAG,
+    VALUE_TAG,
+    WorkSheetParser,
+)
+from openpyxl.xml.functions import iterparse
+
+from lakeport.errors import LakeportError, SourceError
+from lakeport.sources.excel.cells import Cell, field_of
+from lakeport.sources.input.archive import check_archive
+from lakeport.sources.input.unpacking import UnpackLimits
+
+__all__ = ["Row", "open_sheet"]
+
+_OLD = b"\xd0\xcf\x11\xe0"  # what files of Excel 97, and encrypted ones, begin with
+_MOST_ROWS = 1 << 20
+_ONE_AT_A_TIME = threading.Lock()  # warnings are filtered for the whole process
+
+
+class Row(NamedTuple):
+    """A row that has a cell.
+
+    Attributes:
+        number: its number in the sheet, from 1.
+        cells: column, from 0 -> the cell as a field of CSV, and what it holds.
+    """
+
+    number: int
+    cells: dict[int, tuple[str, Cell]]
+
+
+@contextmanager
+def open_sheet(path: Path, name: str, sheet: str, limits: UnpackLimits) -> Iterator[Iterator[Row]]:
+    """Open a sheet of a workbook.
+
+    Args:
+        path: the workbook.
+        name: of the file, for errors.
+        sheet: the sheet's name; empty for the first that shows.
+        limits: what the workbook may unpack to.
+
+    Raises:
+        SourceError: the file is no workbook, or has no such sheet; while iterating, for one that
+            is damaged and for a formula whose result it does not have.
+    """
+    with _ONE_AT_A_TIME, warnings.catch_warnings(), path.open("rb") as source:
+        warnings.simplefilter("ignore")  # of what openpyxl leaves out, such as print areas
+        if source.read(len(_OLD)) == _OLD:
+            raise SourceError(
+                f"file {name!r} is a workbook with a password, or one of Excel 97 to 2003",
+                "save it as .xlsx without a password.",
+            )
+        with _naming(name):
+            check_archive(source, name, limits)
+            workbook = load_workbook(source, read_only=True, data_only=True, keep_links=False)
+        found = _chosen(workbook, name, sheet)
+        yield _rows(workbook, found, name)
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    try:
+        yield
+    except LakeportError:
+        raise
+    except Exception as error:  # what openpyxl meets in damaged files it does not foresee
+        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        raise SourceError(
+            f"file {name!r} can't be read as an Excel workbook: {reason}",
+            "check that the file is there, whole, and .xlsx indeed.",
+        ) from error
+
+
+def _chosen(workbook: Any, name: str, wanted: str) -> Any:
+    sheets = workbook.worksheets
+    for sheet in sheets:
+        if sheet.title == wanted or (not wanted and sheet.sheet_state == "visible"):
+            return sheet
+    if sheets and not wanted:
+        return sheets[0]
+    there = ", ".join(
+        repr(sheet.title) + " (hidden)" * (sheet.sheet_state != "visible") for sheet in sheets
+    )
+    raise SourceError(
+        f"file {name!r} has no sheet {wanted!r}" if wanted else f"file {name!r} has no sheet",
+        f"it has {there}." if there else "charts have no rows.",
+    )
+
+
+def _rows(workbook: Any, sheet: Any, name: str) -> Iterator[Row]:
+    with _naming(name), sheet._get_source() as source:
+        parser = WorkSheetParser(
+            source,
+            sheet._shared_strings,
+            data_only=True,
+            epoch=workbook.epoch,
+            date_formats=workbook._date_formats,
+            timedelta_formats=workbook._timedelta_formats,
+        )
+        last = 0
+        for _, element in iterparse(source):
+            if element.tag == DATA_TAG:
+                return
+            if element.tag != ROW_TAG:
+                continue
+            _check_formulas(element, sheet.title, name)
+            number, cells = parser.parse_row(element)
+            element.clear()
+            if not last < number <= _MOST_ROWS:
+                raise ValueError(f"row {number} stands behind row {last}")
+            last = number
+            if row := _fields(cells):
+                yield Row(number, row)
+
+
+def _check_formulas(row: Any, sheet: str, name: str) -> None:
+    if next(row.iter(FORMULA_TAG), None) is None:
+        return
+    for cell in row:
+        value = cell.find(VALUE_TAG)
+        known = value is not None and (value.text or cell.get("t") == "str")
+        if cell.find(FORMULA_TAG) is not None and not known:
+            raise SourceError(
+                f"cell {cell.get('r')} of sheet {sheet!r} of file {name!r} holds a formula "
+                "without its result",
+                "the program that wrote the file did not compute it: open the workbook in Excel "
+                "or LibreOffice and save it.",
+            )
+
+
+def _fields(cells: list[dict[str, Any]]) -> dict[int, tuple[str, Cell]]:
+    found = {}
+    for cell in cells:
+        value = cell["value"]
+        if isinstance(value, str) and "_x" in value:
+            value = _plain(value)
+        field = field_of(value, cell["data_type"])
+        if field is not None:
+            found[cell["column"] - 1] = field
+    return found
+
+
+def _plain(text: str) -> str:
+    """A text without the escapes of characters that XML can't have, such as `_x000D_`."""
+    plain: str = unescape(text)
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

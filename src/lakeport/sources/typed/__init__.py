@@ -1,0 +1,1 @@
+"""Files that tell their columns' types: Arrow IPC and Feather, ORC, Avro."""

@@ -1,0 +1,1 @@
+"""Avro object container files: their blocks, their schemas, their records as Arrow batches."""

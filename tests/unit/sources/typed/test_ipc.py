@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+import io
+import uuid
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.feather as feather
+import pytest
+import zstandard
+
+import lakeport
+from lakeport.errors import SchemaConflict, SourceError
+from lakeport.sources.files.discovery import discover
+from lakeport.sources.files.options import FileOptions
+from lakeport.sources.files.source import FileSource
+from lakeport.sources.input import unpacking
+from lakeport.sources.input.unpacking import UnpackLimits
+from lakeport.sources.spool.location import SpoolLocation
+from tests.unit.sources.landed import landed
+
+TABLE = pa.table({"id": pa.array([1, 2, None]), "name": ["a", None, "c"]})
+ODD = pa.table(
+    {
+        "u64": pa.array([2**64 - 1, 0, None], pa.uint64()),
+        "u8": pa.array([255, 0, None], pa.uint8()),
+        "half": pa.array([1.5, None, -2], pa.float16()),
+        "text": pa.array(["a", "b", None]).dictionary_encode(),
+        "large": pa.array(["x" * 40, None, ""], pa.large_string()),
+        "view": pa.array(["x" * 40, None, "y"], pa.string_view()),
+        "at": pa.array([dt.datetime(2024, 7, 1)] * 3, pa.timestamp("ns", "Europe/Berlin")),
+        "time": pa.array([dt.time(1, 2, 3)] * 3, pa.time64("us")),
+        "day": pa.array([dt.date(1, 1, 1), None, dt.date(9999, 12, 31)], pa.date64()),
+        "list": pa.array([[1], None, []], pa.large_list(pa.int8())),
+        "few": pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int16(), 2)),
+        "map": pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int32())),
+        "struct": pa.array(
+            [{"d": Decimal("1.20")}, None, {"d": None}], pa.struct([("d", pa.decimal128(5, 2))])
+        ),
+        "uuid": pa.array([uuid.UUID(int=7).bytes, None, None], pa.uuid()),
+        "bytes": pa.array([b"ab", None, b"cd"], pa.binary(2)),
+        "none": pa.nulls(3),
+    }
+)
+EXPECTED = {
+    "u64": [Decimal(2**64 - 1), Decimal(0), None],
+    "u8": [255, 0, None],
+    "half": [1.5, None, -2.0],
+    "text": ["a", "b", None],
+    "large": ["x" * 40, None, ""],
+    "view": ["x" * 40, None, "y"],
+    "at": [dt.datetime(2024, 7, 1, tzinfo=dt.UTC)] * 3,
+    "time": ["01:02:03.000000"] * 3,
+    "day": [dt.date(1, 1, 1), None, dt.date(9999, 12, 31)],
+    "list": [[1], None, []],
+    "few": [[1, 2], None, [3, 4]],
+    "map": [[("k", 1)], None, []],
+    "struct": [{"d": Decimal("1.20")}, None, {"d": None}],
+    "uuid": ["00000000-0000-0000-0000-000000000007", None, None],
+    "bytes": [b"ab", None, b"cd"],
+    "none": [None] * 3,
+}
+
+
+def ipc(table: pa.Table, kind: str, rows: int | None = None, compression: str = "") -> bytes:
+    target = io.BytesIO()
+    opener = pa.ipc.new_file if kind == "file" else pa.ipc.new_stream
+    options = pa.ipc.IpcWriteOptions(compression=compression or None)
+    with opener(target, table.schema, options=options) as writer:
+        for batch in table.to_batches(max_chunksize=rows):
+            writer.write_batch(batch)
+    return target.getvalue()
+
+
+@pytest.mark.parametrize("file_type", ["parquet", "delta"])
+@pytest.mark.parametrize("kind", ["file", "stream"])
+@pytest.mark.parametrize("compression", ["", "zstd", "lz4"])
+def test_types_are_those_of_frames(
+    tmp_path: Path, file_type: str, kind: str, compression: str
+) -> None:
+    (tmp_path / "t.arrow").write_bytes(ipc(ODD, kind, 1, compression))
+    table = landed(tmp_path / "t.arrow", tmp_path / "lake", file_type=file_type)
+    assert table.to_pydict() == EXPECTED
+
+
+@pytest.mark.parametrize("suffix", ["feather", "arrow", "arrows", "ipc", "feather.gz", "arrow.zst"])
+def test_suffixes(tmp_path: Path, suffix: str) -> None:
+    content = io.BytesIO()
+    feather.write_feather(TABLE, content)
+    packed = {"gz": gzip.compress, "zst": zstandard.compress}
+    pack = packed.get(suffix.rpartition(".")[2], bytes)
+    (tmp_path / f"t.{suffix}").write_bytes(pack(content.getvalue()))
+    assert landed(tmp_path / f"t.{suffix}", tmp_path / "lake") == TABLE
+
+
+def test_several_files_are_put_together(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    for name, table in {
+        "day=1/a.arrow": pa.table({"n": pa.array([1], pa.int16())}),
+        "day=2/b.feather": pa.table({"n": pa.array([2**40]), "x": ["y"]}),
+        "day=2/c.arrow": pa.table({"n": pa.array([], pa.int64())}),
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(ipc(table, "stream" if name[-5] == "b" else "file"))
+    assert sorted(landed(folder, tmp_path / "lake").to_pylist(), key=lambda r: r["n"]) == [
+        {"n": 1, "x": None, "day": 1},
+        {"n": 2**40, "x": "y", "day": 2},
+    ]
+    (folder / "d.arrow").write_bytes(ipc(pa.table({"n": ["text"]}), "file"))
+    with pytest.raises(SchemaConflict, match=r"'n' is string in file 'd.arrow'"):
+        lakeport.land(folder, tmp_path / "lake2")
+
+
+def test_batches_are_split(tmp_path: Path) -> None:
+    table = pa.table({"n": range(1000)})
+    (tmp_path / "t.arrow").write_bytes(ipc(table, "file", 10))
+    source = FileSource(
+        discover([str(tmp_path / "t.arrow")]),
+        "t",
+        SpoolLocation(tmp_path),
+        FileOptions(split_bytes=2000),
+    )
+    ((batch,),) = (flush.batches for flush in source)
+    assert batch.reader is not None and len(batch.splits) > 3
+    found = [
+        n for s in batch.splits for rows in batch.reader.read(s) for n in rows["n"].to_pylist()
+    ]
+    assert found == list(range(1000))
+    assert sum(batch.reader.scan(split).rows for split in batch.splits) == 1000
+
+
+@pytest.mark.parametrize("kind", ["file", "stream"])
+def test_zero_rows_keep_their_columns(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "t.arrow").write_bytes(ipc(TABLE.slice(0, 0), kind))
+    lakeport.land(tmp_path / "t.arrow", tmp_path / "lake", table="t")
+    assert lakeport.Table(tmp_path / "lake/t").preview(1).column_names[:2] == ["id", "name"]
+
+
+def feather_1() -> bytes:
+    return b"FEA1" + bytes(100) + b"FEA1"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"id\n1\n", "can't be read as Arrow IPC"),
+        (b"PAR1" * 20, "can't be read as Arrow IPC"),
+        (ipc(TABLE, "file")[:-9], "can't be read as Arrow IPC"),
+        (ipc(TABLE, "file")[: len(ipc(TABLE, "file")) // 2], "can't be read as Arrow IPC"),
+        (ipc(TABLE, "stream")[:-100], "can't be read as Arrow IPC"),
+        (b"ARROW1\0\0", "can't be read as Arrow IPC"),
+        (feather_1(), "is a Feather file of version 1"),
+        (ipc(pa.table({"d": pa.array([1], pa.duration("s"))}), "file"), "'d' has type duration"),
+        (
+            ipc(pa.table({"t": pa.array([1], pa.timestamp("ns"))}), "file"),
+            r"t\.arrow': column 't' holds a value that",
+        ),
+    ],
+)
+def test_broken_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "t.arrow").write_bytes(content)
+    with pytest.raises(SourceError, match=message):
+        lakeport.land(tmp_path / "t.arrow", tmp_path / "lake")
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    (tmp_path / "t.arrow").write_bytes(ipc(table, "file"))
+    with pytest.raises(SourceError, match="has 2 columns with the name 'a'"):
+        lakeport.land(tmp_path / "t.arrow", tmp_path / "lake")
+
+
+def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    data = ipc(pa.table({"s": ["abcdefghi"]}), "file").replace(b"abcdefghi", b"abcd\xfffghi")
+    (tmp_path / "t.arrow").write_bytes(data)
+    with pytest.raises(SourceError, match=r"UTF8|UTF-8"):
+        lakeport.land(tmp_path / "t.arrow", tmp_path / "lake")
+
+
+def test_what_swells_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpacking, "_FLOOR", 1 << 16)
+    table = pa.table({"n": pa.array([0] * (1 << 20))})
+    (tmp_path / "t.arrow").write_bytes(ipc(table, "file", compression="zstd"))
+    files = discover([str(tmp_path / "t.arrow")])
+    options = FileOptions(limits=UnpackLimits(ratio=10))
+    ((batch,),) = (f.batches for f in FileSource(files, "t", SpoolLocation(tmp_path), options))
+    assert batch.reader is not None
+    with pytest.raises(SourceError, match="more than 10 times its size"):
+        list(batch.reader.read(batch.splits[0]))
+
+
+def test_damage_anywhere_is_an_error_and_no_crash(tmp_path: Path) -> None:
+    """Bytes set to 0xFF one after another: the rows, other rows or an error, never an end."""
+    good = ipc(TABLE, "file")
+    path = tmp_path / "t.arrow"
+    refused = 0
+    for place in range(0, len(good), 7):
+        path.write_bytes(good[:place] + b"\xff" + good[place + 1 :])
+        try:
+            source: Any = FileSource(discover([str(path)]), "t", SpoolLocation(tmp_path))
+            for flush in source:
+                for batch in flush.batches:
+                    for split in batch.splits:
+                        list(batch.reader.read(split))
+        except (SourceError, lakeport.errors.InputError):
+            refused += 1
+    assert refused
