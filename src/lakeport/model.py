@@ -155,6 +155,7 @@ class Batch:
         output_ratio: guess of Parquet bytes per input byte, for the number of files.
         optional: without a row it leaves nothing, not even an empty table.
         warnings: sentences for the report, about what the source decided by itself.
+        untyped: columns that are text for want of a value, of which any type could be.
         schema_only: the stream brought a schema and no record; `sequence` is -1 then, as it counts
             among no run's batches.
     """
@@ -172,6 +173,7 @@ class Batch:
     output_ratio: float = 0.2
     optional: bool = False
     warnings: tuple[str, ...] = ()
+    untyped: frozenset[str] = frozenset()
     schema_only: bool = False
 
 
@@ -258,10 +260,7 @@ class StageWriter(Protocol):
         ...
 
     def finish(self) -> Mapping[str, Any]:
-        """Make the bytes durable without making them visible; return the token and checksum.
-
-        The mapping has `token` (see `Staged.token`), `bytes` and `checksum`.
-        """
+        """Make the bytes durable, not visible; return `Staged`'s `token`, `bytes`, `checksum`."""
         ...
 
     def abort(self) -> None:
@@ -385,6 +384,7 @@ class Landed:
         skipped: the same run had landed this batch before.
         removed_files: files that an overwrite replaced.
         warnings: sentences for the report.
+        columns: column of the batch -> its type in the table, in words.
     """
 
     stream: str
@@ -397,3 +397,4 @@ class Landed:
     skipped: bool = False
     removed_files: int = 0
     warnings: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)

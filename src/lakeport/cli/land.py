@@ -10,12 +10,16 @@ from typing import Annotated, Any
 import typer
 
 from lakeport.cli.options import (
+    Columns,
     Debug,
+    Drop,
     JsonOut,
+    Rename,
     RunId,
     SetKeys,
     SparkKeys,
     StatePath,
+    column_keys,
     keys,
     refuse_secrets,
 )
@@ -53,6 +57,9 @@ def land(
     partition_by: Annotated[
         str | None, typer.Option("--partition-by", metavar="A,B", help="Columns to partition by.")
     ] = None,
+    columns: Columns = None,
+    rename: Rename = None,
+    drop: Drop = None,
     run_id: RunId = None,
     json_out: JsonOut = False,
     plan_only: Annotated[
@@ -154,6 +161,7 @@ def land(
                 "unknown_fields": unknown_fields,
                 "schema_evolution": schema_evolution,
                 "give_up_after": give_up_after,
+                **column_keys(columns, rename, drop),
             },
             set_keys,
             spark,

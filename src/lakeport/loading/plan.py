@@ -167,20 +167,14 @@ def _count(reader: Reader, split: Split) -> list[int]:
 
 
 def _stream(prepared: Prepared, stream: str, seen: _Seen) -> StreamPlan:
-    from lakeport.loading.stream import Policies, columns_of
-    from lakeport.shape.columns import header_name, plan_shape
+    from lakeport.loading.policies import Policies
+    from lakeport.loading.stream import columns_of
 
     if seen.batch is None:
         raise TypeError("a stream that was seen has a batch")
     policies = Policies.of(prepared.config)
-    shape = plan_shape(
-        columns_of(seen.batch),
-        internal_prefix=policies.internal_prefix,
-        header_case=policies.header_case,
-        constants=policies.constants,
-    )
-    names = dict.fromkeys((*policies.partition_keys, *seen.batch.partition_keys))
-    keys = tuple(header_name(name, policies.header_case) for name in names)
+    shape = policies.shape(columns_of(seen.batch), seen.batch)
+    keys = policies.keys_of(seen.batch)
     writer = open_table(prepared.config, prepared.storage, prepared.runtime, stream, writes=False)
     now = writer.current()
     files = number_of_files(

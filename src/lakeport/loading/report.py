@@ -12,7 +12,8 @@
 | `streams` | list of objects with `stream`, `table` (URI), `rows`, `rejected` (bad records set |
 | | aside), `dropped` (undeclared field -> records that held it), `files`, `bytes`, `batches`, |
 | | `skipped_batches` (the same run had landed them before), `removed_files` (replaced by an |
-| | overwrite), `first_version` and `last_version` (Delta; null for files), `seconds`, `warnings` |
+| | overwrite), `first_version` and `last_version` (Delta; null for files), `seconds`, `warnings`, |
+| | `columns` (column that was landed -> its type in words) |
 | `stray_lines` | lines that are no messages of any stream |
 | `quarantine` | URIs of the files with bad records |
 | `state` | the last STATE that was emitted; null if none |
@@ -100,7 +101,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """What was landed of one stream; sizes in bytes, versions None for files."""
+    """What was landed of one stream; sizes in bytes, versions None for files.
+
+    `columns` are those that were landed -> their types in the table, in words such as
+    `decimal(10,2)`; a column that has not had a value yet says so.
+    """
 
     stream: str
     table: str = ""
@@ -116,6 +121,7 @@ class StreamReport:
     last_version: int | None = None
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +256,7 @@ class ReportBuilder:
             last_version=_first(landed.version, old.last_version),
             seconds=old.seconds + seconds,
             warnings=_unique(old.warnings, landed.warnings),
+            columns={**old.columns, **landed.columns},
         )
 
     def retired(self, landed: Landed) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from lakeport.errors import ConfigError, InputError
 from lakeport.model import Flush
+from lakeport.sources.files.declared import column_types
 from lakeport.sources.files.discovery import discover, stream_name
 from lakeport.sources.files.options import FileOptions
 from lakeport.sources.input.decompression import (
@@ -84,6 +85,7 @@ def open_source(
         InputError: the source can't be landed as it is.
         ConfigError: its kind or a setting is wrong.
     """
+    column_types(config.columns)  # what is no type shows before anything is read
     if isinstance(source, (io.IOBase, io.BytesIO)) or hasattr(source, "readinto"):
         _check_spool(config, runtime)
         lines = open_stream(source, limits=unpack_limits(config))

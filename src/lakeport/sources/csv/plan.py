@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lakeport.errors import SourceError, UnknownFields
 from lakeport.model import Split, UnknownPolicy
+from lakeport.schema.named import like, listed
 from lakeport.schema.types import Kind, arrow_type, check_names
 from lakeport.sources.csv.inference import (
     ColumnKinds,
@@ -126,7 +127,7 @@ def _columns(
     if absent and not files.declares_all:
         raise SourceError(
             f"column {absent[0]!r} is declared, but no file has it",
-            f"the files have {', '.join(repr(name) for name in present[:20])}.",
+            f"the files have {listed(like(absent[0], present))}.",
         )
     known = list(declared) if files.declares_all else [name for name in layouts[0] if name]
     extra = [name for name in present if name not in known]

@@ -11,7 +11,7 @@ from typing import Any
 from lakeport.host.cores import available_cores
 from lakeport.model import Reader, Split
 from lakeport.schema.types import Field
-from lakeport.sources.files.declared import declared_fields, is_json_schema
+from lakeport.sources.files.declared import declared_fields, is_json_schema, with_columns
 from lakeport.sources.files.folders import folder_fields, with_folders
 from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.source_file import SourceFile
@@ -108,7 +108,11 @@ class FileSet:
         if self.csv.delimiter is None:
             self.csv = replace(self.csv, delimiter="\t" if self.format == "tsv" else ",")
         declared = options.declared or {}
-        fields = declared_fields(stream, declared)
+        fields = with_columns(
+            declared_fields(stream, declared),
+            options.columns,
+            all_declared=is_json_schema(declared),
+        )
         self.declares_all = is_json_schema(declared)
         self.folders = folder_fields(
             stream,

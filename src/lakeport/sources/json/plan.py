@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakeport.errors import SourceError
 from lakeport.model import Split
+from lakeport.schema.named import like, listed
 from lakeport.schema.types import Field, check_names
 from lakeport.sources.files.file_set import FilePlan, FileSet
 from lakeport.sources.files.source_file import SourceFile
@@ -84,7 +85,7 @@ def _fields(files: FileSet, splits: list[Split]) -> tuple[Field, ...]:
     if absent:
         raise SourceError(
             f"field {absent[0]!r} is declared, but no record has it",
-            f"the records have {', '.join(repr(field.name) for field in found[:20])}.",
+            f"the records have {listed(like(absent[0], present))}.",
         )
     if not splits:
         raise SourceError(f"stream {files.stream!r}: no file holds a record", "name other files.")
