@@ -206,13 +206,18 @@ def _columns(incoming: pa.Schema, now: Current | None) -> tuple[ColumnPlan, ...]
         if now is not None and there is None:
             change = "new"
         elif there is not None and there.type != field.type:
-            change = f"{there.type} in the table"
-        plans.append(ColumnPlan(field.name, str(field.type), change))
+            change = f"{_told(there.type)} in the table"
+        plans.append(ColumnPlan(field.name, _told(field.type), change))
     plans += [
-        ColumnPlan(field.name, str(field.type), "only in the table: null")
+        ColumnPlan(field.name, _told(field.type), "only in the table: null")
         for field in table.values()
     ]
     return tuple(plans)
+
+
+def _told(type_: pa.DataType) -> str:
+    """A type in Arrow's words; of a column without a value, that it has none."""
+    return "no value yet" if str(type_) == "null" else str(type_)
 
 
 def _warnings(

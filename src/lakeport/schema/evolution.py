@@ -6,6 +6,7 @@ incoming  ID int32  address struct<city, zip>  note string
 result    id int64  name string  address struct<city, zip>  note string
 ```
 The table's order, spelling and types stay; new columns go to the end; what a batch lacks is null.
+A column that never had a value is of the type null, on either side, and takes the other's type.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Evolution:
         missing: top-level columns that the batch lacks; they are null in its rows.
         cast: dotted paths of columns that are cast up to the table's wider type.
         widened: dotted path of a column that gets a wider type -> the table's type before.
+        typed: columns of the table that never had a value, and have a type now.
         created: there was no table.
         replaced: the schema stands in for the table's, whatever that was.
     """
@@ -50,8 +52,14 @@ class Evolution:
     missing: tuple[str, ...] = ()
     cast: tuple[str, ...] = ()
     widened: Mapping[str, pa.DataType] = field(default_factory=dict)
+    typed: tuple[str, ...] = ()
     created: bool = False
     replaced: bool = False
+
+    @property
+    def untyped(self) -> tuple[str, ...]:
+        """The columns that have not had a value yet."""
+        return tuple(item.name for item in self.schema if pa.types.is_null(item.type))
 
 
 @dataclass(slots=True)
@@ -62,6 +70,7 @@ class _Notes:
     added: list[str] = field(default_factory=list)
     cast: list[str] = field(default_factory=list)
     widened: dict[str, pa.DataType] = field(default_factory=dict)
+    typed: list[str] = field(default_factory=list)
 
 
 def plan_evolution(
@@ -111,6 +120,7 @@ def plan_evolution(
         missing=tuple(name for name in table.names if name.lower() not in present),
         cast=tuple(notes.cast),
         widened=notes.widened,
+        typed=tuple(notes.typed),
     )
 
 
@@ -180,8 +190,11 @@ def _merge_fields(
 
 
 def _merge_types(table: pa.DataType, new: pa.DataType, path: str, notes: _Notes) -> pa.DataType:
-    if table.equals(new):
+    if table.equals(new) or pa.types.is_null(new):
         return table
+    if pa.types.is_null(table):
+        notes.typed.append(path)
+        return new
     if pa.types.is_struct(table) and pa.types.is_struct(new):
         return pa.struct(_merge_fields(list(table), list(new), f"{path}.", notes))
     if pa.types.is_list(table) and pa.types.is_list(new):

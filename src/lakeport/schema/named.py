@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from collections.abc import Iterable
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow as pa
 from lakeport.errors import ConfigError
 from lakeport.schema.types import MAX_PRECISION, TIMESTAMP, FieldType, Kind
 
-__all__ = ["like", "listed", "named_type", "type_name"]
+__all__ = ["alter_command", "like", "listed", "named_type", "type_name"]
 
 _NAMES = {
     "string": Kind.STRING,
@@ -91,6 +92,17 @@ def type_name(type_: pa.DataType) -> str:
     if pa.types.is_struct(type_):
         return "object"
     return "map" if pa.types.is_map(type_) else str(type_)
+
+
+def alter_command(table: str, column: str, type_: str) -> str:
+    """The command that gives a table's column another type, as a shell takes it.
+
+    >>> alter_command("lake/my people", "price", "double")
+    "`lakeport table alter 'lake/my people' --column price --type double`"
+    """
+    return f"`{shlex.join(['lakeport', 'table', 'alter', table])} --column " + (
+        f"{shlex.quote(column)} --type {shlex.quote(type_)}`"
+    )
 
 
 def like(name: str, known: Iterable[str]) -> list[str]:

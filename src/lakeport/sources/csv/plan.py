@@ -59,7 +59,8 @@ def plan_csv(files: FileSet) -> FilePlan:
     layouts = tuple(dict.fromkeys(head.layout for _, head in heads))
     names = _columns(files, layouts, declared)
     places = {file.uri: layouts.index(head.layout) for file, head in heads}
-    types = declared | _inferred(files, [n for n in names if n not in declared], heads, cuts)
+    kinds = _inferred(files, [n for n in names if n not in declared], heads, cuts)
+    types = declared | {name: type_of_kinds(of) for name, of in kinds.items()}
     reader = CsvReader(
         stream=files.stream,
         schema=pa.schema([(name, types[name]) for name in names]),
@@ -71,7 +72,8 @@ def plan_csv(files: FileSet) -> FilePlan:
     )
     size = sum(file.bytes for file in plain)
     splits = [split for cut in cuts for split in cut.splits if split.start < split.end]
-    return FilePlan(reader, tuple(splits), size, _OUTPUT_RATIO, warnings=warnings)
+    untyped = frozenset(name for name, of in kinds.items() if of == ANY_KIND)
+    return FilePlan(reader, tuple(splits), size, _OUTPUT_RATIO, warnings=warnings, untyped=untyped)
 
 
 def _declared(files: FileSet) -> dict[str, pa.DataType]:
@@ -179,11 +181,12 @@ def _inferred(
     names: list[str],
     heads: list[tuple[SourceFile, Head]],
     cuts: list[_Cut],
-) -> dict[str, pa.DataType]:
+) -> dict[str, int]:
+    """What the texts of undeclared columns can be: `ANY_KIND` where there is none."""
     if not files.csv.infer_types or not names:
-        return dict.fromkeys(names, pa.string())
+        return dict.fromkeys(names, 0)
     kinds = _kinds(files, names, heads, cuts)
-    return {name: type_of_kinds(kinds.get(name, ANY_KIND)) for name in names}
+    return {name: kinds.get(name, ANY_KIND) for name in names}
 
 
 def _kinds(

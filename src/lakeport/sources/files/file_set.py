@@ -54,6 +54,7 @@ class FilePlan:
         output_ratio: guess of Parquet bytes per input byte.
         records: number of records, -1 when unknown.
         warnings: see `Batch.warnings`.
+        untyped: see `Batch.untyped`.
     """
 
     reader: Reader
@@ -62,6 +63,7 @@ class FilePlan:
     output_ratio: float
     records: int = -1
     warnings: tuple[str, ...] = ()
+    untyped: frozenset[str] = frozenset()
 
 
 class FileSet:

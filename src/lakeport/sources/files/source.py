@@ -71,6 +71,7 @@ class FileSource:
             digest=digest,
             output_ratio=plan.output_ratio,
             warnings=plan.warnings,
+            untyped=plan.untyped - files.folder_names,
         )
         yield Flush((batch,), last=True)
 

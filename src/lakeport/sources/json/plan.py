@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lakeport.errors import SourceError
 from lakeport.model import Split
 from lakeport.schema.named import like, listed
-from lakeport.schema.types import Field, check_names
+from lakeport.schema.types import Field, Kind, check_names
 from lakeport.sources.files.file_set import FilePlan, FileSet
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.json.blocks import Block, read_blocks
@@ -50,7 +50,9 @@ def plan_json(files: FileSet) -> FilePlan:
         max_record_mb=files.options.max_record_mb,
     )
     size = sum(file.bytes for file in plain)
-    return FilePlan(reader, tuple(splits), size, _OUTPUT_RATIO)
+    untyped = frozenset(f.name for f in fields if f.type.kind is Kind.NULL)
+    untyped = frozenset() if files.declares_all else untyped
+    return FilePlan(reader, tuple(splits), size, _OUTPUT_RATIO, untyped=untyped)
 
 
 def _as_lines(spool: SpoolLocation, item: tuple[int, SourceFile]) -> list[tuple[int, SourceFile]]:

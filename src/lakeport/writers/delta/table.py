@@ -89,7 +89,7 @@ class DeltaTableWriter:
         state = self.writer.table_state()
         if state is None:
             return None
-        return Current(state.schema, tuple(state.partition_columns), state.version)
+        return Current(state.open_schema, tuple(state.partition_columns), state.version)
 
     def landed_before(self, batch: Batch) -> Landed | None:
         """What the same run landed of this batch before."""

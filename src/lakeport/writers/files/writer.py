@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakeport.errors import DestinationError, ObjectExists
 from lakeport.model import Batch, Landed, Staged, Storage
+from lakeport.schema.types import with_text
 from lakeport.writers.base import TablePlan
 from lakeport.writers.files.encode import Encoder
 from lakeport.writers.files.journal import Done, Journal, Planned
@@ -126,7 +127,7 @@ class FilesWriter:
         """Name the batch's objects and return the kernel that stages them.
 
         Args:
-            incoming: the batch's columns.
+            incoming: the batch's columns; those that never had a value are text.
             batch: the same batch again after a `Clash` takes other names.
             partition_keys: columns by which the batch is to be partitioned, which files are not.
             clock: the batch's one clock reading.
@@ -137,6 +138,7 @@ class FilesWriter:
         """
         if self._attempt.sequence != batch.sequence:
             self._attempt = _Attempt(batch.sequence)
+        incoming = with_text(incoming)
         folder = object_folder(self.table, self.date_partition_format, clock)
         names = Names(
             folder, clock, self.encoder.extension, self.unique, self._attempt.first, tasks
