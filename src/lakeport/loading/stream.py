@@ -21,9 +21,10 @@ import pyarrow as pa
 
 from lakeport.errors import BadRecord, BadRecords, ObjectExists, UnknownFields
 from lakeport.loading.cancellation import Cancellation
+from lakeport.loading.conflicts import explained, first_misfit
 from lakeport.loading.policies import Policies
 from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, UnknownPolicy
-from lakeport.schema.evolution import plan_evolution
+from lakeport.schema.evolution import TypeConflict, plan_evolution
 from lakeport.schema.kinds import merge_kinds, type_of_kind
 from lakeport.schema.named import type_name
 from lakeport.schema.types import cast_batch, from_spark_json, normalise
@@ -172,7 +173,11 @@ class StreamLoader:
         names = self.policies.keys_of(whole)
         tasks = self._tasks(parts)
         while True:
-            plan = self.writer.plan(incoming, whole, names, parts[0].shape.clock, len(tasks))
+            try:
+                plan = self.writer.plan(incoming, whole, names, parts[0].shape.clock, len(tasks))
+            except TypeConflict as conflict:
+                misfit = _misfit(conflict, parts)
+                raise explained(conflict, self.writer.uri, misfit) from None
             staged = self._stage(tasks, plan, whole.bytes)
             if whole.optional and not staged:
                 return None
@@ -298,6 +303,18 @@ def columns_of(batch: Batch) -> pa.Schema:
     if batch.frame is None:
         raise TypeError("a batch has a reader or a frame")
     return normalise(from_spark_json(batch.frame.schema.json()))
+
+
+def _misfit(conflict: TypeConflict, parts: Sequence[_Part]) -> str:
+    """The first value for which the table's column is too narrow, in words."""
+    for part in parts:
+        names = {new.lower(): old for old, new in part.shape.names}
+        column = names.get(conflict.path.lower(), "")
+        if column and part.reader is not None:
+            found = first_misfit(part.reader, part.batch.splits, column, conflict.table)
+            if found:
+                return found
+    return ""
 
 
 def _described(incoming: pa.Schema, table: pa.Schema) -> dict[str, str]:

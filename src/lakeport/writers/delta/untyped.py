@@ -16,8 +16,9 @@ import pyarrow as pa
 from lakeport.model import Storage
 from lakeport.schema.types import with_text
 from lakeport.writers.delta.log.actions import parse_path
+from lakeport.writers.delta.schema import physical_names
 
-__all__ = ["holders", "in_files", "marked", "opened", "settled", "untyped", "without"]
+__all__ = ["holders", "in_files", "left_out", "marked", "opened", "settled", "untyped", "without"]
 
 _UNTYPED = "lakeport.untyped"
 _READERS = 16
@@ -73,6 +74,12 @@ def marked(schema: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
         mark = {_UNTYPED: True} if field["name"] in names else {}
         fields.append({**field, "metadata": {**rest, **mark}})
     return {**schema, "fields": fields}
+
+
+def left_out(schema: Mapping[str, Any], columns: pa.Schema) -> frozenset[str]:
+    """The names in data files of the untyped columns that batches of these columns lack."""
+    names = sorted(untyped(schema) - {*columns.names})
+    return frozenset(physical_names(schema, names).values())
 
 
 def without(schema: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
