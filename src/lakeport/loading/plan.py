@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from lakeport.config.load import load_target
 from lakeport.destinations import open_table
 from lakeport.errors import LakeportError, SchemaConflict
-from lakeport.loading.conflicts import explained
 from lakeport.loading.prepare import Prepared, prepare
-from lakeport.schema.evolution import TypeConflict
 from lakeport.sources.options import ReadOptions
 from lakeport.spark.jobs import run_tasks
 from lakeport.writers.files.writer import number_of_files
@@ -225,6 +223,9 @@ def _told(type_: pa.DataType) -> str:
 def _warnings(
     writer: TableWriter, incoming: pa.Schema, batch: Batch, keys: tuple[str, ...]
 ) -> tuple[str, ...]:
+    from lakeport.loading.conflicts import explained
+    from lakeport.schema.evolution import TypeConflict
+
     try:
         return writer.plan(incoming, batch, keys, datetime.now(UTC), 1).warnings
     except TypeConflict as conflict:

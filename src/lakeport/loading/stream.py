@@ -185,7 +185,7 @@ class StreamLoader:
                 with self.cancellation.committing(self.writer.uri):
                     landed = self.writer.commit(plan, staged, whole, state)
                 warnings = (*whole.warnings, *landed.warnings, *self._uneven(staged))
-                columns = _described(incoming, plan.schema)
+                columns = _described(incoming, plan)
                 return replace(landed, warnings=warnings, columns=columns)
             except ObjectExists:
                 self.writer.discard(staged)  # bound to names that are taken: stage under others
@@ -317,9 +317,9 @@ def _misfit(conflict: TypeConflict, parts: Sequence[_Part]) -> str:
     return ""
 
 
-def _described(incoming: pa.Schema, table: pa.Schema) -> dict[str, str]:
+def _described(incoming: pa.Schema, plan: TablePlan) -> dict[str, str]:
     """The columns that a batch brought, as the table spells and types them, in words."""
-    known = {field.name.lower(): field for field in table}
+    known = {f.name.lower(): f for f in plan.schema if f.name not in plan.untyped}
     fields = [known.get(field.name.lower(), field) for field in incoming]
     return {field.name: type_name(field.type) for field in fields}
 

@@ -108,8 +108,8 @@ def alter_command(table: str, column: str, type_: str) -> str:
 def like(name: str, known: Iterable[str]) -> list[str]:
     """The known names, those that are spelt most like this one first.
 
-    >>> like("prise", ["id", "name", "price"])
-    ['price', 'name', 'id']
+    >>> like("prise", ["name", "price"])
+    ['price', 'name']
     """
 
     def alike(other: str) -> float:

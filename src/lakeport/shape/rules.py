@@ -65,7 +65,8 @@ class ColumnRules:
             if other != old and {old, other} & self.rename.keys():
                 renamed, there = (old, other) if old in self.rename else (other, old)
                 raise SourceError(
-                    f"column {renamed!r} is renamed to {new!r}, which is the name of {there!r}",
+                    f"column {renamed!r} is renamed to {self.rename[renamed]!r}, which is the name "
+                    f"of {there!r}",
                     "choose another name, or rename or drop the other column, too.",
                 )
         return kept

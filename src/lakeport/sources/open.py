@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from lakeport.errors import ConfigError, InputError
 from lakeport.model import Flush
-from lakeport.sources.files.declared import column_types
 from lakeport.sources.files.discovery import discover, stream_name
 from lakeport.sources.files.options import FileOptions
 from lakeport.sources.input.decompression import (
@@ -85,6 +84,8 @@ def open_source(
         InputError: the source can't be landed as it is.
         ConfigError: its kind or a setting is wrong.
     """
+    from lakeport.sources.files.declared import column_types
+
     column_types(config.columns)  # what is no type shows before anything is read
     if isinstance(source, (io.IOBase, io.BytesIO)) or hasattr(source, "readinto"):
         _check_spool(config, runtime)

@@ -174,10 +174,10 @@ def plan_table(
         widened=bool(evolution.widened),
         highest_id=int(settings.get(_MAX_ID, 0)),
     )
-    kept = (*columns, *request.keys, *clustered, *(state.clustering if state else ()))
+    kept = (*request.keys, *clustered, *(state.clustering if state else ()))
     return DeltaPlan(
         incoming=incoming,
-        schema=in_files(evolution.schema, kept),
+        schema=in_files(evolution.schema, columns, kept),
         schema_json=marked(schema_json, evolution.untyped),
         partition_columns=columns,
         request=request,

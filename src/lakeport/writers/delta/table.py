@@ -109,7 +109,7 @@ class DeltaTableWriter:
         plan = self.writer.plan(
             incoming, mode=self.mode, partition_keys=partition_keys, policy=self.evolution
         )
-        return TablePlan(plan.schema, self.writer.sink(plan), plan)
+        return TablePlan(plan.schema, self.writer.sink(plan), plan, untyped=plan.evolution.untyped)
 
     def _merge_plan(
         self, incoming: pa.Schema, batch: Batch, partition_keys: Sequence[str]
@@ -126,7 +126,8 @@ class DeltaTableWriter:
         if changes.delete_column is not None and not merge.deleted:
             text = f"there is no column {changes.delete_column!r}: no row was taken for deleted."
             merge = replace(merge, warnings=(*merge.warnings, text))
-        return TablePlan(merge.rows, self.merger.sink(merge), merge)
+        untyped = merge.table.evolution.untyped
+        return TablePlan(merge.rows, self.merger.sink(merge), merge, untyped=untyped)
 
     def commit(
         self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, singer_state: bytes | None

@@ -1,8 +1,8 @@
 """Columns of a Delta table that never had a value: they take the type of the first one.
 
-The schema in the log has such a column as text, with `lakeport.untyped` in its metadata, and data
-files leave it out. What a file lacks is null to every reader, whatever the column's type is: so the
-first value's type takes a change of the metadata alone, and no file is written anew.
+The schema in the log has such a column as text, with `lakeport.noValueYet` in its metadata, and
+data files leave it out. What a file lacks is null to every reader, whatever the column's type is:
+so the first value's type takes a change of the metadata alone, and no file is written anew.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lakeport.writers.delta.schema import physical_names
 
 __all__ = ["holders", "in_files", "left_out", "marked", "opened", "settled", "untyped", "without"]
 
-_UNTYPED = "lakeport.untyped"
+_UNTYPED = "lakeport.noValueYet"
 _READERS = 16
 
 
@@ -52,17 +52,19 @@ def settled(incoming: pa.Schema, table: pa.Schema) -> pa.Schema:
     )
 
 
-def in_files(columns: pa.Schema, keep: Iterable[str]) -> pa.Schema:
+def in_files(columns: pa.Schema, partitions: Iterable[str], keep: Iterable[str] = ()) -> pa.Schema:
     """The columns that batches have on their way into the files: no untyped ones.
 
     Args:
         columns: the table's, with the type null for those that never had a value.
-        keep: names, in any case, of columns that are there all the same, as text. Where no other
-            column were left, all are, as files without columns have no rows.
+        partitions: partition columns, which the files' folders tell.
+        keep: names, in any case, of others that are there all the same, as text. Where no column
+            were left for the files, all are, as files without columns have no rows.
     """
-    kept = {name.lower() for name in keep}
+    apart = {name.lower() for name in partitions}
+    kept = apart | {name.lower() for name in keep}
     left = [f for f in columns if not pa.types.is_null(f.type) or f.name.lower() in kept]
-    own = [f for f in left if f.name.lower() not in kept]
+    own = [f for f in left if f.name.lower() not in apart]
     return with_text(pa.schema(left) if own else columns)
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from lakeport.errors import DestinationError, ObjectExists
 from lakeport.model import Batch, Landed, Staged, Storage
-from lakeport.schema.types import with_text
 from lakeport.writers.base import TablePlan
 from lakeport.writers.files.encode import Encoder
 from lakeport.writers.files.journal import Done, Journal, Planned
@@ -136,6 +135,8 @@ class FilesWriter:
         Raises:
             ConfigError: a configured path is refused.
         """
+        from lakeport.schema.types import with_text
+
         if self._attempt.sequence != batch.sequence:
             self._attempt = _Attempt(batch.sequence)
         incoming = with_text(incoming)
