@@ -116,5 +116,5 @@ def test_a_table_with_rules_is_left_to_its_engine(tmp_path: Path) -> None:
     session().sql(f"ALTER TABLE delta.`{tmp_path}/t` ADD CONSTRAINT few CHECK (c < 10)")
     with pytest.raises(DestinationError, match=r"delta\.constraints\.few"):
         lakeport.Table(tmp_path / "t").alter("c", "double")
-    land(tmp_path, pa.table({"id": [2], "c": pa.nulls(1), "d": pa.nulls(1)}))
-    assert by_spark(tmp_path)["c"] == [7, None]
+    land(tmp_path, pa.table({"id": [2], "c": [8], "d": pa.nulls(1)}))
+    assert by_spark(tmp_path) == {"id": [1, 2], "c": [7, 8], "d": [None, None]}

@@ -233,6 +233,8 @@ def _widen(
     if not evolution.widened or state is None:
         return ()
     listed = ", ".join(f"{name!r} (was {type_})" for name, type_ in evolution.widened.items())
+    if pa.date32() in evolution.widened.values():  # to moments without a zone
+        settings[f"{_FEATURE}timestampNtz"] = "supported"
     if settings.get(WIDENING) == "true":
         return (f"wider types: {listed}.",)
     if state.needs_spark:
