@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeport.errors import BadRecord, BadRecords, ObjectExists, UnknownFields
+from lakeport.errors import BadRecord, BadRecords, ObjectExists, SchemaConflict, UnknownFields
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.conflicts import explained, first_misfit
 from lakeport.loading.policies import Policies
@@ -169,15 +169,19 @@ class StreamLoader:
     def _stage_and_commit(
         self, whole: Batch, parts: Sequence[_Part], state: bytes | None
     ) -> Landed | None:
+        try:
+            return self._committed(whole, parts, state)
+        except TypeConflict as conflict:
+            raise explained(conflict, self.writer.uri, _misfit(conflict, parts)) from None
+
+    def _committed(
+        self, whole: Batch, parts: Sequence[_Part], state: bytes | None
+    ) -> Landed | None:
         incoming = _union([part.shape.schema for part in parts])
         names = self.policies.keys_of(whole)
         tasks = self._tasks(parts)
         while True:
-            try:
-                plan = self.writer.plan(incoming, whole, names, parts[0].shape.clock, len(tasks))
-            except TypeConflict as conflict:
-                misfit = _misfit(conflict, parts)
-                raise explained(conflict, self.writer.uri, misfit) from None
+            plan = self.writer.plan(incoming, whole, names, parts[0].shape.clock, len(tasks))
             staged = self._stage(tasks, plan, whole.bytes)
             if whole.optional and not staged:
                 return None
@@ -325,10 +329,17 @@ def _described(incoming: pa.Schema, plan: TablePlan) -> dict[str, str]:
 
 
 def _union(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """Columns of all batches that land together, in order of first appearance."""
+    """Columns of all batches that land together, in order of first appearance.
+
+    Raises:
+        SchemaConflict: two of them don't go together.
+    """
     merged = schemas[0]
     for schema in schemas[1:]:
-        merged = plan_evolution(merged, schema, "evolve", Mode.APPEND).schema
+        try:
+            merged = plan_evolution(merged, schema, "evolve", Mode.APPEND).schema
+        except TypeConflict as conflict:  # of two batches: no table's column is to blame
+            raise SchemaConflict(conflict.message, conflict.hint) from None
     return merged
 
 

@@ -123,10 +123,11 @@ class DeltaTableWriter:
             partition_keys=partition_keys,
             policy=self.evolution,
         )
-        if changes.delete_column is not None and not merge.deleted:
+        untyped = merge.table.evolution.untyped
+        empty = (changes.delete_column or "").lower() in {name.lower() for name in untyped}
+        if changes.delete_column is not None and not (merge.deleted or empty):
             text = f"there is no column {changes.delete_column!r}: no row was taken for deleted."
             merge = replace(merge, warnings=(*merge.warnings, text))
-        untyped = merge.table.evolution.untyped
         return TablePlan(merge.rows, self.merger.sink(merge), merge, untyped=untyped)
 
     def commit(
