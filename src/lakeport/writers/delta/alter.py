@@ -22,6 +22,7 @@ from lakeport.model import Landed, Mode, Staged
 from lakeport.schema.evolution import Evolution, widens
 from lakeport.schema.exact import InexactError, convertible, exactly
 from lakeport.schema.named import like, listed, type_name
+from lakeport.schema.types import with_text
 from lakeport.spark.jobs import run_tasks
 from lakeport.writers.delta.commit.attempt import Attempt
 from lakeport.writers.delta.commit.log_transaction import TableTransaction
@@ -118,10 +119,7 @@ class Alteration(DeltaWriter):
             [f.with_type(self.type) if f.name == name else f for f in state.open_schema]
         )
         if in_place:
-            schema = pa.schema(
-                [columns.field(f.name) if f.name == name else f for f in state.schema]
-            )
-            schema_json = grow_schema(state.schema_json, schema, widened=True)
+            schema_json = grow_schema(state.schema_json, with_text(columns), widened=True)
             evolution = Evolution(columns, widened={name: before})
         else:
             schema_json = retyped(state.schema_json, name, self.type)
