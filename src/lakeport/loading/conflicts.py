@@ -22,6 +22,7 @@ __all__ = ["explained", "first_misfit"]
 _ROWS = 1 << 20
 _LONGEST = 40
 _SPOOLED = re.compile(r"^[0-9]{6}-[0-9a-f]{8}-")  # what the spool puts before a file's name
+_OURS = re.compile(r"frame-[0-9]{6}\.arrows|[0-9]{8}(?:-[0-9]{4})?\.jsonl")
 
 
 def explained(conflict: TypeConflict, table: str, misfit: str = "") -> SchemaConflict:
@@ -58,7 +59,7 @@ def first_misfit(reader: Reader, splits: Iterable[Split], column: str, table: pa
         Nothing where none is found, as where every value is of the wrong kind.
     """
     try:
-        for uri, row, rows in _numbered(reader, splits):
+        for name, row, rows in _numbered(reader, splits):
             values = rows.column(column)
             if not convertible(values.type, table):
                 return ""
@@ -67,21 +68,26 @@ def first_misfit(reader: Reader, splits: Iterable[Split], column: str, table: pa
             except InexactError as error:
                 text = repr(error.value) if isinstance(error.value, str) else str(error.value)
                 shown = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-                name = _SPOOLED.sub("", PurePosixPath(uri).name)
-                return f"{shown} in row {row + error.index + 1:,} of {name}"
+                return f"{shown} in row {row + error.index + 1:,} of {name or 'the batch'}"
     except (LakeportError, KeyError):
         pass  # the conflict is what the user has to know
     return ""
 
 
 def _numbered(reader: Reader, splits: Iterable[Split]) -> Iterator[tuple[str, int, pa.RecordBatch]]:
-    """Record batches, each with its file and how many rows of that came before."""
+    """Record batches, each with its file's name and how many rows of that came before.
+
+    What frames and Singer messages are spooled to has no name that a user knows.
+    """
     uri, row, seen = "", 0, 0
     for split in splits:
-        if split.uri != uri:
-            uri, row = split.uri, 0
+        name = PurePosixPath(split.uri).name
+        name = "" if _OURS.fullmatch(name) else _SPOOLED.sub("", name)
+        if split.uri != uri and name:
+            row = 0
+        uri = split.uri
         for batch in reader.read(split):
-            yield uri, row, batch
+            yield name, row, batch
             row += len(batch)
             seen += len(batch)
             if seen >= _ROWS:
