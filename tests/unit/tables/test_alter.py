@@ -166,6 +166,14 @@ def test_a_table_that_only_takes_appends_is_left_alone(tmp_path: Path) -> None:
         lakeport.Table(tmp_path / "t").alter("c", "double")
 
 
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    land(tmp_path, [1])
+    (file,) = (tmp_path / "t").glob("*.parquet")
+    file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(DestinationError, match=file.name):
+        lakeport.Table(tmp_path / "t").alter("c", "double")
+
+
 class Crowded(LocalStorage):
     """A store in which somebody else lands a row right before the next commits."""
 

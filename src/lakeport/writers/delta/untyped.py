@@ -7,18 +7,30 @@ so the first value's type takes a change of the metadata alone, and no file is w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
+from lakeport.errors import DestinationError
 from lakeport.model import Storage
 from lakeport.schema.types import with_text
 from lakeport.writers.delta.log.actions import parse_path
 from lakeport.writers.delta.schema import physical_names
 
-__all__ = ["holders", "in_files", "left_out", "marked", "opened", "settled", "untyped", "without"]
+__all__ = [
+    "holders",
+    "in_files",
+    "left_out",
+    "marked",
+    "opened",
+    "readable",
+    "settled",
+    "untyped",
+    "without",
+]
 
 _UNTYPED = "lakeport.noValueYet"
 _READERS = 16
@@ -119,7 +131,23 @@ def _column_check(
         if column in values:
             return values[column] is not None
         key = "/".join(filter(None, (folder, parse_path(entry["path"]))))
-        with storage.open(key) as file:
+        with storage.open(key) as file, readable(storage.uri(key)):
             return column in pq.ParquetFile(file).schema_arrow.names
 
     return has
+
+
+@contextmanager
+def readable(uri: str) -> Iterator[None]:
+    """Have an error that Arrow raises say which data file can't be read.
+
+    Raises:
+        DestinationError: the file is damaged.
+    """
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise DestinationError(
+            f"can't read the data file {uri}: {error}",
+            "restore the file, or the table to a version without it.",
+        ) from error

@@ -14,11 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeport.errors import DestinationError, SchemaConflict
+from lakeport.errors import SchemaConflict
 from lakeport.model import Storage
 from lakeport.shape.columns import fit_column
 from lakeport.writers.delta.log.actions import parse_path, parse_value
 from lakeport.writers.delta.sink import relabelled
+from lakeport.writers.delta.untyped import readable
 
 __all__ = ["NO_VALUES", "Bounds", "DataFile", "Entry", "TableFiles", "bounds", "parse_statistics"]
 
@@ -101,7 +102,8 @@ class TableFiles:
 
         if not self.untyped:
             return
-        with self.storage.open(self._key(file)) as source:
+        key = self._key(file)
+        with self.storage.open(key) as source, readable(self.storage.uri(key)):
             parquet = pq.ParquetFile(source)
             there = sorted(self.untyped.intersection(parquet.schema_arrow.names))
             for batch in parquet.iter_batches(_ROWS, columns=there) if there else ():
@@ -122,19 +124,13 @@ class TableFiles:
         wanted = [self.files.field(place) for place in places]
         schema = pa.schema([self.schema.field(place) for place in places])
         key = self._key(file)
-        with self.storage.open(key) as source:
-            try:
-                parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
-                there = [f.name for f in wanted if f.name in parquet.schema_arrow.names]
-                for batch in parquet.iter_batches(rows, columns=there):
-                    arrays = [self._column(batch, field, file) for field in wanted]
-                    named = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(wanted))
-                    yield relabelled(named, schema)
-            except pa.ArrowException as error:
-                raise DestinationError(
-                    f"can't read the data file {self.storage.uri(key)}: {error}",
-                    "restore the file, or the table to a version without it.",
-                ) from error
+        with self.storage.open(key) as source, readable(self.storage.uri(key)):
+            parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+            there = [f.name for f in wanted if f.name in parquet.schema_arrow.names]
+            for batch in parquet.iter_batches(rows, columns=there):
+                arrays = [self._column(batch, field, file) for field in wanted]
+                named = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(wanted))
+                yield relabelled(named, schema)
 
     def _column(self, batch: pa.RecordBatch, field: pa.Field, file: DataFile) -> pa.Array:
         if field.name in self.partitions:
