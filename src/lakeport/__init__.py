@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from lakeport.streams.start import land_stream
     from lakeport.tables import Table
     from lakeport.tables.records import (
+        AlterReport,
         CompactReport,
         HistoryEntry,
         OptimizeReport,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "AlterReport",
     "BadRecord",
     "BadRecords",
     "CheckItem",
@@ -115,6 +117,7 @@ __all__ = [
 
 # Loaded when first used: the command line starts before Spark and pyarrow are there.
 _HOMES = {
+    "AlterReport": "lakeport.tables.records",
     "CheckItem": "lakeport.storage.checks",
     "CheckReport": "lakeport.loading.check",
     "ColumnPlan": "lakeport.loading.plan",

@@ -155,6 +155,7 @@ class Batch:
         optional: without a row it leaves nothing, not even an empty table.
         warnings: sentences for the report, about what the user should look at.
         notes: lines for the report, about what was found out or chosen; each names its subject.
+        untyped: columns that are text for want of a value, of which any type could be.
         schema_only: the stream brought a schema and no record; `sequence` is -1, a run's none.
     """
 
@@ -172,6 +173,7 @@ class Batch:
     optional: bool = False
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    untyped: frozenset[str] = frozenset()
     schema_only: bool = False
 
 
@@ -258,10 +260,7 @@ class StageWriter(Protocol):
         ...
 
     def finish(self) -> Mapping[str, Any]:
-        """Make the bytes durable without making them visible; return the token and checksum.
-
-        The mapping has `token` (see `Staged.token`), `bytes` and `checksum`.
-        """
+        """Make the bytes durable, not visible; return `Staged`'s `token`, `bytes`, `checksum`."""
         ...
 
     def abort(self) -> None:
@@ -385,6 +384,7 @@ class Landed:
         skipped: the same run had landed this batch before.
         removed_files: files that an overwrite replaced.
         warnings, notes: see `Batch`.
+        columns: column of the batch -> its type in the table, in words.
     """
 
     stream: str
@@ -398,3 +398,4 @@ class Landed:
     removed_files: int = 0
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)

@@ -10,12 +10,16 @@ from typing import Annotated, Any
 import typer
 
 from lakeport.cli.options import (
+    Columns,
     Debug,
+    Drop,
     JsonOut,
+    Rename,
     RunId,
     SetKeys,
     SparkKeys,
     StatePath,
+    column_keys,
     keys,
     refuse_secrets,
 )
@@ -53,6 +57,9 @@ def land(
     partition_by: Annotated[
         str | None, typer.Option("--partition-by", metavar="A,B", help="Columns to partition by.")
     ] = None,
+    columns: Columns = None,
+    rename: Rename = None,
+    drop: Drop = None,
     run_id: RunId = None,
     json_out: JsonOut = False,
     plan_only: Annotated[
@@ -113,10 +120,13 @@ def land(
     no_header: Annotated[
         bool, typer.Option("--no-header", help="CSV: no names.", rich_help_panel=_SOURCE)
     ] = False,
-    columns: Annotated[
+    names: Annotated[
         str | None,
         typer.Option(
-            metavar="A,B", help="CSV: names where there is no header.", rich_help_panel=_SOURCE
+            "--columns",
+            metavar="A,B",
+            help="CSV: names where there is no header.",
+            rich_help_panel=_SOURCE,
         ),
     ] = None,
     skip_rows: Annotated[
@@ -200,6 +210,7 @@ def land(
                 "unknown_fields": unknown_fields,
                 "schema_evolution": schema_evolution,
                 "give_up_after": give_up_after,
+                **column_keys(columns, rename, drop),
             },
             set_keys,
             spark,
@@ -216,7 +227,7 @@ def land(
                 encoding=encoding,
                 null_values=tuple(null_value) if null_value else None,
                 header=False if no_header else None,
-                columns=tuple(columns.split(",")) if columns else None,
+                columns=tuple(names.split(",")) if names else None,
                 skip_rows=skip_rows,
                 comment=comment,
                 decimal=decimal,

@@ -1,4 +1,4 @@
-"""`lakeport table optimize|vacuum|restore|undo|compact-report`, and `lakeport state show`."""
+"""`lakeport table optimize|vacuum|alter|restore|undo|compact-report`, and `lakeport state show`."""
 
 from __future__ import annotations
 
@@ -78,6 +78,30 @@ def vacuum(
                 typer.echo(file)
             facts["files"] = len(done.files)
         output.facts(name, _sized(facts, json_out))
+
+
+@table.command("alter")
+def alter(
+    name: TableName,
+    column: Annotated[
+        str, typer.Option("--column", metavar="NAME", help="The column, as the table has it.")
+    ],
+    type_: Annotated[
+        str,
+        typer.Option("--type", metavar="TYPE", help="Such as `double` or `decimal(10,2)`."),
+    ],
+    to: ToTarget = None,
+    plan_only: Annotated[
+        bool, typer.Option("--plan", help="Look at every value, and change nothing.")
+    ] = False,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """Give a column another type, where every value stays what it is."""
+    with opened(name, to, set_keys, json_out, debug, COMMITS) as (output, it):
+        done = it.alter(column, type_, dry_run=plan_only)
+        output.facts(name, _sized(done.to_dict(), json_out))
 
 
 @table.command("restore")

@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
 
 __all__ = [
+    "Columns",
     "Debug",
+    "Drop",
     "JsonOut",
+    "Rename",
     "RunId",
     "SetKeys",
     "SparkKeys",
     "StatePath",
+    "column_keys",
     "keys",
     "refuse_secrets",
 ]
@@ -47,6 +51,46 @@ StatePath = Annotated[
         "--state", metavar="FILE", help="Keep the durable STATE in this file.", dir_okay=False
     ),
 ]
+_COLUMNS = "Columns, by the source's names"
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        metavar="NAME=TYPE",
+        help="A column's type: `price=decimal(10,2)`; repeat it. The others are inferred.",
+        rich_help_panel=_COLUMNS,
+    ),
+]
+Rename = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rename",
+        metavar="OLD=NEW",
+        help="Another name for a column, by which keys and partitions call it; repeat it.",
+        rich_help_panel=_COLUMNS,
+    ),
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--drop", metavar="NAME", help="Leave a column out; repeat it.", rich_help_panel=_COLUMNS
+    ),
+]
+
+
+def column_keys(
+    columns: Iterable[str] | None, rename: Iterable[str] | None, drop: Iterable[str] | None
+) -> dict[str, Any]:
+    """The config keys of the options about columns; None for those not given.
+
+    Raises:
+        ConfigError: a text without `=`, or a column given twice.
+    """
+    return {
+        "columns": _pairs(columns, "--column") or None,
+        "rename": _pairs(rename, "--rename") or None,
+        "drop": list(drop) if drop else None,
+    }
 
 
 def keys(

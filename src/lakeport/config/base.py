@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from lakeport.config.columns import check_columns
 from lakeport.config.explain import explain, same_key
 from lakeport.config.mage.catalog import catalog_warnings, parse_catalog
 from lakeport.config.mage.overrides import fold_streams
@@ -108,6 +109,17 @@ class DestinationConfig(BaseModel):
     partition_columns: Annotated[Literal["auto", "off"], BeforeValidator(_switched)] = Field(
         default="auto",
         description="Whether folders `name=value` of a source's files are columns.",
+    )
+    columns: Settings = Field(
+        default_factory=dict,
+        description="Types of columns, as `{price: 'decimal(10,2)'}`, by the source's names; the "
+        "others get theirs as ever.",
+    )
+    rename: Settings = Field(
+        default_factory=dict, description="Other names for the source's columns: `{old: new}`."
+    )
+    drop: Annotated[tuple[str, ...], BeforeValidator(names)] = Field(
+        default=(), description="Columns of the source that are left out, by its names."
     )
     constant_columns: Settings = Field(
         default_factory=dict,
@@ -251,6 +263,7 @@ class DestinationConfig(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> DestinationConfig:
+        check_columns(self)
         if self.min_file_size_mb > self.target_file_size_mb:
             raise ValueError("`min_file_size_mb` is larger than `target_file_size_mb`")
         if self.mode is not Mode.APPEND and self.file_type != "delta":

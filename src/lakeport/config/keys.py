@@ -77,6 +77,9 @@ class TargetKeys(StoreKeys, total=False):
     mode: Literal["append", "overwrite", "merge"] | None
     partition_keys: Names | None
     partition_columns: Literal["auto", "off"] | None
+    columns: Settings | None
+    rename: Settings | None
+    drop: Names | None
     constant_columns: Settings | None
     catalog: Mapping[str, Any] | None
     merge_keys: Names | None

@@ -171,20 +171,14 @@ def _count(reader: Reader, split: Split) -> list[int]:
 
 
 def _stream(prepared: Prepared, stream: str, seen: _Seen) -> StreamPlan:
-    from lakeport.loading.stream import Policies, columns_of
-    from lakeport.shape.columns import header_name, plan_shape
+    from lakeport.loading.policies import Policies
+    from lakeport.loading.stream import columns_of
 
     if seen.batch is None:
         raise TypeError("a stream that was seen has a batch")
     policies = Policies.of(prepared.config)
-    shape = plan_shape(
-        columns_of(seen.batch),
-        internal_prefix=policies.internal_prefix,
-        header_case=policies.header_case,
-        constants=policies.constants,
-    )
-    names = dict.fromkeys((*policies.partition_keys, *seen.batch.partition_keys))
-    keys = tuple(header_name(name, policies.header_case) for name in names)
+    shape = policies.shape(columns_of(seen.batch), seen.batch)
+    keys = policies.keys_of(seen.batch)
     writer = open_table(prepared.config, prepared.storage, prepared.runtime, stream, writes=False)
     now = writer.current()
     files = number_of_files(
@@ -217,20 +211,30 @@ def _columns(incoming: pa.Schema, now: Current | None) -> tuple[ColumnPlan, ...]
         if now is not None and there is None:
             change = "new"
         elif there is not None and there.type != field.type:
-            change = f"{there.type} in the table"
-        plans.append(ColumnPlan(field.name, str(field.type), change))
+            change = f"{_told(there.type)} in the table"
+        plans.append(ColumnPlan(field.name, _told(field.type), change))
     plans += [
-        ColumnPlan(field.name, str(field.type), "only in the table: null")
+        ColumnPlan(field.name, _told(field.type), "only in the table: null")
         for field in table.values()
     ]
     return tuple(plans)
 
 
+def _told(type_: pa.DataType) -> str:
+    """A type in Arrow's words; of a column without a value, that it has none."""
+    return "no value yet" if str(type_) == "null" else str(type_)
+
+
 def _warnings(
     writer: TableWriter, incoming: pa.Schema, batch: Batch, keys: tuple[str, ...]
 ) -> tuple[str, ...]:
+    from lakeport.loading.conflicts import explained
+    from lakeport.schema.evolution import TypeConflict
+
     try:
         return writer.plan(incoming, batch, keys, datetime.now(UTC), 1).warnings
+    except TypeConflict as conflict:
+        return (f"the load would fail: {_sentence(explained(conflict, writer.uri))}",)
     except SchemaConflict as conflict:
         return (f"the load would fail: {_sentence(conflict)}",)
 

@@ -13,7 +13,8 @@
 | | aside), `dropped` (undeclared field -> records that held it), `files`, `bytes`, `batches`, |
 | | `skipped_batches` (the same run had landed them before), `removed_files` (replaced by an |
 | | overwrite), `first_version` and `last_version` (Delta; null for files), `seconds`, `warnings`, |
-| | `notes` (lines about what was found out or chosen, such as a file's dialect) |
+| | `notes` (lines about what was found out or chosen, such as a file's dialect), |
+| | `columns` (column that was landed -> its type in words) |
 | `stray_lines` | lines that are no messages of any stream |
 | `quarantine` | URIs of the files with bad records |
 | `state` | the last STATE that was emitted; null if none |
@@ -101,7 +102,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """What was landed of one stream; sizes in bytes, versions None for files."""
+    """What was landed of one stream; sizes in bytes, versions None for files.
+
+    `columns` are those that were landed -> their types in the table, in words such as
+    `decimal(10,2)`; a column that has not had a value yet says so.
+    """
 
     stream: str
     table: str = ""
@@ -118,6 +123,7 @@ class StreamReport:
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +259,7 @@ class ReportBuilder:
             seconds=old.seconds + seconds,
             warnings=_unique(old.warnings, landed.warnings),
             notes=_unique(old.notes, landed.notes),
+            columns={**old.columns, **landed.columns},
         )
 
     def retired(self, landed: Landed) -> None:

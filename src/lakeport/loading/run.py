@@ -244,6 +244,15 @@ class _Run:
     def _check_tables(self, streams: Iterable[str]) -> None:
         pattern = self.config.table_pattern
         names = dict.fromkeys(streams)
+        ruled = next(
+            (key for key in ("columns", "rename", "drop") if getattr(self.config, key)), ""
+        )
+        if len(names) > 1 and ruled:
+            raise ConfigError(
+                f"`{ruled}` is about the columns of one stream, and the source has "
+                f"{', '.join(map(repr, names))}",
+                "land the streams one by one (`catalog` takes a schema for each of many).",
+            )
         if len(names) > 1 and pattern is not None and "{stream}" not in pattern:
             first, second = list(names)[:2]
             raise ConfigError(
@@ -286,7 +295,8 @@ class _Run:
             self.report.retired(retired)
 
     def _loader(self, stream: str) -> StreamLoader:
-        from lakeport.loading.stream import Policies, StreamLoader
+        from lakeport.loading.policies import Policies
+        from lakeport.loading.stream import StreamLoader
 
         with self._lock:
             if stream not in self._loaders:

@@ -19,62 +19,27 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeport.errors import BadRecord, BadRecords, ObjectExists, UnknownFields
+from lakeport.errors import BadRecord, BadRecords, ObjectExists, SchemaConflict, UnknownFields
 from lakeport.loading.cancellation import Cancellation
+from lakeport.loading.conflicts import explained, first_misfit
+from lakeport.loading.policies import Policies
 from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, UnknownPolicy
-from lakeport.schema.evolution import plan_evolution
+from lakeport.schema.evolution import TypeConflict, plan_evolution
 from lakeport.schema.kinds import merge_kinds, type_of_kind
+from lakeport.schema.named import type_name
 from lakeport.schema.types import cast_batch, from_spark_json, normalise
-from lakeport.shape.columns import (
-    TIMESTAMP,
-    HeaderCase,
-    Shape,
-    header_name,
-    internal_names,
-    plan_shape,
-)
+from lakeport.shape.columns import TIMESTAMP, Shape, header_name, internal_names
 from lakeport.spark.jobs import run_frame, run_tasks
 from lakeport.writers.base import Sink, TablePlan, TableWriter
 from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
-    from lakeport.config.base import DestinationConfig
     from lakeport.spark.session import Runtime
 
-__all__ = ["Policies", "StreamLoader", "columns_of"]
+__all__ = ["StreamLoader", "columns_of"]
 
 _MOST_OF_TWO = 1.7  # a task is said to have too much beyond this multiple of its fair share,
 _LEAST = 0.3  # and of the whole
-
-
-@dataclass(frozen=True)
-class Policies:
-    """What the configuration says about records and columns, the same for every destination."""
-
-    mode: Mode = Mode.APPEND
-    on_bad_record: str = "fail"
-    unknown_fields: UnknownPolicy = UnknownPolicy.EVOLVE
-    internal_prefix: str | None = "_mage_"
-    header_case: HeaderCase | None = None
-    partition_keys: tuple[str, ...] = ()
-    constants: tuple[tuple[str, str], ...] = ()
-    target_file_bytes: int = 256 << 20
-    min_file_bytes: int = 32 << 20
-
-    @classmethod
-    def of(cls, config: DestinationConfig) -> Policies:
-        """The policies of a destination's config."""
-        return cls(
-            mode=config.mode,
-            on_bad_record=config.on_bad_record,
-            unknown_fields=config.unknown_fields,
-            internal_prefix=config.internal_columns_prefix if config.internal_columns else None,
-            header_case=config.column_header_format,
-            partition_keys=config.partition_keys,
-            constants=tuple(config.constant_columns.items()),
-            target_file_bytes=int(config.target_file_size_mb * 2**20),
-            min_file_bytes=int(config.min_file_size_mb * 2**20),
-        )
 
 
 @dataclass
@@ -118,7 +83,8 @@ class StreamLoader:
         return dropped
 
     def _land(self, batches: Sequence[Batch], state: bytes | None) -> Landed | None:
-        whole = _together(batches)
+        keyed = [self.policies.renamed(batch) for batch in batches]
+        whole = _together(keyed)
         before = self.writer.landed_before(whole)
         if before is not None:
             for batch in batches:
@@ -129,11 +95,11 @@ class StreamLoader:
             or self.policies.unknown_fields is UnknownPolicy.DROP
         )
         try:
-            return self._stage_and_commit(whole, self._parts(batches, scan), state)
+            return self._stage_and_commit(whole, self._parts(keyed, scan), state)
         except UnknownFields:
             if scan or self.policies.unknown_fields is not UnknownPolicy.EVOLVE:
                 raise
-            return self._stage_and_commit(whole, self._parts(batches, scan=True), state)
+            return self._stage_and_commit(whole, self._parts(keyed, scan=True), state)
 
     def _parts(self, batches: Sequence[Batch], scan: bool) -> list[_Part]:
         """Batches with their kernels; all are scanned first, as a field is read by all it holds."""
@@ -143,13 +109,7 @@ class StreamLoader:
         for batch, reader in zip(batches, readers, strict=True):
             known = None if reader is None else self._extended(reader)
             columns = columns_of(batch) if known is None else known.schema
-            shape = plan_shape(
-                columns,
-                clock=clock,
-                internal_prefix=self.policies.internal_prefix,
-                header_case=self.policies.header_case,
-                constants=self.policies.constants,
-            )
+            shape = self.policies.shape(columns, batch, clock)
             parts.append(_Part(batch, known, shape))
         return parts
 
@@ -183,13 +143,13 @@ class StreamLoader:
     def _types(self, unknown: Mapping[str, str]) -> dict[str, pa.DataType]:
         """The undeclared fields' types: the table's where it has them, else by their values."""
         now = None if self.policies.mode is Mode.OVERWRITE else self.writer.current()
-        known = {} if now is None else dict(zip(now.schema.names, now.schema.types, strict=True))
-        case = self.policies.header_case
+        known = {} if now is None else {f.name: f.type for f in now.schema if f.type != pa.null()}
+        case, renamed = self.policies.header_case, self.policies.rules.rename
         internal = internal_names(self.policies.internal_prefix)
         return {
             name: TIMESTAMP
             if name in internal
-            else known.get(header_name(name, case), type_of_kind(kind))
+            else known.get(header_name(renamed.get(name, name), case), type_of_kind(kind))
             for name, kind in unknown.items()
         }
 
@@ -209,9 +169,16 @@ class StreamLoader:
     def _stage_and_commit(
         self, whole: Batch, parts: Sequence[_Part], state: bytes | None
     ) -> Landed | None:
+        try:
+            return self._committed(whole, parts, state)
+        except TypeConflict as conflict:
+            raise explained(conflict, self.writer.uri, _misfit(conflict, parts)) from None
+
+    def _committed(
+        self, whole: Batch, parts: Sequence[_Part], state: bytes | None
+    ) -> Landed | None:
         incoming = _union([part.shape.schema for part in parts])
-        keys = self.policies.partition_keys + whole.partition_keys
-        names = tuple(dict.fromkeys(header_name(k, self.policies.header_case) for k in keys))
+        names = self.policies.keys_of(whole)
         tasks = self._tasks(parts)
         while True:
             plan = self.writer.plan(incoming, whole, names, parts[0].shape.clock, len(tasks))
@@ -222,7 +189,8 @@ class StreamLoader:
                 with self.cancellation.committing(self.writer.uri):
                     landed = self.writer.commit(plan, staged, whole, state)
                 warnings = (*whole.warnings, *landed.warnings, *self._uneven(staged))
-                return replace(landed, warnings=warnings, notes=(*whole.notes, *landed.notes))
+                notes, columns = (*whole.notes, *landed.notes), _described(incoming, plan)
+                return replace(landed, warnings=warnings, notes=notes, columns=columns)
             except ObjectExists:
                 self.writer.discard(staged)  # bound to names that are taken: stage under others
             except BaseException:
@@ -342,11 +310,37 @@ def columns_of(batch: Batch) -> pa.Schema:
     return normalise(from_spark_json(batch.frame.schema.json()))
 
 
+def _misfit(conflict: TypeConflict, parts: Sequence[_Part]) -> str:
+    """The first value for which the table's column is too narrow, in words."""
+    for part in parts:
+        names = {new.lower(): old for old, new in part.shape.names}
+        column = names.get(conflict.path.lower(), "")
+        if column and part.reader is not None:
+            found = first_misfit(part.reader, part.batch.splits, column, conflict.table)
+            if found:
+                return found
+    return ""
+
+
+def _described(incoming: pa.Schema, plan: TablePlan) -> dict[str, str]:
+    """The columns that a batch brought, as the table spells and types them, in words."""
+    known = {f.name.lower(): f for f in plan.schema if f.name not in plan.untyped}
+    fields = [known.get(field.name.lower(), field) for field in incoming]
+    return {field.name: type_name(field.type) for field in fields}
+
+
 def _union(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """Columns of all batches that land together, in order of first appearance."""
+    """Columns of all batches that land together, in order of first appearance.
+
+    Raises:
+        SchemaConflict: two of them don't go together.
+    """
     merged = schemas[0]
     for schema in schemas[1:]:
-        merged = plan_evolution(merged, schema, "evolve", Mode.APPEND).schema
+        try:
+            merged = plan_evolution(merged, schema, "evolve", Mode.APPEND).schema
+        except TypeConflict as conflict:  # of two batches: no table's column is to blame
+            raise SchemaConflict(conflict.message, conflict.hint) from None
     return merged
 
 

@@ -6,6 +6,7 @@ incoming  ID int32  address struct<city, zip>  note string
 result    id int64  name string  address struct<city, zip>  note string
 ```
 The table's order, spelling and types stay; new columns go to the end; what a batch lacks is null.
+A column that never had a value is of the type null, on either side, and takes the other's type.
 """
 
 from __future__ import annotations
@@ -18,9 +19,20 @@ import pyarrow as pa
 
 from lakeport.errors import SchemaConflict
 from lakeport.model import Mode
+from lakeport.schema.casting import TIMESTAMP
 
-__all__ = ["Evolution", "EvolutionPolicy", "fits", "plan_evolution", "widens"]
+__all__ = [
+    "Evolution",
+    "EvolutionPolicy",
+    "TypeConflict",
+    "common",
+    "fits",
+    "plan_evolution",
+    "widens",
+    "wider",
+]
 
+_PRECISION = 38
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 
 
@@ -41,6 +53,7 @@ class Evolution:
         missing: top-level columns that the batch lacks; they are null in its rows.
         cast: dotted paths of columns that are cast up to the table's wider type.
         widened: dotted path of a column that gets a wider type -> the table's type before.
+        typed: columns of the table that never had a value, and have a type now.
         created: there was no table.
         replaced: the schema stands in for the table's, whatever that was.
     """
@@ -50,8 +63,31 @@ class Evolution:
     missing: tuple[str, ...] = ()
     cast: tuple[str, ...] = ()
     widened: Mapping[str, pa.DataType] = field(default_factory=dict)
+    typed: tuple[str, ...] = ()
     created: bool = False
     replaced: bool = False
+
+    @property
+    def untyped(self) -> tuple[str, ...]:
+        """The columns that have not had a value yet."""
+        return tuple(item.name for item in self.schema if pa.types.is_null(item.type))
+
+
+class TypeConflict(SchemaConflict):
+    """A column has types in the table and the stream that don't go together.
+
+    Args:
+        path: the column, dotted where it is nested.
+        table: its type in the table.
+        new: its type in the stream.
+        hint: what to do.
+    """
+
+    def __init__(self, path: str, table: pa.DataType, new: pa.DataType, hint: str) -> None:
+        super().__init__(f"column {path!r} is {table} in the table and {new} in the stream", hint)
+        self.path = path
+        self.table = table
+        self.new = new
 
 
 @dataclass(slots=True)
@@ -62,6 +98,7 @@ class _Notes:
     added: list[str] = field(default_factory=list)
     cast: list[str] = field(default_factory=list)
     widened: dict[str, pa.DataType] = field(default_factory=dict)
+    typed: list[str] = field(default_factory=list)
 
 
 def plan_evolution(
@@ -111,6 +148,7 @@ def plan_evolution(
         missing=tuple(name for name in table.names if name.lower() not in present),
         cast=tuple(notes.cast),
         widened=notes.widened,
+        typed=tuple(notes.typed),
     )
 
 
@@ -118,7 +156,8 @@ def fits(incoming: pa.DataType, table: pa.DataType) -> bool:
     """Whether every value of a scalar type can stand in a column of the other without loss.
 
     An int64 into a float64 is let through too: the cast checks each value and refuses those that
-    a double can't hold exactly. A moment in a column without a zone is written as it reads in UTC.
+    a double can't hold exactly. A moment in a column without a zone is written as it reads in UTC,
+    a date in a column of moments as its midnight there.
 
     >>> fits(pa.int32(), pa.int64()), fits(pa.float64(), pa.float32())
     (True, False)
@@ -127,6 +166,8 @@ def fits(incoming: pa.DataType, table: pa.DataType) -> bool:
         return True
     if pa.types.is_timestamp(incoming) and pa.types.is_timestamp(table):
         return incoming.tz is not None and table.tz is None
+    if pa.types.is_date32(incoming):
+        return bool(pa.types.is_timestamp(table))
     if pa.types.is_integer(incoming):
         if pa.types.is_integer(table):
             return bool(incoming.bit_width <= table.bit_width)
@@ -161,6 +202,56 @@ def widens(table: pa.DataType, new: pa.DataType) -> bool:
     return bool(table.equals(pa.float32()) and new.equals(pa.float64()))
 
 
+def wider(table: pa.DataType, new: pa.DataType) -> pa.DataType | None:
+    """The narrowest type that Delta can widen a column to, and that holds the other's values too.
+
+    None if there is none. A date becomes a moment without a zone, which the batch's are written to
+    as they read in UTC.
+
+    >>> wider(pa.int64(), pa.decimal128(10, 2)), wider(pa.int64(), pa.float64())
+    (Decimal128Type(decimal128(22, 2)), None)
+    """
+    if widens(table, new):
+        return new
+    if pa.types.is_date32(table) and pa.types.is_timestamp(new):
+        return pa.timestamp("us")
+    whole = [_whole_digits(table, widened=True), _whole_digits(new)]
+    scale = max(t.scale if pa.types.is_decimal(t) else 0 for t in (table, new))
+    if 0 in whole or not (pa.types.is_decimal(table) or pa.types.is_decimal(new)):
+        return None
+    return pa.decimal128(max(whole) + scale, scale) if max(whole) + scale <= _PRECISION else None
+
+
+def common(table: pa.DataType, new: pa.DataType) -> pa.DataType | None:
+    """The type that a column has to get for the values of both; None if there is none.
+
+    >>> common(pa.int64(), pa.float64()), common(pa.date32(), pa.int64())
+    (DataType(double), DataType(string))
+    """
+    if pa.types.is_nested(table) or pa.types.is_nested(new):
+        return None
+    if pa.types.is_timestamp(table) or pa.types.is_timestamp(new):
+        times = all(pa.types.is_date32(t) or pa.types.is_timestamp(t) for t in (table, new))
+        return TIMESTAMP if times else pa.string()
+    found = wider(table, new)
+    if found is not None:
+        return found
+    numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    both = all(any(is_kind(t) for is_kind in numbers) for t in (table, new))
+    return pa.float64() if both else pa.string()
+
+
+def _whole_digits(type_: pa.DataType, *, widened: bool = False) -> int:
+    """Digits before the point that a decimal needs for a type's values; 0 if it is no such type."""
+    if pa.types.is_decimal(type_):
+        return int(type_.precision - type_.scale)
+    if not pa.types.is_integer(type_):
+        return 0
+    if widened:  # as Delta's protocol asks
+        return 20 if type_.bit_width == 64 else 10
+    return _DIGITS[type_.bit_width]
+
+
 def _merge_fields(
     table: list[pa.Field], incoming: list[pa.Field], above: str, notes: _Notes
 ) -> list[pa.Field]:
@@ -180,8 +271,11 @@ def _merge_fields(
 
 
 def _merge_types(table: pa.DataType, new: pa.DataType, path: str, notes: _Notes) -> pa.DataType:
-    if table.equals(new):
+    if table.equals(new) or pa.types.is_null(new):
         return table
+    if pa.types.is_null(table):
+        notes.typed.append(path)
+        return new
     if pa.types.is_struct(table) and pa.types.is_struct(new):
         return pa.struct(_merge_fields(list(table), list(new), f"{path}.", notes))
     if pa.types.is_list(table) and pa.types.is_list(new):
@@ -195,22 +289,21 @@ def _merge_types(table: pa.DataType, new: pa.DataType, path: str, notes: _Notes)
     if not pa.types.is_nested(table) and not pa.types.is_nested(new) and fits(new, table):
         notes.cast.append(path)
         return table
-    if notes.widen and widens(table, new):
+    larger = wider(table, new) if notes.widen else None
+    if larger is not None:
         notes.widened[path] = table
-        return new
-    raise _conflict(path, table, new)
+        return larger
+    raise TypeConflict(path, table, new, _hint(table, new))
 
 
-def _conflict(path: str, table: pa.DataType, new: pa.DataType) -> SchemaConflict:
-    if widens(table, new):
-        hint = (
+def _hint(table: pa.DataType, new: pa.DataType) -> str:
+    if wider(table, new) is not None:
+        return (
             "set `type_widening: true` (and `schema_evolution: evolve`) to widen a Delta table's "
             "column, if delta-rs and Athena need not read it; or land in another table, overwrite "
             "this one, or cast the column in the source."
         )
-    else:
-        hint = "land in another table, overwrite this one, or correct the column's type."
-    return SchemaConflict(f"column {path!r} is {table} in the table and {new} in the stream", hint)
+    return "land in another table, overwrite this one, or correct the column's type."
 
 
 def _refuse_twins(schema: pa.Schema) -> None:

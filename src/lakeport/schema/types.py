@@ -33,6 +33,7 @@ __all__ = [
     "normalise",
     "repeated",
     "spark_json",
+    "with_text",
 ]
 
 JSON_TEXT = {b"lakeport": b"json"}
@@ -134,6 +135,16 @@ def arrow_type(t: FieldType) -> pa.DataType:
 def _part(name: str, t: FieldType) -> pa.Field:
     """The items of a list, or a member of a struct; told apart if it is JSON text."""
     return pa.field(name, arrow_type(t), metadata=JSON_TEXT if t.kind is Kind.JSON else None)
+
+
+def with_text(schema: pa.Schema) -> pa.Schema:
+    """A schema whose columns without a value so far, of the type null, are text.
+
+    >>> with_text(pa.schema([("a", pa.null()), ("b", pa.int64())])).types
+    [DataType(string), DataType(int64)]
+    """
+    text = pa.string()
+    return pa.schema([f.with_type(text) if pa.types.is_null(f.type) else f for f in schema])
 
 
 def repeated(names: Iterable[str]) -> str | None:

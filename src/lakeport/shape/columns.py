@@ -9,8 +9,8 @@ aligned  id  city  name  _mage_created_at  _mage_updated_at  (the table has `cit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -18,6 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import InputError
+from lakeport.schema.exact import InexactError, exactly
+from lakeport.schema.named import type_name
+from lakeport.shape.rules import ColumnRules
 
 __all__ = ["TIMESTAMP", "Shape", "fit_column", "header_name", "internal_names", "plan_shape"]
 
@@ -51,13 +54,15 @@ class Shape:
 
     Attributes:
         source: the columns that the reader yields.
-        names: source column -> table column, in the source's order.
+        names: source column -> table column, in the source's order; those that are left out lack.
         created: name of the column that tells when a row first came; empty for none.
         updated: name of the column that tells when a row last changed; empty for none.
         constants: table column of text -> its value in every row.
         clock: the batch's one reading of the clock.
         schema: the table's columns, in order; those that no source column feeds are null. A table
             may spell a name in another case.
+        rules: the source's columns that get other types than they come with.
+        untyped: the source's columns that never had a value.
     """
 
     source: pa.Schema
@@ -67,6 +72,8 @@ class Shape:
     clock: datetime
     schema: pa.Schema
     constants: tuple[tuple[str, str], ...] = ()
+    rules: ColumnRules = field(default_factory=ColumnRules)
+    untyped: frozenset[str] = frozenset()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Shape record batches, lazily.
@@ -88,7 +95,9 @@ class Shape:
         return replace(self, schema=table)
 
     def _shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = {name.lower(): batch.column(source) for source, name in self.names}
+        columns = {
+            name.lower(): self._column(source, batch.column(source)) for source, name in self.names
+        }
         for name, value in self.constants:
             columns[name.lower()] = pa.repeat(pa.scalar(value, pa.string()), len(batch))
         if self.created:
@@ -103,6 +112,30 @@ class Shape:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
+    def _column(self, name: str, column: pa.Array) -> pa.Array | None:
+        """A source's column by what is said of it; None for one without a value."""
+        if name in self.untyped:
+            if column.null_count < len(column):
+                raise InputError(
+                    f"column {name!r} has a value, and had none when the source was looked at",
+                    "land the source again once nobody writes to it.",
+                )
+            return None
+        type_ = self.rules.types.get(name, column.type)
+        try:
+            return exactly(column, type_)
+        except InexactError as error:
+            raise InputError(
+                f"column {name!r} is declared as {type_name(type_)}, which {error.value!r} is not",
+                "declare a type that holds every value, or correct the source.",
+            ) from None
+        except TypeError:
+            raise InputError(
+                f"column {name!r} is {type_name(column.type)} in the source, and declared as "
+                f"{type_name(type_)}",
+                "declare a type that its values can have, or leave the declaration out.",
+            ) from None
+
 
 def plan_shape(
     source: pa.Schema,
@@ -111,6 +144,8 @@ def plan_shape(
     internal_prefix: str | None = "_mage_",
     header_case: HeaderCase | None = None,
     constants: Sequence[tuple[str, str]] = (),
+    rules: ColumnRules | None = None,
+    untyped: Collection[str] = (),
 ) -> Shape:
     """Plan how a source's columns become the table's.
 
@@ -121,14 +156,23 @@ def plan_shape(
         header_case: spelling of every column, the internal ones too.
         constants: columns of text and their value, which a source's column of that name gives
             way to.
+        rules: which columns are left out, and which have other names or types.
+        untyped: the source's columns that never had a value; they have the type null.
 
     Raises:
+        SourceError: a rule is for a column that the source lacks, or two get the same name by one.
         InputError: two columns get the same name, or a source column stands where an internal
             one belongs and is no date-time.
     """
-    names = tuple((name, header_name(name, header_case)) for name in source.names)
+    rules = rules or ColumnRules()
+    open_ = frozenset(untyped) - rules.types.keys()
+    kept = rules.applied(source.names)
+    names = tuple((old, header_name(new, header_case)) for old, new in kept)
     _refuse_clashes(names, header_case)
-    types = {new: source.field(old).type for old, new in names}
+    types = {
+        new: pa.null() if old in open_ else rules.types.get(old, source.field(old).type)
+        for old, new in names
+    }
     spelt = {name.lower(): name for name in types}
     fixed = [
         (spelt.get(name.lower(), name), value) for name, value in _headed(constants, header_case)
@@ -140,6 +184,8 @@ def plan_shape(
             header_name(name, header_case) for name in internal_names(internal_prefix)
         )
         for name in (created, updated):
+            if types.get(name) == pa.null():
+                types[name] = TIMESTAMP
             if types.setdefault(name, TIMESTAMP) != TIMESTAMP:
                 raise InputError(
                     f"column {name!r} is {types[name]} in the source, but the internal column of "
@@ -148,7 +194,9 @@ def plan_shape(
                 )
     schema = pa.schema([pa.field(name, type_) for name, type_ in types.items()])
     stamp = clock or datetime.now(UTC)
-    return Shape(source, names, created, updated, stamp, schema, tuple(fixed))
+    return Shape(
+        source, names, created, updated, stamp, schema, tuple(fixed), rules=rules, untyped=open_
+    )
 
 
 def _headed(constants: Sequence[tuple[str, str]], case: HeaderCase | None) -> list[tuple[str, str]]:

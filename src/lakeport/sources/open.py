@@ -84,6 +84,9 @@ def open_source(
         InputError: the source can't be landed as it is.
         ConfigError: its kind or a setting is wrong.
     """
+    from lakeport.sources.files.declared import column_types
+
+    column_types(config.columns)  # what is no type shows before anything is read
     if isinstance(source, (io.IOBase, io.BytesIO)) or hasattr(source, "readinto"):
         _check_options("singer", options)
         _check_spool(config, runtime)

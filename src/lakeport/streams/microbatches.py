@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from lakeport.destinations import open_table
 from lakeport.errors import DestinationError, LakeportError
+from lakeport.loading.policies import Policies
 from lakeport.loading.report import LandingReport, Observer, ReportBuilder
-from lakeport.loading.stream import Policies, StreamLoader
+from lakeport.loading.stream import StreamLoader
 from lakeport.model import Batch, Landed, Mode
 from lakeport.spark.failures import translate
 from lakeport.writers.delta.compaction import MANY_SMALL_FILES

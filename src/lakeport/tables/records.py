@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 __all__ = [
+    "AlterReport",
     "CompactReport",
     "HistoryEntry",
     "OptimizeReport",
@@ -267,6 +268,35 @@ class VacuumReport:
         if self.dry_run:
             return {"dry_run": True, "version": self.version, "files": list(self.files)}
         return {"deleted": self.deleted, "bytes": self.bytes, "version": self.version}
+
+
+@dataclass(frozen=True, slots=True)
+class AlterReport:
+    """What `alter` did, or would do.
+
+    Attributes:
+        version: the version that it made; the newest one where nothing was committed.
+        column: the column.
+        before: its type before, in words.
+        type: its type now, in words.
+        files: data files that were written anew; 0 where the log alone tells the type.
+        rows: rows of these.
+        bytes: their size before.
+        dry_run: nothing was changed.
+    """
+
+    version: int
+    column: str
+    before: str
+    type: str
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+    dry_run: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain values."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

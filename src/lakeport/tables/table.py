@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from lakeport.errors import SourceError
 from lakeport.tables.records import (
+    AlterReport,
     CompactReport,
     HistoryEntry,
     OptimizeReport,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import StoreKeys, Target
+    from lakeport.spark.session import Runtime
     from lakeport.tables.versions import Versions
     from lakeport.tables.views import DeltaView, FilesView
     from lakeport.writers.delta.log.snapshot import Contents
@@ -227,6 +229,29 @@ class Table:
         newest = contents.state.version
         return vacuum(spark, self._location, newest, retain_hours, dry_run=dry_run, force=force)
 
+    def alter(self, column: str, type_: str, *, dry_run: bool = False) -> AlterReport:
+        """Give a column another type, in one commit; every value stays what it is.
+
+        Where Delta can tell old files by the log (a column without a value yet, a wider type in a
+        table with `delta.enableTypeWidening`), no data are written; else the files that have the
+        column are written anew.
+
+        Args:
+            column: its name.
+            type_: such as `double` or `decimal(10,2)`; the names that `columns` takes.
+            dry_run: look at every value, and change nothing.
+
+        Raises:
+            ConfigError: there is no such column, or no such type.
+            SchemaConflict: a value has no equal of the type; the message tells the first ones.
+            SourceError: this is not a Delta table.
+            CommitConflict: others change the table at the same time, again and again.
+        """
+        from lakeport.tables.alter import alter
+
+        self._versions().newest()
+        return alter(self._location, self._runtime(), column, type_, dry_run=dry_run)
+
     def restore(self, version: int) -> RestoreReport:
         """Make a new version with the contents of an older one.
 
@@ -293,16 +318,18 @@ class Table:
 
     def _spark(self, contents: Contents | None = None, *, writes: bool = False) -> SparkSession:
         """The session, with a JVM that suits the table's size."""
+        return self._location.session(self._runtime(contents), writes=writes)
+
+    def _runtime(self, contents: Contents | None = None) -> Runtime:
         from lakeport.destinations import spark_store
         from lakeport.spark.session import Runtime
 
         known = 0 if contents is None else sum(int(file["size"]) for file in contents.files)
         config, needs = self._location.config, self._location.jars
-        runtime = Runtime.start(
+        return Runtime.start(
             needs,
             config.spark,
             small=known < _LARGE_BYTES,
             warm=config.warm,
             store=spark_store(config, self._location.storage, needs),
         )
-        return self._location.session(runtime, writes=writes)

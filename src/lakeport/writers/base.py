@@ -32,12 +32,14 @@ class TablePlan:
         sink: the kernel that encodes for this table.
         detail: what the writer that made the plan needs at its commit.
         warnings: sentences for the report.
+        untyped: the table's columns that will not have had a value after the batch, either.
     """
 
     schema: pa.Schema
     sink: Sink
     detail: Any = None
     warnings: tuple[str, ...] = ()
+    untyped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 
 from lakeport.errors import SchemaConflict
 from lakeport.model import Mode
-from lakeport.schema.evolution import EvolutionPolicy, fits, plan_evolution
+from lakeport.schema.evolution import EvolutionPolicy, fits, plan_evolution, wider
 
 TABLE = pa.schema(
     [
@@ -125,12 +125,9 @@ def test_fits(narrow: pa.DataType, wide: pa.DataType, expected: bool) -> None:
         (pa.int32(), pa.float64(), True),
         (pa.int64(), pa.float64(), False),
         (pa.int32(), pa.decimal128(10, 0), True),
-        (pa.int32(), pa.decimal128(10, 1), False),
         (pa.int64(), pa.decimal128(20, 0), True),
-        (pa.int64(), pa.decimal128(19, 0), False),
         (pa.float32(), pa.float64(), True),
         (pa.decimal128(5, 2), pa.decimal128(7, 4), True),
-        (pa.decimal128(5, 2), pa.decimal128(6, 4), False),
         (pa.int64(), pa.string(), False),
         (pa.bool_(), pa.int64(), False),
     ],
@@ -149,3 +146,52 @@ def test_types_are_widened_only_as_delta_can(
         with pytest.raises(SchemaConflict, match=r"s\.element\.c") as failure:
             plan_evolution(before, after, widen=True)
         assert "type_widening" not in failure.value.hint
+
+
+@pytest.mark.parametrize(
+    ("table", "new", "expected"),
+    [
+        (pa.int32(), pa.decimal128(10, 1), pa.decimal128(11, 1)),
+        (pa.int64(), pa.decimal128(19, 0), pa.decimal128(20, 0)),
+        (pa.int64(), pa.decimal128(10, 2), pa.decimal128(22, 2)),
+        (pa.decimal128(5, 2), pa.decimal128(6, 4), pa.decimal128(7, 4)),
+        (pa.decimal128(10, 2), pa.int64(), pa.decimal128(21, 2)),
+        (pa.date32(), pa.timestamp("us", "UTC"), pa.timestamp("us")),
+        (pa.int64(), pa.decimal128(38, 30), None),
+        (pa.int64(), pa.float64(), None),
+        (pa.string(), pa.int64(), None),
+    ],
+)
+def test_a_column_widens_to_the_narrowest_type_that_holds_both(
+    table: pa.DataType, new: pa.DataType, expected: pa.DataType | None
+) -> None:
+    assert wider(table, new) == expected
+    before, after = pa.schema([("c", table)]), pa.schema([("c", new)])
+    if expected is None:
+        with pytest.raises(SchemaConflict):
+            plan_evolution(before, after, widen=True)
+        return
+    plan = plan_evolution(before, after, widen=True)
+    assert (plan.schema.field("c").type, plan.widened) == (expected, {"c": table})
+    with pytest.raises(SchemaConflict) as failure:
+        plan_evolution(before, after)
+    assert "type_widening: true" in failure.value.hint
+
+
+def test_a_column_without_a_value_takes_the_type_of_the_first() -> None:
+    nothing, number = pa.schema([("c", pa.null())]), pa.schema([("c", pa.int64())])
+    plan = plan_evolution(nothing, number)
+    assert (plan.schema, plan.typed, plan.untyped) == (number, ("c",), ())
+    assert plan_evolution(nothing, number, "strict").schema == number
+    plan = plan_evolution(number, nothing)
+    assert (plan.schema, plan.typed, plan.cast) == (number, (), ())
+    plan = plan_evolution(nothing, nothing)
+    assert (plan.schema, plan.typed, plan.untyped) == (nothing, (), ("c",))
+    assert plan_evolution(None, nothing).untyped == ("c",)
+
+
+def test_a_date_fits_where_moments_are() -> None:
+    moments, dates = (pa.schema([("c", t)]) for t in (pa.timestamp("us", "UTC"), pa.date32()))
+    assert plan_evolution(moments, dates).cast == ("c",)
+    with pytest.raises(SchemaConflict):
+        plan_evolution(dates, moments)

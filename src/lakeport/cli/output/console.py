@@ -6,6 +6,7 @@ Nothing else in lakeport prints.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from lakeport.cli.output.formatting import (
     REPORT_COLUMNS,
+    column_lines,
     count,
     counted,
     footnotes,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Console", "Json", "Output"]
 
 _WIDEST = 60
+_LONGEST = 100
 
 StateSink = Callable[[bytes], None]
 
@@ -115,6 +118,9 @@ class Console:
         self.close()
         if report.streams:
             self.rows("", REPORT_COLUMNS, [report_row(stream) for stream in report.streams])
+        for stream in report.streams:
+            for line in column_lines(stream, self._width()):
+                self._line(line)
         for note in footnotes(report):
             self._line(f"  {note}")
         done = "landed" if report.ok else "landed before the error"
@@ -168,6 +174,10 @@ class Console:
         """Free the terminal."""
         if self._bars:
             self._bars.close()
+
+    def _width(self) -> int:
+        """How long the lines of a list may get."""
+        return min(_LONGEST, shutil.get_terminal_size().columns) if self._terminal else _LONGEST
 
     def _line(self, text: str) -> None:
         self._out.write(f"{text}\n")

@@ -13,6 +13,7 @@ from lakeport.model import Landed
 
 __all__ = [
     "REPORT_COLUMNS",
+    "column_lines",
     "count",
     "counted",
     "footnotes",
@@ -27,6 +28,7 @@ __all__ = [
     "table_lines",
 ]
 
+_MOST_LINES = 4
 REPORT_COLUMNS = ("stream", "rows", "files", "size", "versions", "seconds", "table")
 
 
@@ -155,6 +157,39 @@ def report_row(stream: StreamReport) -> tuple[str, ...]:
         f"{stream.seconds:.1f}",
         shown(stream.table),
     )
+
+
+def column_lines(stream: StreamReport, width: int) -> list[str]:
+    """The columns that a stream landed, with their types, on as many lines as anyone reads.
+
+    No name is cut: what has no room is left out, and counted.
+
+    Args:
+        stream: the stream.
+        width: characters of a line.
+
+    Example:
+        >>> columns = {"id": "integer", "name": "string", "born": "date", "city": "string"}
+        >>> column_lines(StreamReport("people", columns=columns), 34)
+        ['  people: id integer, name string,', '    born date, city string']
+    """
+    lines, taken = [f"  {shown(stream.stream)}:"], 0
+    cells = [f"{shown(name)} {type_}" for name, type_ in stream.columns.items()]
+    for number, cell in enumerate(cells, 1):
+        text = cell + ("," if number < len(cells) else "")
+        if len(lines[-1]) + 1 + len(text) <= width:
+            lines[-1] += f" {text}"
+        elif len(lines) == _MOST_LINES or len(text) + 4 > width:
+            break
+        else:
+            lines.append(f"    {text}")
+        taken = number
+    if taken == len(cells):
+        return lines if cells else []
+    more = f"and {len(cells) - taken} more"
+    if len(lines[-1]) + 1 + len(more) <= width:
+        return [*lines[:-1], f"{lines[-1]} {more}"]
+    return [*lines, f"    {more}"]
 
 
 def footnotes(report: LandingReport) -> list[str]:

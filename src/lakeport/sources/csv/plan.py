@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lakeport.errors import SourceError, UnknownFields
 from lakeport.model import Split, UnknownPolicy
+from lakeport.schema.named import like, listed
 from lakeport.schema.types import Kind, arrow_type, check_names
 from lakeport.sources.csv.formats.choice import Choice, Evidence, choose, unseen
 from lakeport.sources.csv.formats.readings import Readings
@@ -82,8 +83,15 @@ def plan_csv(files: FileSet) -> FilePlan:
     splits = [split for cut in cuts for split in cut.splits if split.start < split.end]
     doubts = {n: c.doubt for n, c in choices.items() if c.doubt and n not in declared}
     said = [(format_, pa.types.is_integer(types[n])) for n, format_ in formats.items()]
-    notes = notes_of(files, heads, said, doubts)
-    return FilePlan(reader, tuple(splits), size, _OUTPUT_RATIO, warnings=warnings, notes=notes)
+    return FilePlan(
+        reader,
+        tuple(splits),
+        size,
+        _OUTPUT_RATIO,
+        warnings=warnings,
+        notes=notes_of(files, heads, said, doubts),
+        untyped=frozenset(n for n, c in choices.items() if c.empty and n not in declared),
+    )
 
 
 def _declared(files: FileSet) -> dict[str, pa.DataType]:
@@ -130,7 +138,7 @@ def _columns(
     if absent and not files.declares_all:
         raise SourceError(
             f"column {absent[0]!r} is declared, but no file has it",
-            f"the files have {', '.join(repr(name) for name in present[:20])}.",
+            f"the files have {listed(like(absent[0], present))}.",
         )
     known = list(declared) if files.declares_all else [name for name in layouts[0] if name]
     extra = [name for name in present if name not in known]

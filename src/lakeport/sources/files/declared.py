@@ -2,68 +2,33 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakeport.config.files import parse_text, read_text
 from lakeport.errors import ConfigError
 from lakeport.schema.jsonschema import parse_schema
-from lakeport.schema.types import MAX_PRECISION, Field, FieldType, Kind
+from lakeport.schema.named import named_type
+from lakeport.schema.types import Field, arrow_type
 
-__all__ = ["Declared", "declaration", "declared_fields", "is_json_schema", "named_type"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "Declared",
+    "column_types",
+    "declaration",
+    "declared_fields",
+    "is_json_schema",
+    "retyped",
+    "with_columns",
+]
 
 Declared = Mapping[str, Any] | str | PathLike[str]
 """A JSON schema or column -> type name, or the path of a JSON or YAML file that holds one."""
-
-_NAMES = {
-    "string": Kind.STRING,
-    "text": Kind.STRING,
-    "integer": Kind.INTEGER,
-    "bigint": Kind.INTEGER,
-    "int64": Kind.INTEGER,
-    "number": Kind.NUMBER,
-    "double": Kind.NUMBER,
-    "float64": Kind.NUMBER,
-    "boolean": Kind.BOOLEAN,
-    "bool": Kind.BOOLEAN,
-    "date": Kind.DATE,
-    "timestamp": Kind.TIMESTAMP,
-    "datetime": Kind.TIMESTAMP,
-    "json": Kind.JSON,
-}
-_DECIMAL = re.compile(r"decimal\((\d+)(?:,(\d+))?\)")
-
-
-def named_type(name: str, column: str) -> FieldType:
-    """Look up a type by its name.
-
-    Args:
-        name: `string`, `integer`, `number`, `boolean`, `date`, `timestamp`, `json` or
-            `decimal(precision, scale)`.
-        column: for the message.
-
-    Raises:
-        ConfigError: there is no such type.
-
-    >>> named_type("decimal(10, 2)", "price").scale
-    2
-    """
-    text = name.lower().replace(" ", "")
-    if text in _NAMES:
-        return FieldType(_NAMES[text])
-    match = _DECIMAL.fullmatch(text)
-    if match:
-        precision, scale = int(match[1]), int(match[2] or 0)
-        if 0 < precision <= MAX_PRECISION and scale <= precision:
-            return FieldType(Kind.DECIMAL, precision, scale)
-    raise ConfigError(
-        f"column {column!r} is declared as {name!r}, which is no type",
-        "types: string, integer, number, boolean, date, timestamp, json, "
-        f"decimal(precision, scale) with a precision of 1 to {MAX_PRECISION}.",
-    )
 
 
 def declaration(given: Declared | None) -> Mapping[str, Any] | None:
@@ -110,3 +75,46 @@ def declared_fields(
                 "write the columns' names as strings.",
             )
     return tuple(Field(name, named_type(str(t), name)) for name, t in declared.items())
+
+
+def with_columns(
+    fields: tuple[Field, ...], columns: Mapping[str, str], *, all_declared: bool
+) -> tuple[Field, ...]:
+    """Declared columns, and those that `columns` declares.
+
+    Raises:
+        ConfigError: a type's name is unknown, or `columns` says what a schema says already.
+    """
+    if columns and all_declared:
+        raise ConfigError(
+            f"column {next(iter(columns))!r} is declared by `columns` (`--column`) beside a JSON "
+            "schema, which declares all columns",
+            "write its type into the schema, or leave the schema out.",
+        )
+    known = {field.name for field in fields}
+    twice = [name for name in columns if name in known]
+    if twice:
+        raise ConfigError(
+            f"column {twice[0]!r} is declared by `schema` and by `columns` (`--column`)",
+            "declare it in one of them.",
+        )
+    return (*fields, *declared_fields("", columns))
+
+
+def column_types(columns: Mapping[str, str]) -> dict[str, pa.DataType]:
+    """How declared columns are stored in a table.
+
+    Raises:
+        ConfigError: a type's name is unknown.
+    """
+    return {field.name: arrow_type(field.type) for field in declared_fields("", columns)}
+
+
+def retyped(fields: tuple[Field, ...], columns: Mapping[str, str]) -> tuple[Field, ...]:
+    """A stream's own columns, with the types that `columns` declares for some.
+
+    Raises:
+        ConfigError: a type's name is unknown.
+    """
+    types = {field.name: field.type for field in declared_fields("", columns)}
+    return tuple(replace(field, type=types.get(field.name, field.type)) for field in fields)

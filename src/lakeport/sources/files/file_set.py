@@ -13,7 +13,7 @@ from lakeport.host.cores import available_cores
 from lakeport.model import Reader, Split
 from lakeport.schema.types import Field
 from lakeport.sources.csv.options import CsvOptions
-from lakeport.sources.files.declared import declared_fields, is_json_schema
+from lakeport.sources.files.declared import declared_fields, is_json_schema, with_columns
 from lakeport.sources.files.folders import folder_fields, with_folders
 from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.source_file import SourceFile
@@ -57,6 +57,7 @@ class FilePlan:
         records: number of records, -1 when unknown.
         warnings: see `Batch.warnings`.
         notes: see `Batch.notes`.
+        untyped: see `Batch.untyped`.
     """
 
     reader: Reader
@@ -66,6 +67,7 @@ class FilePlan:
     records: int = -1
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    untyped: frozenset[str] = frozenset()
 
 
 class FileSet:
@@ -114,7 +116,11 @@ class FileSet:
         if not self.csv.detect:
             self.csv = self.csv.settled()
         declared = options.declared or {}
-        fields = declared_fields(stream, declared)
+        fields = with_columns(
+            declared_fields(stream, declared),
+            options.columns,
+            all_declared=is_json_schema(declared),
+        )
         self.declares_all = is_json_schema(declared)
         self.folders = folder_fields(
             stream,

@@ -26,6 +26,7 @@ class FileOptions:
         csv: how CSV files are written.
         declared: a JSON schema, which declares all columns; or column -> type name, which
             declares those columns and leaves the others to inference.
+        columns: column -> type name, beside what is declared so.
         unknown: what to do with columns and fields that are not declared; without a JSON schema,
             for CSV, those that the first file does not have.
         folders: whether folders `name=value` of the files' paths are columns.
@@ -39,6 +40,7 @@ class FileOptions:
 
     csv: CsvOptions = field(default_factory=CsvOptions)
     declared: Mapping[str, Any] | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
     unknown: UnknownPolicy = UnknownPolicy.EVOLVE
     folders: bool = True
     records_path: tuple[str, ...] = ()
@@ -58,6 +60,7 @@ class FileOptions:
         return cls(
             csv=options.csv or CsvOptions(),
             declared=options.schema,
+            columns=config.columns,
             unknown=config.unknown_fields,
             folders=config.partition_columns == "auto",
             records_path=parse_path(options.records_path),

@@ -78,6 +78,7 @@ class FileSource:
             output_ratio=plan.output_ratio,
             warnings=plan.warnings,
             notes=plan.notes,
+            untyped=plan.untyped - files.folder_names,
         )
         yield Flush((batch,), last=True)
 

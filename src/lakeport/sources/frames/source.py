@@ -116,6 +116,7 @@ class FrameSource:
             0,
             frame=frame,
             digest=digest_of(frame) if self._digest else "",
+            untyped=frozenset(f.name for f in self._frame.schema if _is_void(f.dataType)),
         )
 
     def _spooled(self) -> Batch:
@@ -135,7 +136,12 @@ class FrameSource:
             bytes=writer.bytes,
             digest=writer.hash.hexdigest() if self._digest else "",
             output_ratio=_OUTPUT_RATIO,
+            untyped=frozenset(column.name for column in schema if pa.types.is_null(column.type)),
         )
+
+
+def _is_void(type_: Any) -> bool:
+    return type(type_).__name__ == "NullType"
 
 
 def _open(frame: Any, kind: str) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:

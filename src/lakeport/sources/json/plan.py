@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from lakeport.errors import SourceError
 from lakeport.model import Split
-from lakeport.schema.types import Field, check_names
+from lakeport.schema.named import like, listed
+from lakeport.schema.types import Field, Kind, check_names
 from lakeport.sources.files.file_set import FilePlan, FileSet
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.json.blocks import Block, read_blocks
@@ -53,8 +54,15 @@ def plan_json(files: FileSet) -> FilePlan:
     )
     size = sum(file.bytes for file in plain)
     hint = "" if files.declares_all or files.options.records_path else hint_of(plain, fields)
-    warnings = (hint,) if hint else ()
-    return FilePlan(reader, tuple(splits), size, _OUTPUT_RATIO, warnings=warnings)
+    untyped = frozenset(f.name for f in fields if f.type.kind is Kind.NULL)
+    return FilePlan(
+        reader,
+        tuple(splits),
+        size,
+        _OUTPUT_RATIO,
+        warnings=(hint,) if hint else (),
+        untyped=frozenset() if files.declares_all else untyped,
+    )
 
 
 def _as_lines(
@@ -94,7 +102,7 @@ def _fields(files: FileSet, splits: list[Split]) -> tuple[Field, ...]:
     if absent:
         raise SourceError(
             f"field {absent[0]!r} is declared, but no record has it",
-            f"the records have {', '.join(repr(field.name) for field in found[:20])}.",
+            f"the records have {listed(like(absent[0], present))}.",
         )
     if not splits:
         raise SourceError(f"stream {files.stream!r}: no file holds a record", "name other files.")

@@ -135,12 +135,23 @@ def read_footer(file: SourceFile, limits: UnpackLimits = DEFAULT) -> list[Footer
         sizes = tuple((group.num_rows, group.total_byte_size) for group in groups)
         ExpansionGuard(file.uri, limits, packed=file.bytes).add(sum(size for _, size in sizes))
         with _naming(file.uri):
-            schema = normalise(stored_schema(parquet))
+            schema = _open(stored_schema(parquet))
         return [Footer(file, schema, sizes)]
+
+
+def _open(schema: pa.Schema) -> pa.Schema:
+    """A file's columns as tables have them; those of nulls are of the type null still."""
+    known = normalise(schema)
+    pairs = zip(schema, known, strict=True)
+    return pa.schema(
+        [f.with_type(old.type) if pa.types.is_null(old.type) else f for old, f in pairs]
+    )
 
 
 def union(footers: Sequence[Footer]) -> pa.Schema:
     """All columns of all files by name; integers and floats of different widths get the wider.
+
+    A column that is of the type null in every file stays so.
 
     Raises:
         SchemaConflict: a column's types in two files don't go together.
@@ -163,8 +174,10 @@ def union(footers: Sequence[Footer]) -> pa.Schema:
 
 
 def _wider(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    if a == b:
+    if a == b or pa.types.is_null(b):
         return a
+    if pa.types.is_null(a):
+        return b
     for family in (pa.types.is_signed_integer, pa.types.is_floating):
         if family(a) and family(b):
             return a if a.bit_width >= b.bit_width else b

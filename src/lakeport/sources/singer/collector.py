@@ -234,8 +234,10 @@ class Collector:
 
     def _fields(self, message: Schema) -> tuple[Field, ...]:
         from lakeport.schema.jsonschema import parse_schema
+        from lakeport.sources.files.declared import retyped
 
         fields = parse_schema(message.stream, message.schema, message.key_properties)
+        fields = retyped(fields, self._options.columns)
         if not self._options.add_record_metadata:
             return fields
         from lakeport.sources.singer.metadata import declared

@@ -36,6 +36,7 @@ class SingerOptions:
         batch_roots: folders in which the files of BATCH messages may lie; the system's temporary
             folder and the current one if empty.
         limits: what a compressed file of a BATCH may become.
+        columns: column -> type name, in place of what the SCHEMA says.
         add_record_metadata: whether batches have the columns `_sdc_*` (`sources.singer.metadata`).
     """
 
@@ -49,6 +50,7 @@ class SingerOptions:
     catalog: Mapping[str, Schema] = field(default_factory=dict)
     batch_roots: tuple[Path, ...] = ()
     limits: UnpackLimits = DEFAULT
+    columns: Mapping[str, str] = field(default_factory=dict)
     add_record_metadata: bool = False
 
     @classmethod
@@ -68,5 +70,6 @@ class SingerOptions:
             },
             batch_roots=tuple(Path(root) for root in config.batch_roots),
             limits=unpack_limits(config),
+            columns=config.columns,
             add_record_metadata=config.add_record_metadata,
         )

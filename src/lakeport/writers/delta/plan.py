@@ -11,9 +11,11 @@ import pyarrow as pa
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict
 from lakeport.model import Mode
 from lakeport.schema.evolution import Evolution, EvolutionPolicy, plan_evolution
+from lakeport.schema.types import with_text
 from lakeport.writers.delta.log.actions import check_partition_type
 from lakeport.writers.delta.schema import MAPPING_MODE, grow_schema, needs_mapping
 from lakeport.writers.delta.state import TableState
+from lakeport.writers.delta.untyped import in_files, marked, settled, without
 
 __all__ = [
     "DEFAULT_PROPERTIES",
@@ -56,6 +58,7 @@ class TableRequest:
         properties: table properties to set; a new table gets the defaults as well.
         widen: columns may get wider types.
         cluster_by: columns by which a new table is clustered; none means the table's own.
+        keys: columns that identify rows, which are looked at also where they have no value.
     """
 
     mode: Mode = Mode.APPEND
@@ -64,6 +67,7 @@ class TableRequest:
     properties: Mapping[str, str] = field(default_factory=dict)
     widen: bool = False
     cluster_by: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,7 @@ class DeltaPlan:
     Attributes:
         incoming: the batch's columns.
         schema: the table's columns after the batch, partition columns included, in order: what
-            the shaped batches must have.
+            the shaped batches must have. Those that never had a value are left out.
         schema_json: the same as Delta's JSON.
         partition_columns: the table's partition columns.
         request: what the load asked for.
@@ -144,35 +148,37 @@ def plan_table(
             "use `mode: append`, or have the table's owner unset the property.",
         )
     dynamic = mode is Mode.OVERWRITE and bool(request.partition_keys) and state is not None
+    by_spark = _needs_spark(state, mode) if state else ()
     evolution = plan_evolution(
-        None if state is None else state.schema,
-        incoming,
+        None if state is None else state.schema if by_spark else state.open_schema,
+        settled(incoming, state.schema) if state and by_spark else incoming,
         request.policy,
         mode,
         partial=dynamic,
         widen=request.widen or (state is not None and state.properties.get(WIDENING) == "true"),
     )
-    columns = _partition_columns(state, evolution.schema, request.partition_keys)
-    clustered = _cluster_columns(
-        state, evolution.schema, request.cluster_by, partitioned=bool(columns)
-    )
+    schema = with_text(evolution.schema)
+    columns = _partition_columns(state, schema, request.partition_keys)
+    clustered = _cluster_columns(state, schema, request.cluster_by, partitioned=bool(columns))
     settings = _properties(state, request.properties, DEFAULT_PROPERTIES)
     if clustered:
         settings["delta.feature.clustering"] = "supported"
-    warnings = _map_columns(state, evolution.schema, settings)
+    warnings = _map_columns(state, schema, settings)
     warnings += _widen(state, evolution, settings)
     mapped = settings.get(MAPPING_MODE, "none") != "none"
+    known = without(state.schema_json, evolution.typed) if state else None
     schema_json = grow_schema(
-        state.schema_json if state else None,
-        evolution.schema,
+        known,
+        schema,
         mapped=mapped,
         widened=bool(evolution.widened),
         highest_id=int(settings.get(_MAX_ID, 0)),
     )
+    kept = (*request.keys, *clustered, *(state.clustering if state else ()))
     return DeltaPlan(
         incoming=incoming,
-        schema=evolution.schema,
-        schema_json=schema_json,
+        schema=in_files(evolution.schema, columns, kept),
+        schema_json=marked(schema_json, evolution.untyped),
         partition_columns=columns,
         request=request,
         dynamic=dynamic,
@@ -181,7 +187,7 @@ def plan_table(
         base=state,
         mapped=mapped,
         cluster_by=clustered,
-        needs_spark=_needs_spark(state, mode) if state else (),
+        needs_spark=by_spark,
         warnings=warnings,
     )
 
@@ -227,6 +233,8 @@ def _widen(
     if not evolution.widened or state is None:
         return ()
     listed = ", ".join(f"{name!r} (was {type_})" for name, type_ in evolution.widened.items())
+    if pa.date32() in evolution.widened.values():  # to moments without a zone
+        settings[f"{_FEATURE}timestampNtz"] = "supported"
     if settings.get(WIDENING) == "true":
         return (f"wider types: {listed}.",)
     if state.needs_spark:

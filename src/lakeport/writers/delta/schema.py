@@ -24,6 +24,7 @@ __all__ = [
     "max_column_id",
     "needs_mapping",
     "physical_names",
+    "retyped",
 ]
 
 MAPPING_MODE = "delta.columnMapping.mode"
@@ -82,6 +83,18 @@ def grow_schema(
                 last += 1
                 field["metadata"] = {**field["metadata"], _ID: last, _PHYSICAL: new_name()}
     return merged
+
+
+def retyped(schema: Mapping[str, Any], name: str, type_: pa.DataType) -> dict[str, Any]:
+    """A table's schema with another type of one column, whose old files go."""
+    wanted = json.loads(spark_json(pa.schema([(name, type_)])))["fields"][0]["type"]
+    fields = []
+    for field in schema["fields"]:
+        if field["name"] == name:
+            kept = {key: value for key, value in field["metadata"].items() if key != _TYPE_CHANGES}
+            field = {**field, "type": wanted, "metadata": kept}
+        fields.append(field)
+    return {**schema, "fields": fields}
 
 
 def max_column_id(schema: Mapping[str, Any]) -> int:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lakeport.schema.types import from_spark_json
 from lakeport.writers.delta.schema import MAPPING_MODE
+from lakeport.writers.delta.untyped import opened, untyped
 
 __all__ = ["TableState"]
 
@@ -75,6 +76,16 @@ class TableState:
     def schema(self) -> pa.Schema:
         """The columns, partition columns included."""
         return from_spark_json(self.metadata["schemaString"])
+
+    @property
+    def untyped(self) -> frozenset[str]:
+        """The columns that never had a value: see `lakeport.writers.delta.untyped`."""
+        return untyped(self.schema_json)
+
+    @property
+    def open_schema(self) -> pa.Schema:
+        """The columns, with the type null for those that never had a value."""
+        return opened(self.schema, self.untyped)
 
     @property
     def partition_schema(self) -> pa.Schema:

@@ -89,7 +89,7 @@ class DeltaTableWriter:
         state = self.writer.table_state()
         if state is None:
             return None
-        return Current(state.schema, tuple(state.partition_columns), state.version)
+        return Current(state.open_schema, tuple(state.partition_columns), state.version)
 
     def landed_before(self, batch: Batch) -> Landed | None:
         """What the same run landed of this batch before."""
@@ -109,7 +109,7 @@ class DeltaTableWriter:
         plan = self.writer.plan(
             incoming, mode=self.mode, partition_keys=partition_keys, policy=self.evolution
         )
-        return TablePlan(plan.schema, self.writer.sink(plan), plan)
+        return TablePlan(plan.schema, self.writer.sink(plan), plan, untyped=plan.evolution.untyped)
 
     def _merge_plan(
         self, incoming: pa.Schema, batch: Batch, partition_keys: Sequence[str]
@@ -123,10 +123,12 @@ class DeltaTableWriter:
             partition_keys=partition_keys,
             policy=self.evolution,
         )
-        if changes.delete_column is not None and not merge.deleted:
+        untyped = merge.table.evolution.untyped
+        empty = (changes.delete_column or "").lower() in {name.lower() for name in untyped}
+        if changes.delete_column is not None and not (merge.deleted or empty):
             text = f"there is no column {changes.delete_column!r}: no row was taken for deleted."
             merge = replace(merge, warnings=(*merge.warnings, text))
-        return TablePlan(merge.rows, self.merger.sink(merge), merge)
+        return TablePlan(merge.rows, self.merger.sink(merge), merge, untyped=untyped)
 
     def commit(
         self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, singer_state: bytes | None

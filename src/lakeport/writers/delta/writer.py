@@ -23,17 +23,20 @@ import pyarrow as pa
 from lakeport.errors import CommitConflict, RunMismatch, SchemaConflict
 from lakeport.model import Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy, plan_evolution
+from lakeport.schema.named import alter_command, type_name
 from lakeport.writers.delta.commit.attempt import Attempt
 from lakeport.writers.delta.commit.log_transaction import LogTransaction, TableTransaction
 from lakeport.writers.delta.commit.staged_files import StagedFiles, published
 from lakeport.writers.delta.commit.transaction import DeltaLog
 from lakeport.writers.delta.log.commits import CommitLog, Mark, app_id
+from lakeport.writers.delta.log.contents import read_contents
 from lakeport.writers.delta.log.snapshot import STATE_COLUMNS, LogFiles, replay
 from lakeport.writers.delta.plain import leaves_plain
 from lakeport.writers.delta.plan import TARGET_FILE_SIZE, DeltaPlan, TableRequest, plan_table
 from lakeport.writers.delta.schema import file_schema, physical_names
 from lakeport.writers.delta.sink import DeltaSink
 from lakeport.writers.delta.state import TableState
+from lakeport.writers.delta.untyped import holders
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,9 +133,12 @@ class DeltaWriter:
         mode: Mode | str = Mode.APPEND,
         partition_keys: Sequence[str] = (),
         policy: EvolutionPolicy | str = EvolutionPolicy.EVOLVE,
+        keys: Sequence[str] = (),
     ) -> DeltaPlan:
         """Plan a batch against the table as it is now; see `plan_table` for the errors."""
-        request = TableRequest(Mode(mode), tuple(partition_keys), EvolutionPolicy(policy))
+        request = TableRequest(
+            Mode(mode), tuple(partition_keys), EvolutionPolicy(policy), keys=tuple(keys)
+        )
         return self._planned(self.table_state(), incoming, request)
 
     def _planned(
@@ -150,9 +156,28 @@ class DeltaWriter:
             cluster_by=options.cluster_by,
         )
         plan = plan_table(state, incoming, request)
+        if state is not None and plan.evolution.typed:
+            self._check_untyped(state, plan)
         if not (self.without_spark and leaves_plain(plan)):
             self.begin()
         return plan
+
+    def _check_untyped(self, state: TableState, plan: DeltaPlan) -> None:
+        """See that columns which are to get their first value are in no data file.
+
+        Raises:
+            SchemaConflict: another program, or an OPTIMIZE, has written one.
+        """
+        log = LogFiles.of(self.storage, self.folder)
+        files = read_contents(self.storage, self.folder, log, log.newest, self.session).files
+        for name, physical in physical_names(state.schema_json, plan.evolution.typed).items():
+            if holders(self.storage, self.folder, files, physical):
+                type_ = type_name(plan.evolution.schema.field(name).type)
+                raise SchemaConflict(
+                    f"column {name!r} of the table has had no value, and files that others wrote "
+                    f"have it as text; it is {type_} in the stream",
+                    f"{alter_command(self.uri, name, type_)} gives it the type.",
+                )
 
     def sink(self, plan: DeltaPlan) -> DeltaSink:
         """The kernel that stages the plan's data files."""
@@ -344,7 +369,8 @@ class DeltaWriter:
     def _again(self, plan: DeltaPlan, txn: TableTransaction) -> DeltaPlan:
         """The plan on the table's present state, if the files that were written still fit it."""
         now = txn.state()
-        if now is not None and plan.base is not None and now.plans_as(plan.base):
+        typed = plan.evolution.typed  # what others write meanwhile may be in the way
+        if now and plan.base and now.plans_as(plan.base) and not typed:
             return plan
         if now is None and plan.base is None:
             return plan

@@ -126,7 +126,7 @@ class FilesWriter:
         """Name the batch's objects and return the kernel that stages them.
 
         Args:
-            incoming: the batch's columns.
+            incoming: the batch's columns; those that never had a value are text.
             batch: the same batch again after a `Clash` takes other names.
             partition_keys: columns by which the batch is to be partitioned, which files are not.
             clock: the batch's one clock reading.
@@ -135,8 +135,11 @@ class FilesWriter:
         Raises:
             ConfigError: a configured path is refused.
         """
+        from lakeport.schema.types import with_text
+
         if self._attempt.sequence != batch.sequence:
             self._attempt = _Attempt(batch.sequence)
+        incoming = with_text(incoming)
         folder = object_folder(self.table, self.date_partition_format, clock)
         names = Names(
             folder, clock, self.encoder.extension, self.unique, self._attempt.first, tasks

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from lakeport.cli.output.console import Console, Json, Output
-from lakeport.cli.output.formatting import count, shown, size, table_lines
+from lakeport.cli.output.formatting import column_lines, count, shown, size, table_lines
 from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan
 from lakeport.loading.report import Failure, LandingReport, StreamReport
 from lakeport.model import Landed
@@ -230,3 +230,29 @@ def test_words() -> None:
     assert shown("\u202egnp\x00\r") == "\\u202egnp\\x00\\r"
     assert shown(False) == "false" and shown("é ü") == "é ü"
     assert table_lines(("a", "b"), []) == ["a  b"]
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 100])
+@pytest.mark.parametrize("columns", [0, 1, 5, 200])
+def test_columns_are_left_out_and_never_cut(width: int, columns: int) -> None:
+    types = {f"column_{n}": "decimal(10,2)" if n % 3 else "integer" for n in range(columns)}
+    lines = column_lines(StreamReport("t", columns=types), width)
+    assert len(lines) <= 5 and (columns > 0 or not lines)
+    text = " ".join(line.strip() for line in lines).removeprefix("t: ")
+    told, _, more = text.rpartition("and ")
+    left_out = int(more.removesuffix(" more")) if more.endswith(" more") else 0
+    shown_ = [cell for cell in (told if left_out else text).strip(" ,").split(", ") if cell]
+    assert all(cell in {f"{name} {type_}" for name, type_ in types.items()} for cell in shown_)
+    assert len(shown_) + left_out == columns
+    assert max(map(len, lines), default=0) <= width
+
+
+def test_the_columns_fit_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    types = {f"a_rather_long_name_{n}": "timestamp" for n in range(9)}
+    report = LandingReport("r", "/lake", NOW, NOW, 1.0, (StreamReport("t", columns=types),))
+    out = Terminal()
+    Console(out).on_finished(report)
+    lines = [line for line in out.getvalue().splitlines() if "a_rather" in line]
+    assert lines and max(map(len, lines)) <= 60
+    assert "and 5 more" in out.getvalue()

@@ -36,11 +36,13 @@ class Choice(NamedTuple):
         type: of its values.
         format: how its texts are written; None for plainly.
         doubt: the option that would settle what else the texts might be; empty where it is certain.
+        empty: whether there is no text at all, of which any type could be.
     """
 
     type: pa.DataType
     format: Format | None = None
     doubt: str = ""
+    empty: bool = False
 
 
 _TEXT = Choice(pa.string())
@@ -91,7 +93,7 @@ def unseen(readings: Readings, column: int, evidence: Evidence) -> bool:
 def choose(readings: Readings, column: int, evidence: Evidence) -> Choice:
     """The type and the format that a column's readings leave, if they leave one."""
     if column == readings.any:
-        return _TEXT
+        return _TEXT._replace(empty=True)
     plain = column & ANY_KIND
     if plain and plain != NUMBER:
         return Choice(type_of_kinds(plain))

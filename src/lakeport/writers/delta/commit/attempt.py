@@ -81,6 +81,8 @@ class Attempt:
         moment = int(time.time() * 1000)
         adds = [self._add(item, moment) for item in self.staged]
         if self.plan.metadata_changes:
+            if self.plan.evolution.typed:
+                txn.read_all()  # no file with the column may come meanwhile
             txn.set_metadata(self._metadata(moment), replaces=self.plan.evolution.replaced)
         removed = self.removed(txn, adds)
         txn.remove(removed)

@@ -14,11 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeport.errors import DestinationError
+from lakeport.errors import SchemaConflict
 from lakeport.model import Storage
 from lakeport.shape.columns import fit_column
 from lakeport.writers.delta.log.actions import parse_path, parse_value
 from lakeport.writers.delta.sink import relabelled
+from lakeport.writers.delta.untyped import readable
 
 __all__ = ["NO_VALUES", "Bounds", "DataFile", "Entry", "TableFiles", "bounds", "parse_statistics"]
 
@@ -65,6 +66,7 @@ class TableFiles:
         schema: the table's columns, partition columns included.
         files: the same columns under the names that they have in the files.
         partitions: physical names of the partition columns.
+        untyped: physical names of columns that never had a value, which `schema` lacks.
     """
 
     storage: Storage
@@ -72,6 +74,7 @@ class TableFiles:
     schema: pa.Schema
     files: pa.Schema
     partitions: frozenset[str]
+    untyped: frozenset[str] = frozenset()
 
     def columns(self, file: DataFile, names: Sequence[str]) -> pa.Table:
         """Some columns of a file, of the table's types; those that it lacks are null.
@@ -88,28 +91,46 @@ class TableFiles:
 
         Raises:
             DestinationError: the file can't be read.
+            SchemaConflict: another program has written a value into a column that never had one.
         """
+        self._check_untyped(file)
         return self._read(file, range(len(self.schema)), _ROWS)
+
+    def _check_untyped(self, file: DataFile) -> None:
+        """See that nothing is lost when a file is written anew without these columns."""
+        import pyarrow.parquet as pq
+
+        if not self.untyped:
+            return
+        key = self._key(file)
+        with self.storage.open(key) as source, readable(self.storage.uri(key)):
+            parquet = pq.ParquetFile(source)
+            there = sorted(self.untyped.intersection(parquet.schema_arrow.names))
+            for batch in parquet.iter_batches(_ROWS, columns=there) if there else ():
+                for name, column in zip(there, batch.columns, strict=True):
+                    if column.null_count < len(column):
+                        raise SchemaConflict(
+                            f"column {name!r} is said to have had no value, and another program "
+                            "has written some as text",
+                            f"`lakeport table alter ... --column {name} --type string` says so.",
+                        )
+
+    def _key(self, file: DataFile) -> str:
+        return "/".join(filter(None, (self.folder, parse_path(file.path))))
 
     def _read(self, file: DataFile, places: Sequence[int], rows: int) -> Iterator[pa.RecordBatch]:
         import pyarrow.parquet as pq
 
         wanted = [self.files.field(place) for place in places]
         schema = pa.schema([self.schema.field(place) for place in places])
-        key = "/".join(filter(None, (self.folder, parse_path(file.path))))
-        with self.storage.open(key) as source:
-            try:
-                parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
-                there = [f.name for f in wanted if f.name in parquet.schema_arrow.names]
-                for batch in parquet.iter_batches(rows, columns=there):
-                    arrays = [self._column(batch, field, file) for field in wanted]
-                    named = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(wanted))
-                    yield relabelled(named, schema)
-            except pa.ArrowException as error:
-                raise DestinationError(
-                    f"can't read the data file {self.storage.uri(key)}: {error}",
-                    "restore the file, or the table to a version without it.",
-                ) from error
+        key = self._key(file)
+        with self.storage.open(key) as source, readable(self.storage.uri(key)):
+            parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+            there = [f.name for f in wanted if f.name in parquet.schema_arrow.names]
+            for batch in parquet.iter_batches(rows, columns=there):
+                arrays = [self._column(batch, field, file) for field in wanted]
+                named = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(wanted))
+                yield relabelled(named, schema)
 
     def _column(self, batch: pa.RecordBatch, field: pa.Field, file: DataFile) -> pa.Array:
         if field.name in self.partitions:

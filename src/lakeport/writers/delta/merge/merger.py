@@ -100,7 +100,11 @@ class DeltaMerger:
             SchemaConflict: the batch does not fit the table.
         """
         table = self.writer.plan(
-            incoming, mode=Mode.MERGE, partition_keys=partition_keys, policy=policy
+            incoming,
+            mode=Mode.MERGE,
+            partition_keys=partition_keys,
+            policy=policy,
+            keys=merge_keys,
         )
         coming = {name.lower() for name in incoming.names}
         rows = pa.schema([field for field in table.schema if field.name.lower() in coming])
@@ -176,7 +180,7 @@ class DeltaMerger:
             return Landed(self.writer.stream, self.writer.uri, -1, 0)
         if column is None or not _numeric(state.schema.field(column).type):
             return None
-        incoming = state.schema
+        incoming = state.open_schema
         deleted = "" if hard else names.get(deleted_column.lower(), deleted_column)
         if deleted and deleted not in incoming.names:
             incoming = incoming.append(pa.field(deleted, TIMESTAMP))

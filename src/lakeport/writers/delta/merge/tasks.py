@@ -22,12 +22,13 @@ from lakeport.writers.delta.merge.keys import Positions
 from lakeport.writers.delta.merge.rewrite import Rewrite, Rewritten, insert
 from lakeport.writers.delta.plan import DeltaPlan
 from lakeport.writers.delta.schema import file_schema, physical_names
+from lakeport.writers.delta.untyped import left_out
 from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
     from lakeport.spark.session import Runtime
 
-__all__ = ["MergeTasks"]
+__all__ = ["MergeTasks", "shared_out"]
 
 _TASKS_PER_CORE = 4
 
@@ -68,9 +69,10 @@ class MergeTasks:
             plan.schema,
             file_schema(plan.schema_json, plan.schema),
             frozenset(physical_names(plan.schema_json, plan.partition_columns).values()),
+            left_out(plan.schema_json, plan.schema),
         )
         files = [DataFile.of(entry) for entry in found]
-        groups = _shared_out(files, self.runtime.cores * _TASKS_PER_CORE)
+        groups = shared_out(files, self.runtime.cores * _TASKS_PER_CORE)
 
         def discard(done: list[Rewritten]) -> None:
             for staged in (staged for one in done for staged in one.staged):
@@ -113,11 +115,11 @@ class MergeTasks:
         )
 
 
-def _shared_out(files: Sequence[DataFile], count: int) -> list[tuple[DataFile, ...]]:
+def shared_out(files: Sequence[DataFile], count: int) -> list[tuple[DataFile, ...]]:
     """Groups of about the same size, at most `count` and none empty.
 
     >>> files = [DataFile(name, size, {}) for name, size in zip("abc", (1, 9, 8))]
-    >>> [[file.path for file in group] for group in _shared_out(files, 2)]
+    >>> [[file.path for file in group] for group in shared_out(files, 2)]
     [['b'], ['c', 'a']]
     """
     groups: list[list[DataFile]] = [[] for _ in range(min(count, len(files)))]

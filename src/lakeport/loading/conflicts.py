@@ -1,0 +1,94 @@
+"""A column that does not fit its table: what the user can do, and the value it is about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakeport.errors import LakeportError, SchemaConflict
+from lakeport.schema.evolution import TypeConflict, common
+from lakeport.schema.exact import InexactError, convertible, exactly
+from lakeport.schema.named import alter_command, type_name
+
+if TYPE_CHECKING:
+    from lakeport.model import Reader, Split
+
+__all__ = ["explained", "first_misfit"]
+
+_ROWS = 1 << 20
+_LONGEST = 40
+_SPOOLED = re.compile(r"^[0-9]{6}-[0-9a-f]{8}-")  # what the spool puts before a file's name
+_OURS = re.compile(r"frame-[0-9]{6}\.arrows|[0-9]{8}(?:-[0-9]{4})?\.jsonl")
+
+
+def explained(conflict: TypeConflict, table: str, misfit: str = "") -> SchemaConflict:
+    """The conflict with the commands that end it.
+
+    Args:
+        conflict: what a writer found.
+        table: the table's URI.
+        misfit: the first value that does not fit, in words.
+    """
+    said = []
+    wanted = common(conflict.table, conflict.new)
+    if wanted is not None and wanted != conflict.table and "." not in conflict.path:
+        name = type_name(wanted)
+        said.append(f"{alter_command(table, conflict.path, name)} makes it {name} in the table.")
+    if pa.types.is_string(conflict.table) and convertible(conflict.new, conflict.table):
+        said.append(f"`--column {conflict.path}=string` lands it as the table has it.")
+    either = "Or " if said else ""
+    hint = f"{' '.join(said)} {either}{conflict.hint}".strip()
+    more = f"; the first value that does not fit: {misfit}" if misfit else ""
+    return SchemaConflict(conflict.message + more, hint)
+
+
+def first_misfit(reader: Reader, splits: Iterable[Split], column: str, table: pa.DataType) -> str:
+    """The first value of a column that a type does not have, and where it stands, in words.
+
+    Args:
+        reader: reads the splits.
+        splits: in the files' order; the first million rows are looked at.
+        column: as the source names it.
+        table: the type.
+
+    Returns:
+        Nothing where none is found, as where every value is of the wrong kind.
+    """
+    try:
+        for name, row, rows in _numbered(reader, splits):
+            values = rows.column(column)
+            if not convertible(values.type, table):
+                return ""
+            try:
+                exactly(values, table)
+            except InexactError as error:
+                text = repr(error.value) if isinstance(error.value, str) else str(error.value)
+                shown = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+                return f"{shown} in row {row + error.index + 1:,} of {name or 'the batch'}"
+    except (LakeportError, KeyError):
+        pass  # the conflict is what the user has to know
+    return ""
+
+
+def _numbered(reader: Reader, splits: Iterable[Split]) -> Iterator[tuple[str, int, pa.RecordBatch]]:
+    """Record batches, each with its file's name and how many rows of that came before.
+
+    What frames and Singer messages are spooled to has no name that a user knows.
+    """
+    uri, row, seen = "", 0, 0
+    for split in splits:
+        name = PurePosixPath(split.uri).name
+        name = "" if _OURS.fullmatch(name) else _SPOOLED.sub("", name)
+        if split.uri != uri and name:
+            row = 0
+        uri = split.uri
+        for batch in reader.read(split):
+            yield name, row, batch
+            row += len(batch)
+            seen += len(batch)
+            if seen >= _ROWS:
+                return

@@ -1,0 +1,213 @@
+"""Columns of one type as columns of another, value by value exactly, or not at all. Pure.
+
+Numbers become other numbers where they stay the same number (an integer a double up to 2**53, a
+double a decimal if that reads as the same double again), dates their midnight in UTC, a midnight
+its date, everything the text of it, and a text what it spells.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.schema.casting import TIMESTAMP, check_range
+from lakeport.schema.numbers import double
+from lakeport.schema.timestamps import days, microseconds
+
+__all__ = ["InexactError", "convertible", "exactly"]
+
+_WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_LONG = range(-(2**63), 2**63)
+_WIDEST = 76
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class InexactError(Exception):
+    """A value that has no equal of the wanted type.
+
+    Args:
+        index: its place in the column.
+        value: the value.
+    """
+
+    def __init__(self, index: int, value: object) -> None:
+        super().__init__(index, value)
+        self.index = index
+        self.value = value
+
+
+def convertible(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether some values of a type have equals of the other.
+
+    >>> convertible(pa.int64(), pa.date32()), convertible(pa.string(), pa.date32())
+    (False, True)
+    """
+    if source == target or pa.types.is_null(source):
+        return True
+    if pa.types.is_string(source):
+        return pa.types.is_string(target) or _reader(target) is not None
+    if pa.types.is_string(target):
+        return _is_number(source) or _is_time(source) or pa.types.is_boolean(source)
+    return (_is_number(source) and _is_number(target)) or (_is_time(source) and _is_time(target))
+
+
+def exactly(column: pa.Array, target: pa.DataType) -> pa.Array:
+    """A column of another type, with the same values.
+
+    Args:
+        column: of a type that is `convertible`.
+        target: the type.
+
+    Raises:
+        InexactError: the first value that has no equal there.
+        TypeError: no value of the column's type has one.
+
+    >>> exactly(pa.array([1, 2]), pa.decimal128(4, 1)).to_pylist()
+    [Decimal('1.0'), Decimal('2.0')]
+    """
+    source = column.type
+    if source == target:
+        return column
+    if column.null_count == len(column):
+        return pa.nulls(len(column), target)
+    if not convertible(source, target):
+        raise TypeError(f"{source} is never {target}")
+    if pa.types.is_string(source):
+        return _read(column, target)
+    cast = _cast(column, target)
+    if cast is None:
+        raise _first(column, target)
+    wrong = pc.fill_null(_differs(column, cast), False)
+    if pc.any(wrong).as_py():
+        raise _at(column, wrong.index(True).as_py())
+    return cast
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return any(is_kind(type_) for is_kind in kinds)
+
+
+def _is_time(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_date32(type_) or pa.types.is_timestamp(type_))
+
+
+def _at(column: pa.Array, index: int) -> InexactError:
+    return InexactError(index, column[index].as_py())
+
+
+def _cast(column: pa.Array, target: pa.DataType) -> pa.Array | None:
+    """Arrow's cast, which rounds some; None where it refuses a value."""
+    try:
+        if pa.types.is_decimal(target) and pa.types.is_integer(column.type):
+            # Arrow judges integers by their type's widest value.
+            wide = column.cast(pa.decimal128(20, 0)).cast(pa.decimal256(_WIDEST, target.scale))
+            return wide.cast(target)
+        cast = column.cast(target)
+    except pa.ArrowInvalid:
+        return None
+    return cast if check_range(cast) else None
+
+
+def _differs(before: pa.Array, after: pa.Array) -> pa.Array:
+    """Where a value is not what it was, as it does not lead back."""
+    try:
+        back = after.cast(before.type, safe=False)
+    except pa.ArrowInvalid:  # a value that was rounded lies beyond the type that it came from
+        if len(before) == 1:
+            return pa.array([True])
+        half = len(before) // 2
+        parts = (slice(None, half), slice(half, None))
+        return pa.concat_arrays([_differs(before[part], after[part]) for part in parts])
+    same = pc.equal(back, before)
+    if pa.types.is_floating(before.type):
+        if not pa.types.is_floating(after.type):  # of two zeros, only doubles tell the sign
+            lost = pc.and_(pc.equal(before, 0.0), pc.less(pc.divide(1.0, before), 0.0))
+            same = pc.and_(same, pc.invert(lost))
+        same = pc.or_(same, pc.and_(pc.is_nan(back), pc.is_nan(before)))
+    return pc.invert(same)
+
+
+def _first(column: pa.Array, target: pa.DataType) -> InexactError:
+    """The first value that Arrow refuses: the half that holds it is halved again."""
+    start, end = 0, len(column)
+    while end - start > 1:
+        middle = (start + end) // 2
+        if _cast(column[start:middle], target) is None:
+            end = middle
+        else:
+            start = middle
+    return _at(column, start)
+
+
+def _read(column: pa.Array, target: pa.DataType) -> pa.Array:
+    read = _reader(target)
+    if read is None:
+        raise TypeError(f"no text is {target}")
+    values: list[Any] = []
+    for index, text in enumerate(column.to_pylist()):
+        try:
+            values.append(None if text is None else read(text))
+        except (ValueError, ArithmeticError):
+            raise InexactError(index, text) from None
+    return pa.array(values, target)
+
+
+def _reader(target: pa.DataType) -> Callable[[str], Any] | None:
+    """Reads a text as a value of a type, raising `ValueError` where it is none."""
+    if pa.types.is_decimal(target):
+        return lambda text: _decimal(text, target)
+    return _READERS.get(target)
+
+
+def _decimal(text: str, target: pa.DataType) -> Decimal:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(text)
+    value = Decimal(text)
+    _, digits, exponent = value.normalize().as_tuple()
+    power = exponent if isinstance(exponent, int) else 0
+    if -power > target.scale or len(digits) + power > target.precision - target.scale:
+        raise ValueError(text)
+    return value
+
+
+def _whole(text: str) -> int:
+    if not _WHOLE.fullmatch(text) or int(text) not in _LONG:
+        raise ValueError(text)
+    return int(text)
+
+
+def _double(text: str) -> float:
+    if not _NUMBER.fullmatch(text):
+        raise ValueError(text)
+    return double(text)
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
+def _day(text: str) -> date:
+    return (_EPOCH + timedelta(days=days(text))).date()
+
+
+def _moment(text: str) -> datetime:
+    return _EPOCH + timedelta(microseconds=microseconds(text))
+
+
+_READERS: dict[pa.DataType, Callable[[str], Any]] = {
+    pa.int64(): _whole,
+    pa.float64(): _double,
+    pa.bool_(): _boolean,
+    pa.date32(): _day,
+    TIMESTAMP: _moment,
+}

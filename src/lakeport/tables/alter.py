@@ -1,0 +1,53 @@
+"""Another type for a column of a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeport.destinations import spark_session
+from lakeport.schema.named import named_type, type_name
+from lakeport.schema.types import arrow_type
+from lakeport.tables.records import AlterReport
+from lakeport.writers.delta.alter import Alteration
+
+if TYPE_CHECKING:
+    from lakeport.spark.session import Runtime
+    from lakeport.tables.location import TableLocation
+
+__all__ = ["alter"]
+
+
+def alter(
+    location: TableLocation, runtime: Runtime, column: str, type_: str, *, dry_run: bool
+) -> AlterReport:
+    """Give a column another type; see `Table.alter`.
+
+    Args:
+        location: where the Delta table is.
+        runtime: Spark, for what only it can commit, and for large tables.
+        column: the column.
+        type_: the type's name.
+        dry_run: change nothing.
+    """
+    wanted = arrow_type(named_type(type_, column))
+    writer = Alteration(
+        spark_session(location.config, location.storage, runtime, writes=not dry_run),
+        location.storage,
+        location.folder,
+        stream=location.uri.rstrip("/").rsplit("/", 1)[-1],
+        without_spark=runtime.optional,
+        begin=runtime.begin,
+        column=column,
+        type=wanted,
+    )
+    done = writer.alter(runtime, dry_run=dry_run)
+    return AlterReport(
+        done.version,
+        column,
+        type_name(done.before),
+        type_name(wanted),
+        done.files,
+        done.rows,
+        done.bytes,
+        dry_run,
+    )

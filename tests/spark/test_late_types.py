@@ -1,0 +1,120 @@
+"""Types that come later, in tables that delta-spark reads, writes or has to commit to."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from delta_support import session
+from deltalake import DeltaTable
+
+import lakeport
+from lakeport.errors import DestinationError, SchemaConflict
+
+
+def land(lake: Path, frame: pa.Table, **keys: Any) -> lakeport.LandingReport:
+    return lakeport.land(frame, lake, table="t", internal_columns=False, **keys)
+
+
+def by_spark(lake: Path) -> dict[str, list[Any]]:
+    """Column -> its values as delta-spark reads them, in the order of `id`."""
+    frame = session().read.format("delta").load(str(lake / "t")).orderBy("id")
+    found = frame.toArrow()
+    return dict(zip(found.column_names, (c.to_pylist() for c in found.columns), strict=True))
+
+
+def field(lake: Path, name: str) -> dict[str, Any]:
+    schema = json.loads(session().read.format("delta").load(str(lake / "t")).schema.json())
+    found: dict[str, Any] = next(f for f in schema["fields"] if f["name"] == name)
+    return found
+
+
+OPEN = pa.table({"id": [1], "c": pa.nulls(1)})
+
+
+@pytest.mark.parametrize("properties", [{}, {"delta.logRetentionDuration": "interval 40 days"}])
+def test_delta_spark_reads_what_was_typed_late(tmp_path: Path, properties: dict[str, str]) -> None:
+    land(tmp_path, OPEN, table_properties=properties)
+    assert field(tmp_path, "c")["type"] == "string"
+    assert by_spark(tmp_path) == {"id": [1], "c": [None]}
+    land(tmp_path, pa.table({"id": [2], "c": [2.5]}))
+    assert field(tmp_path, "c") == {"name": "c", "type": "double", "nullable": True, "metadata": {}}
+    assert by_spark(tmp_path) == {"id": [1, 2], "c": [None, 2.5]}
+    more = session().createDataFrame([(3, 3.5)], "id long, c double")
+    more.write.format("delta").mode("append").save(str(tmp_path / "t"))
+    assert by_spark(tmp_path)["c"] == [None, 2.5, 3.5]
+    older = session().read.format("delta").option("versionAsOf", 0).load(str(tmp_path / "t"))
+    assert older.collect()[0].c is None
+    done = lakeport.Table(tmp_path / "t").alter("c", "decimal(10,2)")
+    assert done.files == 2
+    assert by_spark(tmp_path)["c"] == [None, Decimal("2.50"), Decimal("3.50")]
+    values = DeltaTable(str(tmp_path / "t")).to_pyarrow_table().sort_by("id").column("c")
+    assert values.to_pylist() == by_spark(tmp_path)["c"]
+
+
+def test_what_optimize_writes_is_written_anew_when_asked(tmp_path: Path) -> None:
+    land(tmp_path, OPEN)
+    land(tmp_path, OPEN)
+    lakeport.Table(tmp_path / "t").optimize()
+    with pytest.raises(SchemaConflict, match="files that others wrote"):
+        land(tmp_path, pa.table({"id": [2], "c": [2.5]}))
+    done = lakeport.Table(tmp_path / "t").alter("c", "double")
+    assert (done.before, done.files) == ("no value yet", 1)
+    land(tmp_path, pa.table({"id": [2], "c": [2.5]}))
+    assert by_spark(tmp_path) == {"id": [1, 1, 2], "c": [None, None, 2.5]}
+
+
+@pytest.mark.parametrize(
+    ("before", "new", "type_", "values"),
+    [
+        ([7], [Decimal("1.25")], "decimal(21,2)", [Decimal(7), Decimal("1.25")]),
+        (
+            [date(2024, 1, 2)],
+            [datetime(2024, 1, 3, 4, tzinfo=UTC)],
+            "timestamp_ntz",
+            [datetime(2024, 1, 2), datetime(2024, 1, 3, 4)],
+        ),
+    ],
+)
+def test_a_column_widens_where_that_is_switched_on(
+    before: list[Any], new: list[Any], type_: str, values: list[Any], tmp_path: Path
+) -> None:
+    land(tmp_path, pa.table({"id": [1], "c": before}))
+    coming = pa.table({"id": [2], "c": new})
+    if type_.startswith("decimal"):
+        coming = coming.set_column(1, "c", coming.column("c").cast(pa.decimal128(3, 2)))
+        type_ = "decimal(22,2)"
+    with pytest.raises(SchemaConflict) as failure:
+        land(tmp_path, coming)
+    assert "type_widening: true" in failure.value.hint
+    report = land(tmp_path, coming, type_widening=True)
+    assert report.streams[0].removed_files == 0
+    assert field(tmp_path, "c")["type"] == type_
+    assert by_spark(tmp_path)["c"] == values
+
+
+def test_alter_widens_in_place_where_that_is_switched_on(tmp_path: Path) -> None:
+    frame = pa.table({"id": [1], "c": pa.array([7], pa.int32())})
+    land(tmp_path, frame, table_properties={"delta.enableTypeWidening": "true"})
+    done = lakeport.Table(tmp_path / "t").alter("c", "integer")
+    assert (done.before, done.type, done.files) == ("int32", "integer", 0)
+    land(tmp_path, pa.table({"id": [2], "c": [2**40]}))
+    assert by_spark(tmp_path)["c"] == [7, 2**40]
+    done = lakeport.Table(tmp_path / "t").alter("c", "double")
+    assert done.files == 2
+    assert by_spark(tmp_path)["c"] == [7.0, 2.0**40]
+    assert "delta.typeChanges" not in field(tmp_path, "c")["metadata"]
+
+
+def test_a_table_with_rules_is_left_to_its_engine(tmp_path: Path) -> None:
+    land(tmp_path, pa.table({"id": [1], "c": [7]}))
+    session().sql(f"ALTER TABLE delta.`{tmp_path}/t` ADD CONSTRAINT few CHECK (c < 10)")
+    with pytest.raises(DestinationError, match=r"delta\.constraints\.few"):
+        lakeport.Table(tmp_path / "t").alter("c", "double")
+    land(tmp_path, pa.table({"id": [2], "c": [8], "d": pa.nulls(1)}))
+    assert by_spark(tmp_path) == {"id": [1, 2], "c": [7, 8], "d": [None, None]}

@@ -1,0 +1,189 @@
+"""Declared, renamed and dropped columns, on every kind of source; what a report says of them."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+import lakeport
+from lakeport.errors import ConfigError, InputError, LakeportError, SourceError
+
+ROWS = [
+    {"id": 1, "name": "Ada", "price": "10.5", "when": "2024-01-01"},
+    {"id": 2, "name": "Bob", "price": "2.25", "when": "2024-01-02T03:04:05Z"},
+]
+WANTED = [
+    {"title": "Ada", "price": Decimal("10.50"), "when": datetime(2024, 1, 1, tzinfo=UTC)},
+    {"title": "Bob", "price": Decimal("2.25"), "when": datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)},
+]
+RULES: dict[str, Any] = {
+    "columns": {"price": "decimal(10,2)", "when": "timestamp"},
+    "rename": {"name": "title"},
+    "drop": ["id"],
+    "internal_columns": False,
+}
+
+
+def source(kind: str, folder: Path) -> Any:
+    """The same rows as every kind of source."""
+    lines = "".join(json.dumps(row) + "\n" for row in ROWS)
+    file = folder / f"things.{kind}"
+    if kind == "csv":
+        text = "".join(",".join(map(str, row.values())) + "\n" for row in ROWS)
+        file.write_text("id,name,price,when\n" + text)
+    elif kind == "jsonl":
+        file.write_text(lines)
+    elif kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(ROWS), file)
+    elif kind == "frame":
+        return pa.Table.from_pylist(ROWS)
+    else:
+        properties = {"id": {"type": "integer"}, "name": {"type": "string"}}
+        properties |= {"price": {"type": "string"}, "when": {"type": "string"}}
+        schema = {"type": "SCHEMA", "stream": "things", "key_properties": ["id"]}
+        messages = [schema | {"schema": {"properties": properties}}]
+        messages += [{"type": "RECORD", "stream": "things", "record": row} for row in ROWS]
+        return io.BytesIO("".join(json.dumps(m) + "\n" for m in messages).encode())
+    return str(file)
+
+
+def rows(table: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
+    return sorted(found, key=str)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "frame", "singer"])
+def test_rules_are_the_same_for_every_source(kind: str, tmp_path: Path) -> None:
+    report = lakeport.land(source(kind, tmp_path), tmp_path / "lake", table="things", **RULES)
+    assert rows(tmp_path / "lake" / "things") == sorted(WANTED, key=str)
+    (stream,) = report.streams
+    told = {"title": "string", "price": "decimal(10,2)", "when": "timestamp"}
+    assert dict(stream.columns) == told
+    assert report.to_dict()["streams"][0]["columns"] == told
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "frame", "singer"])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("columns", {"pryce": "double"}), ("rename", {"pryce": "p"}), ("drop", "pryce")],
+)
+def test_an_unknown_column_names_what_there_is_the_nearest_first(
+    kind: str, key: str, value: Any, tmp_path: Path
+) -> None:
+    with pytest.raises(SourceError, match="'pryce'") as failure:
+        lakeport.land(source(kind, tmp_path), tmp_path / "lake", table="things", **{key: value})
+    assert failure.value.hint.split("have ")[-1].split("has ")[-1].startswith("'price', ")
+    assert not (tmp_path / "lake" / "things").exists()
+
+
+@pytest.mark.parametrize(
+    ("keys", "error", "words"),
+    [
+        ({"columns": {"id": "intger"}}, ConfigError, "did you mean 'integer'"),
+        ({"columns": {"id": "decimal(50,2)"}}, ConfigError, "which is no type"),
+        ({"rename": {"id": "NAME"}}, SourceError, "'id' is renamed to 'NAME'"),
+        ({"rename": {"id": "x", "name": "X"}}, ConfigError, "the same name"),
+        ({"rename": {"id": " "}}, ConfigError, "an empty name"),
+        ({"drop": "id,name,price,when"}, SourceError, "every column of the source is dropped"),
+        ({"drop": "id", "rename": {"id": "x"}}, ConfigError, "`drop` leaves out 'id'"),
+        ({"drop": "id", "columns": {"id": "string"}}, ConfigError, "`drop` leaves out 'id'"),
+        ({"drop": "id", "merge_keys": "id"}, ConfigError, "`merge_keys` names 'id'"),
+        ({"rename": {"id": "x"}, "partition_keys": "id"}, ConfigError, "calls 'x': name that"),
+        ({"columns": {"name": "integer"}}, InputError, "name"),
+        ({"columns": {"id": "double"}, "schema": {"id": "string"}}, ConfigError, "in one of them"),
+        (
+            {"columns": {"id": "double"}, "schema": {"properties": {"id": {"type": "integer"}}}},
+            ConfigError,
+            "into the schema",
+        ),
+    ],
+)
+def test_what_can_not_be_is_said(
+    keys: dict[str, Any], error: type[LakeportError], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(error) as failure:
+        lakeport.land(source("csv", tmp_path), tmp_path / "lake", **keys)
+    assert words in str(failure.value)
+    assert not (tmp_path / "lake" / "things").exists()
+
+
+def test_names_can_be_swapped_and_partitions_take_the_new_one(tmp_path: Path) -> None:
+    frame = pa.table({"a": [1, 2], "b": ["x", "y"]})
+    lake = tmp_path / "lake"
+    lakeport.land(
+        frame,
+        lake,
+        table="t",
+        rename={"a": "b", "b": "a"},
+        partition_keys="a",
+        internal_columns=False,
+    )
+    assert DeltaTable(str(lake / "t")).metadata().partition_columns == ["a"]
+    assert rows(lake / "t") == [{"a": "x", "b": 1}, {"a": "y", "b": 2}]
+
+
+def test_a_streams_own_keys_go_by_their_new_names(tmp_path: Path) -> None:
+    for _ in range(2):
+        lakeport.land(
+            source("singer", tmp_path),
+            tmp_path,
+            mode="merge",
+            rename={"id": "key"},
+            internal_columns=False,
+        )
+    assert [row["key"] for row in rows(tmp_path / "things")] == [1, 2]
+    with pytest.raises(ConfigError, match="'id' is dropped"):
+        lakeport.land(source("singer", tmp_path), tmp_path, mode="merge", drop=["id"])
+    lakeport.land(
+        source("singer", tmp_path),
+        tmp_path,
+        table="u",
+        mode="merge",
+        drop=["id"],
+        merge_keys="name",
+    )
+    assert len(rows(tmp_path / "u")) == 2
+
+
+def test_rules_are_about_one_stream(tmp_path: Path) -> None:
+    lines = [
+        {"type": "SCHEMA", "stream": name, "schema": {"properties": {"id": {"type": "integer"}}}}
+        for name in ("a", "b")
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    with pytest.raises(ConfigError, match="`rename` is about the columns of one stream"):
+        lakeport.land(io.BytesIO(text), tmp_path, rename={"id": "x"})
+
+
+@pytest.mark.parametrize(
+    ("values", "type_", "seen"),
+    [
+        ([1.5, 2.25, 3.125], "decimal(10,2)", "3.125"),
+        ([1.0, 2.5], "integer", "2.5"),
+        (["1", "x"], "integer", "'x'"),
+        ([1, 2**53 + 1], "double", "9007199254740993"),
+    ],
+)
+def test_a_value_that_the_type_has_not_is_named(
+    values: list[Any], type_: str, seen: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="declared as") as failure:
+        lakeport.land(pa.table({"n": values}), tmp_path, table="t", columns={"n": type_})
+    assert seen in failure.value.message
+    assert not (tmp_path / "t" / "_delta_log").exists()
+
+
+def test_a_plan_shows_the_columns_by_their_rules(tmp_path: Path) -> None:
+    plan = lakeport.plan(source("csv", tmp_path), tmp_path / "lake", **RULES)
+    told = {column.name: column.type for column in plan.streams[0].columns}
+    assert told["price"] == "decimal128(10, 2)"
+    assert list(told) == ["title", "price", "when"]
