@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeport.errors import BadRecord, BadRecords, ObjectExists, UnknownFields
+from lakeport.host.activity import activity, advance
 from lakeport.loading.cancellation import Cancellation
 from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, UnknownPolicy
 from lakeport.schema.evolution import plan_evolution
@@ -194,9 +196,10 @@ class StreamLoader:
         }
 
     def _scan(self, reader: Reader, batch: Batch) -> Scan:
-        found = run_tasks(
-            self.runtime, partial(_scan_split, reader), batch.splits, size=batch.bytes
-        )
+        with activity("checking", batch.stream, total=batch.bytes):
+            found = run_tasks(
+                self.runtime, partial(_scan_split, reader), batch.splits, size=batch.bytes
+            )
         unknown, counts = dict[str, str](), dict[str, int]()
         for part in found:
             for name, kind in part.unknown.items():
@@ -215,11 +218,12 @@ class StreamLoader:
         tasks = self._tasks(parts)
         while True:
             plan = self.writer.plan(incoming, whole, names, parts[0].shape.clock, len(tasks))
-            staged = self._stage(tasks, plan, whole.bytes)
+            with activity("writing", whole.stream, total=whole.bytes, rows_total=whole.records):
+                staged = self._stage(tasks, plan, whole.bytes)
             if whole.optional and not staged:
                 return None
             try:
-                with self.cancellation.committing(self.writer.uri):
+                with self._committing(whole.stream):
                     landed = self.writer.commit(plan, staged, whole, state)
                 warnings = (*whole.warnings, *landed.warnings, *self._uneven(staged))
                 return replace(landed, warnings=warnings)
@@ -228,6 +232,11 @@ class StreamLoader:
             except BaseException:
                 self.writer.discard(staged)
                 raise
+
+    @contextmanager
+    def _committing(self, stream: str) -> Iterator[None]:
+        with activity("committing", stream), self.cancellation.committing(self.writer.uri):
+            yield
 
     def _uneven(self, staged: Sequence[Staged]) -> tuple[str, ...]:
         """Say it when one task had most of a batch that was worth sharing out."""
@@ -310,7 +319,13 @@ def _scan_split(reader: Reader, split: Split) -> list[Scan]:
 def _land_splits(sink: Sink, item: tuple[int, Reader, Shape, tuple[Split, ...]]) -> list[Staged]:
     index, reader, shape, splits = item
     batches = (batch for split in splits for batch in reader.read(split))
-    return sink.write(shape(batches), index)
+    return sink.write(shape(_counted(batches)), index)
+
+
+def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        advance(rows=batch.num_rows)
+        yield batch
 
 
 def _land_frame(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from weakref import finalize
 
 from lakeport.errors import ConfigError, LakeportError, SparkFailure
+from lakeport.host.activity import activity
 from lakeport.host.scratch import Scratch
 from lakeport.host.surroundings import Surroundings
 from lakeport.scrub import is_secret_name
@@ -190,7 +191,9 @@ class Runtime:
             SparkFailure: Spark did not start, or was stopped.
         """
         self.begin()
-        self._ready.wait()
+        if not self._ready.is_set():
+            with activity("starting Spark"):
+                self._ready.wait()
         if self._error is not None:
             raise self._error
         if self._stopped or self._context is None:

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 from lakeport.errors import SourceError
+from lakeport.host.activity import advance
 from lakeport.host.scratch import scratch
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import compression_of, open_input
@@ -153,6 +154,7 @@ def _stored(file: SourceFile, spool: SpoolLocation) -> Iterator[Path]:
 def _recoded(source: BinaryIO, encoding: str, name: str) -> Iterator[bytes]:
     if is_utf8(encoding):
         while chunk := source.read(_CHUNK):
+            advance(len(chunk))
             yield chunk
         return
     decoder = codecs.getincrementaldecoder(encoding)("strict")
@@ -168,6 +170,7 @@ def _recoded(source: BinaryIO, encoding: str, name: str) -> Iterator[bytes]:
                 "name the file's encoding, for example `encoding: latin-1`.",
             ) from error
         yield text.encode("utf-8")
+        advance(len(chunk))
         offset += len(chunk)
         if not chunk:
             return
