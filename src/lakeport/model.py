@@ -154,7 +154,9 @@ class Batch:
         partition_keys: columns to partition by, as the source names them.
         output_ratio: guess of Parquet bytes per input byte, for the number of files.
         optional: without a row it leaves nothing, not even an empty table.
-        warnings: sentences for the report, about what the source decided by itself.
+        warnings: sentences for the report, about what the user should look at.
+        notes: lines for the report, about what the source found out or chose by itself; each names
+            what it is about, such as a file.
         schema_only: the stream brought a schema and no record; `sequence` is -1 then, as it counts
             among no run's batches.
     """
@@ -172,6 +174,7 @@ class Batch:
     output_ratio: float = 0.2
     optional: bool = False
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     schema_only: bool = False
 
 
@@ -385,6 +388,7 @@ class Landed:
         skipped: the same run had landed this batch before.
         removed_files: files that an overwrite replaced.
         warnings: sentences for the report.
+        notes: lines for the report; see `Batch.notes`.
     """
 
     stream: str
@@ -397,3 +401,4 @@ class Landed:
     skipped: bool = False
     removed_files: int = 0
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()

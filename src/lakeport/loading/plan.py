@@ -59,6 +59,7 @@ class StreamPlan:
         files: an estimate; None when unknown.
         version: the newest one of a Delta table that exists; None otherwise.
         warnings: sentences for the user.
+        notes: see `lakeport.model.Batch`.
     """
 
     stream: str
@@ -70,6 +71,7 @@ class StreamPlan:
     files: int | None = None
     version: int | None = None
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,7 @@ def _stream(prepared: Prepared, stream: str, seen: _Seen) -> StreamPlan:
         max(files, seen.batches),
         now.version if now is not None and now.version >= 0 else None,
         (*seen.batch.warnings, *_warnings(writer, shape.schema, seen.batch, keys)),
+        seen.batch.notes,
     )
 
 

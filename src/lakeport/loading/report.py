@@ -12,7 +12,8 @@
 | `streams` | list of objects with `stream`, `table` (URI), `rows`, `rejected` (bad records set |
 | | aside), `dropped` (undeclared field -> records that held it), `files`, `bytes`, `batches`, |
 | | `skipped_batches` (the same run had landed them before), `removed_files` (replaced by an |
-| | overwrite), `first_version` and `last_version` (Delta; null for files), `seconds`, `warnings` |
+| | overwrite), `first_version` and `last_version` (Delta; null for files), `seconds`, `warnings`, |
+| | `notes` (lines about what was found out or chosen, such as a file's dialect) |
 | `stray_lines` | lines that are no messages of any stream |
 | `quarantine` | URIs of the files with bad records |
 | `state` | the last STATE that was emitted; null if none |
@@ -116,6 +117,7 @@ class StreamReport:
     last_version: int | None = None
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +252,7 @@ class ReportBuilder:
             last_version=_first(landed.version, old.last_version),
             seconds=old.seconds + seconds,
             warnings=_unique(old.warnings, landed.warnings),
+            notes=_unique(old.notes, landed.notes),
         )
 
     def retired(self, landed: Landed) -> None:
@@ -321,8 +324,12 @@ class ReportBuilder:
 
 
 def _stream(stream: StreamReport) -> dict[str, Any]:
-    values = asdict(stream)
-    return {**values, "warnings": list(stream.warnings), "seconds": round(stream.seconds, 3)}
+    return {
+        **asdict(stream),
+        "warnings": list(stream.warnings),
+        "notes": list(stream.notes),
+        "seconds": round(stream.seconds, 3),
+    }
 
 
 def _first(*versions: int | None) -> int | None:

@@ -226,7 +226,7 @@ class StreamLoader:
                 with self._committing(whole.stream):
                     landed = self.writer.commit(plan, staged, whole, state)
                 warnings = (*whole.warnings, *landed.warnings, *self._uneven(staged))
-                return replace(landed, warnings=warnings)
+                return replace(landed, warnings=warnings, notes=(*whole.notes, *landed.notes))
             except ObjectExists:
                 self.writer.discard(staged)  # bound to names that are taken: stage under others
             except BaseException:
@@ -343,6 +343,7 @@ def _together(batches: Sequence[Batch]) -> Batch:
         batches[-1],
         records=sum(batch.records for batch in batches),
         bytes=sum(batch.bytes for batch in batches),
+        notes=tuple(dict.fromkeys(note for batch in batches for note in batch.notes)),
         digest=hashlib.sha256(digests.encode()).hexdigest() if digests else "",
     )
 

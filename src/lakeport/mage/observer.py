@@ -86,6 +86,8 @@ class MageObserver:
             for column, count in stream.dropped.items():
                 text = f"Records from which the undeclared field {column!r} was dropped: {count}."
                 self.lines.log("WARNING", text, {**tags, "dropped": count})
+            for text in stream.notes:
+                self.lines.log("INFO", text, tags)
             for text in stream.warnings:
                 self.lines.log("WARNING", text, tags)
         if report.stray_lines:

@@ -28,6 +28,8 @@ def filled() -> ReportBuilder:
     report.landed(Landed("b", "/lake/b", 0, 4, ("f",), 40), 1.0)
     report.landed(Landed("a", "/lake/a", 1, 5, ("f3",), 50, 4, warnings=("small", "w")), 0.5)
     report.landed(Landed("a", "/lake/a", 2, 0, ("f4",), 9, 5, skipped=True, warnings=("w",)))
+    report.landed(Landed("b", "/lake/b", 1, 0, notes=("b.csv: tabs",)))
+    report.landed(Landed("b", "/lake/b", 2, 0, notes=("b.csv: tabs", "c.csv: pipes")))
     report.rejected("a", 2)
     report.rejected("a", 1)
     report.dropped("b", {"x": 1})
@@ -48,6 +50,7 @@ def test_batches_add_up() -> None:
     assert (a.first_version, a.last_version, a.seconds, a.rejected) == (3, 5, 2.0, 3)
     assert a.warnings == ("small", "w")
     assert (b.rows, b.first_version, b.dropped, b.warnings) == (4, None, {"x": 3, "y": 1}, ("own",))
+    assert (a.notes, b.notes) == ((), ("b.csv: tabs", "c.csv: pipes"))
     assert (report.rows, report.rejected, report.files, report.bytes) == (19, 6, 4, 190)
     assert report.ok and report.seconds == 2.0 and report.finished - report.started
 
@@ -64,6 +67,7 @@ def test_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
     assert values["error"] is None and values["stray_lines"] == 3 and values["rejected"] == 6
     a, b = values["streams"]
     assert (a["first_version"], a["last_version"]) == (3, 5)
+    assert (a["notes"], b["notes"]) == ([], ["b.csv: tabs", "c.csv: pipes"])
     assert (b["first_version"], b["last_version"], b["dropped"]) == (None, None, {"x": 3, "y": 1})
 
 

@@ -334,12 +334,14 @@ def test_states_are_merged_into_the_file(fake: FakeLoad, tmp_path: Path) -> None
 
 
 def test_what_a_report_adds(fake: FakeLoad, capsys: Cap) -> None:
-    stream = StreamReport("users", rejected=2, dropped={"x": 3}, warnings=("odd",))
+    stream = StreamReport("users", rejected=2, dropped={"x": 3}, warnings=("odd",), notes=("new",))
     fake.report = LandingReport(
         "r1", "/lake", NOW, NOW, 1.0, (stream,), stray_lines=4, quarantine=("/lake/_q",)
     )
     assert main(["target", "local", "--config_json", '{"path": "/lake"}']) == 0
-    warnings = [line for line in told(capsys.readouterr().err) if line["level"] == "WARNING"]
+    lines = told(capsys.readouterr().err)
+    assert ("INFO", "new") in [(line["level"], line["message"]) for line in lines]
+    warnings = [line for line in lines if line["level"] == "WARNING"]
     assert [(line["message"], line["tags"]) for line in warnings] == [
         ("Bad records that were set aside: 2.", {"stream": "users", "rejected": 2}),
         (

@@ -271,6 +271,8 @@ def _plan_facts(stream: StreamPlan) -> dict[str, object]:
         "rows (estimate)": count(stream.rows),
         "files (estimate)": count(stream.files),
     }
+    if stream.notes:
+        facts["notes"] = "; ".join(stream.notes)
     if stream.warnings:
         facts["warnings"] = "; ".join(stream.warnings)
     return facts

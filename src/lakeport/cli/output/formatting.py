@@ -172,6 +172,7 @@ def footnotes(report: LandingReport) -> list[str]:
             notes.append(f"{name}: {batches} skipped, landed before")
         if stream.removed_files:
             notes.append(f"{name}: {counted(stream.removed_files, 'file')} replaced")
+        notes += [shown(note) for note in stream.notes]
         notes += [f"{name}: {shown(warning)}" for warning in stream.warnings]
     if report.stray_lines:
         verb = "belongs" if report.stray_lines == 1 else "belong"

@@ -55,6 +55,7 @@ class FilePlan:
         output_ratio: guess of Parquet bytes per input byte.
         records: number of records, -1 when unknown.
         warnings: see `Batch.warnings`.
+        notes: see `Batch.notes`.
     """
 
     reader: Reader
@@ -63,6 +64,7 @@ class FilePlan:
     output_ratio: float
     records: int = -1
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class FileSet:

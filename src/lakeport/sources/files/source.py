@@ -73,6 +73,7 @@ class FileSource:
             digest=digest,
             output_ratio=plan.output_ratio,
             warnings=plan.warnings,
+            notes=plan.notes,
         )
         yield Flush((batch,), last=True)
 

@@ -24,6 +24,7 @@ REPORT = LandingReport(
     (
         StreamReport("flights", "/lake/flights", 336776, 2, {"x": 3}, 1, 8_100_000, 1, 1, 4, 0, 2),
         StreamReport("air\x1b[2Jlines", "/lake/airlines", 16, warnings=("many small files",)),
+        StreamReport("notes", "/lake/notes", notes=("n\x1b.csv: tabs",)),
     ),
     stray_lines=1,
     quarantine=("/lake/_lakeport/q.jsonl",),
@@ -34,7 +35,9 @@ PLAN = LandingPlan(
     "delta",
     "append",
     (
-        StreamPlan("a", "/lake/a", True, (ColumnPlan("id", "int64"),), ("d",), 9, 1, 3, ("w1",)),
+        StreamPlan(
+            "a", "/lake/a", True, (ColumnPlan("id", "int64"),), ("d",), 9, 1, 3, ("w1",), ("n1",)
+        ),
         StreamPlan("b", "/lake/b", False, (ColumnPlan("id", "int64", "new"),)),
     ),
     ("w2",),
@@ -95,6 +98,7 @@ def test_the_report_in_plain_lines() -> None:
         "flights: undeclared field x dropped from 3 records",
         "flights: 1 batch skipped",
         "flights: 4 files replaced",
+        "  n\\x1b.csv: tabs\n",
         "many small files",
         "1 line belongs to no stream",
         "bad records are in /lake/_lakeport/q.jsonl",
@@ -201,6 +205,7 @@ def test_a_plan_in_words_and_as_json() -> None:
     text = out.getvalue()
     for words in ("append delta into /lake", "version 3", "a new table", "int64", "new", "w1"):
         assert words in text
+    assert "  notes             n1\n" in text
     assert "w2" in err.getvalue()
     out = io.StringIO()
     Json(out, io.StringIO()).plan(PLAN)
