@@ -138,6 +138,7 @@ def land(
     only_plan = plan_only or ctx.info_name == "plan"
     output = _output(json_out, state, source == ["-"])
     with Guard(output, debug) as guard:
+        output.begin("planning" if only_plan else "landing")
         from lakeport.config.load import load_target
         from lakeport.loading import plan, run
 

@@ -70,9 +70,7 @@ _current: ContextVar[object | None] = ContextVar("lakeport_activity", default=No
 
 
 @contextmanager
-def activity(
-    what: str, name: str = "", *, total: int = -1, rows_total: int = -1
-) -> Iterator[None]:
+def activity(what: str, name: str = "", *, total: int = -1, rows_total: int = -1) -> Iterator[None]:
     """Be doing something for as long as the body runs; for the arguments see `Activity`."""
     key, began = object(), time.monotonic()
     with _lock:

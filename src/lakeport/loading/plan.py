@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from lakeport.config.load import load_target
 from lakeport.destinations import open_table
 from lakeport.errors import LakeportError, SchemaConflict
+from lakeport.host.activity import activity
 from lakeport.loading.prepare import Prepared, prepare
 from lakeport.sources.options import ReadOptions
 from lakeport.spark.jobs import run_tasks
@@ -128,7 +129,10 @@ def plan(
     prepared = prepare(load_target(to, keys))
     prepared.check_place()
     seen: dict[str, _Seen] = {}
-    with prepared.opened(source, options, lambda *_: None) as (opened, ready):
+    with (
+        prepared.opened(source, options, lambda *_: None) as (opened, ready),
+        activity("reading", opened.name, total=opened.bytes),
+    ):
         for flush in opened:
             for batch in (batch for batch in flush.batches if not batch.schema_only):
                 records = _records(ready.runtime, batch)
@@ -160,7 +164,8 @@ def _records(runtime: Runtime, batch: Batch) -> int:
     """The records of a batch, counted where its source does not tell; -1 for Spark's frames."""
     if batch.records >= 0 or batch.reader is None:
         return batch.records
-    return sum(run_tasks(runtime, partial(_count, batch.reader), batch.splits))
+    with activity("checking", batch.stream, total=batch.bytes):
+        return sum(run_tasks(runtime, partial(_count, batch.reader), batch.splits))
 
 
 def _count(reader: Reader, split: Split) -> list[int]:

@@ -29,8 +29,10 @@ from lakeport.errors import (
     Unreachable,
 )
 from lakeport.host import first_effect
+from lakeport.host.activity import activity
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.prepare import Prepared, prepare
+from lakeport.loading.progress import shown
 from lakeport.loading.quarantine import Quarantine, check_limit
 from lakeport.loading.report import Failure, LandingReport, Observer, ReportBuilder, keep
 from lakeport.model import Mode
@@ -41,6 +43,7 @@ from lakeport.spark.failures import translate_jvm_errors
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import Target, TargetKeys
+    from lakeport.loading.progress import Hook
     from lakeport.loading.stream import StreamLoader
     from lakeport.model import Batch, Flush, Landed, Storage
     from lakeport.sources.csv.options import CsvOptions
@@ -60,6 +63,7 @@ def land(
     stray_lines: Literal["fail", "skip"] = "fail",
     observer: Observer | None = None,
     on_state: Callable[[bytes], None] | None = None,
+    progress: bool | Hook | None = None,
     **keys: Unpack[TargetKeys],
 ) -> LandingReport:
     """Land a source in a target.
@@ -77,6 +81,9 @@ def land(
         observer: is told how the load goes on.
         on_state: takes each STATE value, as the raw bytes that came, once everything before it is
             durable.
+        progress: whether to show what goes on, below a notebook's cell or on standard error; or
+            a function that takes a tuple of `lakeport.Activity` five times a second, in a thread
+            of its own. None: in notebooks, if there is no `observer`.
         keys: keys of the config, which win over those in `to`, such as `table`, `mode`,
             `partition_keys`, `file_type` or `run_id`.
 
@@ -94,11 +101,13 @@ def land(
         >>> report.rows  # doctest: +SKIP
         2
     """
-    prepared = prepare(load_target(to, keys), observer=observer)
-    from lakeport.sources.files.declared import declaration  # loads pyarrow, while Java starts
+    wanted = False if progress is None and observer is not None else progress
+    with shown(wanted, "landing"):
+        prepared = prepare(load_target(to, keys), observer=observer)
+        from lakeport.sources.files.declared import declaration  # loads pyarrow, while Java starts
 
-    options = ReadOptions(source_format, csv, declaration(schema), stray_lines)
-    return _Run(prepared, observer, on_state).land(source, options)
+        options = ReadOptions(source_format, csv, declaration(schema), stray_lines)
+        return _Run(prepared, observer, on_state).land(source, options)
 
 
 class _Run:
@@ -163,10 +172,11 @@ class _Run:
         """Land each flush on a thread of its own while the source spools the next one."""
         with _executor() as executor:
             landing: Future[None] | None = None
-            for flush in source:
-                if landing is not None:
-                    landing.result()
-                landing = self._landing = executor.submit(self._flush, flush, source)
+            with activity("reading", source.name, total=source.bytes):
+                for flush in source:
+                    if landing is not None:
+                        landing.result()
+                    landing = self._landing = executor.submit(self._flush, flush, source)
             if landing is not None:
                 landing.result()
         self._check_tables(source.streams())

@@ -191,9 +191,8 @@ class Runtime:
             SparkFailure: Spark did not start, or was stopped.
         """
         self.begin()
-        if not self._ready.is_set():
-            with activity("starting Spark"):
-                self._ready.wait()
+        with activity("starting Spark"):
+            self._ready.wait()
         if self._error is not None:
             raise self._error
         if self._stopped or self._context is None:
@@ -315,8 +314,7 @@ class Runtime:
         self._ready.set()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
-        launch = self._launch
-        if launch is None:
+        if (launch := self._launch) is None:
             return
         atexit.unregister(self._end)
         launch.close(self._context, fast=fast, timeout=timeout)
@@ -366,8 +364,7 @@ class Runtime:
         self.adopted = True
         self._context = context
         self._master = str(context.master)
-        most = conf.get("spark.task.maxFailures") or "4"
-        self.attempts = attempts_of({"spark.master": self._master, "spark.task.maxFailures": most})
+        self.attempts = attempts_of(dict(conf.getAll()) | {"spark.master": self._master})
         self._ready.set()
 
     def _build(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from lakeport.errors import ConfigError
-from lakeport.host.activity import activity
 from lakeport.model import Batch, Flush
 from lakeport.sources.csv.plan import plan_csv
 from lakeport.sources.files.file_set import FilePlan, FileSet, Run, run_here
@@ -57,8 +56,7 @@ class FileSource:
         """Prepare the files and hand them out."""
         files = self._files
         digest = digest_of(files.files) if files.options.digest else ""
-        with activity("reading", files.stream, total=sum(file.bytes for file in files.files)):
-            plan = _plan(files)
+        plan = _plan(files)
         reader = plan.reader
         if files.folders:
             reader = FolderReader(reader, files.folders)

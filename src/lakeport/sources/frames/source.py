@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, cast
 import pyarrow as pa
 
 from lakeport.errors import SourceError
-from lakeport.host.activity import activity, advance
+from lakeport.host.activity import advance
 from lakeport.model import Batch, Flush, Scan, Split
 from lakeport.schema.types import check_names, normalise
 from lakeport.sources.frames.pandas import pandas_batches
@@ -124,7 +124,7 @@ class FrameSource:
         check_names(self._stream, schema.names)
         target = normalise(schema)
         writer = _FrameWriter(self._folder, schema, self._split_bytes, self._digest)
-        with activity("reading", self._stream), writer:
+        with writer:
             for batch in _regular(schema, batches):
                 writer.write(batch)
                 advance(batch.nbytes, rows=batch.num_rows)
