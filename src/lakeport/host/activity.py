@@ -66,6 +66,7 @@ class Activity:
 
 _lock = threading.Lock()
 _running: dict[object, Activity] = {}
+_within: dict[object, object | None] = {}  # what goes on -> what it is a part of
 _current: ContextVar[object | None] = ContextVar("lakeport_activity", default=None)
 
 
@@ -75,13 +76,14 @@ def activity(what: str, name: str = "", *, total: int = -1, rows_total: int = -1
     key, began = object(), time.monotonic()
     with _lock:
         _running[key] = Activity(what, name, began, total, rows_total)
+        _within[key] = _current.get()
     before = _current.set(key)
     try:
         yield
     finally:
         _current.reset(before)
         with _lock:
-            del _running[key]
+            del _running[key], _within[key]
 
 
 def advance(done: int = 0, *, rows: int = 0) -> None:
@@ -124,9 +126,10 @@ def carried(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def running() -> tuple[Activity, ...]:
-    """What goes on, in the order in which it began."""
+    """What goes on, in the order in which it began; of what has parts, those that go on."""
     with _lock:
-        return tuple(_running.values())
+        wholes = set(_within.values())
+        return tuple(each for key, each in _running.items() if key not in wholes)
 
 
 def _change(change: Callable[[Activity], Activity]) -> None:

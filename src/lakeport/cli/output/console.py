@@ -283,6 +283,8 @@ def _plan_facts(stream: StreamPlan) -> dict[str, object]:
         "rows (estimate)": count(stream.rows),
         "files (estimate)": count(stream.files),
     }
+    if stream.bad:
+        facts["bad records"] = "; ".join([count(stream.bad), *stream.first_bad])
     if stream.notes:
         facts["notes"] = "; ".join(stream.notes)
     if stream.warnings:
