@@ -58,9 +58,7 @@ def test_of_changes_to_a_table(target: Target, land: Land) -> None:
             land(wrong, table="people")
 
 
-def test_of_bad_records_tells_how_many_and_the_first_three(
-    target: Target, tmp_path: Path
-) -> None:
+def test_of_bad_records_tells_how_many_and_the_first_three(target: Target, tmp_path: Path) -> None:
     lines = ["id,name", "1,a", "2", "3,b,c", "4,d", "5", "6"]
     (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
     (told,) = plan(str(tmp_path / "a.csv"), target.config(table="people")).streams

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,10 +23,18 @@ from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard
 from lakeport.sources.csv.options import CsvOptions
 
+if TYPE_CHECKING:
+    from lakeport.config.base import DestinationConfig
+    from lakeport.loading.report import LandingReport
+
 __all__ = ["land"]
 
 _SOURCE = "How to read a source"
 _POLICY = "What to do with the data"
+_ABOUT_INTERNAL = (
+    "  {} are lakeport's own, and tell when a row was landed and changed; "
+    "`--no-internal-columns` leaves them out"
+)
 
 
 def land(
@@ -125,6 +133,23 @@ def land(
         str | None,
         typer.Option(metavar="evolve|strict", help="Default: evolve.", rich_help_panel=_POLICY),
     ] = None,
+    no_internal_columns: Annotated[
+        bool,
+        typer.Option(
+            "--no-internal-columns",
+            help="Leave out the two columns that tell when a row was landed.",
+            rich_help_panel=_POLICY,
+        ),
+    ] = False,
+    internal_prefix: Annotated[
+        str | None,
+        typer.Option(
+            "--internal-columns",
+            metavar="PREFIX",
+            help="What the names of these two begin with; default: _mage_.",
+            rich_help_panel=_POLICY,
+        ),
+    ] = None,
     give_up_after: Annotated[
         str | None,
         typer.Option(
@@ -155,6 +180,8 @@ def land(
                 "unknown_fields": unknown_fields,
                 "schema_evolution": schema_evolution,
                 "give_up_after": give_up_after,
+                "internal_columns": False if no_internal_columns else None,
+                "internal_columns_prefix": internal_prefix,
             },
             set_keys,
             spark,
@@ -179,7 +206,9 @@ def land(
         if only_plan:
             output.plan(plan.plan(what, config, **read_options))
         else:
-            run.land(what, config, observer=output, **read_options)
+            report = run.land(what, config, observer=output, **read_options)
+            if names := _unasked(config, report):
+                output.remark(_ABOUT_INTERNAL.format(" and ".join(names)))
 
 
 def _output(json_out: bool, state: Path | None, streams_states: bool) -> Output:
@@ -192,6 +221,18 @@ def _output(json_out: bool, state: Path | None, streams_states: bool) -> Output:
         return Console(sys.stderr, states=StateOutput(stream=sys.stdout.buffer).emit)
     sink = StateOutput(path=state).emit
     return Json(states=sink) if json_out else Console(states=sink)
+
+
+def _unasked(config: DestinationConfig, report: LandingReport) -> tuple[str, ...]:
+    """The internal columns of tables that this load made, where nobody has said a word of them."""
+    said = {"internal_columns", "internal_columns_prefix"} & config.model_fields_set
+    made = any(stream.rows and not stream.first_version for stream in report.streams)
+    if said or not made:
+        return ()
+    from lakeport.shape.columns import header_name, internal_names
+
+    names = internal_names(config.internal_columns_prefix)
+    return tuple(header_name(name, config.column_header_format) for name in names)
 
 
 def _read_options(**given: Any) -> dict[str, Any]:

@@ -56,6 +56,9 @@ class Output(Observer, Protocol):
     def plan(self, plan: LandingPlan) -> None:
         """What a load would do."""
 
+    def remark(self, text: str) -> None:
+        """A line for people that follows a result."""
+
     def failure(self, failure: Failure, trace: str = "") -> None:
         """An error, with its traceback if that was asked for."""
 
@@ -162,6 +165,10 @@ class Console:
         for warning in plan.warnings:
             self.on_warning(warning)
 
+    def remark(self, text: str) -> None:
+        """Print it."""
+        self._line(text)
+
     def failure(self, failure: Failure, trace: str = "") -> None:
         """Print an error and its hint."""
         self.close()
@@ -255,6 +262,9 @@ class Json:
     def plan(self, plan: LandingPlan) -> None:
         """Write the plan."""
         self._document(plan.to_json())
+
+    def remark(self, text: str) -> None:
+        """Say nothing: there is one document."""
 
     def failure(self, failure: Failure, trace: str = "") -> None:
         """Write `{"error": {"type", "message", "hint"}}`, and `trace` in it if there is one."""
