@@ -157,6 +157,8 @@ class Batch:
         warnings: sentences for the report, about what the user should look at.
         notes: lines for the report, about what the source found out or chose by itself; each names
             what it is about, such as a file.
+        remembered: its content is to be known again when it comes another time; `content` is its
+            name then, once it was read, and empty before.
         schema_only: the stream brought a schema and no record; `sequence` is -1 then, as it counts
             among no run's batches.
     """
@@ -175,6 +177,8 @@ class Batch:
     optional: bool = False
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    remembered: bool = False
+    content: str = ""
     schema_only: bool = False
 
 
@@ -231,6 +235,7 @@ class Staged:
         partition: partition column -> serialised value (Delta), None for null.
         stats: Delta's statistics as JSON text; empty for files.
         split: index of the task that wrote it.
+        content: digests of what the task read, a split each; with its first object, if asked for.
     """
 
     key: str
@@ -241,6 +246,7 @@ class Staged:
     partition: Mapping[str, str | None] = field(default_factory=dict)
     stats: str = ""
     split: int = 0
+    content: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,9 @@ def land(
     partition_by: Annotated[
         str | None, typer.Option("--partition-by", metavar="A,B", help="Columns to partition by.")
     ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Leave out files whose content the table has had.")
+    ] = False,
     run_id: RunId = None,
     json_out: JsonOut = False,
     plan_only: Annotated[
@@ -173,6 +176,7 @@ def land(
                 "file_type": file_type,
                 "mode": mode,
                 "partition_keys": partition_by,
+                "once": True if once else None,
                 "run_id": run_id,
                 "on_bad_record": on_bad_record,
                 "max_bad_records": max_bad_records,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -35,6 +35,7 @@ from lakeport.shape.columns import (
     internal_names,
     plan_shape,
 )
+from lakeport.sources.content import content_read
 from lakeport.spark.jobs import run_frame, run_tasks
 from lakeport.writers.base import Sink, TablePlan, TableWriter
 from lakeport.writers.files.writer import number_of_files
@@ -223,8 +224,9 @@ class StreamLoader:
             if whole.optional and not staged:
                 return None
             try:
+                known = replace(whole, content=_content(incoming, staged))
                 with self._committing(whole.stream):
-                    landed = self.writer.commit(plan, staged, whole, state)
+                    landed = self.writer.commit(plan, staged, known, state)
                 warnings = (*whole.warnings, *landed.warnings, *self._uneven(staged))
                 return replace(landed, warnings=warnings, notes=(*whole.notes, *landed.notes))
             except ObjectExists:
@@ -287,7 +289,7 @@ class StreamLoader:
         ]
         return run_tasks(
             self.runtime,
-            partial(_land_splits, plan.sink),
+            partial(_land_splits, plan.sink, first.batch.remembered),
             items,
             size=size,
             discard=self.writer.discard,
@@ -316,10 +318,29 @@ def _scan_split(reader: Reader, split: Split) -> list[Scan]:
     return [reader.scan(split)]
 
 
-def _land_splits(sink: Sink, item: tuple[int, Reader, Shape, tuple[Split, ...]]) -> list[Staged]:
+def _land_splits(
+    sink: Sink, remembered: bool, item: tuple[int, Reader, Shape, tuple[Split, ...]]
+) -> list[Staged]:
     index, reader, shape, splits = item
-    batches = (batch for split in splits for batch in reader.read(split))
-    return sink.write(shape(_counted(batches)), index)
+    content: list[str] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for split in splits:
+            with content_read() if remembered else nullcontext() as read:
+                yield from reader.read(split)
+            content.extend([read.digest()] if read else ())
+
+    staged = sink.write(shape(_counted(batches())), index)
+    return [replace(one, content=tuple(content)) for one in staged[:1]] + staged[1:]
+
+
+def _content(columns: pa.Schema, staged: Sequence[Staged]) -> str:
+    """The name of what was read: of its bytes, and of the columns that were made of them."""
+    digests = [digest for one in staged for digest in one.content]
+    if not all(digests):
+        return ""  # of a format whose bytes nobody has seen
+    told = "\n".join([f"{field.name} {field.type}" for field in columns] + digests)
+    return hashlib.sha256(told.encode()).hexdigest() if digests else ""
 
 
 def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
