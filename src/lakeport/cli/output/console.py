@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from lakeport import errors
 from lakeport.cli.output import progress
 from lakeport.cli.output.formatting import (
     REPORT_COLUMNS,
@@ -177,6 +178,8 @@ class Console:
         self._error(f"Error: {failure.message}")
         if failure.hint:
             self._error(f"\nHint: {failure.hint}")
+        if failure.type in errors.__all__ and self._err.isatty():
+            self._error(f"\nMore: lakeport explain {failure.type}")
 
     def close(self) -> None:
         """Free the terminal."""
