@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,7 +33,7 @@ __all__ = ["land"]
 _SOURCE = "How to read a source"
 _POLICY = "What to do with the data"
 _ABOUT_INTERNAL = (
-    "  {} are lakeport's own, and tell when a row was landed and changed; "
+    "{} are lakeport's own, and tell when a row was landed and changed; "
     "`--no-internal-columns` leaves them out"
 )
 
@@ -210,9 +211,8 @@ def land(
         if only_plan:
             output.plan(plan.plan(what, config, **read_options))
         else:
-            report = run.land(what, config, observer=output, **read_options)
-            if names := _unasked(config, report):
-                output.remark(_ABOUT_INTERNAL.format(" and ".join(names)))
+            output.remarks = partial(_about_internal, config)
+            run.land(what, config, observer=output, **read_options)
 
 
 def _output(json_out: bool, state: Path | None, streams_states: bool) -> Output:
@@ -227,8 +227,8 @@ def _output(json_out: bool, state: Path | None, streams_states: bool) -> Output:
     return Json(states=sink) if json_out else Console(states=sink)
 
 
-def _unasked(config: DestinationConfig, report: LandingReport) -> tuple[str, ...]:
-    """The internal columns of tables that this load made, where nobody has said a word of them."""
+def _about_internal(config: DestinationConfig, report: LandingReport) -> tuple[str, ...]:
+    """What the internal columns of a new table are, where nobody has said a word of them."""
     said = {"internal_columns", "internal_columns_prefix"} & config.model_fields_set
     made = any(stream.rows and not stream.first_version for stream in report.streams)
     if said or not made:
@@ -236,7 +236,8 @@ def _unasked(config: DestinationConfig, report: LandingReport) -> tuple[str, ...
     from lakeport.shape.columns import header_name, internal_names
 
     names = internal_names(config.internal_columns_prefix)
-    return tuple(header_name(name, config.column_header_format) for name in names)
+    shown = " and ".join(header_name(name, config.column_header_format) for name in names)
+    return (_ABOUT_INTERNAL.format(shown),)
 
 
 def _read_options(**given: Any) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from lakeport.destinations import open_table
 from lakeport.errors import BadRecord, LakeportError, SchemaConflict
 from lakeport.host.activity import activity
 from lakeport.loading.prepare import Prepared, prepare
-from lakeport.sources.json.reader import JsonReader
 from lakeport.sources.options import ReadOptions
 from lakeport.spark.jobs import run_tasks
 from lakeport.writers.files.writer import number_of_files
@@ -195,6 +194,8 @@ def _scan(runtime: Runtime, batch: Batch) -> _Found:
 
     A Spark frame's are not counted.
     """
+    from lakeport.sources.json.reader import JsonReader
+
     if batch.reader is None or (batch.records >= 0 and not isinstance(batch.reader, JsonReader)):
         return _Found(batch.records)
     with activity("checking", batch.stream, total=batch.bytes):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeport.errors import BadRecord, BadRecords, ObjectExists, UnknownFields
-from lakeport.host.activity import activity, advance
+from lakeport.host.activity import activity
 from lakeport.loading.cancellation import Cancellation
+from lakeport.loading.tasks import content_of, land_frame, land_splits, scan_split
 from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, UnknownPolicy
 from lakeport.schema.evolution import plan_evolution
 from lakeport.schema.kinds import merge_kinds, type_of_kind
-from lakeport.schema.types import cast_batch, from_spark_json, normalise
+from lakeport.schema.types import from_spark_json, normalise
 from lakeport.shape.columns import (
     TIMESTAMP,
     HeaderCase,
@@ -35,9 +36,8 @@ from lakeport.shape.columns import (
     internal_names,
     plan_shape,
 )
-from lakeport.sources.content import content_read
 from lakeport.spark.jobs import run_frame, run_tasks
-from lakeport.writers.base import Sink, TablePlan, TableWriter
+from lakeport.writers.base import TablePlan, TableWriter
 from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class StreamLoader:
     def _scan(self, reader: Reader, batch: Batch) -> Scan:
         with activity("checking", batch.stream, total=batch.bytes):
             found = run_tasks(
-                self.runtime, partial(_scan_split, reader), batch.splits, size=batch.bytes
+                self.runtime, partial(scan_split, reader), batch.splits, size=batch.bytes
             )
         unknown, counts = dict[str, str](), dict[str, int]()
         for part in found:
@@ -224,7 +224,7 @@ class StreamLoader:
             if whole.optional and not staged:
                 return None
             try:
-                known = replace(whole, content=_content(incoming, staged))
+                known = replace(whole, content=content_of(incoming, staged))
                 with self._committing(whole.stream):
                     landed = self.writer.commit(plan, staged, known, state)
                 warnings = (*whole.warnings, *landed.warnings, *self._uneven(staged))
@@ -279,7 +279,7 @@ class StreamLoader:
             return run_frame(
                 self.runtime,
                 first.batch.frame,
-                partial(_land_frame, shape, plan.sink),
+                partial(land_frame, shape, plan.sink),
                 discard=self.writer.discard,
                 strays=self.writer.drop_strays,
             )
@@ -289,7 +289,7 @@ class StreamLoader:
         ]
         return run_tasks(
             self.runtime,
-            partial(_land_splits, plan.sink, first.batch.remembered),
+            partial(land_splits, plan.sink, first.batch.remembered),
             items,
             size=size,
             discard=self.writer.discard,
@@ -312,47 +312,6 @@ class _Task:
 
     part: _Part
     splits: tuple[Split, ...]
-
-
-def _scan_split(reader: Reader, split: Split) -> list[Scan]:
-    return [reader.scan(split)]
-
-
-def _land_splits(
-    sink: Sink, remembered: bool, item: tuple[int, Reader, Shape, tuple[Split, ...]]
-) -> list[Staged]:
-    index, reader, shape, splits = item
-    content: list[str] = []
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for split in splits:
-            with content_read() if remembered else nullcontext() as read:
-                yield from reader.read(split)
-            content.extend([read.digest()] if read else ())
-
-    staged = sink.write(shape(_counted(batches())), index)
-    return [replace(one, content=tuple(content)) for one in staged[:1]] + staged[1:]
-
-
-def _content(columns: pa.Schema, staged: Sequence[Staged]) -> str:
-    """The name of what was read: of its bytes, and of the columns that were made of them."""
-    digests = [digest for one in staged for digest in one.content]
-    if not all(digests):
-        return ""  # of a format whose bytes nobody has seen
-    told = "\n".join([f"{field.name} {field.type}" for field in columns] + digests)
-    return hashlib.sha256(told.encode()).hexdigest() if digests else ""
-
-
-def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        advance(rows=batch.num_rows)
-        yield batch
-
-
-def _land_frame(
-    shape: Shape, sink: Sink, batches: Iterator[pa.RecordBatch], partition: int
-) -> list[Staged]:
-    return sink.write(shape(cast_batch(batch, shape.source) for batch in batches), partition)
 
 
 def _together(batches: Sequence[Batch]) -> Batch:

@@ -57,7 +57,7 @@ def init(
             f"{target} was made",
             {str(path.relative_to(target)): about for path, about in written.items()},
         )
-        output.remark(f"\nNext: cd {target}, and see README.md")
+        typer.echo(f"\nNext: cd {target}, and see README.md")
 
 
 def _told(left_out: bool, prefix: str | None) -> str:

@@ -38,12 +38,15 @@ __all__ = ["Console", "Json", "Output"]
 _WIDEST = 60
 
 StateSink = Callable[[bytes], None]
+Remarks = Callable[[LandingReport], Sequence[str]]
+"""What a command adds to the report of a load, for people."""
 
 
 class Output(Observer, Protocol):
     """What commands say; an `Observer` of loads besides."""
 
     landed: int
+    remarks: Remarks
 
     def begin(self, label: str) -> None:
         """Work begins that may take a while; what goes on is shown until there is a result."""
@@ -56,9 +59,6 @@ class Output(Observer, Protocol):
 
     def plan(self, plan: LandingPlan) -> None:
         """What a load would do."""
-
-    def remark(self, text: str) -> None:
-        """A line for people that follows a result."""
 
     def failure(self, failure: Failure, trace: str = "") -> None:
         """An error, with its traceback if that was asked for."""
@@ -88,6 +88,7 @@ class Console:
         self._lock = threading.Lock()
         self._terminal = self._out.isatty()
         self.landed = self._rows = 0
+        self.remarks: Remarks = lambda report: ()
 
     def begin(self, label: str) -> None:
         """Show what goes on from now on, until something else is to be said for good."""
@@ -123,7 +124,7 @@ class Console:
         self.close()
         if report.streams:
             self.rows("", REPORT_COLUMNS, [report_row(stream) for stream in report.streams])
-        for note in footnotes(report):
+        for note in (*footnotes(report), *self.remarks(report)):
             self._line(f"  {note}")
         done = "landed" if report.ok else "landed before the error"
         rows, run = counted(report.rows, "row"), shown(report.run_id)
@@ -165,10 +166,6 @@ class Console:
             self.rows("", ("column", "type", "change"), columns)
         for warning in plan.warnings:
             self.on_warning(warning)
-
-    def remark(self, text: str) -> None:
-        """Print it."""
-        self._line(text)
 
     def failure(self, failure: Failure, trace: str = "") -> None:
         """Print an error and its hint."""
@@ -230,6 +227,7 @@ class Json:
         self._err = err or sys.stderr
         self._states = states
         self.landed = 0
+        self.remarks: Remarks = lambda report: ()
 
     def on_progress(self, stream: str, records: int, size: int) -> None:
         """Say nothing: the report has the sums."""
@@ -265,9 +263,6 @@ class Json:
     def plan(self, plan: LandingPlan) -> None:
         """Write the plan."""
         self._document(plan.to_json())
-
-    def remark(self, text: str) -> None:
-        """Say nothing: there is one document."""
 
     def failure(self, failure: Failure, trace: str = "") -> None:
         """Write `{"error": {"type", "message", "hint"}}`, and `trace` in it if there is one."""
