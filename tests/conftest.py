@@ -15,6 +15,7 @@ from tests.emulators import Azurite, FakeGcs, Minio
 
 os.environ["LAKEPORT_CDS"] = "use"  # no background work beside the tests
 os.environ["LAKEPORT_WARM"] = "off"  # but where a test says otherwise
+os.environ["LAKEPORT_PROGRESS"] = "off"  # what goes on is told by the clock
 
 # How long an example takes tells of the machine: one that stalls for 0.2 s would fail the test.
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

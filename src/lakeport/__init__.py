@@ -36,6 +36,7 @@ from lakeport.errors import (
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import StoreKeys, TargetKeys
+    from lakeport.host.activity import Activity
     from lakeport.loading.check import CheckReport, check
     from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan, plan
     from lakeport.loading.report import Failure, LandingReport, Observer, StreamReport
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "Activity",
     "AlterReport",
     "BadRecord",
     "BadRecords",
@@ -117,6 +119,7 @@ __all__ = [
 
 # Loaded when first used: the command line starts before Spark and pyarrow are there.
 _HOMES = {
+    "Activity": "lakeport.host.activity",
     "AlterReport": "lakeport.tables.records",
     "CheckItem": "lakeport.storage.checks",
     "CheckReport": "lakeport.loading.check",

@@ -6,6 +6,7 @@ import sys
 from typing import NoReturn
 
 from lakeport.cli.signals import leave
+from lakeport.errors import LakeportError
 from lakeport.warm import client
 
 __all__ = ["main", "singer"]
@@ -30,6 +31,17 @@ def _run(program: str, arguments: list[str]) -> int:
     if code is not None:
         return code
     # Only now: a client of a warm session has no need of it.
+    from lakeport.cli.output.progress import begin_early, end
+
+    try:
+        if program == "lakeport":
+            begin_early(arguments)
+        return _here(program, arguments, problem)
+    finally:
+        end()
+
+
+def _here(program: str, arguments: list[str], problem: LakeportError | None) -> int:
     from lakeport.cli import programs
 
     if problem is not None:

@@ -170,8 +170,9 @@ def open_table(
     folder = table_folder(table)
     _check_table_place(storage, folder, config.file_type)
     if config.file_type == "delta":
+        from lakeport.writers.delta.options import DeltaOptions
         from lakeport.writers.delta.table import DeltaTableWriter
-        from lakeport.writers.delta.writer import DeltaOptions, DeltaWriter
+        from lakeport.writers.delta.writer import DeltaWriter
 
         session = spark_session(config, storage, runtime, writes=writes)
         if config.extra:

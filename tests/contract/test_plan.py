@@ -56,3 +56,29 @@ def test_of_changes_to_a_table(target: Target, land: Land) -> None:
     if target.format == "delta":
         with pytest.raises(SchemaConflict, match="column 'id'"):
             land(wrong, table="people")
+
+
+def test_of_bad_records_tells_how_many_and_the_first_three(target: Target, tmp_path: Path) -> None:
+    lines = ["id,name", "1,a", "2", "3,b,c", "4,d", "5", "6"]
+    (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
+    (told,) = plan(str(tmp_path / "a.csv"), target.config(table="people")).streams
+    assert (told.rows, told.bad) == (2, 4)
+    assert told.first_bad == (
+        "line 3: expected 2 fields, found 1",
+        "line 4: expected 2 fields, found 3",
+        "line 6: expected 2 fields, found 1",
+    )
+    assert any("would fail on its bad records" in text for text in told.warnings)
+    aside = target.config(table="people", on_bad_record="quarantine")
+    (told,) = plan(str(tmp_path / "a.csv"), aside).streams
+    assert told.bad == 4 and told.warnings == ()
+
+
+def test_of_bad_singer_records(target: Target) -> None:
+    wrong = {"type": "RECORD", "stream": "people", "record": {"id": "x"}}
+    lines = singer(*people(1, 2), wrong) + b'{"type": "RECORD", "stream": "people", "rec'
+    to = target.config(on_bad_record="quarantine")
+    (told,) = plan(io.BytesIO(lines), to).streams
+    assert (told.rows, told.bad) == (2, 2)
+    assert any("column 'id': wrong type" in text for text in told.first_bad)
+    assert target.files.keys() == []

@@ -12,8 +12,9 @@ import pyarrow as pa
 from lakeport.model import Landed
 from lakeport.spark.session import Runtime
 from lakeport.storage.local.store import LocalStorage
+from lakeport.writers.delta.options import DeltaOptions
 from lakeport.writers.delta.plan import DeltaPlan
-from lakeport.writers.delta.writer import DeltaOptions, DeltaWriter
+from lakeport.writers.delta.writer import DeltaWriter
 
 
 @cache

@@ -30,7 +30,8 @@ from lakeport.storage.s3.settings import AwsSettings
 from lakeport.storage.s3.store import S3Storage
 from lakeport.tables import Table
 from lakeport.writers.delta.merge.merger import DeltaMerger
-from lakeport.writers.delta.writer import DeltaOptions, DeltaWriter
+from lakeport.writers.delta.options import DeltaOptions
+from lakeport.writers.delta.writer import DeltaWriter
 from tests.spark.delta_support import aligned
 
 SELDOM = {"delta.checkpointInterval": "100"}  # each checkpoint is a Spark job

@@ -145,6 +145,21 @@ def test_what_keeps_a_table_in_order_is_found_when_its_answer_is_lost(
     assert sorted(DeltaTable(str(tmp_path / "t")).to_pyarrow_table()["id"].to_pylist()) == [1, 2]
 
 
+def test_content_whose_run_is_undone_may_come_again(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text(f"id\n{ord(name)}\n")
+    to = str(tmp_path / "lake")
+    lakeport.land(str(tmp_path / "a.csv"), to, table="t")
+    lakeport.land(str(tmp_path / "b.csv"), to, table="t", run_id="r2")
+    table = lakeport.Table(f"{to}/t")
+    table.undo("r2")
+    assert lakeport.land(str(tmp_path / "a.csv"), to, table="t", once=True).rows == 0
+    assert lakeport.land(str(tmp_path / "b.csv"), to, table="t", once=True).rows == 1
+    table.restore(0)
+    assert lakeport.land(str(tmp_path / "b.csv"), to, table="t", once=True).rows == 1
+    assert DeltaTable(f"{to}/t").to_pyarrow_table()["id"].sort().to_pylist() == [97, 98]
+
+
 def test_a_table_is_looked_at_undone_and_kept_in_order(
     lake: Lake, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:

@@ -28,6 +28,7 @@ LIGHT = {"__future__", "lakeport", *sys.stdlib_module_names}
 _COMMAND = "a command loads what it runs when it runs: `lakeport version` would take a third longer"
 _SESSION = "a session starts beside a run and on its cores: half of what it imports can wait"
 NEEDED = {
+    "lakeport.__main__ -> lakeport.cli.output.progress": "a client of a warm session shows nothing",
     "lakeport.cli.jars -> lakeport.spark.jvm.jars": _COMMAND,
     "lakeport.cli.opened -> lakeport.tables": _COMMAND,
     "lakeport.mage.flags -> lakeport.config.files": _COMMAND,

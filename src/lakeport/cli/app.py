@@ -9,6 +9,8 @@ from typing import Any
 import typer
 
 from lakeport.cli.check import check
+from lakeport.cli.guide.init import init
+from lakeport.cli.guide.pages import docs, explain
 from lakeport.cli.jars import jars, version
 from lakeport.cli.land import land
 from lakeport.cli.maintain import state
@@ -42,6 +44,9 @@ app.add_typer(table, name="table")
 app.add_typer(state, name="state")
 app.add_typer(warm, name="warm")
 app.command("check")(check)
+app.command("init")(init)
+app.command("explain")(explain)
+app.command("docs")(docs)
 app.command("jars")(jars)
 app.command("version")(version)
 

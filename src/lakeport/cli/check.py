@@ -29,6 +29,7 @@ def check(
     """Test the connection: credentials, region, permission to write, conditional writes, clock."""
     output: Output = Json() if json_out else Console()
     with Guard(output, debug) as guard:
+        output.begin(f"checking {to}")
         from lakeport.config.load import load_target
         from lakeport.loading.check import check as test_connection
 
@@ -41,6 +42,7 @@ def check(
             rows = [(item.status, item.name, item.detail, item.hint) for item in report.items]
             output.rows(report.target, ("status", "item", "found", "hint"), rows)
         else:
+            output.close()
             _tell(report)
         if not report.ok:
             raise typer.Exit(_FAILED)

@@ -30,6 +30,7 @@ def jars(
     """Fetch the jars that Spark needs into the cache, for machines without a network."""
     output: Output = Json() if json_out else Console()
     with Guard(output, debug):
+        output.begin("fetching jars")
         from lakeport.spark.jvm.jars import ensure
 
         names = [name.strip() for name in needs.split(",") if name.strip()]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,10 +28,18 @@ from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard
 from lakeport.sources.csv.options import CsvOptions
 
+if TYPE_CHECKING:
+    from lakeport.config.base import DestinationConfig
+    from lakeport.loading.report import LandingReport
+
 __all__ = ["land"]
 
 _SOURCE = "How to read a source"
 _POLICY = "What to do with the data"
+_ABOUT_INTERNAL = (
+    "{} are lakeport's own, and tell when a row was landed and changed; "
+    "`--no-internal-columns` leaves them out"
+)
 
 
 def land(
@@ -60,6 +69,9 @@ def land(
     columns: Columns = None,
     rename: Rename = None,
     drop: Drop = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Leave out files whose content the table has had.")
+    ] = False,
     run_id: RunId = None,
     json_out: JsonOut = False,
     plan_only: Annotated[
@@ -181,6 +193,23 @@ def land(
         str | None,
         typer.Option(metavar="evolve|strict", help="Default: evolve.", rich_help_panel=_POLICY),
     ] = None,
+    no_internal_columns: Annotated[
+        bool,
+        typer.Option(
+            "--no-internal-columns",
+            help="Leave out the two columns that tell when a row was landed.",
+            rich_help_panel=_POLICY,
+        ),
+    ] = False,
+    internal_prefix: Annotated[
+        str | None,
+        typer.Option(
+            "--internal-columns",
+            metavar="PREFIX",
+            help="What the names of these two begin with; default: _mage_.",
+            rich_help_panel=_POLICY,
+        ),
+    ] = None,
     give_up_after: Annotated[
         str | None,
         typer.Option(
@@ -194,6 +223,7 @@ def land(
     only_plan = plan_only or ctx.info_name == "plan"
     output = _output(json_out, state, source == ["-"])
     with Guard(output, debug) as guard:
+        output.begin("planning" if only_plan else "landing")
         from lakeport.config.load import load_target
         from lakeport.loading import plan, run
 
@@ -203,6 +233,7 @@ def land(
                 "file_type": file_type,
                 "mode": mode,
                 "partition_keys": partition_by,
+                "once": True if once else None,
                 "run_id": run_id,
                 "on_bad_record": on_bad_record,
                 "max_bad_records": max_bad_records,
@@ -211,6 +242,8 @@ def land(
                 "schema_evolution": schema_evolution,
                 "give_up_after": give_up_after,
                 **column_keys(columns, rename, drop),
+                "internal_columns": False if no_internal_columns else None,
+                "internal_columns_prefix": internal_prefix,
             },
             set_keys,
             spark,
@@ -244,6 +277,7 @@ def land(
         if only_plan:
             output.plan(plan.plan(what, config, **read_options))
         else:
+            output.remarks = partial(_about_internal, config)
             run.land(what, config, observer=output, **read_options)
 
 
@@ -257,6 +291,19 @@ def _output(json_out: bool, state: Path | None, streams_states: bool) -> Output:
         return Console(sys.stderr, states=StateOutput(stream=sys.stdout.buffer).emit)
     sink = StateOutput(path=state).emit
     return Json(states=sink) if json_out else Console(states=sink)
+
+
+def _about_internal(config: DestinationConfig, report: LandingReport) -> tuple[str, ...]:
+    """What the internal columns of a new table are, where nobody has said a word of them."""
+    said = {"internal_columns", "internal_columns_prefix"} & config.model_fields_set
+    made = any(stream.rows and not stream.first_version for stream in report.streams)
+    if said or not made:
+        return ()
+    from lakeport.shape.columns import header_name, internal_names
+
+    names = internal_names(config.internal_columns_prefix)
+    shown = " and ".join(header_name(name, config.column_header_format) for name in names)
+    return (_ABOUT_INTERNAL.format(shown),)
 
 
 def _read_options(**given: Any) -> dict[str, Any]:

@@ -58,6 +58,7 @@ def opened(
     """The command's output and the table; errors take the way that every command's take."""
     output: Output = Json() if json_out else Console()
     with Guard(output, debug, cut_off=cut_off) as guard:
+        output.begin(f"looking at {name}" if cut_off is _READS else f"working on {name}")
         from lakeport.tables import Table
 
         given = keys({}, set_keys, None)

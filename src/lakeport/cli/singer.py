@@ -70,6 +70,7 @@ def _land(configs: list[str], source: str, run_id: str | None, debug: bool) -> N
     states = StateOutput(stream=sys.stdout.buffer)
     output = Console(sys.stderr, states=states.emit)
     with Guard(output, debug) as guard:
+        output.begin("landing")
         found = load_target(load_settings(configs), {"run_id": run_id})
         guard.protect(found)
         landing.land(source, found, observer=output, source_format="singer")

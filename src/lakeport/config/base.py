@@ -204,6 +204,10 @@ class DestinationConfig(BaseModel):
         default=1048576.0,
         description="What one compressed file of a source may unpack to; 0: any size.",
     )
+    once: bool = Field(
+        default=False,
+        description="Leave out files whose content was appended to the Delta table before.",
+    )
     run_id: Annotated[Text, Field(max_length=200), AfterValidator(printable)] | None = Field(
         default=None, description="Name of the run: the same run repeated adds nothing twice."
     )
@@ -276,6 +280,8 @@ class DestinationConfig(BaseModel):
         if self.file_type != "delta" and (self.cluster_by or self.auto_optimize):
             key = "cluster_by" if self.cluster_by else "auto_optimize"
             raise ValueError(f"`{key}` needs `file_type: delta`")
+        if self.once and (self.file_type != "delta" or self.mode is not Mode.APPEND):
+            raise ValueError("`once` is for appends to Delta tables, which keep what they have had")
         if self.delete_column is not None and not self.hard_delete:
             raise ValueError("`delete_column` needs `hard_delete: true`: else no row is removed")
         return self

@@ -104,6 +104,7 @@ class TargetKeys(StoreKeys, total=False):
     max_record_mb: float | None
     max_unpack_ratio: float | None
     max_unpacked_mb: float | None
+    once: bool | None
     run_id: str | None
     spool_dir: str | None
     batch_roots: Names | None

@@ -6,11 +6,12 @@ import json
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 from lakeport.config.load import load_target
 from lakeport.destinations import open_table
-from lakeport.errors import LakeportError, SchemaConflict
+from lakeport.errors import BadRecord, LakeportError, SchemaConflict
+from lakeport.host.activity import activity
 from lakeport.loading.prepare import Prepared, prepare
 from lakeport.sources.options import ReadOptions
 from lakeport.spark.jobs import run_tasks
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
     from lakeport.writers.base import Current, TableWriter
 
 __all__ = ["ColumnPlan", "LandingPlan", "StreamPlan", "plan"]
+
+_FIRST: Final = 3  # bad records that are told
+_FAILS: Final = (
+    "the load would fail on its bad records; `on_bad_record: quarantine` lands the good ones and "
+    "sets the bad ones aside."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,8 @@ class StreamPlan:
         version: the newest one of a Delta table that exists; None otherwise.
         warnings: sentences for the user.
         notes: see `lakeport.model.Batch`.
+        bad: how many records can't be landed; a load fails, or sets them aside, as configured.
+        first_bad: what the first three of them are.
     """
 
     stream: str
@@ -72,6 +81,8 @@ class StreamPlan:
     version: int | None = None
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    bad: int = 0
+    first_bad: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +141,17 @@ def plan(
     prepared = prepare(load_target(to, keys))
     prepared.check_place()
     seen: dict[str, _Seen] = {}
-    with prepared.opened(source, options, lambda *_: None) as (opened, ready):
+    with (
+        prepared.opened(source, options, lambda *_: None) as (opened, ready),
+        activity("reading", opened.name, total=opened.bytes),
+    ):
         for flush in opened:
             for batch in (batch for batch in flush.batches if not batch.schema_only):
-                records = _records(ready.runtime, batch)
-                seen.setdefault(batch.stream, _Seen()).add(batch, records)
+                found = _scan(ready.runtime, batch)
+                seen.setdefault(batch.stream, _Seen()).add(batch, found)
+            for record in flush.bad:
+                if record.stream in seen:
+                    seen[record.stream].found += _Found(0, 1, (_fault(record),))
             opened.landed(flush)
     config, storage = prepared.config, prepared.storage
     streams = tuple(_stream(prepared, stream, each) for stream, each in seen.items())
@@ -142,32 +159,61 @@ def plan(
     return LandingPlan(storage.uri(), config.file_type, config.mode.value, streams, warnings)
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """How many good records (-1: unknown) and bad ones there are, and what is wrong at first."""
+
+    good: int
+    bad: int = 0
+    first: tuple[str, ...] = ()
+
+    def __add__(self, other: _Found) -> _Found:
+        good = -1 if self.good < 0 or other.good < 0 else self.good + other.good
+        return _Found(good, self.bad + other.bad, (self.first + other.first)[:_FIRST])
+
+
+_NOTHING: Final = _Found(0)
+
+
 @dataclass
 class _Seen:
     """What the source has of one stream."""
 
     batch: Batch | None = None
-    rows: int | None = 0
+    found: _Found = _NOTHING
     bytes: int = 0
     batches: int = 0
 
-    def add(self, batch: Batch, records: int) -> None:
+    def add(self, batch: Batch, found: _Found) -> None:
         self.batch = batch
-        self.rows = None if records < 0 or self.rows is None else self.rows + records
+        self.found += found
         self.bytes += max(0, batch.bytes)
         self.batches += 1
 
 
-def _records(runtime: Runtime, batch: Batch) -> int:
-    """The records of a batch, counted where its source does not tell; -1 for Spark's frames."""
-    if batch.records >= 0 or batch.reader is None:
-        return batch.records
-    return sum(run_tasks(runtime, partial(_count, batch.reader), batch.splits))
+def _scan(runtime: Runtime, batch: Batch) -> _Found:
+    """The good and the bad records of a batch; Parquet and frames hold values, and so no bad ones.
+
+    A Spark frame's are not counted.
+    """
+    from lakeport.sources.json.reader import JsonReader
+
+    if batch.reader is None or (batch.records >= 0 and not isinstance(batch.reader, JsonReader)):
+        return _Found(batch.records)
+    with activity("checking", batch.stream, total=batch.bytes):
+        read = partial(_scan_split, batch.reader)
+        parts = run_tasks(runtime, read, batch.splits, size=batch.bytes)
+    return sum(parts, _NOTHING)
 
 
-def _count(reader: Reader, split: Split) -> list[int]:
-    scan = reader.scan(split)
-    return [scan.rows + len(scan.bad)]
+def _scan_split(reader: Reader, split: Split) -> list[_Found]:
+    found = reader.scan(split)
+    return [_Found(found.rows, len(found.bad), tuple(map(_fault, found.bad[:_FIRST])))]
+
+
+def _fault(record: BadRecord) -> str:
+    column = f", column {record.column!r}" if record.column else ""
+    return f"line {record.line}{column}: {record.reason}"
 
 
 def _stream(prepared: Prepared, stream: str, seen: _Seen) -> StreamPlan:
@@ -187,17 +233,21 @@ def _stream(prepared: Prepared, stream: str, seen: _Seen) -> StreamPlan:
         policies.min_file_bytes,
         policies.target_file_bytes,
     )
+    found = seen.found
+    fails = (_FAILS,) if found.bad and policies.on_bad_record == "fail" else ()
     return StreamPlan(
         stream,
         writer.uri,
         now is not None,
         _columns(shape.schema, now),
         keys or (now.partition_keys if now else ()),
-        seen.rows,
+        None if found.good < 0 else found.good,
         max(files, seen.batches),
         now.version if now is not None and now.version >= 0 else None,
-        (*seen.batch.warnings, *_warnings(writer, shape.schema, seen.batch, keys)),
+        (*seen.batch.warnings, *_warnings(writer, shape.schema, seen.batch, keys), *fails),
         seen.batch.notes,
+        found.bad,
+        found.first,
     )
 
 

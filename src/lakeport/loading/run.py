@@ -23,24 +23,25 @@ from lakeport.destinations import open_table
 from lakeport.errors import (
     BadRecord,
     ConfigError,
-    DestinationError,
     LakeportError,
-    PermissionRefused,
-    Unreachable,
 )
 from lakeport.host import first_effect
+from lakeport.host.activity import activity
 from lakeport.loading.cancellation import Cancellation
+from lakeport.loading.placed import placed
 from lakeport.loading.prepare import Prepared, prepare
+from lakeport.loading.progress import shown
 from lakeport.loading.quarantine import Quarantine, check_limit
 from lakeport.loading.report import Failure, LandingReport, Observer, ReportBuilder, keep
 from lakeport.model import Mode
 from lakeport.sources.options import ReadOptions
-from lakeport.spark.causes import mask_causes, of_spark
+from lakeport.spark.causes import mask_causes
 from lakeport.spark.failures import translate_jvm_errors
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import Target, TargetKeys
+    from lakeport.loading.progress import Hook
     from lakeport.loading.stream import StreamLoader
     from lakeport.model import Batch, Flush, Landed, Storage
     from lakeport.sources.csv.options import CsvOptions
@@ -62,6 +63,7 @@ def land(
     sheet: str = "",
     observer: Observer | None = None,
     on_state: Callable[[bytes], None] | None = None,
+    progress: bool | Hook | None = None,
     **keys: Unpack[TargetKeys],
 ) -> LandingReport:
     """Land a source in a target.
@@ -83,6 +85,9 @@ def land(
         observer: is told how the load goes on.
         on_state: takes each STATE value, as the raw bytes that came, once everything before it is
             durable.
+        progress: whether to show what goes on, below a notebook's cell or on standard error; or
+            a function that takes a tuple of `lakeport.Activity` five times a second, in a thread
+            of its own. None: in notebooks, if there is no `observer`.
         keys: keys of the config, which win over those in `to`, such as `table`, `mode`,
             `partition_keys`, `file_type` or `run_id`.
 
@@ -100,11 +105,15 @@ def land(
         >>> report.rows  # doctest: +SKIP
         2
     """
-    prepared = prepare(load_target(to, keys), observer=observer)
-    from lakeport.sources.files.declared import declaration  # loads pyarrow, while Java starts
+    wanted = False if progress is None and observer is not None else progress
+    with shown(wanted, "landing"):
+        prepared = prepare(load_target(to, keys), observer=observer)
+        from lakeport.sources.files.declared import declaration  # loads pyarrow, while Java starts
 
-    options = ReadOptions(source_format, csv, declaration(schema), stray_lines, records_path, sheet)
-    return _Run(prepared, observer, on_state).land(source, options)
+        options = ReadOptions(
+            source_format, csv, declaration(schema), stray_lines, records_path, sheet
+        )
+        return _Run(prepared, observer, on_state).land(source, options)
 
 
 class _Run:
@@ -169,10 +178,11 @@ class _Run:
         """Land each flush on a thread of its own while the source spools the next one."""
         with _executor() as executor:
             landing: Future[None] | None = None
-            for flush in source:
-                if landing is not None:
-                    landing.result()
-                landing = self._landing = executor.submit(self._flush, flush, source)
+            with activity("reading", source.name, total=source.bytes):
+                for flush in source:
+                    if landing is not None:
+                        landing.result()
+                    landing = self._landing = executor.submit(self._flush, flush, source)
             if landing is not None:
                 landing.result()
         self._check_tables(source.streams())
@@ -264,7 +274,7 @@ class _Run:
     def _land_stream(self, stream: str, batches: Sequence[Batch], state: bytes | None) -> None:
         loader = self._loader(stream)
         begin = time.monotonic()
-        with _placed(loader.writer.uri):
+        with placed(loader.writer.uri):
             for landed in loader.land(batches, state):
                 seconds, begin = time.monotonic() - begin, time.monotonic()
                 self._landed(landed, seconds)
@@ -366,25 +376,3 @@ def _executor() -> Iterator[ThreadPoolExecutor]:
         raise
     finally:
         executor.shutdown(wait=patient)
-
-
-_PLACELESS = (DestinationError, PermissionRefused, Unreachable)
-
-
-@contextmanager
-def _placed(table: str) -> Iterator[None]:
-    """Have an error of Spark's way to a store say which table it was on its way to, and how long.
-
-    Raises:
-        DestinationError: the store refused, or was given up.
-    """
-    begin = time.monotonic()
-    try:
-        yield
-    except DestinationError as error:
-        if type(error) not in _PLACELESS or not of_spark(error):
-            raise
-        message = f"{table}: {error.message}"
-        if isinstance(error, Unreachable):
-            message += f"; Spark gave it up after {time.monotonic() - begin:.0f} s"
-        raise type(error)(message, error.hint) from error.__cause__

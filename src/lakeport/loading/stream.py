@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -20,17 +21,19 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeport.errors import BadRecord, BadRecords, ObjectExists, SchemaConflict, UnknownFields
+from lakeport.host.activity import activity
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.conflicts import explained, first_misfit
 from lakeport.loading.policies import Policies
+from lakeport.loading.tasks import content_of, land_frame, land_splits, scan_split
 from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, UnknownPolicy
 from lakeport.schema.evolution import TypeConflict, plan_evolution
 from lakeport.schema.kinds import merge_kinds, type_of_kind
 from lakeport.schema.named import type_name
-from lakeport.schema.types import cast_batch, from_spark_json, normalise
+from lakeport.schema.types import from_spark_json, normalise
 from lakeport.shape.columns import TIMESTAMP, Shape, header_name, internal_names
 from lakeport.spark.jobs import run_frame, run_tasks
-from lakeport.writers.base import Sink, TablePlan, TableWriter
+from lakeport.writers.base import TablePlan, TableWriter
 from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
@@ -154,9 +157,10 @@ class StreamLoader:
         }
 
     def _scan(self, reader: Reader, batch: Batch) -> Scan:
-        found = run_tasks(
-            self.runtime, partial(_scan_split, reader), batch.splits, size=batch.bytes
-        )
+        with activity("checking", batch.stream, total=batch.bytes):
+            found = run_tasks(
+                self.runtime, partial(scan_split, reader), batch.splits, size=batch.bytes
+            )
         unknown, counts = dict[str, str](), dict[str, int]()
         for part in found:
             for name, kind in part.unknown.items():
@@ -182,12 +186,14 @@ class StreamLoader:
         tasks = self._tasks(parts)
         while True:
             plan = self.writer.plan(incoming, whole, names, parts[0].shape.clock, len(tasks))
-            staged = self._stage(tasks, plan, whole.bytes)
+            with activity("writing", whole.stream, total=whole.bytes, rows_total=whole.records):
+                staged = self._stage(tasks, plan, whole.bytes)
             if whole.optional and not staged:
                 return None
             try:
-                with self.cancellation.committing(self.writer.uri):
-                    landed = self.writer.commit(plan, staged, whole, state)
+                known = replace(whole, content=content_of(incoming, staged))
+                with self._committing(whole.stream):
+                    landed = self.writer.commit(plan, staged, known, state)
                 warnings = (*whole.warnings, *landed.warnings, *self._uneven(staged))
                 notes, columns = (*whole.notes, *landed.notes), _described(incoming, plan)
                 return replace(landed, warnings=warnings, notes=notes, columns=columns)
@@ -196,6 +202,11 @@ class StreamLoader:
             except BaseException:
                 self.writer.discard(staged)
                 raise
+
+    @contextmanager
+    def _committing(self, stream: str) -> Iterator[None]:
+        with activity("committing", stream), self.cancellation.committing(self.writer.uri):
+            yield
 
     def _uneven(self, staged: Sequence[Staged]) -> tuple[str, ...]:
         """Say it when one task had most of a batch that was worth sharing out."""
@@ -236,7 +247,7 @@ class StreamLoader:
             return run_frame(
                 self.runtime,
                 first.batch.frame,
-                partial(_land_frame, shape, plan.sink),
+                partial(land_frame, shape, plan.sink),
                 discard=self.writer.discard,
                 strays=self.writer.drop_strays,
             )
@@ -246,7 +257,7 @@ class StreamLoader:
         ]
         return run_tasks(
             self.runtime,
-            partial(_land_splits, plan.sink),
+            partial(land_splits, plan.sink, first.batch.remembered),
             items,
             size=size,
             discard=self.writer.discard,
@@ -269,22 +280,6 @@ class _Task:
 
     part: _Part
     splits: tuple[Split, ...]
-
-
-def _scan_split(reader: Reader, split: Split) -> list[Scan]:
-    return [reader.scan(split)]
-
-
-def _land_splits(sink: Sink, item: tuple[int, Reader, Shape, tuple[Split, ...]]) -> list[Staged]:
-    index, reader, shape, splits = item
-    batches = (batch for split in splits for batch in reader.read(split))
-    return sink.write(shape(batches), index)
-
-
-def _land_frame(
-    shape: Shape, sink: Sink, batches: Iterator[pa.RecordBatch], partition: int
-) -> list[Staged]:
-    return sink.write(shape(cast_batch(batch, shape.source) for batch in batches), partition)
 
 
 def _together(batches: Sequence[Batch]) -> Batch:

@@ -50,12 +50,16 @@ class Source:
         streams: names of the streams seen so far.
         stray: number of lines so far that belong to no stream.
         landed: frees what a flush took on disk.
+        name: what it is called where its progress is shown.
+        bytes: how many there are to read; -1 if that is unknown.
     """
 
     flushes: Iterable[Flush]
     streams: Callable[[], Sequence[str]] = tuple
     stray: Callable[[], int] = int
     landed: Callable[[Flush], None] = lambda flush: None
+    name: str = ""
+    bytes: int = -1
 
     def __iter__(self) -> Iterator[Flush]:
         """Iterate the flushes."""
@@ -91,7 +95,7 @@ def open_source(
         _check_options("singer", options)
         _check_spool(config, runtime)
         lines = open_stream(source, limits=unpack_limits(config))
-        return _singer(lines, options, config, spool, on_progress)
+        return _singer(lines, options, config, spool, on_progress, name="a stream")
     names = _names(source)
     if names is None:
         _check_options("a frame", options)
@@ -106,7 +110,8 @@ def open_source(
                 "pipe Singer messages in, or name files.",
             )
         _check_options("singer", options)
-        return _singer(open_inputs(names, limits), options, config, spool, on_progress)
+        opened = open_inputs(names, limits)
+        return _singer(opened, options, config, spool, on_progress, name="standard input")
     format_ = options.format or ("singer" if _begin_as_singer(names) else "")
     files = discover(names, format=format_, storage_for=partial(_storage_of, config), limits=limits)
     runtime.expect(sum(file.bytes for file in files))
@@ -115,7 +120,10 @@ def open_source(
         paths = [_local_path(file, spool.folder, number) for number, file in enumerate(files)]
         timed = config.add_record_metadata  # when a record was read stands in a sidecar
         origin = _plain_file(paths) if spool.local and not timed else None
-        return _singer(open_inputs(paths, limits), options, config, spool, on_progress, origin)
+        opened = open_inputs(paths, limits)
+        size = sum(file.bytes for file in files)
+        name = files[0].name if len(files) == 1 else f"{len(files)} files"
+        return _singer(opened, options, config, spool, on_progress, origin, name=name, size=size)
     _refuse_metadata(config)
     return _files(files, names, options, config, spool, runtime)
 
@@ -215,6 +223,9 @@ def _singer(
     spool: SpoolLocation,
     on_progress: Callable[[str, int, int], None],
     origin: Path | None = None,
+    *,
+    name: str = "",
+    size: int = -1,
 ) -> Source:
     from lakeport.sources.singer.options import SingerOptions
     from lakeport.sources.singer.source import SingerSource
@@ -233,6 +244,8 @@ def _singer(
         lambda: list(singer.counts),
         lambda: singer.stray_lines_skipped,
         uploader.discard,
+        name,
+        size,
     )
 
 
@@ -247,8 +260,10 @@ def _files(
     from lakeport.sources.files.source import FileSource
 
     stream = _stream(config, names, files)
-    run = partial(run_tasks, runtime, size=sum(file.bytes for file in files))
-    return Source(FileSource(files, stream, spool, FileOptions.of(config, options), run))
+    size = sum(file.bytes for file in files)
+    run = partial(run_tasks, runtime, size=size)
+    source = FileSource(files, stream, spool, FileOptions.of(config, options), run)
+    return Source(source, name=stream, bytes=size)
 
 
 def _frame(frame: Any, config: DestinationConfig, spool: SpoolLocation, runtime: Runtime) -> Source:
@@ -259,7 +274,7 @@ def _frame(frame: Any, config: DestinationConfig, spool: SpoolLocation, runtime:
     if config.table is None or "{stream}" in config.table:
         raise ConfigError("a frame has no name of its own", "give `table`, without `{stream}`.")
     source = FrameSource(frame, config.table, spool.folder, digest=config.run_id is not None)
-    return Source(SpoolUploader(spool).flushes(source))
+    return Source(SpoolUploader(spool).flushes(source), name=config.table)
 
 
 def _stream(config: DestinationConfig, names: Sequence[str], files: Sequence[SourceFile]) -> str:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from lakeport.errors import LakeportError, SparkFailure
+from lakeport.host.activity import carried, reached_share
 from lakeport.host.cores import available_cores
 from lakeport.host.surroundings import Surroundings
 from lakeport.scrub import scrub
@@ -44,6 +45,7 @@ R = TypeVar("R")
 _COLUMN: Final = "outcome"
 _MOST_THREADS: Final = 8  # what of a task is Python, they do one after another
 _LEAVE_SECONDS: Final = 3.0
+_LOOK_SECONDS: Final = 1.0
 _SETTLE_SECONDS: Final = 20.0
 
 
@@ -180,7 +182,7 @@ def _until_spark(
 
     threads = min(len(items), available_cores(), _MOST_THREADS)
     with ThreadPoolExecutor(threads, "lakeport-task") as executor:
-        running = [executor.submit(run) for _ in range(threads)]
+        running = [executor.submit(carried(run)) for _ in range(threads)]
         try:
             wait(running, return_when=FIRST_COMPLETED)  # nothing is left, or Spark is there
             rest = queue.take_all()
@@ -343,6 +345,7 @@ def in_group(runtime: Runtime, job: Callable[[], list[R]]) -> list[R]:
             done.set()
 
     threading.Thread(target=run, name=group, daemon=True).start()
+    threading.Thread(target=carried(_follow), args=(context, group, done), daemon=True).start()
     try:
         done.wait()
     except BaseException:
@@ -354,6 +357,19 @@ def in_group(runtime: Runtime, job: Callable[[], list[R]]) -> list[R]:
         failure = translate(failed[0], runtime.secrets)
         raise failure from failure.__cause__
     return found[0]
+
+
+def _follow(context: SparkContext, group: str, done: threading.Event) -> None:
+    """Tell, until the job is done, which share of its tasks has ended."""
+    tracker = context.statusTracker()
+    with suppress(Exception):  # the job says what is wrong with Spark
+        while not done.wait(_LOOK_SECONDS):
+            jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(group)))
+            found = [tracker.getStageInfo(stage) for job in jobs for stage in job.stageIds]
+            stages = [stage for stage in found if stage is not None and stage.numTasks]
+            if stages:
+                tasks = sum(stage.numTasks for stage in stages)
+                reached_share(sum(stage.numCompletedTasks for stage in stages) / tasks)
 
 
 def _settle(context: SparkContext, group: str) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from weakref import finalize
 
 from lakeport.errors import ConfigError, LakeportError, SparkFailure
+from lakeport.host.activity import activity
 from lakeport.host.scratch import Scratch
 from lakeport.host.surroundings import Surroundings
 from lakeport.scrub import is_secret_name
@@ -190,7 +191,8 @@ class Runtime:
             SparkFailure: Spark did not start, or was stopped.
         """
         self.begin()
-        self._ready.wait()
+        with activity("starting Spark"):
+            self._ready.wait()
         if self._error is not None:
             raise self._error
         if self._stopped or self._context is None:
@@ -312,8 +314,7 @@ class Runtime:
         self._ready.set()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
-        launch = self._launch
-        if launch is None:
+        if (launch := self._launch) is None:
             return
         atexit.unregister(self._end)
         launch.close(self._context, fast=fast, timeout=timeout)
@@ -363,8 +364,7 @@ class Runtime:
         self.adopted = True
         self._context = context
         self._master = str(context.master)
-        most = conf.get("spark.task.maxFailures") or "4"
-        self.attempts = attempts_of({"spark.master": self._master, "spark.task.maxFailures": most})
+        self.attempts = attempts_of(dict(conf.getAll()) | {"spark.master": self._master})
         self._ready.set()
 
     def _build(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
+
+from lakeport.errors import causes
 
 __all__ = [
     "GIVE_UP_SECONDS",
@@ -25,6 +28,8 @@ GIVE_UP_SECONDS = 120.0
 
 T = TypeVar("T")
 _FIRST_CONTACT = 15.0  # seconds
+_NOBODY_THERE = 0.5  # seconds
+_NOBODY = (ConnectionRefusedError, socket.gaierror)
 _GRACE = 5.0  # seconds that all requests have together once one was given up,
 _AFTERMATH = 30.0  # if they come within these
 _SHARE = 3  # requests that stay without an answer use a deadline up,
@@ -56,15 +61,25 @@ class RetryPolicy:
         """
         return min(self.max_delay, self.initial_delay * 2.0 ** min(attempt, 30))
 
-    def before_first_answer(self) -> RetryPolicy:
+    def before_first_answer(self, failure: Exception) -> RetryPolicy:
         """The policy until a store has answered for the first time.
 
-        A wrong endpoint shall not take two minutes to show.
+        A wrong endpoint shall not take two minutes to show; and where nobody listens, or whose name
+        is unknown, shows at once, unless the user has said how long to ask.
+
+        Args:
+            failure: of the last request.
 
         >>> long, short = RetryPolicy(), RetryPolicy(deadline=3)
-        >>> long.before_first_answer().deadline, short.before_first_answer().deadline
-        (15.0, 3)
+        >>> silent, refused = TimeoutError(), ConnectionRefusedError()
+        >>> long.before_first_answer(silent).deadline, long.before_first_answer(refused).deadline
+        (15.0, 0.5)
+        >>> short.before_first_answer(silent).deadline, short.before_first_answer(refused).deadline
+        (3, 3)
         """
+        nobody = any(isinstance(each, _NOBODY) for each in causes(failure, contexts=True))
+        if nobody and self.deadline == GIVE_UP_SECONDS:
+            return RetryPolicy(_NOBODY_THERE)
         return self if self.deadline < _FIRST_CONTACT else RetryPolicy(_FIRST_CONTACT)
 
     def read_timeout(self, most: float) -> float:
@@ -158,10 +173,13 @@ class Retrier:
                 if failure is None or not isinstance(error, NoAnswer):
                     failure = error  # an answer tells more than none
                 allowed = policy(error)
-                allowed = allowed if self.reached else allowed.before_first_answer()
+                allowed = allowed if self.reached else allowed.before_first_answer(error)
                 delay = random.uniform(0, allowed.backoff(attempt))
                 now = time.monotonic()
-                if now + delay > (end if shortened else began + allowed.deadline):
+                last = end if shortened else began + allowed.deadline
+                if shortened and not self.reached:
+                    last = began  # it was asked for long enough: once more will do
+                if now + delay > last:
                     if not shortened:
                         self.shorten_deadline()
                     raise GivenUp(failure, now - began) from error

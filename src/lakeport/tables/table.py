@@ -281,9 +281,10 @@ class Table:
                 files of the version before are gone.
             CommitConflict: others have changed the table since; the message says who and what.
         """
-        from lakeport.tables.undo import undo
+        from lakeport.tables.undo import undo, version_before
 
-        self._versions().newest()
+        # A name that is wrong does not wait for Spark.
+        version_before(self._versions().commits(), run_id, self.uri)
         return undo(self._spark(writes=True), self._location, run_id)
 
     def state(self) -> SingerState | None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lakeport.tables.location import TableLocation
     from lakeport.writers.delta.commit.transaction import Transaction
 
-__all__ = ["find_run", "restore", "undo"]
+__all__ = ["find_run", "restore", "undo", "version_before"]
 
 _HARMLESS = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "REORG"})
 _OURS = "lakeport:"
@@ -100,6 +100,22 @@ def find_run(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, ...
     return tuple(sorted(commit.version for commit in mine))
 
 
+def version_before(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, tuple[int, ...]]:
+    """The version before a run, and those that the run has made; see `find_run`.
+
+    Raises:
+        SourceError: there is no such run, or no version before it.
+        CommitConflict: others have changed the table since.
+    """
+    undone = find_run(commits, run_id, uri)
+    if undone[0] == 0:
+        raise SourceError(
+            f"run {run_id!r} made {uri}: there is no version before it",
+            "delete the table's folder, if nobody else uses it.",
+        )
+    return undone[0] - 1, undone
+
+
 def undo(spark: SparkSession, location: TableLocation, run_id: str) -> UndoReport:
     """Bring back the version before a run.
 
@@ -114,13 +130,7 @@ def undo(spark: SparkSession, location: TableLocation, run_id: str) -> UndoRepor
     """
     log = CommitLog(location.storage, location.folder)
     txn = DeltaLog(spark, log).begin()
-    undone = find_run(log.back_from(txn.version), run_id, location.uri)
-    before = undone[0] - 1
-    if before < 0:
-        raise SourceError(
-            f"run {run_id!r} made {location.uri}: there is no version before it",
-            "delete the table's folder, if nobody else uses it.",
-        )
+    before, undone = version_before(log.back_from(txn.version), run_id, location.uri)
     version = _bring_back(spark, txn, location, before)
     return UndoReport(version, before, undone)
 

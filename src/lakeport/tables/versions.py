@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -12,7 +12,7 @@ from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Storage
 from lakeport.tables.records import HistoryEntry, SingerState
 from lakeport.tables.views import FilesView, entry
-from lakeport.writers.delta.log.commits import CommitLog
+from lakeport.writers.delta.log.commits import Commit, CommitLog
 from lakeport.writers.delta.log.contents import read_contents
 from lakeport.writers.delta.log.snapshot import Contents, LogFiles
 
@@ -128,6 +128,14 @@ class Versions:
         """The lines of the table's history from a version backwards."""
         commits = self._commits().back_from(version)
         return [entry(commit) for commit in islice(commits, limit)]
+
+    def commits(self) -> Iterator[Commit]:
+        """The table's commits, newest first, as far back as the log has them.
+
+        Raises:
+            SourceError: this is not a Delta table.
+        """
+        return self._commits().back_from(self.newest())
 
     def singer_state(self) -> SingerState | None:
         """The Singer STATE of the newest version's rows, with the commit that has it.

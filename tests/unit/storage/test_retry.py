@@ -145,3 +145,33 @@ def test_a_store_that_hangs_is_left_behind_when_time_is_over(
         store.ask()
     assert isinstance(caught.value.cause, NoAnswer)
     answered.set()
+
+
+def refused() -> str:
+    raise OSError("no connection") from ConnectionRefusedError(111, "refused")
+
+
+def test_a_store_where_nobody_listens_is_given_up_at_once(clock: Clock) -> None:
+    store = Store(refused)
+    store.retrier.reached = False
+    with pytest.raises(GivenUp) as caught:
+        store.ask(retry.GIVE_UP_SECONDS)
+    assert caught.value.seconds <= 0.5
+    with pytest.raises(GivenUp) as caught:  # nor do those that tidy up wait
+        store.ask(retry.GIVE_UP_SECONDS)
+    assert caught.value.seconds == 0
+
+
+def test_a_store_that_was_there_may_be_away_for_a_while(clock: Clock) -> None:
+    store = Store(refused)
+    with pytest.raises(GivenUp) as caught:
+        store.ask(retry.GIVE_UP_SECONDS)
+    assert caught.value.seconds > 100
+
+
+def test_who_says_how_long_to_ask_is_obeyed(clock: Clock) -> None:
+    store = Store(refused)
+    store.retrier.reached = False
+    with pytest.raises(GivenUp) as caught:
+        store.ask(10)
+    assert 5 < caught.value.seconds <= 10

@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from lakeport import errors
+from lakeport.cli.output import progress
 from lakeport.cli.output.formatting import (
     REPORT_COLUMNS,
     column_lines,
@@ -27,7 +29,6 @@ from lakeport.cli.output.formatting import (
     shown,
     table_lines,
 )
-from lakeport.cli.output.progress import Bars
 from lakeport.loading.report import Failure, LandingReport, Observer
 from lakeport.model import Landed
 
@@ -40,12 +41,18 @@ _WIDEST = 60
 _LONGEST = 100
 
 StateSink = Callable[[bytes], None]
+Remarks = Callable[[LandingReport], Sequence[str]]
+"""What a command adds to the report of a load, for people."""
 
 
 class Output(Observer, Protocol):
     """What commands say; an `Observer` of loads besides."""
 
     landed: int
+    remarks: Remarks
+
+    def begin(self, label: str) -> None:
+        """Work begins that may take a while; what goes on is shown until there is a result."""
 
     def facts(self, title: str, facts: Mapping[str, object]) -> None:
         """Name and value pairs."""
@@ -64,7 +71,7 @@ class Output(Observer, Protocol):
 
 
 class Console:
-    """For people: bars and tables on a terminal, plain lines elsewhere.
+    """For people: what goes on and tables on a terminal, plain lines elsewhere.
 
     Args:
         out: where it writes; default: standard output.
@@ -83,21 +90,24 @@ class Console:
         self._states = states
         self._lock = threading.Lock()
         self._terminal = self._out.isatty()
-        self._bars = Bars(self._out) if self._terminal else None
-        self.landed = 0
+        self.landed = self._rows = 0
+        self.remarks: Remarks = lambda report: ()
+
+    def begin(self, label: str) -> None:
+        """Show what goes on from now on, until something else is to be said for good."""
+        progress.begin(label, self._out, self._err)
 
     def on_progress(self, stream: str, records: int, size: int) -> None:
-        """Move the stream's bar."""
-        if self._bars:
-            with self._lock:
-                self._bars.read(stream, records, size)
+        """Say nothing: what goes on is shown all the time."""
 
     def on_landed(self, landed: Landed) -> None:
-        """Count the batch in its bar, or print it as a line."""
+        """Count the batch, and print it as a line where lines are kept."""
         with self._lock:
             self.landed += 1
-            if self._bars:
-                self._bars.landed(landed)
+            self._rows += landed.rows
+            if self._terminal:
+                landings = counted(self.landed, "batch"), counted(self._rows, "row")
+                progress.note(f"{landings[0]} landed, {landings[1]}")
             else:
                 self._line(landed_line(landed))
 
@@ -110,8 +120,7 @@ class Console:
         """Print a warning."""
         line = f"Warning: {shown(text)}"
         with self._lock:
-            if not (self._bars and self._bars.line(line)):
-                self._error(line)
+            self._error(line)
 
     def on_finished(self, report: LandingReport) -> None:
         """Print the report."""
@@ -121,7 +130,7 @@ class Console:
         for stream in report.streams:
             for line in column_lines(stream, self._width()):
                 self._line(line)
-        for note in footnotes(report):
+        for note in (*footnotes(report), *self.remarks(report)):
             self._line(f"  {note}")
         done = "landed" if report.ok else "landed before the error"
         rows, run = counted(report.rows, "row"), shown(report.run_id)
@@ -129,6 +138,7 @@ class Console:
 
     def facts(self, title: str, facts: Mapping[str, object]) -> None:
         """Print one pair on each line."""
+        self.close()
         self._line(shown(title))
         width = max((len(name) for name in facts), default=0)
         for name, value in facts.items():
@@ -141,6 +151,7 @@ class Console:
 
     def rows(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         """Print a table."""
+        self.close()
         if title:
             self._line(shown(title))
         names = [shown(column) for column in columns]
@@ -153,6 +164,7 @@ class Console:
 
     def plan(self, plan: LandingPlan) -> None:
         """Print a plan, stream by stream."""
+        self.close()
         self._line(f"{plan.mode} {plan.file_type} into {shown(plan.target)}; nothing is written")
         for stream in plan.streams:
             self.facts(stream.stream, _plan_facts(stream))
@@ -169,23 +181,27 @@ class Console:
         self._error(f"Error: {failure.message}")
         if failure.hint:
             self._error(f"\nHint: {failure.hint}")
+        if failure.type in errors.__all__ and self._err.isatty():
+            self._error(f"\nMore: lakeport explain {failure.type}")
 
     def close(self) -> None:
         """Free the terminal."""
-        if self._bars:
-            self._bars.close()
+        progress.end()
 
     def _width(self) -> int:
         """How long the lines of a list may get."""
         return min(_LONGEST, shutil.get_terminal_size().columns) if self._terminal else _LONGEST
 
     def _line(self, text: str) -> None:
-        self._out.write(f"{text}\n")
-        self._out.flush()
+        self._write(self._out, text)
 
     def _error(self, text: str) -> None:
-        self._err.write(f"{text}\n")
-        self._err.flush()
+        self._write(self._err, text)
+
+    def _write(self, out: TextIO, text: str) -> None:
+        with progress.aside():
+            out.write(f"{text}\n")
+            out.flush()
 
     def _table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         from rich.box import SIMPLE_HEAD
@@ -221,6 +237,7 @@ class Json:
         self._err = err or sys.stderr
         self._states = states
         self.landed = 0
+        self.remarks: Remarks = lambda report: ()
 
     def on_progress(self, stream: str, records: int, size: int) -> None:
         """Say nothing: the report has the sums."""
@@ -240,6 +257,9 @@ class Json:
     def on_finished(self, report: LandingReport) -> None:
         """Write the report."""
         self._document(report.to_json())
+
+    def begin(self, label: str) -> None:
+        """Say nothing: there is one document, at the end."""
 
     def facts(self, title: str, facts: Mapping[str, object]) -> None:
         """Write an object."""
@@ -281,6 +301,8 @@ def _plan_facts(stream: StreamPlan) -> dict[str, object]:
         "rows (estimate)": count(stream.rows),
         "files (estimate)": count(stream.files),
     }
+    if stream.bad:
+        facts["bad records"] = "; ".join([count(stream.bad), *stream.first_bad])
     if stream.notes:
         facts["notes"] = "; ".join(stream.notes)
     if stream.warnings:

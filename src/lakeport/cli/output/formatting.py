@@ -136,7 +136,8 @@ def landed_line(landed: Landed) -> str:
     """
     start = f"{shown(landed.stream)}: batch {landed.sequence + 1}"
     if landed.skipped:
-        return f"{start} skipped, this run had landed it before"
+        why = landed.notes[0] if landed.notes else "this run had landed it before"
+        return f"{start} skipped, {why}"
     rows, files = counted(landed.rows, "row"), counted(len(landed.files), "file")
     version = f", version {landed.version}" if landed.version is not None else ""
     return f"{start} landed, {rows}, {files}, {size(landed.bytes)}{version}"

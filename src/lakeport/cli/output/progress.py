@@ -1,82 +1,111 @@
-"""A bar for each stream on a terminal: rows, size read, rate, batches landed."""
+"""What goes on, on the terminal that a command runs on: lines that are drawn anew in place."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TextIO
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Final, TextIO
 
-from lakeport.cli.output.formatting import count, shown, size
+from lakeport.loading.progress.shown import Display, Lines, Progress, switched_off
+from lakeport.loading.progress.words import Moment, lines
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.live import Live
 
-    from lakeport.model import Landed
+__all__ = ["Terminal", "aside", "begin", "begin_early", "end", "note"]
 
-__all__ = ["Bars"]
+_LABELS: Final = {"land": "landing", "plan": "planning", "check": "checking", "table": "looking"}
+_QUIET: Final = frozenset({"--json", "--help"})
 
 
-class Bars:
-    """Live bars; drawn when the first stream is heard of.
+class Terminal:
+    """Lines at the end of a terminal's text, gone when nothing goes on any more.
 
     Args:
-        stream: the terminal.
+        out: the terminal.
     """
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._progress: Progress | None = None
-        self._tasks: dict[str, TaskID] = {}
-        self._batches: dict[str, int] = {}
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._live: Live | None = None
 
-    def read(self, stream: str, records: int, bytes_read: int) -> None:
-        """Show how much of a stream was read so far."""
-        progress, task = self._task(stream)
-        elapsed = progress.tasks[list(self._tasks).index(stream)].elapsed or 0.0
-        rate = f"{size(bytes_read / elapsed)}/s" if elapsed > 0 and bytes_read > 0 else ""
-        progress.update(task, rows=count(records), size=size(bytes_read), rate=rate)
+    def draw(self, moment: Moment) -> None:
+        """Draw the lines in place of those that are there."""
+        width = shutil.get_terminal_size().columns - 1
+        told = "\n".join(lines(moment, width))
+        from rich.text import Text
 
-    def landed(self, landed: Landed) -> None:
-        """Count a batch."""
-        progress, task = self._task(landed.stream)
-        self._batches[landed.stream] = self._batches.get(landed.stream, 0) + 1
-        progress.update(task, batches=self._batches[landed.stream])
+        if self._live is None:
+            self._live = self._start()
+        self._live.update(Text(told), refresh=True)
 
-    def line(self, text: str) -> bool:
-        """Print a line above the bars; False when there are none."""
-        if self._progress is None:
-            return False
-        self._progress.console.print(text, markup=False, highlight=False)
-        return True
+    def clear(self) -> None:
+        """Take the lines away."""
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
 
-    def close(self) -> None:
-        """Leave the bars as they are and free the terminal."""
-        if self._progress is None:
-            return
-        for task in self._tasks.values():
-            self._progress.update(task, total=1, completed=1)
-        self._progress.stop()
-        self._progress = None
-
-    def _task(self, stream: str) -> tuple[Progress, TaskID]:
-        progress = self._progress or self._start()
-        if stream not in self._tasks:
-            self._tasks[stream] = progress.add_task(
-                shown(stream, 40), total=None, rows="?", size="?", rate="", batches=0
-            )
-        return progress, self._tasks[stream]
-
-    def _start(self) -> Progress:
+    def _start(self) -> Live:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
+        from rich.live import Live
 
-        self._tasks.clear()
-        self._progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=20),
-            TextColumn("{task.fields[rows]} rows"),
-            TextColumn("{task.fields[size]}"),
-            TextColumn("{task.fields[rate]}"),
-            TextColumn("{task.fields[batches]} batches landed"),
-            console=Console(file=self._stream),
+        live = Live(
+            console=Console(file=self._out, highlight=False),
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
         )
-        self._progress.start()
-        return self._progress
+        live.start()
+        return live
+
+
+_shown: list[Progress] = []  # at most one: a process has one terminal
+
+
+def begin(label: str, out: TextIO, err: TextIO) -> None:
+    """Show what goes on from now on, until `end`; nothing where nobody wants to know.
+
+    Args:
+        label: what the command does.
+        out: where its result goes; a terminal there serves if `err` is none.
+        err: where to show it: drawn on a terminal, else as lines at intervals.
+    """
+    if _shown:
+        _shown[0].label = label
+    elif not switched_off():
+        dumb = os.environ.get("TERM", "") in ("", "dumb")
+        terminal = next((each for each in (err, out) if each.isatty() and not dumb), None)
+        display: Display = Lines(err) if terminal is None else Terminal(terminal)
+        _shown.append(Progress(display, label).begin())
+
+
+def begin_early(arguments: Sequence[str]) -> None:
+    """Show that a command has begun, before what it takes is loaded, if it may take a while.
+
+    Args:
+        arguments: the command line behind the program's name.
+    """
+    verb = next((each for each in arguments if not each.startswith("-")), "")
+    if verb in _LABELS and _QUIET.isdisjoint(arguments):
+        begin(_LABELS[verb], sys.stdout, sys.stderr)
+
+
+def note(text: str) -> None:
+    """Show a further line from now on."""
+    for each in _shown:
+        each.note = text
+
+
+def end() -> None:
+    """Show nothing more; fine if nothing was shown."""
+    while _shown:
+        _shown.pop().end()
+
+
+def aside() -> AbstractContextManager[None]:
+    """Show nothing while the body writes to the terminal."""
+    return _shown[0].aside() if _shown else nullcontext()

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import BinaryIO, NamedTuple, cast
 
 from lakeport.errors import BadRecord, BadRecords, SourceError
+from lakeport.host.activity import advance
 from lakeport.model import Split
 from lakeport.native import kernel
 from lakeport.sources.csv.dialect import Dialect
@@ -217,6 +218,7 @@ def blocks(
         want = max(block_bytes, len(rest))  # doubles, so that a long record is not read over again
         data = source.read(want if end < 0 else min(want, end - position))
         position += len(data)
+        advance(len(data))
         if not data:
             break
         rest += data

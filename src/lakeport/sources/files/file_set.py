@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from lakeport.host.activity import carried
 from lakeport.host.cores import available_cores
 from lakeport.model import Reader, Split
 from lakeport.schema.types import Field
@@ -42,7 +43,7 @@ def _beside_each_other(function: Callable[[Any], list[Any]], items: Sequence[Any
     if len(items) < 2:
         return run_here(function, items)
     with ThreadPoolExecutor(min(len(items), available_cores()), "lakeport-look") as executor:
-        return [result for results in executor.map(function, items) for result in results]
+        return [result for results in executor.map(carried(function), items) for result in results]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ class FileSet:
             spool = partial(_spooled, self.files, self.spool, encodings, self.options.limits)
             here = [n for n in waiting if not self.seen_by_tasks(self.files[n])]
             there = [n for n in waiting if n not in set(here)]
-            spooled = {n: file for found in executor.map(spool, here) for n, file in found}
+            spooled = {n: file for found in executor.map(carried(spool), here) for n, file in found}
         spooled |= dict(self.run(spool, there)) if there else {}
         return [spooled.get(n, file) for n, file in enumerate(self.files)]
 

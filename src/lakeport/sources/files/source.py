@@ -75,6 +75,7 @@ class FileSource:
             records=plan.records,
             bytes=plan.bytes,
             digest=digest,
+            remembered=True,
             output_ratio=plan.output_ratio,
             warnings=plan.warnings,
             notes=plan.notes,

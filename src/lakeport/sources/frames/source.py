@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, cast
 import pyarrow as pa
 
 from lakeport.errors import SourceError
+from lakeport.host.activity import advance
 from lakeport.model import Batch, Flush, Scan, Split
 from lakeport.schema.types import check_names, normalise
 from lakeport.sources.frames.pandas import pandas_batches
@@ -127,6 +128,7 @@ class FrameSource:
         with writer:
             for batch in _regular(schema, batches):
                 writer.write(batch)
+                advance(batch.nbytes, rows=batch.num_rows)
         return Batch(
             self._stream,
             0,

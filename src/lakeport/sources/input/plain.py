@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
 
 from lakeport.errors import SourceError
+from lakeport.host.activity import advance
 from lakeport.host.scratch import scratch
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.archive import is_archive, members, open_member
@@ -156,6 +157,7 @@ def _recoded(begin: bytes, source: BinaryIO, encoding: str, name: str) -> Iterat
         if begin:
             yield begin
         while chunk := source.read(_CHUNK):
+            advance(len(chunk))
             yield chunk
         return
     decoder = codecs.getincrementaldecoder(encoding)("strict")
@@ -172,6 +174,7 @@ def _recoded(begin: bytes, source: BinaryIO, encoding: str, name: str) -> Iterat
                 f"{likely_encoding(chunk) or 'utf-8'}.",
             ) from error
         yield text.encode("utf-8")
+        advance(len(chunk))
         offset += len(chunk)
         if not chunk:
             return

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from lakeport.errors import SourceError
+from lakeport.host.activity import advance
 from lakeport.model import Split
 from lakeport.sources.splits import open_split
 from lakeport.sources.spool.sidecar import read_sidecar
@@ -105,6 +106,7 @@ def _chunks(file: BinaryIO, split: Split) -> Iterator[bytes]:
         if not chunk:
             break
         left -= len(chunk) if left > 0 else 0
+        advance(len(chunk))
         yield chunk.removeprefix(_BOM) if begin else chunk
         begin = False
     if left > 0:

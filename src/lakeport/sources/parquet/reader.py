@@ -12,6 +12,7 @@ import pyarrow as pa
 from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Scan, Split
 from lakeport.schema.types import cast_batch, normalise, repeated
+from lakeport.sources.content import asked_for
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.unpacking import DEFAULT, ExpansionGuard, UnpackLimits
 from lakeport.sources.parquet.texts import in_pieces, packed_bytes, repeating_columns, written_out
@@ -67,7 +68,8 @@ def _opened(
 
     uri = split.uri
     try:
-        source = uri if split.storage is None else open_split(split)
+        plain = split.storage is None and not asked_for()
+        source = uri if plain else open_split(split, in_order=False)
         with pq.ParquetFile(
             source,
             pre_buffer=False,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from lakeport.errors import BadRecord, BadRecords, InputError
+from lakeport.host.activity import reached
 from lakeport.model import Flush
 from lakeport.sources.input.lines import Block, read_blocks
 from lakeport.sources.singer.batch_files import default_roots, read_batch_files
@@ -104,10 +105,13 @@ class SingerSource:
             InputError: a SCHEMA or a BATCH that can't be used.
             SourceError: the input, a BATCH's file or the spool folder can't be read or written.
         """
+        read = 0
         for block in read_blocks(self._input, self._options.max_record_mb << 20):
             yield from self._read(block)
             self._collector.advance(block.end)
             self._spool.settle()
+            read += block.end
+            reached(read, sum(count.records for count in self.counts.values()))
             if self._on_progress is not None:
                 self._collector.report(self._on_progress)
         yield self._cut(last=True)

@@ -137,7 +137,7 @@ class DeltaTableWriter:
         mark = self.writer.mark(self.run_id, batch.sequence, batch.digest, singer_state)
         if self.mode is Mode.MERGE:
             return self.merger.commit(plan.detail, staged, mark)
-        return self.writer.commit(plan.detail, staged, mark)
+        return self.writer.commit(plan.detail, staged, mark, batch.content)
 
     def retire(self, version: int) -> Landed | None:
         """Remove rows of earlier versions of the stream, or mark them as deleted."""

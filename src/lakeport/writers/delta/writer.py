@@ -13,9 +13,9 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,12 +25,14 @@ from lakeport.model import Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy, plan_evolution
 from lakeport.schema.named import alter_command, type_name
 from lakeport.writers.delta.commit.attempt import Attempt
+from lakeport.writers.delta.commit.known_content import KnownContent
 from lakeport.writers.delta.commit.log_transaction import LogTransaction, TableTransaction
 from lakeport.writers.delta.commit.staged_files import StagedFiles, published
 from lakeport.writers.delta.commit.transaction import DeltaLog
 from lakeport.writers.delta.log.commits import CommitLog, Mark, app_id
 from lakeport.writers.delta.log.contents import read_contents
 from lakeport.writers.delta.log.snapshot import STATE_COLUMNS, LogFiles, replay
+from lakeport.writers.delta.options import DeltaOptions
 from lakeport.writers.delta.plain import leaves_plain
 from lakeport.writers.delta.plan import TARGET_FILE_SIZE, DeltaPlan, TableRequest, plan_table
 from lakeport.writers.delta.schema import file_schema, physical_names
@@ -41,45 +43,19 @@ from lakeport.writers.delta.untyped import holders
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakeport.config.base import DestinationConfig
 
-__all__ = ["DeltaOptions", "DeltaWriter"]
+__all__ = ["DeltaWriter"]
 
 _ATTEMPTS = 15
 _WHOLE_TABLE_ATTEMPTS = 3
 """After so many attempts an overwrite of partitions takes the time to look at these alone."""
 _LONGEST_WAIT = 2.0
+_TWICE = (
+    "the table had this content before, and has its rows twice now; `once: true` (`--once`) leaves "
+    "out what was landed before"
+)
+_LEFT_OUT = "nothing was added: the table has had this content before"
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class DeltaOptions:
-    """How a Delta table is written.
-
-    Attributes:
-        properties: table properties; of a new table, beside and above the defaults.
-        compression: Parquet codec.
-        target_file_bytes: a data file is closed when it has reached this size.
-        type_widening: the table's columns may get wider types.
-        cluster_by: columns by which a new table is clustered.
-    """
-
-    properties: Mapping[str, str] = field(default_factory=dict)
-    compression: str = "snappy"
-    target_file_bytes: int = 256 << 20
-    type_widening: bool = False
-    cluster_by: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, config: DestinationConfig) -> DeltaOptions:
-        """What a destination's configuration says."""
-        return cls(
-            config.table_properties,
-            config.compression,
-            int(config.target_file_size_mb * 2**20),
-            config.type_widening,
-            config.cluster_by,
-        )
 
 
 @dataclass(frozen=True)
@@ -214,7 +190,13 @@ class DeltaWriter:
             last = self._log().begin().last_transaction(name)
         return None if last < sequence else self._skipped(version, run_id, sequence, digest)
 
-    def commit(self, plan: DeltaPlan, staged: Sequence[Staged], mark: Mark | None = None) -> Landed:
+    def commit(
+        self,
+        plan: DeltaPlan,
+        staged: Sequence[Staged],
+        mark: Mark | None = None,
+        content: str = "",
+    ) -> Landed:
         """Land a batch in one commit, or find that this run had landed it.
 
         Args:
@@ -222,6 +204,7 @@ class DeltaWriter:
             staged: the files.
             mark: what the commit says about itself, and what makes a repeated batch land once;
                 None for a batch of no run.
+            content: what the batch is known by when it comes again; empty for nothing.
 
         Raises:
             CommitConflict: other writers were faster, again and again, or changed the schema.
@@ -231,13 +214,18 @@ class DeltaWriter:
             LakeportError: the store or Spark refused.
         """
         own = mark or self.mark()
+        known = KnownContent("" if plan.dynamic else content, self.options.once)
         with self.published(staged) as files:
 
             def attempt(current: DeltaPlan, txn: TableTransaction, number: int) -> Landed:
+                again = plan.mode is Mode.APPEND and known.landed(txn)
+                if again and known.once:
+                    return self._left_out(own.sequence, txn.version)
                 whole_table = number < _WHOLE_TABLE_ATTEMPTS
-                one = Attempt(self.storage, self.folder, current, staged, own, whole_table)
+                one = Attempt(self.storage, self.folder, current, staged, own, whole_table, known)
                 version, removed = self.try_commit(one, txn, files)
-                return one.landed(version, removed)
+                landed = one.landed(version, removed)
+                return replace(landed, notes=(_TWICE,)) if again else landed
 
             return self.until_committed(plan, own, attempt)
 
@@ -328,6 +316,12 @@ class DeltaWriter:
         warnings = () if known else (warning,)
         return Landed(
             self.stream, self.uri, sequence, 0, version=version, skipped=True, warnings=warnings
+        )
+
+    def _left_out(self, sequence: int, version: int) -> Landed:
+        """A batch whose content the table has."""
+        return Landed(
+            self.stream, self.uri, sequence, 0, version=version, skipped=True, notes=(_LEFT_OUT,)
         )
 
     def _begin(self, plan: DeltaPlan, attempts: int) -> TableTransaction:

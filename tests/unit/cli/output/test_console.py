@@ -107,26 +107,15 @@ def test_the_report_in_plain_lines() -> None:
         assert words in text
 
 
-def test_a_terminal_has_bars_and_a_table() -> None:
+def test_a_terminal_has_a_table() -> None:
     out = Terminal()
     output = Console(out, io.StringIO())
     output.on_progress("flights", 1000, 2_000_000)
-    output.on_progress("airlines", -1, -1)
     output.on_landed(LANDED)
-    output.on_warning("careful")
     output.on_finished(REPORT)
     output.close()
     text = out.getvalue()
-    for words in (
-        "flights",
-        "1,000 rows",
-        "2.0 MB",
-        "1 batches landed",
-        "Warning: careful",
-        "336,776",
-    ):
-        assert words in text
-    assert "\x1b[2J" not in text
+    assert "336,776" in text and "batch 1 landed" not in text and "\x1b[2J" not in text
     assert text.endswith("336,792 rows landed in 4.2 s, run r1\n")
 
 

@@ -15,6 +15,7 @@ from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.types import spark_json
 from lakeport.spark.failures import translate
 from lakeport.spark.quoting import quoted
+from lakeport.writers.delta.commit.known_content import NOT_TOLD, KnownContent, overwritten
 from lakeport.writers.delta.commit.log_transaction import TableTransaction
 from lakeport.writers.delta.commit.operation import Operation
 from lakeport.writers.delta.commit.outcome import settle
@@ -54,6 +55,7 @@ class Attempt:
         mark: what the commit says about itself.
         conflict_on_whole_table: an overwrite of partitions conflicts with changes to any partition,
             which is quicker to find out than with changes to these alone.
+        content: what the batch is known by, when it comes again.
         may_do_nothing: Spark's way may find that there is nothing to commit.
     """
 
@@ -63,6 +65,7 @@ class Attempt:
     staged: Sequence[Staged]
     mark: Mark
     conflict_on_whole_table: bool = True
+    content: KnownContent = NOT_TOLD
     may_do_nothing: ClassVar[bool] = False
 
     def direct(self, txn: TableTransaction, publish: Callable[[], None]) -> tuple[int, int]:
@@ -93,6 +96,9 @@ class Attempt:
         if self.mark.numbered:
             app = app_id(self.mark.run_id, self.mark.stream)
             actions.append(transaction_action(app, self.mark.sequence, moment))
+        actions += self.content.actions(txn.version + 1, moment)
+        if self.plan.mode is Mode.OVERWRITE and self.plan.base is not None:
+            actions.append(overwritten(txn.version + 1, moment))
         publish()
         return txn.commit(actions, self.operation(len(removed))), len(removed)
 

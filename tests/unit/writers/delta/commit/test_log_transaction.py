@@ -20,8 +20,9 @@ from lakeport.writers.delta.commit.log_transaction import LogTransaction
 from lakeport.writers.delta.log import checkpoint
 from lakeport.writers.delta.log.commits import CommitLog
 from lakeport.writers.delta.log.snapshot import LogFiles, replay
+from lakeport.writers.delta.options import DeltaOptions
 from lakeport.writers.delta.plain import plain
-from lakeport.writers.delta.writer import DeltaOptions, DeltaWriter
+from lakeport.writers.delta.writer import DeltaWriter
 
 ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "name": ["Ada", None]})
 

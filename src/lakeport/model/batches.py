@@ -1,25 +1,18 @@
-"""What the stages of a load hand to each other: frozen values and protocols, no logic.
-
-```
-source ─Batch─▶ landing ─Split─▶ task: reader ▶ shape ▶ sink ─Staged─▶ writer ─Landed─▶ report
-```
-A batch is landed whole or not at all. Its splits are read, shaped and encoded inside Spark tasks;
-each task hands back what it staged, and only the driver makes staged objects visible.
-"""
+"""What a source hands over, what the tasks make of it, and what was landed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from lakeport.errors import BadRecord
-    from lakeport.storage.checks import CheckItem
+    from lakeport.model.storage import Storage
 
 __all__ = [
     "Batch",
@@ -30,10 +23,6 @@ __all__ = [
     "Scan",
     "Shaper",
     "Split",
-    "StageWriter",
-    "Staged",
-    "Storage",
-    "StoredObject",
     "UnknownPolicy",
 ]
 
@@ -156,6 +145,8 @@ class Batch:
         warnings: sentences for the report, about what the user should look at.
         notes: lines for the report, about what was found out or chosen; each names its subject.
         untyped: columns that are text for want of a value, of which any type could be.
+        remembered: its content is to be known again when it comes another time; `content` is its
+            name then, once it was read, and empty before.
         schema_only: the stream brought a schema and no record; `sequence` is -1, a run's none.
     """
 
@@ -174,6 +165,8 @@ class Batch:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     untyped: frozenset[str] = frozenset()
+    remembered: bool = False
+    content: str = ""
     schema_only: bool = False
 
 
@@ -213,159 +206,6 @@ class Shaper(Protocol):
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Shape record batches, lazily."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """One encoded object that is durable but not visible yet. Small, picklable.
-
-    Attributes:
-        key: the key that it was staged for.
-        token: what its storage needs to publish or discard it (a temporary path; an upload id and
-            its parts; a session and the bytes held back). It may be a capability: never log it.
-        rows: number of rows.
-        bytes: size of the object.
-        checksum: CRC32C or MD5 of the content with its name, such as `crc32c:AAAAAA==`.
-        partition: partition column -> serialised value (Delta), None for null.
-        stats: Delta's statistics as JSON text; empty for files.
-        split: index of the task that wrote it.
-    """
-
-    key: str
-    token: Mapping[str, Any]
-    rows: int
-    bytes: int
-    checksum: str = ""
-    partition: Mapping[str, str | None] = field(default_factory=dict)
-    stats: str = ""
-    split: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class StoredObject:
-    """One object of a store, as a listing gives it. `etag` changes with the content."""
-
-    key: str
-    bytes: int
-    etag: str = ""
-    modified: float = 0.0
-
-
-class StageWriter(Protocol):
-    """A binary sink for one staged object: `write` until `finish` or `abort`."""
-
-    def write(self, data: bytes | memoryview, /) -> int:
-        """Append bytes; the upload of earlier bytes may go on meanwhile."""
-        ...
-
-    def finish(self) -> Mapping[str, Any]:
-        """Make the bytes durable, not visible; return `Staged`'s `token`, `bytes`, `checksum`."""
-        ...
-
-    def abort(self) -> None:
-        """Drop what was written. Never raises."""
-        ...
-
-
-class Storage(Protocol):
-    """One cloud (or the local disk) seen as keys below one root. Pickled into Spark tasks.
-
-    A key is relative to the root, uses `/`, and never starts or ends with it. Every method raises
-    `DestinationError` or one of its kinds.
-    """
-
-    @property
-    def can_rename_staged(self) -> bool:
-        """Whether a staged object can be published under another key than it was staged for."""
-        ...
-
-    def needs_unique_names(self) -> bool:
-        """Whether the store ignores create-only conditions, so that names must never clash."""
-        ...
-
-    def uri(self, key: str = "") -> str:
-        """How users name that object: a path, `s3://…`, `gs://…`."""
-        ...
-
-    def hadoop_uri(self, key: str = "") -> str:
-        """How Spark names that object: `file:///…`, `s3a://…`, `abfss://…`."""
-        ...
-
-    def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
-        """What Spark's connector needs to reach the store; some values are secrets.
-
-        Args:
-            for_workers: with the credentials that this process finds, for workers without any.
-        """
-        ...
-
-    def stage(self, key: str, content_type: str) -> StageWriter:
-        """Begin one object."""
-        ...
-
-    def publish(self, staged: Staged, key: str) -> None:
-        """Make a staged object visible under `key`, only if nothing has that name.
-
-        Raises:
-            ObjectExists: something else has that name. `can_rename_staged` tells whether the same
-                staged object can be published under another key, or has to be staged again.
-        """
-        ...
-
-    def discard(self, staged: Staged) -> None:
-        """Drop a staged object. Never raises."""
-        ...
-
-    def marked(self, mark: str) -> Storage:
-        """The same place, with what it stages marked as this run's, so that strays can be told."""
-        ...
-
-    def drop_strays(self, staged: Sequence[Staged]) -> None:
-        """Drop what lost attempts of the tasks that staged these left behind. Never raises."""
-        ...
-
-    def owned(self, staged: Staged, key: str) -> bool:
-        """Whether the visible object `key` is this staged object (after a crash or lost answer)."""
-        ...
-
-    def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
-        """Write one small object whole.
-
-        Raises:
-            ObjectExists: `create_only`, and something has that name.
-        """
-        ...
-
-    def get(self, key: str) -> bytes | None:
-        """Read one small object whole; None when there is none."""
-        ...
-
-    def open(self, key: str) -> BinaryIO:
-        """Open an object for reading, seekable."""
-        ...
-
-    def list(self, prefix: str) -> Iterator[StoredObject]:
-        """Objects whose key is `prefix` or lies below the folder `prefix`, sorted by key."""
-        ...
-
-    def sweep(self) -> int:
-        """Remove what was left staged a week ago; return how many (0 where the store does that)."""
-        ...
-
-    def delete(self, key: str) -> None:
-        """Remove an object; fine if there is none."""
-        ...
-
-    def checks(self, *, tables: bool = False) -> Iterator[CheckItem]:
-        """Try what a load needs, item by item; `tables`: what Delta tables need beyond files."""
-        ...
-
-    def shorten_deadline(self) -> None:
-        """Give the requests that come next a few seconds together.
-
-        For when another way to the store was given up, or the process has to end.
-        """
         ...
 
 

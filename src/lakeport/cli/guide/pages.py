@@ -1,0 +1,107 @@
+"""`lakeport docs` and `lakeport explain`: the pages that come with lakeport."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakeport import errors
+from lakeport.cli.output.console import Console
+from lakeport.cli.output.errors import Guard
+from lakeport.errors import ConfigError, LakeportError
+
+__all__ = ["docs", "explain", "pages"]
+
+_HERE = Path(errors.__file__).parent
+_FOR_DEVELOPERS = ("adr/", "benchmarks/")
+_PLACES = (_HERE / "docs", _HERE.parents[1] / "docs")  # of an installed package, of a checkout
+
+
+def docs(
+    page: Annotated[str, typer.Argument(help="Such as sources; without it: the list.")] = "",
+    where: Annotated[bool, typer.Option("--path", help="Print the file's path.")] = False,
+) -> None:
+    """Show a page of the documentation."""
+    output = Console()
+    with Guard(output):
+        known = pages()
+        if not page:
+            listed = [each for each in known.items() if not each[0].startswith(_FOR_DEVELOPERS)]
+            output.rows("", ("page", "about"), [(name, _title(path)) for name, path in listed])
+            return
+        name = page.removesuffix(".md")
+        if name not in known:
+            raise _unknown("page", name, list(known), "`lakeport docs` lists all.")
+        if where:
+            typer.echo(known[name])
+        else:
+            _show(known[name].read_text("utf-8"))
+
+
+def explain(
+    code: Annotated[
+        str, typer.Argument(help="An error's name, such as SchemaConflict, or an exit code.")
+    ],
+) -> None:
+    """Tell what an error means, what is behind it, and what to do."""
+    with Guard(Console()):
+        classes = _classes()
+        found = [each for each in classes.values() if code == str(each.exit_code)]
+        named = {name.lower(): each for name, each in classes.items()}.get(code.lower())
+        if named is None and not found:
+            raise _unknown("error", code, list(classes), "or give an exit code from 1 to 7.")
+        wanted = [named] if named is not None else found
+        known = pages()
+        _show("\n".join(known[f"errors/{each.__name__}"].read_text("utf-8") for each in wanted))
+
+
+def pages() -> dict[str, Path]:
+    """The pages that come with lakeport, by their names: paths without the suffix.
+
+    Raises:
+        ConfigError: they are not there.
+    """
+    folder = next((place for place in _PLACES if (place / "index.md").is_file()), None)
+    if folder is None:
+        raise ConfigError(
+            "the documentation was not installed", "install lakeport from its wheel, or again."
+        )
+    found = sorted(folder.rglob("*.md"))
+    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in found}
+
+
+def _classes() -> dict[str, type[LakeportError]]:
+    found = (getattr(errors, name) for name in errors.__all__)
+    return {
+        each.__name__: each
+        for each in found
+        if isinstance(each, type) and issubclass(each, LakeportError)
+    }
+
+
+def _unknown(what: str, name: str, known: list[str], otherwise: str) -> ConfigError:
+    near = difflib.get_close_matches(name, known, 3, 0.5)
+    lower = {each.lower(): each for each in known}
+    near = near or [lower[each] for each in difflib.get_close_matches(name.lower(), lower, 3, 0.5)]
+    listed = ", ".join(near) if near else ", ".join(known)
+    return ConfigError(f"there is no {what} {name!r}", f"there are {listed}; {otherwise}")
+
+
+def _title(path: Path) -> str:
+    with path.open(encoding="utf-8") as page:
+        return page.readline().lstrip("# ").strip()
+
+
+def _show(text: str) -> None:
+    """Print a page: formatted on a terminal, as it is elsewhere."""
+    if not sys.stdout.isatty():
+        typer.echo(text.rstrip("\n"))
+        return
+    from rich.console import Console as RichConsole
+    from rich.markdown import Markdown
+
+    RichConsole().print(Markdown(text, hyperlinks=False))

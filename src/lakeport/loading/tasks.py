@@ -1,0 +1,69 @@
+"""What the tasks of a load do: scan splits, or read, shape and stage them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+
+import pyarrow as pa
+
+from lakeport.host.activity import advance
+from lakeport.model import Reader, Scan, Split, Staged
+from lakeport.schema.types import cast_batch
+from lakeport.shape.columns import Shape
+from lakeport.sources.content import content_read
+from lakeport.writers.base import Sink
+
+__all__ = ["content_of", "land_frame", "land_splits", "scan_split"]
+
+
+def scan_split(reader: Reader, split: Split) -> list[Scan]:
+    """What is in a split, without landing it."""
+    return [reader.scan(split)]
+
+
+def land_splits(
+    sink: Sink, remembered: bool, item: tuple[int, Reader, Shape, tuple[Split, ...]]
+) -> list[Staged]:
+    """Read, shape and stage some splits.
+
+    Args:
+        sink: encodes and stages.
+        remembered: whether to tell, with the first object, what was read: see `Staged.content`.
+        item: the task's number, and what it reads.
+    """
+    index, reader, shape, splits = item
+    content: list[str] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for split in splits:
+            with content_read() if remembered else nullcontext() as read:
+                yield from reader.read(split)
+            content.extend([read.digest()] if read else ())
+
+    staged = sink.write(shape(_counted(batches())), index)
+    return [replace(one, content=tuple(content)) for one in staged[:1]] + staged[1:]
+
+
+def content_of(columns: pa.Schema, staged: Sequence[Staged]) -> str:
+    """The name of what was read: of its bytes, and of the columns that were made of them."""
+    digests = [digest for one in staged for digest in one.content]
+    if not all(digests):
+        return ""  # of a format whose bytes nobody has seen
+    told = "\n".join([f"{field.name} {field.type}" for field in columns] + digests)
+    return hashlib.sha256(told.encode()).hexdigest() if digests else ""
+
+
+def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        advance(rows=batch.num_rows)
+        yield batch
+
+
+def land_frame(
+    shape: Shape, sink: Sink, batches: Iterator[pa.RecordBatch], partition: int
+) -> list[Staged]:
+    """Shape and stage a partition of a Spark frame."""
+    return sink.write(shape(cast_batch(batch, shape.source) for batch in batches), partition)

@@ -1,0 +1,116 @@
+"""Folders to start from, and the pages that tell of errors and all else."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from deltalake import DeltaTable
+
+from lakeport import errors
+from lakeport.cli.app import main
+from lakeport.cli.guide.init import Start
+from lakeport.cli.guide.pages import pages
+
+CLASSES = [
+    name
+    for name in errors.__all__
+    if isinstance(found := getattr(errors, name), type) and issubclass(found, Exception)
+]
+
+
+def _commands(readme: Path) -> list[str]:
+    """The commands of a README that need nothing else."""
+    found = re.findall(r"^    (.+?)(?:  +#.*)?$", readme.read_text(), re.MULTILINE)
+    return [line for line in found if not re.match(r"some-tap|meltano|python", line)]
+
+
+@pytest.mark.parametrize("start", [each for each in Start if each is not Start.STREAMING])
+def test_a_folder_to_start_from_does_what_its_readme_says(tmp_path: Path, start: Start) -> None:
+    folder = tmp_path / "begin"
+    assert main(["init", start, "--into", str(folder)]) == 0
+    commands = _commands(folder / "README.md")
+    assert commands
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for command in commands:
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=folder,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, (command, done.stderr)
+    (table,) = (each for each in (folder / "lake").iterdir() if each.name[0] != "_")
+    expected = 3 if start is Start.CSV else 2
+    assert DeltaTable(str(table)).to_pyarrow_table().num_rows == expected
+
+
+@pytest.mark.parametrize("start", Start)
+def test_every_folder_explains_itself(tmp_path: Path, start: Start) -> None:
+    folder = tmp_path / "begin"
+    assert main(["init", start, "--into", str(folder)]) == 0
+    readme = (folder / "README.md").read_text()
+    assert len(readme.splitlines()) <= 14
+    for page in re.findall(r"lakeport docs ([\w-]+)", readme):
+        assert page in pages()
+    for config in folder.glob("*.y*ml"):
+        text = config.read_text()
+        assert text.startswith("#") and "#internal#" not in text and yaml.safe_load(text)
+
+
+def test_a_folder_remembers_what_is_said_of_internal_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "--no-internal-columns"]) == 0
+    assert yaml.safe_load(Path("lakeport-csv/lake.yaml").read_text())["internal_columns"] is False
+    assert main(["init", "mage", "--internal-columns", "_lp_"]) == 0
+    config = yaml.safe_load(Path("lakeport-mage/config.yaml").read_text())["config"]
+    assert config["internal_columns_prefix"] == "_lp_"
+    assert main(["init", "--internal-columns", "x", "--no-internal-columns", "--into", "y"]) == 2
+
+
+def test_nothing_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "lake.yaml").write_text("mine")
+    assert main(["init", "--into", str(tmp_path)]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert [each.name for each in tmp_path.iterdir()] == ["lake.yaml"]
+    (tmp_path / "file").write_text("")
+    assert main(["init", "--into", str(tmp_path / "file" / "x")]) == 2
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_error_has_a_page(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", name.lower()]) == 0
+    page = capsys.readouterr().out
+    assert page.startswith(f"# {name}: ")
+    assert f"Exit code {getattr(errors, name).exit_code}." in page
+
+
+def test_an_exit_code_is_explained_by_all_its_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "4"]) == 0
+    assert capsys.readouterr().out.startswith("# SchemaConflict")
+    assert main(["explain", "3"]) == 0
+    page = capsys.readouterr().out
+    assert all(f"# {name}: " in page for name in ("BadRecords", "InputError", "SourceError"))
+    assert main(["explain", "SchemaConflicts"]) == 2
+    assert "there are SchemaConflict" in capsys.readouterr().err
+
+
+def test_pages_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["docs"]) == 0
+    listed = capsys.readouterr().out
+    assert re.search(r"^sources +Sources", listed, re.MULTILINE) and "adr/" not in listed
+    assert main(["docs", "sources"]) == 0
+    assert capsys.readouterr().out == pages()["sources"].read_text()
+    assert main(["docs", "sources.md", "--path"]) == 0
+    assert capsys.readouterr().out.strip() == str(pages()["sources"])
+    assert main(["docs", "sorces"]) == 2
+    assert "sources" in capsys.readouterr().err

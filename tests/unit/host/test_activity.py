@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from lakeport.host.activity import activity, advance, carried, reached, reached_share, running
+
+
+def test_nothing_goes_on_outside_of_activities() -> None:
+    advance(5, rows=1)
+    assert running() == ()
+    with activity("reading", "a", total=10, rows_total=3):
+        advance(4, rows=1)
+        (now,) = running()
+        assert (now.what, now.name, now.done, now.rows) == ("reading", "a", 4, 1)
+        assert (now.total, now.rows_total, now.share) == (10, 3, 0.4)
+    assert running() == ()
+
+
+def test_an_inner_activity_takes_the_place_of_the_outer_one_for_its_thread() -> None:
+    with activity("reading"):
+        with activity("starting Spark"):
+            advance(1)
+        advance(2)
+        assert [each.done for each in running()] == [2]
+
+
+def test_an_activity_that_fails_is_over() -> None:
+    try:
+        with activity("reading"):
+            raise ValueError
+    except ValueError:
+        pass
+    assert running() == ()
+
+
+def test_many_threads_work_for_one_activity() -> None:
+    with activity("writing", total=8000), ThreadPoolExecutor(8) as threads:
+        work = carried(lambda: [advance(1, rows=2) for _ in range(1000)])
+        for done in [threads.submit(work) for _ in range(8)]:
+            done.result()
+        threads.submit(advance, 5).result()  # works for nothing
+        (now,) = running()
+        assert (now.done, now.rows) == (8000, 16000)
+
+
+def test_what_is_done_in_all_may_be_told_instead() -> None:
+    with activity("reading", total=200):
+        reached(50, 3)
+        assert (running()[0].done, running()[0].rows) == (50, 3)
+        reached_share(0.5)
+        assert running()[0].done == 100
+    with activity("reading"):
+        reached_share(0.5)
+        assert running()[0].done == 0
+
+
+def test_more_than_there_is_has_no_share() -> None:
+    with activity("unpacking", total=10):
+        advance(11)
+        assert running()[0].share is None and running()[0].left(1e9) is None
+    with activity("reading", total=-1, rows_total=4):
+        advance(rows=1)
+        assert running()[0].share == 0.25
