@@ -19,6 +19,7 @@ from lakeport.spark.filesystems import place_of, session_for
 from lakeport.storage.local.store import LocalStorage
 from lakeport.storage.probe import unfit_for_tables
 from lakeport.storage.retry import Retrier
+from lakeport.writers.delta.options import DeltaOptions
 from lakeport.writers.enclosing import around, enclosed
 from lakeport.writers.files.encode import encoder_for
 from lakeport.writers.files.journal import Journal
@@ -170,7 +171,6 @@ def open_table(
     folder = table_folder(table)
     _check_table_place(storage, folder, config.file_type)
     if config.file_type == "delta":
-        from lakeport.writers.delta.options import DeltaOptions
         from lakeport.writers.delta.table import DeltaTableWriter
         from lakeport.writers.delta.writer import DeltaWriter
 

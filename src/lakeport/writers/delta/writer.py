@@ -77,7 +77,7 @@ class DeltaWriter:
     storage: Storage
     folder: str
     stream: str
-    options: DeltaOptions = DeltaOptions()
+    options: DeltaOptions = field(default_factory=DeltaOptions)
     run: str = ""
     without_spark: bool = False
     begin: Callable[[], None] = lambda: None
