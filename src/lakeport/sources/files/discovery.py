@@ -263,8 +263,9 @@ def stream_name(sources: Sequence[str], files: Sequence[SourceFile]) -> str:
     >>> stream_name(["in/a.csv.gz"], [SourceFile("in/a.csv.gz", "a.csv.gz", "csv", 0)])
     'a'
     """
-    names = {file.name.partition("!/")[0] if file.member else file.name for file in files}
-    if len(names) == 1 and sources[0].endswith(name := names.pop()):
+    first = files[0]
+    name = first.name.removesuffix(f"!/{first.member}") if first.member else first.name
+    if len({file.uri for file in files}) == 1 and sources[0].endswith(name):
         path = PurePosixPath(name)
         while path.suffix.lower() in {*FORMATS, *COMPRESSIONS}:
             path = path.with_suffix("")

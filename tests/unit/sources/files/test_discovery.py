@@ -107,6 +107,10 @@ def test_stream_names(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert name(str(tree)) == "in"
     assert name(f"{tree}/") == "in"
     assert name(f"{tree}/*.csv") == "in"
+    for part in "xy":
+        (tree / part).mkdir()
+        (tree / part / "a.csv").write_text("x\n1\n")
+    assert name(f"{tree}/[xy]/a.csv") == "in"
     monkeypatch.chdir(tree)
     assert name("*.csv") == "in"
     assert name("a.csv") == "a"
