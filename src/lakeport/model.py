@@ -25,6 +25,7 @@ __all__ = [
     "Batch",
     "Flush",
     "Landed",
+    "Level",
     "Mode",
     "Reader",
     "Scan",
@@ -250,23 +251,33 @@ class StoredObject:
     modified: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What lies right in one folder of a store.
+
+    Attributes:
+        folders: names of the folders there, without slashes, sorted.
+        objects: the objects there, sorted by key.
+    """
+
+    folders: tuple[str, ...]
+    objects: tuple[StoredObject, ...]
+
+
 class StageWriter(Protocol):
     """A binary sink for one staged object: `write` until `finish` or `abort`."""
 
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes; the upload of earlier bytes may go on meanwhile."""
-        ...
 
     def finish(self) -> Mapping[str, Any]:
         """Make the bytes durable without making them visible; return the token and checksum.
 
         The mapping has `token` (see `Staged.token`), `bytes` and `checksum`.
         """
-        ...
 
     def abort(self) -> None:
         """Drop what was written. Never raises."""
-        ...
 
 
 class Storage(Protocol):
@@ -279,19 +290,15 @@ class Storage(Protocol):
     @property
     def can_rename_staged(self) -> bool:
         """Whether a staged object can be published under another key than it was staged for."""
-        ...
 
     def needs_unique_names(self) -> bool:
         """Whether the store ignores create-only conditions, so that names must never clash."""
-        ...
 
     def uri(self, key: str = "") -> str:
         """How users name that object: a path, `s3://…`, `gs://…`."""
-        ...
 
     def hadoop_uri(self, key: str = "") -> str:
         """How Spark names that object: `file:///…`, `s3a://…`, `abfss://…`."""
-        ...
 
     def hadoop_settings(self, *, for_workers: bool = False) -> Mapping[str, str]:
         """What Spark's connector needs to reach the store; some values are secrets.
@@ -299,11 +306,9 @@ class Storage(Protocol):
         Args:
             for_workers: with the credentials that this process finds, for workers without any.
         """
-        ...
 
     def stage(self, key: str, content_type: str) -> StageWriter:
         """Begin one object."""
-        ...
 
     def publish(self, staged: Staged, key: str) -> None:
         """Make a staged object visible under `key`, only if nothing has that name.
@@ -312,23 +317,18 @@ class Storage(Protocol):
             ObjectExists: something else has that name. `can_rename_staged` tells whether the same
                 staged object can be published under another key, or has to be staged again.
         """
-        ...
 
     def discard(self, staged: Staged) -> None:
         """Drop a staged object. Never raises."""
-        ...
 
     def marked(self, mark: str) -> Storage:
         """The same place, with what it stages marked as this run's, so that strays can be told."""
-        ...
 
     def drop_strays(self, staged: Sequence[Staged]) -> None:
         """Drop what lost attempts of the tasks that staged these left behind. Never raises."""
-        ...
 
     def owned(self, staged: Staged, key: str) -> bool:
         """Whether the visible object `key` is this staged object (after a crash or lost answer)."""
-        ...
 
     def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
         """Write one small object whole.
@@ -336,38 +336,36 @@ class Storage(Protocol):
         Raises:
             ObjectExists: `create_only`, and something has that name.
         """
-        ...
 
     def get(self, key: str) -> bytes | None:
         """Read one small object whole; None when there is none."""
-        ...
 
     def open(self, key: str) -> BinaryIO:
         """Open an object for reading, seekable."""
-        ...
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """Objects whose key is `prefix` or lies below the folder `prefix`, sorted by key."""
-        ...
+
+    def level(self, prefix: str) -> Level:
+        """What lies right in the folder `prefix`, by few requests however much lies below it.
+
+        Of a folder with thousands of entries some may be missing.
+        """
 
     def sweep(self) -> int:
         """Remove what was left staged a week ago; return how many (0 where the store does that)."""
-        ...
 
     def delete(self, key: str) -> None:
         """Remove an object; fine if there is none."""
-        ...
 
     def checks(self, *, tables: bool = False) -> Iterator[CheckItem]:
         """Try what a load needs, item by item; `tables`: what Delta tables need beyond files."""
-        ...
 
     def shorten_deadline(self) -> None:
         """Give the requests that come next a few seconds together.
 
         For when another way to the store was given up, or the process has to end.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ _COMMAND = "a command loads what it runs when it runs: `lakeport version` would 
 _SESSION = "a session starts beside a run and on its cores: half of what it imports can wait"
 NEEDED = {
     "lakeport.cli.jars -> lakeport.spark.jvm.jars": _COMMAND,
-    "lakeport.cli.opened -> lakeport.tables": _COMMAND,
+    "lakeport.cli.tables.opened -> lakeport.tables": _COMMAND,
     "lakeport.mage.flags -> lakeport.config.files": _COMMAND,
     "lakeport.mage.flags -> lakeport.config.mage.catalog": _COMMAND,
     "lakeport.native -> lakeport.native": "what is compiled may not load here",

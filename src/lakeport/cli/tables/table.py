@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakeport.cli.opened import TableName, ToTarget, opened
 from lakeport.cli.options import Debug, JsonOut, SetKeys
+from lakeport.cli.output.help import LOOK, Commands, about, help_alone
+from lakeport.cli.tables.opened import TableName, ToTarget, opened
 from lakeport.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,7 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["table"]
 
-table = typer.Typer(help="Look at a table, now or as it was, and keep it in order.")
+table = typer.Typer(
+    cls=Commands,
+    callback=help_alone,
+    help="Look at a table, now or as it was, and keep it in order.",
+    invoke_without_command=True,
+)
 
 Version = Annotated[
     int | None, typer.Option("--version", metavar="N", min=0, help="As of this version.")
@@ -28,7 +34,12 @@ Timestamp = Annotated[
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many rows.")]
 
 
-@table.command("show")
+@table.command(
+    "show",
+    **about(
+        LOOK, "lakeport table show ./lake/flights", "lakeport table show ./lake/flights --version 3"
+    ),
+)
 def show(
     name: TableName,
     to: ToTarget = None,
@@ -43,7 +54,7 @@ def show(
         output.facts(name, it.describe(**_moment(version, timestamp)).to_dict())
 
 
-@table.command("history")
+@table.command("history", **about(LOOK, "lakeport table history ./lake/flights --limit 5"))
 def history(
     name: TableName,
     to: ToTarget = None,
@@ -60,7 +71,14 @@ def history(
         output.rows("", columns, rows)
 
 
-@table.command("preview")
+@table.command(
+    "preview",
+    **about(
+        LOOK,
+        "lakeport table preview ./lake/flights --limit 3",
+        "lakeport table preview flights --to lake.yaml",
+    ),
+)
 def preview(
     name: TableName,
     to: ToTarget = None,
@@ -76,7 +94,14 @@ def preview(
         _show(output, it.preview(limit, **_moment(version, timestamp)))
 
 
-@table.command("query")
+@table.command(
+    "query",
+    **about(
+        LOOK,
+        "lakeport table query ./lake/flights \\",
+        '  "SELECT carrier, count(*) FROM t GROUP BY 1"',
+    ),
+)
 def query(
     name: TableName,
     sql: Annotated[str, typer.Argument(metavar="SQL", help="Spark SQL; the table is called `t`.")],

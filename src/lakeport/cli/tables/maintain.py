@@ -7,18 +7,31 @@ from typing import Annotated, Any
 
 import typer
 
-from lakeport.cli.opened import COMMITS, DELETES, TableName, ToTarget, opened
 from lakeport.cli.options import Debug, JsonOut, SetKeys
 from lakeport.cli.output.formatting import size
-from lakeport.cli.table import table
+from lakeport.cli.output.help import KEEP, LOOK, Commands, about, help_alone
+from lakeport.cli.tables.opened import COMMITS, DELETES, TableName, ToTarget, opened
+from lakeport.cli.tables.table import table
 from lakeport.errors import SourceError
 
 __all__ = ["state"]
 
-state = typer.Typer(help="The Singer STATE that tables keep.")
+state = typer.Typer(
+    cls=Commands,
+    callback=help_alone,
+    help="The Singer STATE that tables keep.",
+    invoke_without_command=True,
+)
 
 
-@table.command("optimize")
+@table.command(
+    "optimize",
+    **about(
+        KEEP,
+        "lakeport table optimize ./lake/flights",
+        "lakeport table optimize ./lake/flights --zorder carrier",
+    ),
+)
 def optimize(
     name: TableName,
     to: ToTarget = None,
@@ -40,7 +53,14 @@ def optimize(
         output.facts(name, _sized(done.to_dict(), json_out))
 
 
-@table.command("vacuum")
+@table.command(
+    "vacuum",
+    **about(
+        KEEP,
+        "lakeport table vacuum ./lake/flights --dry-run",
+        "lakeport table vacuum ./lake/flights --retain 30d",
+    ),
+)
 def vacuum(
     name: TableName,
     to: ToTarget = None,
@@ -80,7 +100,7 @@ def vacuum(
         output.facts(name, _sized(facts, json_out))
 
 
-@table.command("restore")
+@table.command("restore", **about(KEEP, "lakeport table restore ./lake/flights --version 3"))
 def restore(
     name: TableName,
     version: Annotated[
@@ -96,7 +116,9 @@ def restore(
         output.facts(name, it.restore(version).to_dict())
 
 
-@table.command("undo")
+@table.command(
+    "undo", **about(KEEP, "lakeport runs ./lake", "lakeport table undo ./lake/flights RUN_ID")
+)
 def undo(
     name: TableName,
     run_id: Annotated[
@@ -112,7 +134,7 @@ def undo(
         output.facts(name, it.undo(run_id).to_dict())
 
 
-@table.command("compact-report")
+@table.command("compact-report", **about(KEEP, "lakeport table compact-report ./lake/flights"))
 def compact_report(
     name: TableName,
     to: ToTarget = None,
@@ -128,7 +150,7 @@ def compact_report(
         output.facts(name, _sized(found, json_out))
 
 
-@state.command("show")
+@state.command("show", **about(LOOK, "lakeport state show ./lake/users > state.json"))
 def show(
     name: TableName,
     to: ToTarget = None,
