@@ -12,7 +12,9 @@
 | `streams` | list of objects with `stream`, `table` (URI), `rows`, `rejected` (bad records set |
 | | aside), `dropped` (undeclared field -> records that held it), `files`, `bytes`, `batches`, |
 | | `skipped_batches` (the same run had landed them before), `removed_files` (replaced by an |
-| | overwrite), `first_version` and `last_version` (Delta; null for files), `seconds`, `warnings` |
+| | overwrite or a merge), `removed_rows` (those in them; null where nothing tells), `merged` (of |
+| | merges, `inserted`, `updated`, `deleted`, `unchanged` -> rows, as far as known), |
+| | `first_version` and `last_version` (Delta; null for files), `seconds`, `warnings` |
 | `stray_lines` | lines that are no messages of any stream |
 | `quarantine` | URIs of the files with bad records |
 | `state` | the last STATE that was emitted; null if none |
@@ -116,6 +118,8 @@ class StreamReport:
     last_version: int | None = None
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
+    removed_rows: int | None = 0
+    merged: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +254,8 @@ class ReportBuilder:
             last_version=_first(landed.version, old.last_version),
             seconds=old.seconds + seconds,
             warnings=_unique(old.warnings, landed.warnings),
+            removed_rows=_sum(old.removed_rows, landed.removed_rows),
+            merged=_added(old.merged, landed.merged),
         )
 
     def retired(self, landed: Landed) -> None:
@@ -264,6 +270,7 @@ class ReportBuilder:
             first_version=_first(old.first_version, landed.version),
             last_version=landed.version,
             warnings=_unique(old.warnings, landed.warnings),
+            removed_rows=_sum(old.removed_rows, landed.removed_rows),
         )
 
     def rejected(self, stream: str, count: int) -> None:
@@ -328,6 +335,17 @@ def _stream(stream: StreamReport) -> dict[str, Any]:
 def _first(*versions: int | None) -> int | None:
     """The first version that there is."""
     return next((version for version in versions if version is not None), None)
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
+
+def _added(one: Mapping[str, int], other: Mapping[str, int]) -> Mapping[str, int]:
+    """The sums of two counts; what one of them does not know is not known of both."""
+    if not one or not other:
+        return one or other
+    return {name: one[name] + other[name] for name in one if name in other}
 
 
 def _place(error: BaseException) -> str:

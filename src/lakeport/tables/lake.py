@@ -20,11 +20,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from lakeport.config.explain import nearest
 from lakeport.config.load import load_target
 from lakeport.destinations import open_storage
 from lakeport.errors import LakeportError, SourceError
 from lakeport.storage.local.store import LocalStorage
-from lakeport.tables.views import data_kind, footer_rows, row_count
+from lakeport.tables.views import data_kind, footer_rows
+from lakeport.writers.delta.log.actions import row_count
 from lakeport.writers.delta.log.snapshot import LogFiles, replay
 
 if TYPE_CHECKING:
@@ -32,13 +34,15 @@ if TYPE_CHECKING:
     from lakeport.config.keys import StoreKeys, Target
     from lakeport.model import Level, Storage, StoredObject
 
-__all__ = ["LakeTable", "find_tables", "lake_of", "list_tables", "neighbours", "tables"]
+__all__ = ["LakeTable", "absent", "lake_of", "list_tables", "many", "tables"]
 
 _FOLDERS = 10_000
 _FILES = 10_000
 _FOOTERS = 1_000
 _LOG_BYTES = 64 << 20
 _THREADS = 16
+_BESIDE = 200
+_NAMED = 20
 _LOG = "_delta_log"
 _DATE = re.compile(r"[\d.:TZ_-]+")
 
@@ -147,17 +151,50 @@ def find_tables(storage: Storage, folder: str) -> Iterator[tuple[str, bool]]:
             waiting = deeper
 
 
-def neighbours(storage: Storage, folder: str) -> list[str]:
-    """Names of the folders beside one that is not there, for whoever has misspelt it.
+def absent(storage: Storage, folder: str) -> SourceError:
+    """The error for a table that is not there; it names those beside it."""
+    uri = storage.uri(folder)
+    above, _, name = uri.rstrip("/").rpartition("/")
+    beside = neighbours(storage, folder)
+    close = nearest(name, beside)
+    guess = f"; did you mean {close}?" if close else ""
+    more = f" and {len(beside) - _NAMED} more" if len(beside) > _NAMED else ""
+    hint = f"tables in {above}: {', '.join(beside[:_NAMED])}{more}."
+    return SourceError(
+        f"there is no table in {uri}{guess}",
+        hint if beside else "check its name; `land` makes tables.",
+    )
 
-    Where they can't be listed there are none.
-    """
+
+def many(storage: Storage, folder: str) -> SourceError | None:
+    """The error for a folder of tables that is taken for one; None where it is none."""
+    if _kind(storage, folder, top=False)[0] is not _Kind.FOLDERS:
+        return None
+    names = [key.removeprefix(folder).strip("/") for key, _ in find_tables(storage, folder)]
+    if not names:
+        return None
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return SourceError(
+        f"{storage.uri(folder)} is no table but a folder of tables",
+        f"name one of them: {', '.join(sorted(names)[:_NAMED])}{more}.",
+    )
+
+
+def neighbours(storage: Storage, folder: str) -> list[str]:
+    """Names of the tables beside a folder, none where they can't be listed."""
     above, _, _ = folder.rpartition("/")
-    if not folder:
-        path = Path(storage.uri())
-        storage = LocalStorage(str(path.parent))
+    if not folder:  # as for a local table, whose storage begins at the table
+        storage = LocalStorage(str(Path(storage.uri()).parent))
     try:
-        return _shown(storage.level(above))
+        keys = [f"{above}/{name}".lstrip("/") for name in _shown(storage.level(above))[:_BESIDE]]
+        with ThreadPoolExecutor(_THREADS) as pool:
+            kinds = pool.map(lambda key: _kind(storage, key, top=False)[0], keys)
+            tables = (_Kind.DELTA, _Kind.FILES)
+            return [
+                key.rpartition("/")[2]
+                for key, kind in zip(keys, kinds, strict=True)
+                if kind in tables
+            ]
     except LakeportError:
         return []
 

@@ -16,11 +16,11 @@ from lakeport.schema.types import from_spark_json
 from lakeport.tables.records import HistoryEntry, TableColumn, TableDescription
 from lakeport.writers.delta.compaction import MANY_SMALL_FILES, SMALL_FILE_BYTES, groups
 from lakeport.writers.delta.features import lacking_readers
-from lakeport.writers.delta.log.actions import parse_path, parse_value
+from lakeport.writers.delta.log.actions import parse_path, parse_value, row_count
 from lakeport.writers.delta.log.commits import Commit
 from lakeport.writers.delta.log.snapshot import Contents
 
-__all__ = ["DeltaView", "FilesView", "data_kind", "entry", "footer_rows", "gone", "row_count"]
+__all__ = ["DeltaView", "FilesView", "data_kind", "entry", "footer_rows", "gone"]
 
 
 @dataclass(frozen=True)
@@ -239,17 +239,6 @@ def _spark_word(type_: Any) -> str:
         return f"struct<{', '.join(inside)}>"
     parts = ("elementType",) if type_["type"] == "array" else ("keyType", "valueType")
     return f"{type_['type']}<{', '.join(_spark_word(type_[part]) for part in parts)}>"
-
-
-def row_count(files: Sequence[Mapping[str, Any]]) -> int | None:
-    """The rows in the files of `add` actions, if every file's statistics tell."""
-    total = 0
-    for file in files:
-        count = json.loads(file.get("stats") or "{}").get("numRecords")
-        if count is None:
-            return None
-        total += count - int((file.get("deletionVector") or {}).get("cardinality", 0))
-    return total
 
 
 def _sizes(sizes: Sequence[int]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ __all__ = [
     "moment",
     "numeric",
     "phrase",
+    "readable",
     "report_row",
     "shown",
     "size",
@@ -33,6 +34,8 @@ __all__ = [
 REPORT_COLUMNS = ("stream", "rows", "files", "size", "versions", "seconds", "table")
 REPORT_SPARE = ("table", "seconds", "versions", "files", "size")
 """Those that a narrow terminal can do without, in this order."""
+
+_MOMENTS = frozenset({"finished", "last_change", "started", "timestamp"})
 
 
 def count(value: int | None) -> str:
@@ -120,6 +123,24 @@ def is_list_of_objects(value: object) -> TypeGuard[list[Mapping[str, object]]]:
     return bool(value) and isinstance(value, list) and all(isinstance(v, Mapping) for v in value)
 
 
+def readable(facts: Mapping[str, object]) -> dict[str, object]:
+    """Facts as people read them: sizes with their unit, moments to the second.
+
+    Example:
+        >>> readable({"bytes": 1200, "last_change": "2024-03-04T15:30:45.123000+00:00"})
+        {'size': '1.2 KB', 'last_change': '2024-03-04 15:30:45Z'}
+    """
+    found: dict[str, object] = {}
+    for name, value in facts.items():
+        if "bytes" in name and isinstance(value, int):
+            found["size" if name == "bytes" else name] = size(value)
+        elif name in _MOMENTS and isinstance(value, str):
+            found[name] = moment(datetime.fromisoformat(value))
+        else:
+            found[name] = value
+    return found
+
+
 def jsonable(value: object) -> object:
     """A value as JSON can hold it: bytes in Base64, what JSON lacks as text.
 
@@ -185,8 +206,15 @@ def footnotes(report: LandingReport) -> list[str]:
         if stream.skipped_batches:
             batches = counted(stream.skipped_batches, "batch")
             notes.append(f"{name}: {batches} skipped, landed before")
-        if stream.removed_files:
-            notes.append(f"{name}: {counted(stream.removed_files, 'file')} replaced")
+        if stream.merged:
+            (first, rows), *others = stream.merged.items()
+            told = [f"{counted(rows, 'row')} {first}"]
+            told += [f"{count(rows)} {what}" for what, rows in others if rows or what != "deleted"]
+            notes.append(f"{name}: {', '.join(told)}")
+        elif stream.removed_files:
+            files = counted(stream.removed_files, "file")
+            known = f" ({counted(stream.removed_rows, 'row')})" if stream.removed_rows else ""
+            notes.append(f"{name}: {files} replaced{known}")
         notes += [f"{name}: {shown(warning)}" for warning in stream.warnings]
     if report.stray_lines:
         verb = "belongs" if report.stray_lines == 1 else "belong"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +11,7 @@ import typer
 from lakeport.cli.options import Debug, JsonOut, SetKeys, keys, refuse_secrets
 from lakeport.cli.output.console import Console, Json
 from lakeport.cli.output.errors import Guard
-from lakeport.cli.output.formatting import count, moment, size
+from lakeport.cli.output.formatting import count, moment, readable, size
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -134,11 +133,9 @@ def _show_run(output: Console, run: LakeRun) -> None:
     streams = [_stream(stream) for stream in report.pop("streams", ())]
     left_out = ("report", "ok", "run_id", "error")
     facts = {name: value for name, value in report.items() if name not in left_out}
-    for name in ("started", "finished"):
-        facts[name] = moment(datetime.fromisoformat(facts[name]))
-    output.facts(f"run {run.run_id}", _sized({k: v for k, v in facts.items() if _tells(v)}))
+    output.facts(f"run {run.run_id}", readable({k: v for k, v in facts.items() if _tells(v)}))
     for stream in streams:
-        output.facts(str(stream.pop("stream")), _sized(stream))
+        output.facts(str(stream.pop("stream")), readable(stream))
 
 
 def _stream(stream: dict[str, Any]) -> dict[str, Any]:
@@ -147,10 +144,3 @@ def _stream(stream: dict[str, Any]) -> dict[str, Any]:
 
 def _tells(value: object) -> bool:
     return value not in (None, "", 0, [], {})
-
-
-def _sized(facts: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "size" if name == "bytes" else name: size(value) if name == "bytes" else value
-        for name, value in facts.items()
-    }

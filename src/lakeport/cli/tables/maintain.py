@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from lakeport.cli.options import Debug, JsonOut, SetKeys
-from lakeport.cli.output.formatting import size
+from lakeport.cli.output.formatting import readable
 from lakeport.cli.output.help import KEEP, LOOK, Commands, about, help_alone
 from lakeport.cli.tables.opened import COMMITS, DELETES, TableName, ToTarget, opened
 from lakeport.cli.tables.table import table
@@ -50,7 +50,8 @@ def optimize(
     with opened(name, to, set_keys, json_out, debug, COMMITS) as (output, it):
         columns = [column.strip() for column in (zorder or "").split(",") if column.strip()]
         done = it.optimize(zorder=columns, where=where)
-        output.facts(name, _sized(done.to_dict(), json_out))
+        facts = done.to_dict()
+        output.facts(name, facts if json_out else readable(facts))
 
 
 @table.command(
@@ -97,7 +98,7 @@ def vacuum(
             for file in done.files:
                 typer.echo(file)
             facts["files"] = len(done.files)
-        output.facts(name, _sized(facts, json_out))
+        output.facts(name, facts if json_out else readable(facts))
 
 
 @table.command("restore", **about(KEEP, "lakeport table restore ./lake/flights --version 3"))
@@ -146,8 +147,8 @@ def compact_report(
     with opened(name, to, set_keys, json_out, debug) as (output, it):
         found = it.compact_report().to_dict()
         if not json_out:
-            found["partitions"] = [_sized(row, json_out) for row in found["partitions"]]
-        output.facts(name, _sized(found, json_out))
+            found["partitions"] = [readable(row) for row in found["partitions"]]
+        output.facts(name, found if json_out else readable(found))
 
 
 @state.command("show", **about(LOOK, "lakeport state show ./lake/users > state.json"))
@@ -170,10 +171,3 @@ def show(
             output.facts(name, found.to_dict())
             return
         sys.stdout.buffer.write(found.state + b"\n")
-
-
-def _sized(facts: dict[str, Any], exact: bool) -> dict[str, Any]:
-    """The facts, with sizes in words unless they are for machines."""
-    if exact:
-        return facts
-    return {key: size(value) if "bytes" in key else value for key, value in facts.items()}

@@ -23,7 +23,7 @@ import pyarrow as pa
 from lakeport.errors import CommitConflict, RunMismatch, SchemaConflict
 from lakeport.model import Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy, plan_evolution
-from lakeport.writers.delta.commit.attempt import Attempt
+from lakeport.writers.delta.commit.attempt import Attempt, Done
 from lakeport.writers.delta.commit.log_transaction import LogTransaction, TableTransaction
 from lakeport.writers.delta.commit.staged_files import StagedFiles, published
 from lakeport.writers.delta.commit.transaction import DeltaLog
@@ -211,8 +211,7 @@ class DeltaWriter:
             def attempt(current: DeltaPlan, txn: TableTransaction, number: int) -> Landed:
                 whole_table = number < _WHOLE_TABLE_ATTEMPTS
                 one = Attempt(self.storage, self.folder, current, staged, own, whole_table)
-                version, removed = self.try_commit(one, txn, files)
-                return one.landed(version, removed)
+                return one.landed(self.try_commit(one, txn, files))
 
             return self.until_committed(plan, own, attempt)
 
@@ -320,13 +319,8 @@ class DeltaWriter:
     def _log(self) -> DeltaLog:
         return DeltaLog(self.session(), self._commits())
 
-    def try_commit(
-        self, attempt: Attempt, txn: TableTransaction, files: StagedFiles
-    ) -> tuple[int, int]:
+    def try_commit(self, attempt: Attempt, txn: TableTransaction, files: StagedFiles) -> Done:
         """Commit.
-
-        Returns:
-            The version, and the number of files removed.
 
         Raises:
             CommitConflict: another writer was faster; nothing landed.
