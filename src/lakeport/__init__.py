@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from lakeport.streams.handle import LandingStream, StreamStatus
     from lakeport.streams.start import land_stream
     from lakeport.tables import Table
+    from lakeport.tables.lake import LakeTable, tables
     from lakeport.tables.records import (
         CompactReport,
         HistoryEntry,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
         UndoReport,
         VacuumReport,
     )
+    from lakeport.tables.runs import LakeRun, runs
 
     __version__: str
 
@@ -76,6 +78,8 @@ __all__ = [
     "Failure",
     "HistoryEntry",
     "InputError",
+    "LakeRun",
+    "LakeTable",
     "LakeportError",
     "Landed",
     "LandingPlan",
@@ -111,6 +115,8 @@ __all__ = [
     "land",
     "land_stream",
     "plan",
+    "runs",
+    "tables",
 ]
 
 # Loaded when first used: the command line starts before Spark and pyarrow are there.
@@ -123,6 +129,8 @@ _HOMES = {
     "DestinationConfig": "lakeport.config.base",
     "Failure": "lakeport.loading.report",
     "HistoryEntry": "lakeport.tables.records",
+    "LakeRun": "lakeport.tables.runs",
+    "LakeTable": "lakeport.tables.lake",
     "Landed": "lakeport.model",
     "LandingPlan": "lakeport.loading.plan",
     "LandingReport": "lakeport.loading.report",
@@ -146,6 +154,7 @@ _HOMES = {
     "land": "lakeport.loading.run",
     "land_stream": "lakeport.streams.start",
     "plan": "lakeport.loading.plan",
+    "runs": "lakeport.tables.runs",
 }
 
 
@@ -154,10 +163,13 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("lakeport")
+    if name == "tables":  # the package of that name, which can be called
+        return import_module("lakeport.tables")
     if name not in _HOMES:
         raise AttributeError(f"module 'lakeport' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """What there is to use, for TAB in a shell; none of what this module needs for itself."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -21,6 +21,7 @@ __all__ = ["LakeRun", "runs"]
 
 _REPORTS = "_lakeport/reports"
 _THREADS = 16
+_STAMP = len("/YYYYMMDD-HHMMSS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +77,14 @@ def runs(
     # A name begins with the time, and the store lists by name.
     names = [item.key for item in storage.list(folder) if item.key.endswith(".json")]
     if not names and folder != _REPORTS:
+        folder = _REPORTS
         names = [item.key for item in storage.list(_REPORTS) if item.key.endswith(".json")]
+    # Those of one second have no order among them: all of the last one that is wanted are read.
+    since = names[-limit][: len(folder) + _STAMP] if len(names) > limit else ""
     with ThreadPoolExecutor(_THREADS) as pool:
-        found = pool.map(storage.get, reversed(names[-limit:]))
+        found = pool.map(storage.get, (name for name in names if name >= since))
         told = [run for data in found if (run := _run(data)) is not None]
-    return sorted(told, key=lambda run: run.started, reverse=True)
+    return sorted(told, key=lambda run: run.started, reverse=True)[:limit]
 
 
 def _run(data: bytes | None) -> LakeRun | None:

@@ -136,7 +136,8 @@ class Console:
         plain = [
             (name, phrase(value)) for name, value in facts.items() if not is_list_of_objects(value)
         ]
-        for line in pairs(plain, self._width, indent=2):
+        longest = max(map(cells, facts), default=0)
+        for line in pairs(plain, self._width, indent=2, first=longest):
             self._write(line)
         for value in facts.values():
             if is_list_of_objects(value):

@@ -153,9 +153,18 @@ def stacked(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -
         yield from pairs(list(zip(columns, row, strict=True)), width)
 
 
-def pairs(facts: Sequence[tuple[str, str]], width: int, indent: int = 0) -> Iterator[str]:
-    """Names and values, a line each; a value that is too long goes on below itself."""
-    first = max((cells(name) for name, _ in facts), default=0)
+def pairs(
+    facts: Sequence[tuple[str, str]], width: int, indent: int = 0, first: int = 0
+) -> Iterator[str]:
+    """Names and values, a line each; a value that is too long goes on below itself.
+
+    Args:
+        facts: the names and values.
+        width: the columns of the terminal; 0 for as many as are needed.
+        indent: spaces before the names.
+        first: how wide the names are at least.
+    """
+    first = max(first, *(cells(name) for name, _ in facts), 0)
     start = indent + first + 2
     for name, value in facts:
         label = " " * indent + padded(name, first)

@@ -16,7 +16,6 @@ from typing import Any
 import pyarrow as pa
 
 from lakeport.errors import SourceError
-from lakeport.sources.parquet.reader import aligned
 from lakeport.sources.spool.location import open_new
 
 __all__ = ["record_batches"]
@@ -58,7 +57,9 @@ def record_batches(
         for path in paths:
             with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
                 for batch in stream:
-                    yield aligned(batch, schema)
+                    yield pa.RecordBatch.from_arrays(
+                        [_of(batch, field) for field in schema], schema=schema
+                    )
             path.unlink()
 
     return schema, batches()
@@ -133,6 +134,25 @@ def _mixed(name: str, what: str) -> SourceError:
     return SourceError(
         f"{name!r} mixes values that no one type holds: {what}", "convert them to one type first."
     )
+
+
+def _of(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    """A column of a part, of its type in the whole.
+
+    Raises:
+        SourceError: a value would be changed by it.
+    """
+    if field.name not in batch.schema.names:
+        return pa.nulls(len(batch), field.type)
+    column = batch.column(field.name)
+    try:
+        return column if column.type.equals(field.type) else column.cast(field.type)
+    except pa.ArrowInvalid as error:
+        raise SourceError(
+            f"no one type holds the values of {field.name!r} exactly: some are {column.type}, and "
+            f"others make it {field.type}",
+            "convert them to one type first.",
+        ) from error
 
 
 def _joined(one: pa.Schema, other: pa.Schema) -> pa.Schema:
