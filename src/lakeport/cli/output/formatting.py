@@ -128,12 +128,12 @@ def readable(facts: Mapping[str, object]) -> dict[str, object]:
 
     Example:
         >>> readable({"bytes": 1200, "last_change": "2024-03-04T15:30:45.123000+00:00"})
-        {'size': '1.2 KB', 'last_change': '2024-03-04 15:30:45Z'}
+        {'bytes': '1.2 KB', 'last_change': '2024-03-04 15:30:45Z'}
     """
     found: dict[str, object] = {}
     for name, value in facts.items():
         if "bytes" in name and isinstance(value, int):
-            found["size" if name == "bytes" else name] = size(value)
+            found[name] = size(value)
         elif name in _MOMENTS and isinstance(value, str):
             found[name] = moment(datetime.fromisoformat(value))
         else:
