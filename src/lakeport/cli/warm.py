@@ -69,7 +69,10 @@ def status(json_out: JsonOut = False, debug: Debug = False) -> None:
     output: Output = Json() if json_out else Console()
     with Guard(output, debug):
         rows = [_row(session) for session in folder.sessions()]
-        output.rows("" if rows else "no warm session runs", _COLUMNS, rows, _SPARE)
+        if rows or json_out:
+            output.rows("", _COLUMNS, rows, _SPARE)
+        else:
+            output.facts("no warm session runs", {})
 
 
 @warm.command(**about(SET_UP, "lakeport warm stop"))

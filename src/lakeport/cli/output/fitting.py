@@ -15,7 +15,7 @@ from typing import TextIO
 
 __all__ = ["cells", "fitted", "padded", "pairs", "stacked", "terminal_width", "wrapped"]
 
-_PIECE = re.compile(r"(?:[^\s`]|`[^`\n]*`|`)+")
+_PIECE = re.compile(r"( *)((?:[^\s`]|`[^`\n]*`|`)+)")
 
 
 def terminal_width(stream: TextIO) -> int:
@@ -76,21 +76,21 @@ def wrapped(text: str, width: int, hanging: int = 0) -> list[str]:
 
 def _broken(line: str, width: int, indent: str, following: str) -> Iterator[str]:
     current, empty = indent, True
-    for word in _words(line, width - len(following)):
-        space = "" if empty else " "
-        if not empty and cells(current) + 1 + cells(word) > width:
+    for space, word in _words(line, width - len(following)):
+        if not empty and cells(current) + len(space) + cells(word) > width:
             yield current
-            current, space = following, ""
-        current, empty = f"{current}{space}{word}", False
+            current, empty = following, True
+        current, empty = f"{current}{'' if empty else space}{word}", False
     yield current
 
 
-def _words(line: str, room: int) -> Iterator[str]:
-    for piece in _PIECE.findall(line):
-        if cells(piece) <= room:
-            yield piece
-        else:
-            yield from piece.split()
+def _words(line: str, room: int) -> Iterator[tuple[str, str]]:
+    """Words, with the spaces before each; those in backticks as one if there is room for it."""
+    for space, piece in _PIECE.findall(line):
+        first, *others = [piece] if cells(piece) <= room else piece.split()
+        yield space, first
+        for word in others:
+            yield " ", word
 
 
 def fitted(
