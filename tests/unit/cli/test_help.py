@@ -161,6 +161,16 @@ def test_runs_of_a_lake(lake: Path, capsys: Cap) -> None:
     assert "manifest" in capsys.readouterr().out
 
 
+def test_what_a_report_holds_drives_no_terminal(lake: Path, capsys: Cap) -> None:
+    newest = lakeport.runs(lake, 1)[0].report
+    forged = {**newest, "run_id": "\x1b[2J", "ok": False, "\x1b[3J": 1}
+    forged["error"] = {"type": "X", "message": "\x1b[4J", "hint": ""}
+    (lake / "_lakeport" / "reports" / "29990101-000000-ab.json").write_text(json.dumps(forged))
+    for more in ([], ["--last"]):
+        assert main(["runs", str(lake), *more]) == 0
+    assert "\x1b" not in capsys.readouterr().out
+
+
 def test_a_failed_load_is_one_document(tmp_path: Path, capsys: Cap) -> None:
     (tmp_path / "bad.csv").write_text('id\n"1\n')
     assert main(["land", str(tmp_path / "bad.csv"), "--to", str(tmp_path / "lake"), "--json"]) == 3

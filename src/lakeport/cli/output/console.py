@@ -134,7 +134,9 @@ class Console:
         """Print one pair on each line."""
         self._line(shown(title))
         plain = [
-            (name, phrase(value)) for name, value in facts.items() if not is_list_of_objects(value)
+            (shown(name), phrase(value))
+            for name, value in facts.items()
+            if not is_list_of_objects(value)
         ]
         longest = max(map(cells, facts), default=0)
         for line in pairs(plain, self._width, indent=2, first=longest):
@@ -211,7 +213,7 @@ class Console:
         header, *lines = table_lines(
             [columns[i] for i in kept], [[row[i] for i in kept] for row in rows]
         )
-        for line in (header, "─" * max(map(cells, (header, *lines))), *lines):
+        for line in (header, "-" * max(map(cells, (header, *lines))), *lines):
             self._write(line)
         if missing:
             self._line(f"not shown: {', '.join(missing)} (a wider terminal, or --json)")

@@ -11,7 +11,7 @@ import typer
 from lakeport.cli.options import Debug, JsonOut, SetKeys, keys, refuse_secrets
 from lakeport.cli.output.console import Console, Json
 from lakeport.cli.output.errors import Guard
-from lakeport.cli.output.formatting import count, moment, readable, size
+from lakeport.cli.output.formatting import count, moment, readable, shown, size
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -106,7 +106,7 @@ def show_tables(output: Console | Json, target: str, found: Sequence[LakeTable])
     output.rows("", _TABLES, rows, _TABLES_SPARE)
     for table in found:
         if table.problem:
-            output.say(f"  {table.name}: {table.problem}", hanging=2)
+            output.say(f"  {shown(table.name)}: {shown(table.problem)}", hanging=2)
 
 
 def _show_runs(output: Console, found: Sequence[LakeRun]) -> None:
@@ -124,7 +124,7 @@ def _show_runs(output: Console, found: Sequence[LakeRun]) -> None:
     output.rows("", _RUNS, rows, _RUNS_SPARE)
     for run in found:
         if run.error:
-            output.say(f"  {run.run_id}: {run.error}", hanging=2)
+            output.say(f"  {shown(run.run_id)}: {shown(run.error)}", hanging=2)
 
 
 def _show_run(output: Console, run: LakeRun) -> None:
