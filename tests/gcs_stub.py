@@ -172,12 +172,15 @@ class GcsStub:
 
     def _list(self, bucket: str, key: str, query: dict[str, str], r: Any) -> Answer:
         prefix, after = query.get("prefix", ""), query.get("pageToken", "")
+        delimiter = query.get("delimiter", "\0")
         names = [k for b, k in sorted(self.objects) if b == bucket and k.startswith(prefix)]
-        names = [name for name in names if name > after]
+        heads = [prefix + "".join(k[len(prefix) :].partition(delimiter)[:2]) for k in names]
+        names = [name for name in dict.fromkeys(heads) if name > after]
         page = names[: int(query.get("maxResults", "2"))]
-        rows = [self._resource(bucket, name).body for name in page]
+        folders = [name for name in page if name.endswith(delimiter)]
+        rows = [self._resource(bucket, name).body for name in page if name not in folders]
         more = {"nextPageToken": page[-1]} if len(page) < len(names) else {}
-        return Answer(200, {"items": rows, **more})
+        return Answer(200, {"items": rows, "prefixes": folders, **more})
 
     def _delete(self, bucket: str, key: str, query: dict[str, str], r: Any) -> Answer:
         if self.objects.pop((bucket, key), None) is None:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from lakeport.streams.handle import LandingStream, StreamStatus
     from lakeport.streams.start import land_stream
     from lakeport.tables import Table
+    from lakeport.tables.lake import LakeTable, tables
     from lakeport.tables.records import (
         AlterReport,
         CompactReport,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         UndoReport,
         VacuumReport,
     )
+    from lakeport.tables.runs import LakeRun, runs
 
     __version__: str
 
@@ -80,6 +82,8 @@ __all__ = [
     "Failure",
     "HistoryEntry",
     "InputError",
+    "LakeRun",
+    "LakeTable",
     "LakeportError",
     "Landed",
     "LandingPlan",
@@ -115,6 +119,8 @@ __all__ = [
     "land",
     "land_stream",
     "plan",
+    "runs",
+    "tables",
 ]
 
 # Loaded when first used: the command line starts before Spark and pyarrow are there.
@@ -129,6 +135,8 @@ _HOMES = {
     "DestinationConfig": "lakeport.config.base",
     "Failure": "lakeport.loading.report",
     "HistoryEntry": "lakeport.tables.records",
+    "LakeRun": "lakeport.tables.runs",
+    "LakeTable": "lakeport.tables.lake",
     "Landed": "lakeport.model",
     "LandingPlan": "lakeport.loading.plan",
     "LandingReport": "lakeport.loading.report",
@@ -152,6 +160,7 @@ _HOMES = {
     "land": "lakeport.loading.run",
     "land_stream": "lakeport.streams.start",
     "plan": "lakeport.loading.plan",
+    "runs": "lakeport.tables.runs",
 }
 
 
@@ -160,10 +169,13 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("lakeport")
+    if name == "tables":  # the package of that name, which can be called
+        return import_module("lakeport.tables")
     if name not in _HOMES:
         raise AttributeError(f"module 'lakeport' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """What there is to use, for TAB in a shell; none of what this module needs for itself."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from lakeport.cli.signals import leave
 from lakeport.errors import LakeportError
 from lakeport.warm import client
 
 __all__ = ["main", "singer"]
+
+_COMPLETE: Final = "_LAKEPORT_COMPLETE"
+"""Set by the script that `--install-completion` gives the shell: the line is not to be run."""
 
 
 def main() -> NoReturn:
@@ -27,6 +31,10 @@ def _end(program: str) -> NoReturn:
 
 
 def _run(program: str, arguments: list[str]) -> int:
+    if _COMPLETE in os.environ:
+        from lakeport.cli import programs
+
+        return programs.complete()
     code, arguments, problem = client.through(program, arguments)
     if code is not None:
         return code

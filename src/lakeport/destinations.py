@@ -114,7 +114,8 @@ def check_workers(
 def worker_packages(config: DestinationConfig, source: object) -> tuple[str, ...]:
     """The packages that tasks import to reach the target, the spool and the sources."""
     named = [source] if isinstance(source, str) else source if isinstance(source, list) else []
-    schemes = {str(text).partition("://")[0] for text in (*named, config.spool_uri or "")}
+    texts = [text for text in named if isinstance(text, str)]
+    schemes = {text.partition("://")[0] for text in (*texts, config.spool_uri or "")}
     others = {destination_of(scheme) for scheme in schemes} - {""}
     extras = {config.extra, *(config_class(name).extra for name in others)}
     return tuple(name for extra in sorted(extras) for name in PACKAGES.get(extra, ()))

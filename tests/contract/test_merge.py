@@ -50,6 +50,8 @@ def test_the_last_record_of_a_key_wins_and_other_rows_stay(target: Target, land:
     report = land(lines + singer(state(users=4)), mode="merge", maximum_batch_rows=3, states=states)
     assert names(target) == {1: "a", 2: "B", 3: "c", 4: "D"}
     assert report.streams[0].last_version - report.streams[0].first_version == 1
+    merged = {"inserted": 1, "updated": 3, "deleted": 0, "unchanged": 0}
+    assert report.streams[0].merged == merged
     after = {row["id"]: row for row in target.rows("users")}
     assert after[1] == before[1]
     assert after[2]["_mage_created_at"] == before[2]["_mage_created_at"]

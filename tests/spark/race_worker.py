@@ -69,7 +69,7 @@ class Meeting(DeltaWriter):
 
     points: list[tuple[str, str]] = field(default_factory=list)
 
-    def try_commit(self, *arguments: Any, **keys: Any) -> tuple[int, int]:
+    def try_commit(self, *arguments: Any, **keys: Any) -> Any:
         while self.points:
             meet(*self.points.pop(0))
         return super().try_commit(*arguments, **keys)

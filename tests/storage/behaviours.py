@@ -143,6 +143,17 @@ def lists_a_folder_and_not_its_namesakes(storage: Storage) -> None:
     assert storage.get("user/é ü+%2F.csv") == "user/é ü+%2F.csv".encode()
 
 
+def tells_what_lies_right_in_a_folder(storage: Storage) -> None:
+    for name in ("lake/a.csv", "lake/user/1", "lake/user/b/2", "lake/é ü+%2F/3", "lakes/4"):
+        storage.put(name, name.encode())
+    level = storage.level("lake")
+    assert level.folders == ("user", "é ü+%2F")
+    assert [(item.key, item.bytes) for item in level.objects] == [("lake/a.csv", 10)]
+    assert storage.level("lak").folders == storage.level("lake/a.csv").folders == ()
+    top = {name for name in storage.level("").folders if not name.startswith("_")}
+    assert top == {"lake", "lakes"}
+
+
 def refuses_keys_that_climb(storage: Storage) -> None:
     for key in ("../a", "a/../b", "/a", "a//b", "a/", "a\nb", "a\\b", "x" * 1025):
         for attempt in (storage.get, storage.uri, lambda k: storage.put(k, b"")):
@@ -188,6 +199,7 @@ BEHAVIOURS: list[Callable[[Storage], None]] = [
     aborts_without_a_trace,
     puts_gets_and_deletes,
     lists_a_folder_and_not_its_namesakes,
+    tells_what_lies_right_in_a_folder,
     refuses_keys_that_climb,
     serves_pyarrow,
 ]

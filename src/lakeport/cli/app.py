@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from importlib.metadata import version as installed
+from typing import Annotated, Any
 
 import typer
 
@@ -13,17 +14,33 @@ from lakeport.cli.guide.init import init
 from lakeport.cli.guide.pages import docs, explain
 from lakeport.cli.jars import jars, version
 from lakeport.cli.land import land
-from lakeport.cli.maintain import state
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard, mute_stdout
+from lakeport.cli.output.help import LAND, LOOK, SET_UP, Commands, about
 from lakeport.cli.signals import endable
-from lakeport.cli.table import table
+from lakeport.cli.tables.lake import runs, tables
+from lakeport.cli.tables.maintain import state
+from lakeport.cli.tables.table import table
 from lakeport.cli.target import target
 from lakeport.cli.warm import warm
 from lakeport.errors import ConfigError
 from lakeport.host.core_dumps import forbid_core_dumps
 
-__all__ = ["app", "guarded", "main", "run"]
+__all__ = ["NAME", "app", "complete", "guarded", "main", "run"]
+
+NAME = "lakeport"
+_FIRST = """\
+lakeport lands files, Singer streams and frames in a data lake.
+
+Land:           lakeport land people.csv --to ./lake
+See the plan:   lakeport plan people.csv --to ./lake
+Look:           lakeport tables ./lake
+                lakeport table preview ./lake/people
+                lakeport runs ./lake --last
+Check a store:  lakeport check --to s3://my-bucket/raw
+
+`lakeport --help` lists all commands; `lakeport land --help`
+tells about one."""
 
 _WARM = (
     "With `--warm`, the load goes through a warm session, which is started if none runs "
@@ -31,29 +48,80 @@ _WARM = (
 )
 
 app = typer.Typer(
-    name="lakeport",
+    name=NAME,
+    cls=Commands,
     help="Land Singer streams, files and frames in a data lake, on Spark.",
-    add_completion=False,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("land", epilog=_WARM)(land)
-app.command("plan", help="Show what `land` would do, and write nothing.")(land)
-app.command("target")(target)
+
+
+@app.callback()
+def _lakeport(
+    ctx: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"{NAME} {installed(NAME)}")
+        raise typer.Exit
+    if ctx.invoked_subcommand is None:
+        typer.echo(_FIRST)
+
+
+app.command(
+    "land",
+    **about(
+        LAND,
+        "lakeport land flights.csv.zip --to ./lake",
+        "lakeport land 'in/*.csv' --to ./lake --table sales",
+        "lakeport land a.jsonl --to s3://bucket/raw --format csv",
+        "some-tap | lakeport land - --to lake.yaml",
+        words=_WARM,
+    ),
+)(land)
+app.command(
+    "plan",
+    help="Show what `land` would do, and write nothing.",
+    **about(LAND, "lakeport plan flights.csv.zip --to ./lake"),
+)(land)
+app.command(
+    "target",
+    **about(
+        LAND,
+        "some-tap | lakeport target local --config lake.yaml",
+        "lakeport target amazon_s3 --config c --test_connection",
+    ),
+)(target)
+app.command(
+    "tables", **about(LOOK, "lakeport tables ./lake", "lakeport tables s3://bucket/raw --json")
+)(tables)
+app.command("runs", **about(LOOK, "lakeport runs ./lake", "lakeport runs lake.yaml --last"))(runs)
 app.add_typer(table, name="table")
 app.add_typer(state, name="state")
+app.command(
+    "check", **about(SET_UP, "lakeport check --to s3://bucket/raw", "lakeport check --to lake.yaml")
+)(check)
+app.command("jars", **about(SET_UP, "lakeport jars --for delta,s3"))(jars)
 app.add_typer(warm, name="warm")
-app.command("check")(check)
-app.command("init")(init)
-app.command("explain")(explain)
-app.command("docs")(docs)
-app.command("jars")(jars)
-app.command("version")(version)
+app.command("init", **about(SET_UP, "lakeport init", "lakeport init singer --into my-lake"))(init)
+app.command("explain", **about(SET_UP, "lakeport explain SchemaConflict"))(explain)
+app.command("docs", **about(SET_UP, "lakeport docs", "lakeport docs sources"))(docs)
+app.command("version", **about(SET_UP, "lakeport version --json"))(version)
+
+
+def complete() -> int:
+    """Answer a shell that completes a command line; the environment says what it asks."""
+    try:
+        typer.main.get_command(app).main([], NAME)
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program `lakeport`; see `run`."""
-    return run(app, "lakeport", arguments)
+    return run(app, NAME, arguments)
 
 
 def run(program: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> int:

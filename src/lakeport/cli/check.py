@@ -43,15 +43,15 @@ def check(
             output.rows(report.target, ("status", "item", "found", "hint"), rows)
         else:
             output.close()
-            _tell(report)
+            _tell(report, Console())
         if not report.ok:
             raise typer.Exit(_FAILED)
 
 
-def _tell(report: CheckReport) -> None:
-    """One line an item, and the whole hint below it, however long."""
-    typer.echo(report.target)
+def _tell(report: CheckReport, output: Console) -> None:
+    """An item, and the whole hint below it, however long."""
+    output.say(report.target)
     for item in report.items:
-        typer.echo(f"{item.status:<8} {item.name}: {item.detail}")
+        output.say(f"{item.status:<8} {item.name}: {item.detail}", hanging=9)
         if item.hint:
-            typer.echo(f"         Hint: {item.hint}")
+            output.say(f"         Hint: {item.hint}")

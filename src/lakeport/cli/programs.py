@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lakeport.cli import app, singer
+from lakeport.cli import app
 from lakeport.errors import LakeportError
 from lakeport.host.pandas import pandas_hidden
 
-__all__ = ["fail", "run"]
+__all__ = ["complete", "fail", "run"]
 
 
 def run(program: str, arguments: Sequence[str]) -> int:
@@ -21,9 +21,18 @@ def run(program: str, arguments: Sequence[str]) -> int:
     Returns:
         The exit code; see `app.run`.
     """
-    commands = singer.app if program == singer.NAME else app.app
+    commands = app.app
+    if program != app.NAME:
+        from lakeport.cli import singer  # brings all that a load needs
+
+        commands = singer.app
     with pandas_hidden():
         return app.run(commands, program, arguments)
+
+
+def complete() -> int:
+    """Answer a shell that completes a command line of `lakeport`."""
+    return app.complete()
 
 
 def fail(arguments: Sequence[str], error: LakeportError) -> int:

@@ -12,6 +12,7 @@ import typer
 from lakeport.cli.options import Debug, JsonOut
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard
+from lakeport.cli.output.help import SET_UP, Commands, about, help_alone
 from lakeport.errors import ConfigError
 from lakeport.host.warm import folder, identity
 from lakeport.host.warm.channel import connect
@@ -22,17 +23,20 @@ from lakeport.spark.settings import heap_mb
 __all__ = ["warm"]
 
 warm = typer.Typer(
+    cls=Commands,
+    callback=help_alone,
     help="Keep one Spark between loads, so that small ones need not wait for it to start.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode=None,
 )
 
 _ANSWER_SECONDS = 10.0
 _END_SECONDS = 30.0
 _COLUMNS = ("process", "suits", "up", "idle", "ends_after", "running", "served", "mb", "version")
+_SPARE = ("version", "mb", "served", "up", "ends_after")
 
 
-@warm.command()
+@warm.command(**about(SET_UP, "lakeport warm start --idle 30m --memory 4g"))
 def start(
     idle: Annotated[
         str, typer.Option("--idle", metavar="TIME", help="End after so long without a run.")
@@ -59,16 +63,19 @@ def start(
         )
 
 
-@warm.command()
+@warm.command(**about(SET_UP, "lakeport warm status"))
 def status(json_out: JsonOut = False, debug: Debug = False) -> None:
     """Show the warm sessions of this user, and whether they suit this shell."""
     output: Output = Json() if json_out else Console()
     with Guard(output, debug):
         rows = [_row(session) for session in folder.sessions()]
-        output.rows("" if rows else "no warm session runs", _COLUMNS, rows)
+        if rows or json_out:
+            output.rows("", _COLUMNS, rows, _SPARE)
+        else:
+            output.facts("no warm session runs", {})
 
 
-@warm.command()
+@warm.command(**about(SET_UP, "lakeport warm stop"))
 def stop(json_out: JsonOut = False, debug: Debug = False) -> None:
     """End the warm sessions of this user; runs under way go on to their end."""
     output: Output = Json() if json_out else Console()

@@ -62,6 +62,12 @@ def load_target(
         raise ConfigError("the target is empty", what_to_name())
     if _is_config_file(text, isinstance(to, str)):
         return load_file(text, overrides, environ=environ)
+    if "://" not in text and Path(text).expanduser().is_file():
+        raise ConfigError(
+            f"the target {text!r} is a file",
+            "name a folder to land in, a URI, or a config file, whose name ends with "
+            f"{', '.join(_SUFFIXES)}.",
+        )
     return build(uri_values(text, may_be_uri=isinstance(to, str)), overrides, environ)
 
 

@@ -12,7 +12,9 @@
 | `streams` | list of objects with `stream`, `table` (URI), `rows`, `rejected` (bad records set |
 | | aside), `dropped` (undeclared field -> records that held it), `files`, `bytes`, `batches`, |
 | | `skipped_batches` (the same run had landed them before), `removed_files` (replaced by an |
-| | overwrite), `first_version` and `last_version` (Delta; null for files), `seconds`, `warnings`, |
+| | overwrite or a merge), `removed_rows` (those in them; null where nothing tells), `merged` (of |
+| | merges, `inserted`, `updated`, `deleted`, `unchanged` -> rows, as far as known), |
+| | `first_version` and `last_version` (Delta; null for files), `seconds`, `warnings`, |
 | | `notes` (lines about what was found out or chosen, such as a file's dialect), |
 | | `columns` (column that was landed -> its type in words) |
 | `stray_lines` | lines that are no messages of any stream |
@@ -124,6 +126,8 @@ class StreamReport:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
+    removed_rows: int | None = 0
+    merged: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +264,8 @@ class ReportBuilder:
             warnings=_unique(old.warnings, landed.warnings),
             notes=_unique(old.notes, landed.notes),
             columns={**old.columns, **landed.columns},
+            removed_rows=_sum(old.removed_rows, landed.removed_rows),
+            merged=_added(old.merged, landed.merged),
         )
 
     def retired(self, landed: Landed) -> None:
@@ -274,6 +280,7 @@ class ReportBuilder:
             first_version=_first(old.first_version, landed.version),
             last_version=landed.version,
             warnings=_unique(old.warnings, landed.warnings),
+            removed_rows=_sum(old.removed_rows, landed.removed_rows),
         )
 
     def rejected(self, stream: str, count: int) -> None:
@@ -342,6 +349,17 @@ def _stream(stream: StreamReport) -> dict[str, Any]:
 def _first(*versions: int | None) -> int | None:
     """The first version that there is."""
     return next((version for version in versions if version is not None), None)
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
+
+def _added(one: Mapping[str, int], other: Mapping[str, int]) -> Mapping[str, int]:
+    """The sums of two counts; what one of them does not know is not known of both."""
+    if not one or not other:
+        return one or other
+    return {name: one[name] + other[name] for name in one if name in other}
 
 
 def _place(error: BaseException) -> str:

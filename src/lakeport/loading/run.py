@@ -71,7 +71,8 @@ def land(
     Args:
         source: a path, glob, folder or list of them (CSV, JSON, JSON lines, Parquet, Arrow, ORC,
             Avro, Excel, Singer); a binary stream of Singer lines; a Spark, pandas or Polars frame,
-            an Arrow table or reader, or anything with `__arrow_c_stream__`.
+            an Arrow table or reader, or anything with `__arrow_c_stream__`; records as mappings, in
+            a list or from a generator.
         to: a folder, a URI, a YAML or JSON config file, or the config itself.
         source_format: csv, tsv, json, jsonl, parquet, arrow, orc, avro, xlsx or singer; by the
             files' names when empty.

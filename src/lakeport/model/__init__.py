@@ -20,12 +20,13 @@ from lakeport.model.batches import (
     Split,
     UnknownPolicy,
 )
-from lakeport.model.storage import Staged, StageWriter, Storage, StoredObject
+from lakeport.model.storage import Level, Staged, StageWriter, Storage, StoredObject
 
 __all__ = [
     "Batch",
     "Flush",
     "Landed",
+    "Level",
     "Mode",
     "Reader",
     "Scan",

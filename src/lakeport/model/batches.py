@@ -94,12 +94,10 @@ class Reader(Protocol):
     @property
     def schema(self) -> pa.Schema:
         """The columns that `read` yields, in order, with their types at the destination."""
-        ...
 
     @property
     def skip_bad(self) -> bool:
         """Whether `read` leaves bad records out (after a `scan` has counted them)."""
-        ...
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """Read a split.
@@ -109,19 +107,15 @@ class Reader(Protocol):
             UnknownFields: a record holds an undeclared field (policies `evolve` and `fail`).
             SourceError: the file can't be read.
         """
-        ...
 
     def scan(self, split: Split) -> Scan:
         """Check every record of a split without raising for bad records or unknown fields."""
-        ...
 
     def tolerant(self) -> Reader:
         """The same reader with `skip_bad`."""
-        ...
 
     def extended(self, unknown: Mapping[str, pa.DataType]) -> Reader:
         """The same reader with these undeclared fields as columns behind the declared ones."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +196,9 @@ class Shaper(Protocol):
     @property
     def schema(self) -> pa.Schema:
         """The table's columns, in order."""
-        ...
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Shape record batches, lazily."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +214,10 @@ class Landed:
         bytes: their size.
         version: Delta version; None for files.
         skipped: the same run had landed this batch before.
-        removed_files: files that an overwrite replaced.
+        removed_files: files that an overwrite or a merge replaced.
+        removed_rows: the rows in them; None where nothing tells.
+        merged: of a merge, `inserted`, `updated`, `deleted` and `unchanged` -> how many rows, as
+            far as known; unchanged ones came with the values that the table had.
         warnings, notes: see `Batch`.
         columns: column of the batch -> its type in the table, in words.
     """
@@ -236,6 +231,8 @@ class Landed:
     version: int | None = None
     skipped: bool = False
     removed_files: int = 0
+    removed_rows: int | None = 0
+    merged: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)

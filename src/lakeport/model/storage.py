@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from lakeport.storage.checks import CheckItem
 
 __all__ = [
+    "Level",
     "StageWriter",
     "Staged",
     "Storage",
@@ -53,6 +54,19 @@ class StoredObject:
     bytes: int
     etag: str = ""
     modified: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What lies right in one folder of a store.
+
+    Attributes:
+        folders: names of the folders there, without slashes, sorted.
+        objects: the objects there, sorted by key.
+    """
+
+    folders: tuple[str, ...]
+    objects: tuple[StoredObject, ...]
 
 
 class StageWriter(Protocol):
@@ -150,6 +164,13 @@ class Storage(Protocol):
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """Objects whose key is `prefix` or lies below the folder `prefix`, sorted by key."""
+        ...
+
+    def level(self, prefix: str) -> Level:
+        """What lies right in the folder `prefix`, by few requests however much lies below it.
+
+        Of a folder with thousands of entries some may be missing.
+        """
         ...
 
     def sweep(self) -> int:

@@ -77,7 +77,7 @@ def open_source(
     """Open a source.
 
     Args:
-        source: paths, a binary stream of Singer lines, or a frame.
+        source: paths, a binary stream of Singer lines, a frame, or records.
         options: how to read it.
         config: the target's policies and sizes.
         spool: see `open_spool`.
@@ -211,7 +211,10 @@ def _names(source: Any) -> list[str] | None:
         return [os.fspath(source)]
     if isinstance(source, Sequence) and all(isinstance(s, (str, os.PathLike)) for s in source):
         if not source:
-            raise ConfigError("no source is named", "name a file, a folder, a glob, or `-`.")
+            raise ConfigError(
+                "no source is named: the list is empty",
+                "name a file, a folder, a glob, or `-`, or give at least one record.",
+            )
         return [os.fspath(name) for name in source]
     return None
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, BinaryIO, Self, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Self, cast
 
 from lakeport.errors import ObjectExists, PermissionRefused
-from lakeport.model import Staged, StageWriter, StoredObject
+from lakeport.model import Level, Staged, StageWriter, StoredObject
 from lakeport.storage.connection import CloudSettings, Connection
 from lakeport.storage.failures import NotFound, replaced
 from lakeport.storage.keys import join_key
@@ -19,11 +20,26 @@ from lakeport.storage.ranged import RangedReader
 if TYPE_CHECKING:
     from lakeport.storage.checks import CheckItem
 
-__all__ = ["CloudStorage", "start_of_keys"]
+__all__ = ["CloudStorage", "Page", "folder_names", "start_of_keys"]
 
 _READ_BUFFER = 64 << 10
+_LEVEL_PAGES = 10
 _honoured: dict[tuple[str, str], bool] = {}
 """Endpoint and folder -> whether the store honours create-only conditions, once probed."""
+
+
+class Page(NamedTuple):
+    """One page of a listing.
+
+    Attributes:
+        objects: without what only stands for a folder.
+        following: token of the next page; empty if there is none.
+        folders: names of the folders, where one level was asked for.
+    """
+
+    objects: Sequence[StoredObject]
+    following: str
+    folders: Sequence[str] = ()
 
 
 class CloudStorage(ABC):
@@ -153,13 +169,25 @@ class CloudStorage(ABC):
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """Objects named `prefix` or below it, in the order of their keys' bytes."""
         if prefix:
-            first, _ = self._page(prefix, limit=1)
-            yield from (found for found in first if found.key == prefix)
+            first = self._page(prefix, limit=1)
+            yield from (found for found in first.objects if found.key == prefix)
+        for page in self._pages(prefix):
+            yield from page.objects
+
+    def level(self, prefix: str) -> Level:
+        """What lies right in the folder `prefix`, as far as ten pages tell."""
+        pages = list(islice(self._pages(prefix, one_level=True), _LEVEL_PAGES))
+        folders = {name for page in pages for name in page.folders}
+        objects = tuple(found for page in pages for found in page.objects)
+        return Level(tuple(sorted(folders)), objects)
+
+    def _pages(self, prefix: str, *, one_level: bool = False) -> Iterator[Page]:
+        """The pages of what lies below a folder."""
         token = ""
         while True:
-            page, token = self._page(prefix, below=True, token=token)
-            yield from page
-            if not token:
+            page = self._page(prefix, below=True, one_level=one_level, token=token)
+            yield page
+            if not (token := page.following):
                 return
 
     def delete(self, key: str) -> None:
@@ -199,18 +227,22 @@ class CloudStorage(ABC):
 
     @abstractmethod
     def _page(
-        self, prefix: str, *, below: bool = False, token: str = "", limit: int = 0
-    ) -> tuple[Sequence[StoredObject], str]:
-        """One page of a listing, without what only stands for a folder.
+        self,
+        prefix: str,
+        *,
+        below: bool = False,
+        one_level: bool = False,
+        token: str = "",
+        limit: int = 0,
+    ) -> Page:
+        """One page of a listing.
 
         Args:
             prefix: how keys begin.
             below: list keys below the folder `prefix` only, not others that begin alike.
+            one_level: list folders in that folder instead of what is in them.
             token: what the page before returned; empty for the first one.
             limit: how many objects, where not as many as there may be.
-
-        Returns:
-            The objects, and the token of the next page; empty if there is none.
         """
 
     @abstractmethod
@@ -226,6 +258,15 @@ class CloudStorage(ABC):
             return self._has_mark(key, mark)
         except PermissionRefused:
             return False
+
+
+def folder_names(start: str, prefixes: Iterable[str]) -> tuple[str, ...]:
+    """Names of folders that a store tells by how the keys below them begin.
+
+    >>> folder_names("lake/", ["lake/a/", "lake/b c/"])
+    ('a', 'b c')
+    """
+    return tuple(name for text in prefixes if (name := text[len(start) :].rstrip("/")))
 
 
 def start_of_keys(root: str, prefix: str, *, below: bool) -> str:

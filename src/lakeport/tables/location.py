@@ -146,6 +146,11 @@ def _credentials(config: DestinationConfig, kind: str) -> dict[str, Any]:
 def _open(kind: str, uri: str, keys: Mapping[str, Any]) -> TableLocation:
     """The place of a table's whole URI."""
     if kind == "local":
+        if "://" not in uri and Path(uri).expanduser().is_file():
+            raise ConfigError(
+                f"{uri!r} is a file, and a table is a folder",
+                "name the table's folder; `lakeport land` makes a table of a file.",
+            )
         config = load_target({"destination": kind, "path": uri, "object_key_path": ""}, keys)
         return TableLocation(config, open_storage(config), "")
     where: dict[str, Any] = config_class(kind).uri_keys(uri)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import StoreKeys, Target
     from lakeport.spark.session import Runtime
+    from lakeport.tables.lake import LakeTable
     from lakeport.tables.versions import Versions
     from lakeport.tables.views import DeltaView, FilesView
     from lakeport.writers.delta.log.snapshot import Contents
@@ -111,6 +112,17 @@ class Table:
                 last_writer=last.engine,
             )
         return told
+
+    def tables(self) -> list[LakeTable]:
+        """List the tables in this folder, where it is a folder of tables; none for a table.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        from lakeport.tables.lake import list_tables, many
+
+        storage, folder = self._location.storage, self._location.folder
+        return list_tables(storage, folder) if many(storage, folder) else []
 
     def history(self, limit: int = 20) -> list[HistoryEntry]:
         """List the newest versions, newest first.

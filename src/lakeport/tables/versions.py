@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Storage
+from lakeport.tables.lake import absent, many
 from lakeport.tables.records import HistoryEntry, SingerState
 from lakeport.tables.views import FilesView, entry
 from lakeport.writers.delta.log.commits import Commit, CommitLog
@@ -58,8 +59,8 @@ class Versions:
         """
         if self.log.newest < 0:
             if next(iter(self.storage.list(self.folder)), None) is None:
-                raise self._absent()
-            raise SourceError(
+                raise absent(self.storage, self.folder)
+            raise many(self.storage, self.folder) or SourceError(
                 f"{self.uri} is not a Delta table: it has no `_delta_log`",
                 "only Delta tables have versions, and can be maintained.",
             )
@@ -102,9 +103,12 @@ class Versions:
         """
         if self.log.newest >= 0:
             return self.at(version, timestamp)
+        several = many(self.storage, self.folder)
+        if several is not None:
+            raise several
         found = FilesView.of(self.storage, self.folder)
         if found is None:
-            raise self._absent()
+            raise absent(self.storage, self.folder)
         if version is not None or timestamp is not None:
             raise SourceError(
                 f"{self.uri} is a folder of {found.kind} files, which has no versions",
@@ -151,11 +155,6 @@ class Versions:
 
     def _commits(self) -> CommitLog:
         return CommitLog(self.storage, self.folder)
-
-    def _absent(self) -> SourceError:
-        return SourceError(
-            f"there is no table in {self.uri}", "check its name; `land` makes tables."
-        )
 
 
 def _moment(value: str | datetime) -> float:

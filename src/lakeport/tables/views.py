@@ -16,11 +16,11 @@ from lakeport.schema.types import from_spark_json
 from lakeport.tables.records import HistoryEntry, TableColumn, TableDescription
 from lakeport.writers.delta.compaction import MANY_SMALL_FILES, SMALL_FILE_BYTES, groups
 from lakeport.writers.delta.features import lacking_readers
-from lakeport.writers.delta.log.actions import parse_path, parse_value
+from lakeport.writers.delta.log.actions import parse_path, parse_value, row_count
 from lakeport.writers.delta.log.commits import Commit
 from lakeport.writers.delta.log.snapshot import Contents
 
-__all__ = ["DeltaView", "FilesView", "entry", "gone"]
+__all__ = ["DeltaView", "FilesView", "data_kind", "entry", "footer_rows", "gone"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class DeltaView:
         return TableDescription(
             format="delta",
             columns=_declared(state.schema_json),
-            rows=_rows(files),
+            rows=row_count(files),
             **_sizes([file["size"] for file in files]),
             version=state.version,
             partition_columns=state.partition_columns,
@@ -117,12 +117,9 @@ class FilesView:
         """
         found: dict[str, list[StoredObject]] = {"parquet": [], "csv": []}
         for item in storage.list(folder):
-            inner = item.key.removeprefix(f"{folder}/").split("/")
-            if any(part.startswith(("_", ".")) for part in inner):
-                continue
-            for kind, files in found.items():
-                if inner[-1].endswith(f".{kind}") or f".{kind}." in inner[-1]:
-                    files.append(item)
+            kind = data_kind(item.key.removeprefix(f"{folder}/"))
+            if kind:
+                found[kind].append(item)
         kinds = [kind for kind, files in found.items() if files]
         if len(kinds) > 1:
             raise SourceError(
@@ -132,7 +129,7 @@ class FilesView:
 
     def describe(self) -> TableDescription:
         """Format, columns, rows (Parquet only), files and sizes."""
-        rows = sum(self._row_counts()) if self.kind == "parquet" else None
+        rows = sum(footer_rows(self.storage, self.files)) if self.kind == "parquet" else None
         columns = tuple(TableColumn(item.name, str(item.type)) for item in self.preview(1).schema)
         sizes = _sizes([item.bytes for item in self.files])
         return TableDescription(self.kind, columns, rows, **sizes)
@@ -147,12 +144,35 @@ class FilesView:
             tables.append(read(self.storage, item.key, limit))
         return pa.concat_tables(tables, promote_options="permissive").slice(0, limit)
 
-    def _row_counts(self) -> Iterator[int]:
-        import pyarrow.parquet as pq
 
-        for item in self.files:
-            with self.storage.open(item.key) as file:
-                yield pq.read_metadata(file).num_rows
+def data_kind(path: str) -> str:
+    """What a file of a table holds: `parquet` or `csv`; empty for what is no data.
+
+    Args:
+        path: below the table's folder.
+
+    >>> data_kind("day=1/a.csv.gz"), data_kind("_old/a.parquet"), data_kind("read.me")
+    ('csv', '', '')
+    """
+    parts = path.split("/")
+    if any(part.startswith(("_", ".")) for part in parts):
+        return ""
+    kinds = ("parquet", "csv")
+    return next((k for k in kinds if parts[-1].endswith(f".{k}") or f".{k}." in parts[-1]), "")
+
+
+def footer_rows(storage: Storage, files: Sequence[StoredObject]) -> Iterator[int]:
+    """The rows of each Parquet file, by its footer.
+
+    Raises:
+        DestinationError: the store refused.
+        pyarrow.ArrowInvalid: it is no Parquet file.
+    """
+    import pyarrow.parquet as pq
+
+    for item in files:
+        with storage.open(item.key) as file:
+            yield pq.read_metadata(file).num_rows
 
 
 def _first_rows(storage: Storage, key: str, limit: int) -> pa.Table:
@@ -219,17 +239,6 @@ def _spark_word(type_: Any) -> str:
         return f"struct<{', '.join(inside)}>"
     parts = ("elementType",) if type_["type"] == "array" else ("keyType", "valueType")
     return f"{type_['type']}<{', '.join(_spark_word(type_[part]) for part in parts)}>"
-
-
-def _rows(files: Sequence[Mapping[str, Any]]) -> int | None:
-    """The rows, if every file's statistics tell."""
-    total = 0
-    for file in files:
-        count = json.loads(file.get("stats") or "{}").get("numRecords")
-        if count is None:
-            return None
-        total += count - int((file.get("deletionVector") or {}).get("cardinality", 0))
-    return total
 
 
 def _sizes(sizes: Sequence[int]) -> dict[str, Any]:

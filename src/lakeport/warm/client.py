@@ -29,7 +29,7 @@ __all__ = ["option_of", "settled", "through"]
 _OPTION: Final = "--warm"
 _WORDS: Final = ("auto", "off", "require")
 _VARIABLE: Final = "LAKEPORT_WARM"
-_COMMANDS: Final = frozenset({"check", "land", "plan", "table", "target"})
+_COMMANDS: Final = frozenset({"check", "land", "plan", "runs", "table", "tables", "target"})
 _SELF_SUFFICIENT: Final = frozenset({"--help", "--about", "--version"})
 _HANDLED: Final = (*PASSED_ON, signal.SIGTSTP, signal.SIGCONT)
 

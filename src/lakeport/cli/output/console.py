@@ -6,7 +6,6 @@ Nothing else in lakeport prints.
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +13,10 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from lakeport import errors
 from lakeport.cli.output import progress
+from lakeport.cli.output.fitting import cells, fitted, pairs, stacked, terminal_width, wrapped
 from lakeport.cli.output.formatting import (
     REPORT_COLUMNS,
+    REPORT_SPARE,
     column_lines,
     count,
     counted,
@@ -23,7 +24,6 @@ from lakeport.cli.output.formatting import (
     is_list_of_objects,
     jsonable,
     landed_line,
-    numeric,
     phrase,
     report_row,
     shown,
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["Console", "Json", "Output"]
 
 _WIDEST = 60
-_LONGEST = 100
+_LONGEST = 400
+_LISTED = 100  # columns of a line that lists columns, where lines are of any length
 
 StateSink = Callable[[bytes], None]
 Remarks = Callable[[LandingReport], Sequence[str]]
@@ -57,8 +58,14 @@ class Output(Observer, Protocol):
     def facts(self, title: str, facts: Mapping[str, object]) -> None:
         """Name and value pairs."""
 
-    def rows(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """A table; it is the command's whole result."""
+    def rows(
+        self,
+        title: str,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        spare: Sequence[str] = (),
+    ) -> None:
+        """A table; it is the command's whole result. `spare`: what it can do without, in order."""
 
     def plan(self, plan: LandingPlan) -> None:
         """What a load would do."""
@@ -89,7 +96,7 @@ class Console:
         self._err = err or sys.stderr
         self._states = states
         self._lock = threading.Lock()
-        self._terminal = self._out.isatty()
+        self._width = terminal_width(self._out)
         self.landed = self._rows = 0
         self.remarks: Remarks = lambda report: ()
 
@@ -105,7 +112,7 @@ class Console:
         with self._lock:
             self.landed += 1
             self._rows += landed.rows
-            if self._terminal:
+            if self._width:
                 landings = counted(self.landed, "batch"), counted(self._rows, "row")
                 progress.note(f"{landings[0]} landed, {landings[1]}")
             else:
@@ -120,47 +127,61 @@ class Console:
         """Print a warning."""
         line = f"Warning: {shown(text)}"
         with self._lock:
-            self._error(line)
+            self._error("\n".join(wrapped(line, terminal_width(self._err))))
 
     def on_finished(self, report: LandingReport) -> None:
         """Print the report."""
         self.close()
         if report.streams:
-            self.rows("", REPORT_COLUMNS, [report_row(stream) for stream in report.streams])
+            rows = [report_row(stream) for stream in report.streams]
+            self.rows("", REPORT_COLUMNS, rows, REPORT_SPARE)
         for stream in report.streams:
-            for line in column_lines(stream, self._width()):
+            for line in column_lines(stream, min(_LISTED, self._width or _LISTED)):
                 self._line(line)
         for note in (*footnotes(report), *self.remarks(report)):
-            self._line(f"  {note}")
+            self._line(f"  {note}", 2)
         done = "landed" if report.ok else "landed before the error"
-        rows, run = counted(report.rows, "row"), shown(report.run_id)
-        self._line(f"{rows} {done} in {report.seconds:.1f} s, run {run}")
+        landed, run = counted(report.rows, "row"), shown(report.run_id)
+        self._line(f"{landed} {done} in {report.seconds:.1f} s, run {run}")
 
     def facts(self, title: str, facts: Mapping[str, object]) -> None:
         """Print one pair on each line."""
         self.close()
         self._line(shown(title))
-        width = max((len(name) for name in facts), default=0)
-        for name, value in facts.items():
-            if not is_list_of_objects(value):
-                self._line(f"  {name.ljust(width)}  {phrase(value)}")
+        plain = [
+            (shown(name), phrase(value))
+            for name, value in facts.items()
+            if not is_list_of_objects(value)
+        ]
+        longest = max(map(cells, facts), default=0)
+        for line in pairs(plain, self._width, indent=2, first=longest):
+            self._write(line)
         for value in facts.values():
             if is_list_of_objects(value):
                 columns = list(value[0])
                 self.rows("", columns, [[item.get(key) for key in columns] for item in value])
 
-    def rows(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """Print a table."""
+    def rows(
+        self,
+        title: str,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        spare: Sequence[str] = (),
+    ) -> None:
+        """Print a table; on a terminal as much of it as fits, and what is missing."""
         self.close()
         if title:
             self._line(shown(title))
         names = [shown(column) for column in columns]
-        cells = [[shown(value, _WIDEST) for value in row] for row in rows]
-        if self._terminal:
-            self._table(names, cells)
+        if self._width:
+            self._table(names, [[_whole(value) for value in row] for row in rows], spare)
             return
-        for line in table_lines(names, cells):
-            self._line(line)
+        for line in table_lines(names, [[shown(value, _WIDEST) for value in row] for row in rows]):
+            self._write(line)
+
+    def say(self, text: str, hanging: int = 0) -> None:
+        """Print a sentence; where it takes several lines, those below are indented so far."""
+        self._line(text, hanging)
 
     def plan(self, plan: LandingPlan) -> None:
         """Print a plan, stream by stream."""
@@ -178,44 +199,44 @@ class Console:
         self.close()
         if trace:
             self._error(trace.rstrip())
-        self._error(f"Error: {failure.message}")
-        if failure.hint:
-            self._error(f"\nHint: {failure.hint}")
-        if failure.type in errors.__all__ and self._err.isatty():
-            self._error(f"\nMore: lakeport explain {failure.type}")
+        words = f"Error: {failure.message}" + (f"\n\nHint: {failure.hint}" if failure.hint else "")
+        if terminal_width(self._err) and failure.type in errors.__all__:
+            words += f"\n\nMore: `lakeport explain {failure.type}`"
+        self._error("\n".join(wrapped(words, terminal_width(self._err))))
 
     def close(self) -> None:
         """Free the terminal."""
         progress.end()
 
-    def _width(self) -> int:
-        """How long the lines of a list may get."""
-        return min(_LONGEST, shutil.get_terminal_size().columns) if self._terminal else _LONGEST
+    def _line(self, text: str, hanging: int = 0) -> None:
+        for line in wrapped(text, self._width, hanging):
+            self._write(line)
 
-    def _line(self, text: str) -> None:
-        self._write(self._out, text)
+    def _write(self, line: str) -> None:
+        with progress.aside():
+            self._out.write(f"{line}\n")
+            self._out.flush()
 
     def _error(self, text: str) -> None:
-        self._write(self._err, text)
-
-    def _write(self, out: TextIO, text: str) -> None:
         with progress.aside():
-            out.write(f"{text}\n")
-            out.flush()
+            self._err.write(f"{text}\n")
+            self._err.flush()
 
-    def _table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        from rich.box import SIMPLE_HEAD
-        from rich.console import Console as RichConsole
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=SIMPLE_HEAD)
-        for index, column in enumerate(columns):
-            right = numeric(row[index] for row in rows)
-            table.add_column(Text(column), justify="right" if right else "left")
-        for row in rows:
-            table.add_row(*(Text(cell) for cell in row))
-        RichConsole(file=self._out).print(table)
+    def _table(
+        self, columns: Sequence[str], rows: Sequence[Sequence[str]], spare: Sequence[str]
+    ) -> None:
+        kept, missing = fitted(columns, rows, self._width, spare)
+        if not kept:
+            for line in stacked(columns, rows, self._width):
+                self._write(line)
+            return
+        header, *lines = table_lines(
+            [columns[i] for i in kept], [[row[i] for i in kept] for row in rows]
+        )
+        for line in (header, "-" * max(map(cells, (header, *lines))), *lines):
+            self._write(line)
+        if missing:
+            self._line(f"not shown: {', '.join(missing)} (a wider terminal, or --json)")
 
 
 class Json:
@@ -236,8 +257,12 @@ class Json:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
         self._states = states
+        self._failed: LandingReport | None = None
         self.landed = 0
         self.remarks: Remarks = lambda report: ()
+
+    def begin(self, label: str) -> None:
+        """Say nothing: there is one document, at the end."""
 
     def on_progress(self, stream: str, records: int, size: int) -> None:
         """Say nothing: the report has the sums."""
@@ -255,39 +280,61 @@ class Json:
         """Say nothing: the report has the warnings."""
 
     def on_finished(self, report: LandingReport) -> None:
-        """Write the report."""
-        self._document(report.to_json())
-
-    def begin(self, label: str) -> None:
-        """Say nothing: there is one document, at the end."""
+        """Write the report; that of a failed load comes with its error, as one document."""
+        if report.ok:
+            self._text(report.to_json())
+        else:
+            self._failed = report
 
     def facts(self, title: str, facts: Mapping[str, object]) -> None:
         """Write an object."""
-        self._document(json.dumps(jsonable(facts)))
+        self.document(facts)
 
-    def rows(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    def rows(
+        self,
+        title: str,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[object]],
+        spare: Sequence[str] = (),
+    ) -> None:
         """Write a list of objects."""
         objects = [dict(zip(columns, row, strict=True)) for row in rows]
-        self._document(json.dumps(jsonable(objects)))
+        self.document(objects)
 
     def plan(self, plan: LandingPlan) -> None:
         """Write the plan."""
-        self._document(plan.to_json())
+        self._text(plan.to_json())
+
+    def document(self, value: object) -> None:
+        """Write a value: the command's whole result."""
+        self._text(json.dumps(jsonable(value)))
 
     def failure(self, failure: Failure, trace: str = "") -> None:
-        """Write `{"error": {"type", "message", "hint"}}`, and `trace` in it if there is one."""
+        """Write `{"error": {"type", "message", "hint"}}`, and `trace` in it if there is one.
+
+        Of a load that had begun, the report with this error in it is the one document.
+        """
         error = {"type": failure.type, "message": failure.message, "hint": failure.hint}
         if trace:
             error["trace"] = trace
+        if self._failed is not None:
+            self._text(json.dumps({**self._failed.to_dict(), "error": error}))
+            return
         self._err.write(json.dumps({"error": error}) + "\n")
         self._err.flush()
 
     def close(self) -> None:
         """Do nothing: nothing is open."""
 
-    def _document(self, text: str) -> None:
+    def _text(self, text: str) -> None:
         self._out.write(f"{text}\n")
         self._out.flush()
+
+
+def _whole(value: object) -> str:
+    """A cell on a terminal: prose may be cut, what has no spaces is a number, an id or a name."""
+    text = shown(value)
+    return shown(text, _WIDEST if " " in text else _LONGEST)
 
 
 def _plan_facts(stream: StreamPlan) -> dict[str, object]:

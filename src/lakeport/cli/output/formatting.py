@@ -5,14 +5,16 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import TypeGuard
 
+from lakeport.cli.output.fitting import cells, padded
 from lakeport.loading.report import LandingReport, StreamReport
 from lakeport.model import Landed
 
 __all__ = [
     "REPORT_COLUMNS",
+    "REPORT_SPARE",
     "column_lines",
     "count",
     "counted",
@@ -20,8 +22,10 @@ __all__ = [
     "is_list_of_objects",
     "jsonable",
     "landed_line",
+    "moment",
     "numeric",
     "phrase",
+    "readable",
     "report_row",
     "shown",
     "size",
@@ -30,6 +34,10 @@ __all__ = [
 
 _MOST_LINES = 4
 REPORT_COLUMNS = ("stream", "rows", "files", "size", "versions", "seconds", "table")
+REPORT_SPARE = ("table", "seconds", "versions", "files", "size")
+"""Those that a narrow terminal can do without, in this order."""
+
+_MOMENTS = frozenset({"finished", "last_change", "started", "timestamp"})
 
 
 def count(value: int | None) -> str:
@@ -62,11 +70,21 @@ def size(value: float) -> str:
     """
     if value < 0:
         return "?"
-    for unit in ("B", "kB", "MB", "GB"):
+    for unit in ("B", "KB", "MB", "GB"):
         if value < 1000:
             return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:,.1f} TB"
+
+
+def moment(value: datetime) -> str:
+    """A moment to the second, in UTC.
+
+    Example:
+        >>> moment(datetime.fromisoformat("2024-03-04T16:30:45.123+01:00"))
+        '2024-03-04 15:30:45Z'
+    """
+    return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
 def shown(value: object, longest: int = 0) -> str:
@@ -107,6 +125,24 @@ def is_list_of_objects(value: object) -> TypeGuard[list[Mapping[str, object]]]:
     return bool(value) and isinstance(value, list) and all(isinstance(v, Mapping) for v in value)
 
 
+def readable(facts: Mapping[str, object]) -> dict[str, object]:
+    """Facts as people read them: sizes with their unit, moments to the second.
+
+    Example:
+        >>> readable({"bytes": 1200, "last_change": "2024-03-04T15:30:45.123000+00:00"})
+        {'bytes': '1.2 KB', 'last_change': '2024-03-04 15:30:45Z'}
+    """
+    found: dict[str, object] = {}
+    for name, value in facts.items():
+        if "bytes" in name and isinstance(value, int):
+            found[name] = size(value)
+        elif name in _MOMENTS and isinstance(value, str):
+            found[name] = moment(datetime.fromisoformat(value))
+        else:
+            found[name] = value
+    return found
+
+
 def jsonable(value: object) -> object:
     """A value as JSON can hold it: bytes in Base64, what JSON lacks as text.
 
@@ -132,7 +168,7 @@ def landed_line(landed: Landed) -> str:
 
     Example:
         >>> landed_line(Landed("flights", "/lake/flights", 0, 9, ("a",), 1200, version=3))
-        'flights: batch 1 landed, 9 rows, 1 file, 1.2 kB, version 3'
+        'flights: batch 1 landed, 9 rows, 1 file, 1.2 KB, version 3'
     """
     start = f"{shown(landed.stream)}: batch {landed.sequence + 1}"
     if landed.skipped:
@@ -206,8 +242,15 @@ def footnotes(report: LandingReport) -> list[str]:
         if stream.skipped_batches:
             batches = counted(stream.skipped_batches, "batch")
             notes.append(f"{name}: {batches} skipped, landed before")
-        if stream.removed_files:
-            notes.append(f"{name}: {counted(stream.removed_files, 'file')} replaced")
+        if stream.merged:
+            (first, rows), *others = stream.merged.items()
+            told = [f"{counted(rows, 'row')} {first}"]
+            told += [f"{count(rows)} {what}" for what, rows in others if rows or what != "deleted"]
+            notes.append(f"{name}: {', '.join(told)}")
+        elif stream.removed_files:
+            files = counted(stream.removed_files, "file")
+            known = f" ({counted(stream.removed_rows, 'row')})" if stream.removed_rows else ""
+            notes.append(f"{name}: {files} replaced{known}")
         notes += [shown(note) for note in stream.notes]
         notes += [f"{name}: {shown(warning)}" for warning in stream.warnings]
     if report.stray_lines:
@@ -225,22 +268,22 @@ def table_lines(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[s
         >>> table_lines(("stream", "rows"), [("flights", "336,776"), ("airports", "1,458")])
         ['stream       rows', 'flights   336,776', 'airports    1,458']
     """
-    cells = [list(columns), *(list(row) for row in rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
-    right = [numeric(row[i] for row in cells[1:]) for i in range(len(columns))]
+    texts = [list(columns), *(list(row) for row in rows)]
+    widths = [max(cells(row[i]) for row in texts) for i in range(len(columns))]
+    right = [numeric(row[i] for row in texts[1:]) for i in range(len(columns))]
     return [
         "  ".join(
-            text.rjust(width) if left else text.ljust(width)
+            padded(text, width, right=left)
             for text, width, left in zip(row, widths, right, strict=True)
         ).rstrip()
-        for row in cells
+        for row in texts
     ]
 
 
-def numeric(cells: Iterable[str]) -> bool:
+def numeric(texts: Iterable[str]) -> bool:
     """Whether all these cells are numbers, sizes included."""
-    texts = [cell for cell in cells if cell not in ("-", "?", "null")]
-    return bool(texts) and all(text.lstrip("-")[:1].isdigit() and _plain(text) for text in texts)
+    found = [text for text in texts if text not in ("-", "?", "null")]
+    return bool(found) and all(text.lstrip("-")[:1].isdigit() and _plain(text) for text in found)
 
 
 def _plain(text: str) -> bool:

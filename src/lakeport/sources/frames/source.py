@@ -1,4 +1,4 @@
-"""Frames as sources: pandas, Polars, Arrow and anything with `__arrow_c_stream__`.
+"""Frames as sources: pandas, Polars, Arrow, anything with `__arrow_c_stream__`, and records.
 
 A frame is spooled batch by batch into Arrow IPC streams, which tasks map into memory. A Spark
 DataFrame is not spooled at all: see `frames.spark`.
@@ -20,6 +20,7 @@ from lakeport.host.activity import advance
 from lakeport.model import Batch, Flush, Scan, Split
 from lakeport.schema.types import check_names, normalise
 from lakeport.sources.frames.pandas import pandas_batches
+from lakeport.sources.frames.records import record_batches
 from lakeport.sources.frames.spark import digest_of, normalised
 from lakeport.sources.parquet.reader import aligned
 from lakeport.sources.splits import open_split
@@ -48,7 +49,9 @@ def _kind(value: object) -> str:
         kind = _CLASSES.get((library, cls.__name__))
         if kind:
             return kind
-    return "stream" if hasattr(value, "__arrow_c_stream__") else ""
+    if hasattr(value, "__arrow_c_stream__"):
+        return "stream"
+    return "records" if isinstance(value, (list, tuple, Iterator)) else ""
 
 
 _CLASSES = {
@@ -68,8 +71,8 @@ class FrameSource:
 
     Args:
         frame: pandas DataFrame, Polars DataFrame or LazyFrame, `pyarrow` Table, RecordBatch,
-            RecordBatchReader, Dataset or Scanner, Spark DataFrame (classic), or an object with
-            `__arrow_c_stream__`.
+            RecordBatchReader, Dataset or Scanner, Spark DataFrame (classic), an object with
+            `__arrow_c_stream__`, or mappings in a list or from a generator.
         stream: the stream's name.
         folder: where to spool; every task must see it, or its files are uploaded.
         split_bytes: about how much one task reads.
@@ -93,7 +96,7 @@ class FrameSource:
         if not self._kind:
             raise SourceError(
                 f"a value of type {type(frame).__name__!r} is not a frame",
-                "give a pandas, Polars, Spark or Arrow frame, or file names.",
+                "give a pandas, Polars, Spark or Arrow frame, a list of mappings, or file names.",
             )
         if self._kind == "spark" and frame.isStreaming:
             raise SourceError(
@@ -121,7 +124,7 @@ class FrameSource:
         )
 
     def _spooled(self) -> Batch:
-        schema, batches = _open(self._frame, self._kind)
+        schema, batches = _open(self._frame, self._kind, self._folder)
         check_names(self._stream, schema.names)
         target = normalise(schema)
         writer = _FrameWriter(self._folder, schema, self._split_bytes, self._digest)
@@ -146,7 +149,9 @@ def _is_void(type_: Any) -> bool:
     return type(type_).__name__ == "NullType"
 
 
-def _open(frame: Any, kind: str) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+def _open(frame: Any, kind: str, folder: Path) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    if kind == "records":
+        return record_batches(frame, folder, _ROWS)
     if kind == "pandas":
         return pandas_batches(frame, _ROWS)
     if kind in ("polars", "lazy"):

@@ -12,7 +12,7 @@ from lakeport.storage.azure.client import AzureConnection, connect, with_credent
 from lakeport.storage.azure.hadoop import hadoop_settings
 from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.azure.upload import ID_KEY, AzureStageWriter, commit, is_ours
-from lakeport.storage.base import CloudStorage, start_of_keys
+from lakeport.storage.base import CloudStorage, Page, folder_names, start_of_keys
 from lakeport.storage.checks import CheckItem
 from lakeport.storage.failures import Condition
 from lakeport.storage.keys import join_key, under
@@ -115,13 +115,20 @@ class AzureStorage(CloudStorage):
         return int(found.size), str(found.etag)
 
     def _page(
-        self, prefix: str, *, below: bool = False, token: str = "", limit: int = 0
-    ) -> tuple[Sequence[StoredObject], str]:
+        self,
+        prefix: str,
+        *,
+        below: bool = False,
+        one_level: bool = False,
+        token: str = "",
+        limit: int = 0,
+    ) -> Page:
         container = self.connection.container(self.container)
         start = start_of_keys(self.prefix, prefix, below=below)
 
         def send() -> tuple[Sequence[Any], str | None]:
-            pages = container.list_blobs(
+            listing = container.walk_blobs if one_level else container.list_blobs
+            pages = listing(
                 name_starts_with=start or None,
                 include=["metadata"],
                 results_per_page=limit or _PAGE,
@@ -130,8 +137,10 @@ class AzureStorage(CloudStorage):
             return rows, pages.continuation_token
 
         rows, following = self.connection.call("list", self.uri(prefix), send)
-        found = [_stored(self.prefix, row) for row in rows if not _is_folder(row)]
-        return found, following or ""
+        blobs = [row for row in rows if hasattr(row, "size")]  # those that are no prefixes
+        folders = [row.name for row in rows if not hasattr(row, "size")]
+        found = [_stored(self.prefix, row) for row in blobs if not _is_folder(row)]
+        return Page(found, following or "", folder_names(start, folders))
 
     def _delete(self, key: str) -> None:
         self._call("delete", key, lambda blob: blob.delete_blob())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from lakeport.model import Staged, StoredObject
-from lakeport.storage.base import CloudStorage, start_of_keys
+from lakeport.storage.base import CloudStorage, Page, folder_names, start_of_keys
 from lakeport.storage.checks import CheckItem
 from lakeport.storage.checksums import crc32c_text
 from lakeport.storage.gcs.check import GcsCheck
@@ -20,7 +20,7 @@ from lakeport.storage.keys import join_key, under
 
 __all__ = ["GcsStorage"]
 
-_FIELDS = "items(name,size,md5Hash,crc32c,etag,updated),nextPageToken"
+_FIELDS = "items(name,size,md5Hash,crc32c,etag,updated),prefixes,nextPageToken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +109,21 @@ class GcsStorage(CloudStorage):
         return int(found["size"]), str(found["generation"])
 
     def _page(
-        self, prefix: str, *, below: bool = False, token: str = "", limit: int = 0
-    ) -> tuple[Sequence[StoredObject], str]:
+        self,
+        prefix: str,
+        *,
+        below: bool = False,
+        one_level: bool = False,
+        token: str = "",
+        limit: int = 0,
+    ) -> Page:
         start = start_of_keys(self.prefix, prefix, below=below)
-        query = {"prefix": start, "pageToken": token, "maxResults": str(limit or "")}
+        query = {
+            "prefix": start,
+            "delimiter": "/" if one_level else "",
+            "pageToken": token,
+            "maxResults": str(limit or ""),
+        }
         page = self.connection.send(
             Request(
                 "GET",
@@ -126,7 +137,11 @@ class GcsStorage(CloudStorage):
             )
         ).json()
         rows = [row for row in page.get("items", []) if not row["name"].endswith("/")]
-        return [_stored(self.prefix, row) for row in rows], page.get("nextPageToken") or ""
+        return Page(
+            [_stored(self.prefix, row) for row in rows],
+            page.get("nextPageToken") or "",
+            folder_names(start, page.get("prefixes", [])),
+        )
 
     def _delete(self, key: str) -> None:
         self.connection.send(

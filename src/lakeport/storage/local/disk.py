@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from lakeport.errors import DestinationError, ObjectExists, PermissionRefused
-from lakeport.model import StoredObject
+from lakeport.model import Level, StoredObject
 
 __all__ = [
+    "level",
     "link_or_rename",
     "make_folder",
     "md5_of",
@@ -72,6 +73,20 @@ def walk(folder: str, prefix: str) -> Iterator[StoredObject]:
         elif entry.is_file(follow_symlinks=False):
             with contextlib.suppress(FileNotFoundError):
                 yield stored(prefix + name, entry.stat(follow_symlinks=False))
+
+
+def level(folder: str, prefix: str) -> Level:
+    """Folders and files right in a folder, none where that is no folder; links are left out."""
+    folders, files = list[str](), list[StoredObject]()
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.name)
+            elif entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(FileNotFoundError):
+                    found = entry.stat(follow_symlinks=False)
+                    files.append(stored(prefix + entry.name, found))
+    return Level(tuple(folders), tuple(files))
 
 
 def stored(key: str, found: os.stat_result) -> StoredObject:

@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from lakeport.errors import ConfigError, DestinationError
-from lakeport.model import Staged, StoredObject
+from lakeport.model import Level, Staged, StoredObject
 from lakeport.storage.checks import CheckItem
 from lakeport.storage.local.check import check_folder
 from lakeport.storage.local.disk import (
+    level,
     link_or_rename,
     make_folder,
     md5_of,
@@ -196,6 +197,16 @@ class LocalStorage:
                 yield stored(prefix, start.stat())
             elif start.is_dir():
                 yield from walk(str(start), f"{prefix}/" if prefix else "")
+
+    def level(self, prefix: str) -> Level:
+        """What lies right in the folder `prefix`; symbolic links are left out.
+
+        Raises:
+            DestinationError: the prefix leaves the root, or the disk refuses.
+        """
+        start = self._path(prefix) if prefix else Path(self.root)
+        with translated("list", self.uri(prefix)):
+            return level(str(start), f"{prefix}/" if prefix else "")
 
     def delete(self, key: str) -> None:
         """Remove a file; fine if there is none.

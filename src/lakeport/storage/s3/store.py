@@ -8,7 +8,7 @@ from typing import Any
 
 from lakeport.errors import LakeportError
 from lakeport.model import Staged, StoredObject
-from lakeport.storage.base import CloudStorage, start_of_keys
+from lakeport.storage.base import CloudStorage, Page, folder_names, start_of_keys
 from lakeport.storage.checks import CheckItem
 from lakeport.storage.keys import join_key, under
 from lakeport.storage.s3.check import S3Check
@@ -133,9 +133,18 @@ class S3Storage(CloudStorage):
         return int(head["ContentLength"]), str(head["ETag"])
 
     def _page(
-        self, prefix: str, *, below: bool = False, token: str = "", limit: int = 0
-    ) -> tuple[Sequence[StoredObject], str]:
-        asked: dict[str, Any] = {"Prefix": start_of_keys(self.prefix, prefix, below=below)}
+        self,
+        prefix: str,
+        *,
+        below: bool = False,
+        one_level: bool = False,
+        token: str = "",
+        limit: int = 0,
+    ) -> Page:
+        start = start_of_keys(self.prefix, prefix, below=below)
+        asked: dict[str, Any] = {"Prefix": start}
+        if one_level:
+            asked["Delimiter"] = "/"
         if token:
             asked["ContinuationToken"] = token
         if limit:
@@ -143,7 +152,9 @@ class S3Storage(CloudStorage):
         page = self._call("list_objects_v2", prefix, **asked)
         rows = [row for row in page.get("Contents", []) if not row["Key"].endswith("/")]
         following = page["NextContinuationToken"] if page.get("IsTruncated") else ""
-        return [_stored(self.prefix, row) for row in rows], following
+        folders = [row["Prefix"] for row in page.get("CommonPrefixes", [])]
+        found = [_stored(self.prefix, row) for row in rows]
+        return Page(found, following, folder_names(start, folders))
 
     def _delete(self, key: str) -> None:
         self._call("delete_object", key)

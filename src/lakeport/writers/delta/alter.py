@@ -165,8 +165,8 @@ class Alteration(DeltaWriter):
             if dry_run:
                 return Landed(self.stream, self.uri, -1, 0, version=txn.version), told
             one = _Change(self.storage, self.folder, plan, new, self.mark(), replaced=found)
-            version, removed = self.try_commit(one, txn, files)
-            return one.landed(version, removed), replace(told, version=version)
+            made = self.try_commit(one, txn, files)
+            return one.landed(made), replace(told, version=made.version)
 
     def _converted(
         self,

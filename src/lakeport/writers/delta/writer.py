@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from lakeport.errors import CommitConflict, RunMismatch, SchemaConflict
 from lakeport.model import Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy, plan_evolution
 from lakeport.schema.named import alter_command, type_name
-from lakeport.writers.delta.commit.attempt import Attempt
+from lakeport.writers.delta.commit.attempt import Attempt, Done
 from lakeport.writers.delta.commit.known_content import KnownContent
 from lakeport.writers.delta.commit.log_transaction import LogTransaction, TableTransaction
 from lakeport.writers.delta.commit.staged_files import StagedFiles, published
@@ -223,8 +223,7 @@ class DeltaWriter:
                     return self._left_out(own.sequence, txn.version)
                 whole_table = number < _WHOLE_TABLE_ATTEMPTS
                 one = Attempt(self.storage, self.folder, current, staged, own, whole_table, known)
-                version, removed = self.try_commit(one, txn, files)
-                landed = one.landed(version, removed)
+                landed = one.landed(self.try_commit(one, txn, files))
                 return replace(landed, notes=(_TWICE,)) if again else landed
 
             return self.until_committed(plan, own, attempt)
@@ -339,13 +338,8 @@ class DeltaWriter:
     def _log(self) -> DeltaLog:
         return DeltaLog(self.session(), self._commits())
 
-    def try_commit(
-        self, attempt: Attempt, txn: TableTransaction, files: StagedFiles
-    ) -> tuple[int, int]:
+    def try_commit(self, attempt: Attempt, txn: TableTransaction, files: StagedFiles) -> Done:
         """Commit.
-
-        Returns:
-            The version, and the number of files removed.
 
         Raises:
             CommitConflict: another writer was faster; nothing landed.

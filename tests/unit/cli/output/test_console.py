@@ -214,7 +214,7 @@ def test_facts() -> None:
 
 
 def test_words() -> None:
-    assert [size(n) for n in (0, 1000, 2.5e9, 3e15)] == ["0 B", "1.0 kB", "2.5 GB", "3,000.0 TB"]
+    assert [size(n) for n in (0, 1000, 2.5e9, 3e15)] == ["0 B", "1.0 KB", "2.5 GB", "3,000.0 TB"]
     assert count(0) == "0"
     assert shown("\u202egnp\x00\r") == "\\u202egnp\\x00\\r"
     assert shown(False) == "false" and shown("é ü") == "é ü"

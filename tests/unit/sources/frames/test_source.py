@@ -70,8 +70,8 @@ def test_every_kind_of_frame_gives_the_same_rows(tmp_path: Path, kind: str) -> N
 
 
 def test_what_is_no_frame(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="'list' is not a frame"):
-        load(tmp_path, [{"a": 1}])
+    with pytest.raises(SourceError, match="'dict' is not a frame"):
+        load(tmp_path, {"a": 1})
 
 
 def test_no_library_is_imported_to_find_out() -> None:

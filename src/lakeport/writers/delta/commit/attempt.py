@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lakeport.errors import InputError, LakeportError, SparkFailure
@@ -27,6 +27,7 @@ from lakeport.writers.delta.log.actions import (
     clustering_action,
     metadata_action,
     parse_value,
+    row_count,
     transaction_action,
 )
 from lakeport.writers.delta.log.commits import Commit, CommitLog, Mark, app_id
@@ -37,10 +38,27 @@ from lakeport.writers.delta.sink import EMPTY_VALUES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Attempt"]
+__all__ = ["Attempt", "Done"]
 
 _CONSTRAINT = re.compile(r"(CHECK|NOT NULL) constraint (?:violated for column: )?`?(\w+(?:\.\w+)*)")
 _GENERATED = re.compile(r"CHECK constraint Generated Column ")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A commit that was made.
+
+    Attributes:
+        version: the version that it made.
+        removed_files: how many files it removed.
+        removed_rows: the rows in them; None where the log does not tell.
+        metrics: what Spark's own writer has counted.
+    """
+
+    version: int
+    removed_files: int = 0
+    removed_rows: int | None = 0
+    metrics: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -68,15 +86,12 @@ class Attempt:
     content: KnownContent = NOT_TOLD
     may_do_nothing: ClassVar[bool] = False
 
-    def direct(self, txn: TableTransaction, publish: Callable[[], None]) -> tuple[int, int]:
+    def direct(self, txn: TableTransaction, publish: Callable[[], None]) -> Done:
         """Commit our own actions.
 
         Args:
             txn: a fresh transaction, on the state that the plan is for.
             publish: makes the files visible.
-
-        Returns:
-            The version, and the number of files removed.
 
         Raises:
             LakeportError: as `Transaction.commit`.
@@ -100,9 +115,10 @@ class Attempt:
         if self.plan.mode is Mode.OVERWRITE and self.plan.base is not None:
             actions.append(overwritten(txn.version + 1, moment))
         publish()
-        return txn.commit(actions, self.operation(len(removed))), len(removed)
+        version = txn.commit(actions, self.operation(len(removed)))
+        return Done(version, len(removed), row_count([file.entry for file in removed]))
 
-    def through_spark(self, spark: SparkSession, read: int) -> tuple[int, int]:
+    def through_spark(self, spark: SparkSession, read: int) -> Done:
         """Have Spark's writer read the published files and write them, with every rule checked.
 
         The version that it makes is found by the commit's mark.
@@ -110,9 +126,6 @@ class Attempt:
         Args:
             spark: the session.
             read: the table's version before.
-
-        Returns:
-            The version, and the number of files removed.
 
         Raises:
             CommitConflict: another writer was faster; nothing landed.
@@ -130,9 +143,10 @@ class Attempt:
             done = settle(CommitLog(self.storage, self.folder), self._is_mine, read, failure)
         except SparkFailure as error:
             if error is nothing and self.may_do_nothing:
-                return read, 0
+                return Done(read)
             raise
-        return done.version, done.removed
+        metrics = done.info.get("operationMetrics") or {}
+        return Done(done.version, done.removed, None if done.removed else 0, metrics)
 
     def _is_mine(self, commit: Commit) -> bool:
         return commit.mark is not None and commit.mark.commit_id == self.mark.commit_id
@@ -248,7 +262,9 @@ class Attempt:
             },
         )
 
-    def landed(self, version: int, removed: int, rows: int | None = None) -> Landed:
+    def landed(
+        self, done: Done, rows: int | None = None, merged: Mapping[str, int] | None = None
+    ) -> Landed:
         """What the attempt has landed; as many rows as its files have, if nothing else is said."""
         plan, staged = self.plan, self.staged
         return Landed(
@@ -258,9 +274,11 @@ class Attempt:
             rows=sum(item.rows for item in staged) if rows is None else rows,
             files=() if plan.needs_spark else tuple(self.storage.uri(i.key) for i in staged),
             bytes=sum(item.bytes for item in staged),
-            version=version,
-            removed_files=removed,
-            warnings=(*plan.warnings, *_notes(plan, staged), *self._features(version)),
+            version=done.version,
+            removed_files=done.removed_files,
+            removed_rows=done.removed_rows,
+            merged=merged or {},
+            warnings=(*plan.warnings, *_notes(plan, staged), *self._features(done.version)),
         )
 
     def _features(self, version: int) -> tuple[str, ...]:

@@ -24,13 +24,13 @@ from lakeport.errors import InputError
 from lakeport.model import Storage
 from lakeport.shape.columns import TIMESTAMP
 from lakeport.writers.delta.merge.files import Bounds, Entry, bounds, parse_statistics
-from lakeport.writers.delta.merge.keys import KeyIndex, KeyRanges, Positions
+from lakeport.writers.delta.merge.keys import KeyIndex, KeyRanges, Mask, Positions
 from lakeport.writers.delta.schema import physical_names
 
 if TYPE_CHECKING:
     from lakeport.writers.delta.plan import DeltaPlan
 
-__all__ = ["BatchKeys", "Incoming", "Retire", "Upsert", "marked"]
+__all__ = ["Applied", "BatchKeys", "Incoming", "Retire", "Upsert", "marked"]
 
 _HELD_BYTES = 64 << 20
 
@@ -84,6 +84,21 @@ class Incoming:
 
 
 @dataclass(frozen=True)
+class Applied:
+    """What rows become.
+
+    Attributes:
+        rows: those that stay.
+        removed: how many were removed.
+        same: how many of those that stay had their values before.
+    """
+
+    rows: pa.RecordBatch | None
+    removed: int = 0
+    same: int = 0
+
+
+@dataclass(frozen=True)
 class Upsert:
     """The rows with a key of the batch take the values of its last row with that key.
 
@@ -93,6 +108,7 @@ class Upsert:
         merge_keys: the columns that identify a row.
         created: column whose value stays; empty for none.
         deleted: column that marks a row of the batch as deleted; empty for none.
+        updated: column that tells when a row last changed; empty for none.
     """
 
     incoming: Incoming
@@ -100,6 +116,7 @@ class Upsert:
     merge_keys: tuple[str, ...]
     created: str
     deleted: str
+    updated: str = ""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -122,9 +139,7 @@ class Upsert:
         positions = np.unique(chosen[chosen >= 0])
         return _numbered(self.incoming.take(positions), positions)
 
-    def apply(
-        self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None
-    ) -> tuple[pa.RecordBatch | None, int]:
+    def apply(self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None) -> Applied:
         """The batch's values; the table's own in the columns that the batch lacks."""
         assert context is not None
         places = np.searchsorted(context.column(_POSITION).to_numpy(), chosen)
@@ -133,7 +148,7 @@ class Upsert:
             stay = pc.invert(marked(new.column(self.deleted)))
             rows, new = rows.filter(stay.combine_chunks()), new.filter(stay)
         there = {name.lower(): name for name in self.incoming.schema.names}
-        arrays = []
+        arrays, same = [], np.ones(len(rows), dtype=bool)
         for field in self.schema:
             old = rows.column(field.name)
             name = there.get(field.name.lower())
@@ -142,7 +157,10 @@ class Upsert:
                 continue
             value = new.column(name).combine_chunks()
             arrays.append(pc.coalesce(old, value) if field.name == self.created else value)
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema), len(chosen) - len(rows)
+            if field.name not in (self.created, self.updated):
+                same[same] = _equal(old, value, same)
+        changed = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return Applied(changed, len(chosen) - len(rows), int(same.sum()))
 
     @cached_property
     def _whole(self) -> pa.Table | None:
@@ -196,18 +214,16 @@ class Retire:
         """Nothing."""
         return None
 
-    def apply(
-        self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None
-    ) -> tuple[pa.RecordBatch | None, int]:
+    def apply(self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None) -> Applied:
         """The rows with their mark, or none."""
         if not self.deleted:
-            return None, len(rows)
+            return Applied(None, len(rows))
         for name in filter(None, (self.deleted, self.updated)):
             place = rows.schema.get_field_index(name)
             field = rows.schema.field(place)
             stamp = pa.scalar(self.clock, TIMESTAMP).cast(field.type, safe=False)
             rows = rows.set_column(place, field, pa.repeat(stamp, len(rows)))
-        return rows, 0
+        return Applied(rows)
 
 
 @dataclass(frozen=True)
@@ -282,6 +298,20 @@ def marked(column: pa.ChunkedArray) -> pa.ChunkedArray:
     [True, False, False]
     """
     return pc.fill_null(column, False) if column.type == pa.bool_() else pc.is_valid(column)
+
+
+def _equal(one: pa.Array, other: pa.Array, where: Mask) -> Mask:
+    """Whether values are the same, of the rows asked about; nulls are, and so are NaNs."""
+    asked = pa.array(where)
+    one, other = one.filter(asked), other.filter(asked)
+    if pa.types.is_nested(one.type):
+        pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
+        return np.fromiter((a == b for a, b in pairs), dtype=bool, count=len(one))
+    nothing = {"nan_is_null": pa.types.is_floating(one.type)}
+    both_empty = pc.and_(pc.is_null(one, **nothing), pc.is_null(other, **nothing))
+    same = pc.or_(pc.fill_null(pc.equal(one, other), False), both_empty)
+    found: Mask = same.to_numpy(zero_copy_only=False)
+    return found
 
 
 _POSITION = "position in the batch"

@@ -17,8 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["KeyIndex", "KeyRanges", "Positions"]
+__all__ = ["KeyIndex", "KeyRanges", "Mask", "Positions"]
 
+Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]
 _CHUNK = 1 << 20
 

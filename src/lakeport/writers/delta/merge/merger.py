@@ -141,7 +141,10 @@ class DeltaMerger:
             files = tuple((item.key, item.rows) for item in staged)
             size = sum(item.bytes for item in staged)
             rows = Incoming(writer.storage, files, plan.rows, size)
-            change = Upsert(rows, plan.table.schema, plan.merge_keys, plan.created, plan.deleted)
+            updated = {name.lower(): name for name in plan.rows.names}.get(self.updated.lower(), "")
+            change = Upsert(
+                rows, plan.table.schema, plan.merge_keys, plan.created, plan.deleted, updated
+            )
             keys = BatchKeys.read(change)
 
             def attempt(current: DeltaPlan, txn: TableTransaction, _: int) -> Landed:
@@ -208,6 +211,7 @@ class DeltaMerger:
         with self.writer.published(new) as files:
             replaced: list[Entry] = []
             metrics: dict[str, int] = {}
+            same = 0
             if not plan.needs_spark:
                 found = [e for e in tasks.entries(txn) if keys.may_be_in(e, plan)]
                 rewritten = tasks.rewrite(plan, change, found)
@@ -219,9 +223,11 @@ class DeltaMerger:
                 paths = {one.path for one in rewritten}
                 replaced = [entry for entry in found if entry["path"] in paths]
                 metrics = _merge_metrics(len(keys), rewritten, inserted, replaced)
+                same = sum(one.same for one in rewritten)
             one = self._attempt(plan, new, mark, change, replaced, metrics)
-            version, removed = self.writer.try_commit(one, txn, files)
-            return one.landed(version, removed, rows=len(keys))
+            done = self.writer.try_commit(one, txn, files)
+            merged = _merged(metrics or done.metrics, None if plan.needs_spark else same)
+            return one.landed(done, len(keys), merged)
 
     def _retire(self, plan: DeltaPlan, txn: TableTransaction, change: Retire, mark: Mark) -> Landed:
         tasks, new = MergeTasks(self.writer, self.runtime), list[Staged]()
@@ -240,8 +246,7 @@ class DeltaMerger:
                 rows = sum(one.updated + one.deleted for one in rewritten)
                 metrics = _retire_metrics(rewritten, change)
             one = self._attempt(plan, new, mark, change, replaced, metrics)
-            version, removed = self.writer.try_commit(one, txn, files)
-            return one.landed(version, removed, rows=rows)
+            return one.landed(self.writer.try_commit(one, txn, files), rows)
 
     def _attempt(
         self,
@@ -315,6 +320,21 @@ def _merge_metrics(
         "numTargetBytesAdded": sum(item.bytes for item in new),
         "numTargetBytesRemoved": sum(int(entry["size"]) for entry in replaced),
     }
+
+
+def _merged(metrics: Mapping[str, int | str], same: int | None) -> dict[str, int]:
+    """What a merge did with rows, by the commit's numbers; `same` of them were updated to nothing.
+
+    >>> _merged({"numTargetRowsInserted": 2, "numTargetRowsUpdated": "3"}, 1)
+    {'inserted': 2, 'updated': 2, 'unchanged': 1}
+    """
+    names = ("Inserted", "Updated", "Deleted")
+    found = {name.lower(): metrics.get(f"numTargetRows{name}") for name in names}
+    told = {name: int(value) for name, value in found.items() if value is not None}
+    if same is not None:
+        told["updated"] -= same
+        told["unchanged"] = same
+    return told
 
 
 def _retire_metrics(rewritten: Sequence[Rewritten], change: Retire) -> dict[str, int]:

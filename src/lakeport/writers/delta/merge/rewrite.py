@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from lakeport.model import Staged
 from lakeport.shape.columns import fit_column
-from lakeport.writers.delta.merge.changes import Incoming
+from lakeport.writers.delta.merge.changes import Applied, Incoming
 from lakeport.writers.delta.merge.files import DataFile, TableFiles
 from lakeport.writers.delta.merge.keys import Positions
 from lakeport.writers.delta.sink import DeltaSink
@@ -39,10 +39,8 @@ class Change(Protocol):
         """For each row -1 to leave it, else a number of 0 or more."""
         ...
 
-    def apply(
-        self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None
-    ) -> tuple[pa.RecordBatch | None, int]:
-        """What the chosen rows become, if they stay, and how many were removed."""
+    def apply(self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None) -> Applied:
+        """What the chosen rows become."""
         ...
 
     def context(self, chosen: Positions) -> pa.Table | None:
@@ -60,6 +58,7 @@ class Rewritten:
         copied: rows left as they were.
         updated: rows changed.
         deleted: rows removed.
+        same: rows among those changed that had the values before.
         matched: positions of the batch's rows that rows of the file took up.
     """
 
@@ -68,6 +67,7 @@ class Rewritten:
     copied: int
     updated: int
     deleted: int
+    same: int
     matched: Positions
 
 
@@ -102,7 +102,7 @@ class Rewrite:
 
     def _rewrite(self, file: DataFile, chosen: Positions, number: int) -> Rewritten:
         context = self.change.context(chosen)
-        counts = {"copied": 0, "updated": 0, "deleted": 0}
+        counts = {"copied": 0, "updated": 0, "deleted": 0, "same": 0}
 
         def changed() -> Iterator[pa.RecordBatch]:
             start = 0
@@ -116,11 +116,12 @@ class Rewrite:
                     yield batch
                     continue
                 yield batch.filter(pa.array(~hit))
-                rows, removed = self.change.apply(batch.filter(pa.array(hit)), part[hit], context)
-                counts["deleted"] += removed
-                counts["updated"] += hits - removed
-                if rows is not None:
-                    yield rows
+                done = self.change.apply(batch.filter(pa.array(hit)), part[hit], context)
+                counts["deleted"] += done.removed
+                counts["updated"] += hits - done.removed
+                counts["same"] += done.same
+                if done.rows is not None:
+                    yield done.rows
 
         # Names are made from the job: no two of a task's files may have the same one.
         sink = replace(self.sink, job=uuid.uuid5(self.sink.job, file.path))

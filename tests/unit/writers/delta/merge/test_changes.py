@@ -60,8 +60,9 @@ def changed(change: Upsert | Retire, rows: pa.Table, key: str) -> tuple[list[Row
     if not hit.any():
         return kept.to_pylist(), 0
     (batch,) = rows.filter(pa.array(hit)).combine_chunks().to_batches()
-    new, removed = change.apply(batch, chosen[hit], change.context(chosen))
-    return [*kept.to_pylist(), *(new.to_pylist() if new is not None else [])], removed
+    done = change.apply(batch, chosen[hit], change.context(chosen))
+    new = [] if done.rows is None else done.rows.to_pylist()
+    return [*kept.to_pylist(), *new], done.removed
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
@@ -106,6 +107,38 @@ def test_rows_take_the_values_of_the_last_record_of_their_key(
     }
     assert len(inserted) == len({row["ID"] for row in inserted})
     assert len(keys) == len(batch)
+
+
+def test_rows_that_come_with_the_values_they_had_are_counted(tmp_path: Path) -> None:
+    nested = pa.list_(pa.struct([("a", pa.int64())]))
+    names = ("id", "made", "seen", "name", "share", "tags")
+    types = (pa.int64(), pa.string(), pa.string(), pa.string(), pa.float64(), nested)
+    schema = pa.schema(list(zip(names, types, strict=True)))
+
+    def rows(*values: tuple[Any, ...]) -> pa.Table:
+        return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in values], schema)
+
+    nan = float("nan")
+    there = rows(
+        (1, "then", "then", "Ada", nan, [{"a": 1}]),
+        (2, "then", "then", None, None, None),
+        (3, "then", "then", "Cy", 0.5, [{"a": 1}]),
+        (4, "then", "then", "Di", 0.5, [{"a": 1}]),
+        (5, "then", "then", "Ed", 0.5, [None]),
+    )
+    batch = rows(
+        (1, "now", "now", "Ada", nan, [{"a": 1}]),
+        (2, "now", "now", None, None, None),
+        (3, "now", "now", None, 0.5, [{"a": 1}]),
+        (4, "now", "now", "Di", 0.5, [{"a": 2}]),
+        (5, "now", "now", "Ed", None, [None]),
+    )
+    pq.write_table(batch, tmp_path / "0.parquet")
+    incoming = Incoming(LocalStorage(str(tmp_path)), (("0.parquet", 5),), schema, SMALL)
+    change = Upsert(incoming, schema, ("id",), "made", "", "seen")
+    chosen = change.choose(there.select(["id"]))
+    (whole,) = there.combine_chunks().to_batches()
+    assert change.apply(whole, chosen, change.context(chosen)).same == 2
 
 
 def test_a_key_has_a_value_in_every_row(tmp_path: Path) -> None:

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakeport.cli.opened import TableName, ToTarget, opened
 from lakeport.cli.options import Debug, JsonOut, SetKeys
+from lakeport.cli.output.formatting import readable
+from lakeport.cli.output.help import LOOK, Commands, about, help_alone
+from lakeport.cli.tables.lake import show_tables
+from lakeport.cli.tables.opened import TableName, ToTarget, opened
 from lakeport.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,7 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["table"]
 
-table = typer.Typer(help="Look at a table, now or as it was, and keep it in order.")
+table = typer.Typer(
+    cls=Commands,
+    callback=help_alone,
+    help="Look at a table, now or as it was, and keep it in order.",
+    invoke_without_command=True,
+)
 
 Version = Annotated[
     int | None, typer.Option("--version", metavar="N", min=0, help="As of this version.")
@@ -25,10 +33,24 @@ Version = Annotated[
 Timestamp = Annotated[
     str | None, typer.Option("--timestamp", metavar="TIME", help="As of this moment, ISO 8601.")
 ]
+_SPARE = (
+    "engine",
+    "mode",
+    "files_removed",
+    "files_added",
+    "run_id",
+    "bytes_added",
+    "rows_added",
+)
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many rows.")]
 
 
-@table.command("show")
+@table.command(
+    "show",
+    **about(
+        LOOK, "lakeport table show ./lake/flights", "lakeport table show ./lake/flights --version 3"
+    ),
+)
 def show(
     name: TableName,
     to: ToTarget = None,
@@ -38,12 +60,18 @@ def show(
     json_out: JsonOut = False,
     debug: Debug = False,
 ) -> None:
-    """Show a table's schema, partitions, size, version, and who can't read it."""
+    """Show a table's schema, partitions, size and version; of a lake its tables."""
     with opened(name, to, set_keys, json_out, debug) as (output, it):
-        output.facts(name, it.describe(**_moment(version, timestamp)).to_dict())
+        moment = _moment(version, timestamp)
+        several = [] if any(part is not None for part in moment.values()) else it.tables()
+        if several:
+            show_tables(output, name, several)
+        else:
+            facts = it.describe(**moment).to_dict()
+            output.facts(name, facts if json_out else readable(facts))
 
 
-@table.command("history")
+@table.command("history", **about(LOOK, "lakeport table history ./lake/flights --limit 5"))
 def history(
     name: TableName,
     to: ToTarget = None,
@@ -55,12 +83,20 @@ def history(
     """List a table's versions, the newest first."""
     with opened(name, to, set_keys, json_out, debug) as (output, it):
         entries = [entry.to_dict() for entry in it.history(limit)]
-        columns = list(dict.fromkeys(key for entry in entries for key in entry))
-        rows = [[entry.get(column) for column in columns] for entry in entries]
-        output.rows("", columns, rows)
+        told = entries if json_out else [readable(entry) for entry in entries]
+        columns = list(dict.fromkeys(key for entry in told for key in entry))
+        rows = [[entry.get(column) for column in columns] for entry in told]
+        output.rows("", columns, rows, _SPARE)
 
 
-@table.command("preview")
+@table.command(
+    "preview",
+    **about(
+        LOOK,
+        "lakeport table preview ./lake/flights --limit 3",
+        "lakeport table preview flights --to lake.yaml",
+    ),
+)
 def preview(
     name: TableName,
     to: ToTarget = None,
@@ -76,7 +112,14 @@ def preview(
         _show(output, it.preview(limit, **_moment(version, timestamp)))
 
 
-@table.command("query")
+@table.command(
+    "query",
+    **about(
+        LOOK,
+        "lakeport table query ./lake/flights \\",
+        '  "SELECT carrier, count(*) FROM t GROUP BY 1"',
+    ),
+)
 def query(
     name: TableName,
     sql: Annotated[str, typer.Argument(metavar="SQL", help="Spark SQL; the table is called `t`.")],

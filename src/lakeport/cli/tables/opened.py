@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakeport.cli.options import keys, refuse_secrets
-from lakeport.cli.output.console import Console, Json, Output
+from lakeport.cli.output.console import Console, Json
 from lakeport.cli.output.errors import Guard
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ def opened(
     json_out: bool,
     debug: bool,
     cut_off: tuple[str, str] = _READS,
-) -> Iterator[tuple[Output, Table]]:
+) -> Iterator[tuple[Console | Json, Table]]:
     """The command's output and the table; errors take the way that every command's take."""
-    output: Output = Json() if json_out else Console()
+    output: Console | Json = Json() if json_out else Console()
     with Guard(output, debug, cut_off=cut_off) as guard:
         output.begin(f"looking at {name}" if cut_off is _READS else f"working on {name}")
         from lakeport.tables import Table

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from lakeport.cli.opened import COMMITS, DELETES, TableName, ToTarget, opened
 from lakeport.cli.options import Debug, JsonOut, SetKeys
-from lakeport.cli.output.formatting import size
-from lakeport.cli.table import table
+from lakeport.cli.output.formatting import readable
+from lakeport.cli.output.help import KEEP, LOOK, Commands, about, help_alone
+from lakeport.cli.tables.opened import COMMITS, DELETES, TableName, ToTarget, opened
+from lakeport.cli.tables.table import table
 from lakeport.errors import SourceError
 
 __all__ = ["state"]
 
-state = typer.Typer(help="The Singer STATE that tables keep.")
+state = typer.Typer(
+    cls=Commands,
+    callback=help_alone,
+    help="The Singer STATE that tables keep.",
+    invoke_without_command=True,
+)
 
 
-@table.command("optimize")
+@table.command(
+    "optimize",
+    **about(
+        KEEP,
+        "lakeport table optimize ./lake/flights",
+        "lakeport table optimize ./lake/flights --zorder carrier",
+    ),
+)
 def optimize(
     name: TableName,
     to: ToTarget = None,
@@ -37,10 +50,18 @@ def optimize(
     with opened(name, to, set_keys, json_out, debug, COMMITS) as (output, it):
         columns = [column.strip() for column in (zorder or "").split(",") if column.strip()]
         done = it.optimize(zorder=columns, where=where)
-        output.facts(name, _sized(done.to_dict(), json_out))
+        facts = done.to_dict()
+        output.facts(name, facts if json_out else readable(facts))
 
 
-@table.command("vacuum")
+@table.command(
+    "vacuum",
+    **about(
+        KEEP,
+        "lakeport table vacuum ./lake/flights --dry-run",
+        "lakeport table vacuum ./lake/flights --retain 30d",
+    ),
+)
 def vacuum(
     name: TableName,
     to: ToTarget = None,
@@ -77,10 +98,12 @@ def vacuum(
             for file in done.files:
                 typer.echo(file)
             facts["files"] = len(done.files)
-        output.facts(name, _sized(facts, json_out))
+        output.facts(name, facts if json_out else readable(facts))
 
 
-@table.command("alter")
+@table.command(
+    "alter", **about(KEEP, "lakeport table alter ./lake/sales --column price --type double")
+)
 def alter(
     name: TableName,
     column: Annotated[
@@ -100,11 +123,11 @@ def alter(
 ) -> None:
     """Give a column another type, where every value stays what it is."""
     with opened(name, to, set_keys, json_out, debug, COMMITS) as (output, it):
-        done = it.alter(column, type_, dry_run=plan_only)
-        output.facts(name, _sized(done.to_dict(), json_out))
+        done = it.alter(column, type_, dry_run=plan_only).to_dict()
+        output.facts(name, done if json_out else readable(done))
 
 
-@table.command("restore")
+@table.command("restore", **about(KEEP, "lakeport table restore ./lake/flights --version 3"))
 def restore(
     name: TableName,
     version: Annotated[
@@ -120,7 +143,9 @@ def restore(
         output.facts(name, it.restore(version).to_dict())
 
 
-@table.command("undo")
+@table.command(
+    "undo", **about(KEEP, "lakeport runs ./lake", "lakeport table undo ./lake/flights RUN_ID")
+)
 def undo(
     name: TableName,
     run_id: Annotated[
@@ -136,7 +161,7 @@ def undo(
         output.facts(name, it.undo(run_id).to_dict())
 
 
-@table.command("compact-report")
+@table.command("compact-report", **about(KEEP, "lakeport table compact-report ./lake/flights"))
 def compact_report(
     name: TableName,
     to: ToTarget = None,
@@ -148,11 +173,11 @@ def compact_report(
     with opened(name, to, set_keys, json_out, debug) as (output, it):
         found = it.compact_report().to_dict()
         if not json_out:
-            found["partitions"] = [_sized(row, json_out) for row in found["partitions"]]
-        output.facts(name, _sized(found, json_out))
+            found["partitions"] = [readable(row) for row in found["partitions"]]
+        output.facts(name, found if json_out else readable(found))
 
 
-@state.command("show")
+@state.command("show", **about(LOOK, "lakeport state show ./lake/users > state.json"))
 def show(
     name: TableName,
     to: ToTarget = None,
@@ -172,10 +197,3 @@ def show(
             output.facts(name, found.to_dict())
             return
         sys.stdout.buffer.write(found.state + b"\n")
-
-
-def _sized(facts: dict[str, Any], exact: bool) -> dict[str, Any]:
-    """The facts, with sizes in words unless they are for machines."""
-    if exact:
-        return facts
-    return {key: size(value) if "bytes" in key else value for key, value in facts.items()}

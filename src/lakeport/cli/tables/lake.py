@@ -1,0 +1,146 @@
+"""`lakeport tables` and `lakeport runs`: what is in a lake, and how it came there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lakeport.cli.options import Debug, JsonOut, SetKeys, keys, refuse_secrets
+from lakeport.cli.output.console import Console, Json
+from lakeport.cli.output.errors import Guard
+from lakeport.cli.output.formatting import count, moment, readable, shown, size
+
+if TYPE_CHECKING:
+    from lakeport.config.base import DestinationConfig
+    from lakeport.tables.lake import LakeTable
+    from lakeport.tables.runs import LakeRun
+
+__all__ = ["runs", "show_tables", "tables"]
+
+_TABLES = ("name", "format", "rows", "size", "files", "last change")
+_TABLES_SPARE = ("files", "last change", "size")
+_RUNS = ("started", "run id", "rows", "streams", "seconds", "result")
+_RUNS_SPARE = ("streams", "seconds", "rows", "started")
+
+Target = Annotated[str, typer.Argument(metavar="TARGET", help="A folder, a URI, or a config file.")]
+
+
+def tables(
+    target: Target,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """List a lake's tables: format, rows, size, files, last change."""
+    output = Json() if json_out else Console()
+    with _lake(output, target, set_keys, debug) as config:
+        from lakeport.tables.lake import tables as listed
+
+        show_tables(output, target, listed(config))
+
+
+def runs(
+    target: Target,
+    last: Annotated[bool, typer.Option("--last", help="Show the newest run in full.")] = False,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, help="At most so many runs.")
+    ] = 20,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """List the runs that landed something in a lake, the newest first."""
+    output = Json() if json_out else Console()
+    with _lake(output, target, set_keys, debug) as config:
+        from lakeport.tables.runs import runs as listed
+
+        found = listed(config, 1 if last else limit)
+        if isinstance(output, Json):
+            told = [run.report if last else run.to_dict() for run in found]
+            output.document(told[0] if last and told else told)
+        elif not found:
+            output.say(f"no run has left a report in {target}: `manifest: true` has each leave one")
+        elif last:
+            _show_run(output, found[0])
+        else:
+            _show_runs(output, found)
+
+
+@contextmanager
+def _lake(
+    output: Console | Json, target: str, set_keys: Sequence[str] | None, debug: bool
+) -> Iterator[DestinationConfig]:
+    """The target's config; errors take the way that every command's take."""
+    with Guard(output, debug, cut_off=("nothing was changed", "")) as guard:
+        from lakeport.config.load import load_target
+
+        given = keys({}, set_keys, None)
+        config = load_target(target, given)
+        guard.protect(config)
+        refuse_secrets(given, type(config))
+        yield config
+
+
+def show_tables(output: Console | Json, target: str, found: Sequence[LakeTable]) -> None:
+    """Print the tables of a lake."""
+    if isinstance(output, Json):
+        output.document([table.to_dict() for table in found])
+        return
+    if not found:
+        output.say(f"there is no table in {target}; `lakeport land` makes tables")
+        return
+    rows = [
+        (
+            table.name,
+            table.format or "?",
+            count(table.rows),
+            size(-1 if table.bytes is None else table.bytes),
+            count(table.files),
+            "?" if table.last_change is None else moment(table.last_change),
+        )
+        for table in found
+    ]
+    output.rows("", _TABLES, rows, _TABLES_SPARE)
+    for table in found:
+        if table.problem:
+            output.say(f"  {shown(table.name)}: {shown(table.problem)}", hanging=2)
+
+
+def _show_runs(output: Console, found: Sequence[LakeRun]) -> None:
+    rows = [
+        (
+            moment(run.started),
+            run.run_id,
+            count(run.rows),
+            ", ".join(run.streams) or "none",
+            f"{run.seconds:.1f}",
+            "ok" if run.ok else "failed",
+        )
+        for run in found
+    ]
+    output.rows("", _RUNS, rows, _RUNS_SPARE)
+    for run in found:
+        if run.error:
+            output.say(f"  {shown(run.run_id)}: {shown(run.error)}", hanging=2)
+
+
+def _show_run(output: Console, run: LakeRun) -> None:
+    """Everything that a report tells, but for what is empty."""
+    report: dict[str, Any] = {**run.report, "result": "ok" if run.ok else run.error}
+    streams = [_stream(stream) for stream in report.pop("streams", ())]
+    left_out = ("report", "ok", "run_id", "error")
+    facts = {name: value for name, value in report.items() if name not in left_out}
+    output.facts(f"run {run.run_id}", readable({k: v for k, v in facts.items() if _tells(v)}))
+    for stream in streams:
+        output.facts(str(stream.pop("stream")), readable(stream))
+
+
+def _stream(stream: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in stream.items() if _tells(value)}
+
+
+def _tells(value: object) -> bool:
+    return value not in (None, "", 0, [], {})

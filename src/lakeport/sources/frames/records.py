@@ -1,0 +1,172 @@
+"""Records as a frame: mappings in a list or from a generator -> Arrow batches of one schema.
+
+The first pass writes the records down, part by part, and learns the schema: columns in the order
+in which they first appear, of types that hold each of their values exactly. The second reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from lakeport.errors import SourceError
+from lakeport.sources.spool.location import open_new
+
+__all__ = ["record_batches"]
+
+_NUMBERS = (int, float)
+_EXACT_NUMBERS = (int, Decimal)
+
+
+def record_batches(
+    records: Iterable[Any], folder: Path, rows: int
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The schema of all records, and the records in batches; a key that one lacks is null.
+
+    Args:
+        records: mappings with texts as keys.
+        folder: where to write them down.
+        rows: how many to hold at a time.
+
+    Raises:
+        SourceError: there is no record, one is no mapping, or the values of a column are of types
+            that no one type holds.
+    """
+    schema = pa.schema([])
+    paths: list[Path] = []
+    waiting = iter(records)
+    while part := list(islice(waiting, rows)):
+        batch = _batch(part, len(paths) * rows)
+        schema = _joined(schema, batch.schema)
+        path = folder / f"records-{len(paths):06d}.arrows"
+        with open_new(path) as file, pa.ipc.new_stream(file, batch.schema) as writer:
+            writer.write_batch(batch)
+        paths.append(path)
+    if not paths:
+        raise SourceError("there are no records", "give at least one, whose keys name the columns.")
+    if not schema.names:
+        raise SourceError("the records have no keys", "a key is the name of a column.")
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for path in paths:
+            with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
+                for batch in stream:
+                    yield pa.RecordBatch.from_arrays(
+                        [_of(batch, field) for field in schema], schema=schema
+                    )
+            path.unlink()
+
+    return schema, batches()
+
+
+def _batch(records: Sequence[Any], before: int) -> pa.RecordBatch:
+    names: dict[str, None] = {}
+    for number, record in enumerate(records, before + 1):
+        if not isinstance(record, Mapping):
+            raise SourceError(
+                f"record {number} is of type {type(record).__name__!r}, no mapping",
+                "give mappings, such as {'id': 1}; or a frame, or file names.",
+            )
+        names.update(dict.fromkeys(record))
+    for name in names:
+        if not isinstance(name, str):
+            raise SourceError(
+                f"a record has a key of type {type(name).__name__!r}", "keys have to be texts."
+            )
+    columns = [_column(name, [record.get(name) for record in records]) for name in names]
+    if not columns:  # a batch has as many rows as its columns
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(records), pa.struct([])))
+    return pa.RecordBatch.from_arrays(columns, names=list(names))
+
+
+def _column(name: str, values: list[Any]) -> pa.Array:
+    _check(name, values)
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        kinds = " and ".join(sorted({type(value).__name__ for value in values} - {"NoneType"}))
+        raise SourceError(
+            f"no type that tables have holds the values of {name!r} exactly, which are {kinds}",
+            "convert them first, for example to text.",
+        ) from error
+    except OverflowError:
+        raise SourceError(
+            f"{name!r} has a whole number of more than 64 bits",
+            "give such numbers as `decimal.Decimal`.",
+        ) from None
+    except UnicodeEncodeError:
+        raise SourceError(
+            f"{name!r} has a text with half of a surrogate pair, which is no Unicode",
+            "correct the text in the source.",
+        ) from None
+
+
+def _check(name: str, values: Iterable[Any]) -> None:
+    """See that no value would have to become another one, as Arrow makes 1 of true.
+
+    Raises:
+        SourceError: values of this name, or inside of them, are of types that don't go together.
+    """
+    there = [value for value in values if value is not None]
+    kinds = {type(value) for value in there}
+    if len(kinds) > 1 and not any(
+        all(issubclass(kind, family) and kind is not bool for kind in kinds)
+        for family in (_NUMBERS, _EXACT_NUMBERS, str, bytes, Mapping, (list, tuple))
+    ):
+        raise _mixed(name, " and ".join(sorted(kind.__name__ for kind in kinds)))
+    first = there[0] if there else None
+    if isinstance(first, datetime) and len({value.tzinfo is None for value in there}) > 1:
+        raise _mixed(name, "times with and without a zone")
+    if isinstance(first, Mapping):
+        for key in dict.fromkeys(key for value in there for key in value):
+            _check(f"{name}.{key}", [value.get(key) for value in there])
+    elif isinstance(first, (list, tuple)):
+        _check(f"{name}[]", [item for value in there for item in value])
+
+
+def _mixed(name: str, what: str) -> SourceError:
+    return SourceError(
+        f"{name!r} mixes values that no one type holds: {what}", "convert them to one type first."
+    )
+
+
+def _of(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    """A column of a part, of its type in the whole.
+
+    Raises:
+        SourceError: a value would be changed by it.
+    """
+    if field.name not in batch.schema.names:
+        return pa.nulls(len(batch), field.type)
+    column = batch.column(field.name)
+    try:
+        return column if column.type.equals(field.type) else column.cast(field.type)
+    except pa.ArrowInvalid as error:
+        raise SourceError(
+            f"no one type holds the values of {field.name!r} exactly: some are {column.type}, and "
+            f"others make it {field.type}",
+            "convert them to one type first.",
+        ) from error
+
+
+def _joined(one: pa.Schema, other: pa.Schema) -> pa.Schema:
+    """The columns of both; whole numbers and fractions together are fractions, where exact."""
+    for field in other:
+        if field.name in one.names:
+            kinds = (one.field(field.name).type, field.type)
+            decimals = sum(map(pa.types.is_decimal, kinds))
+            if decimals == 1 and any(map(pa.types.is_floating, kinds)):
+                raise _mixed(field.name, "Decimal and float")
+    try:
+        return pa.unify_schemas([one, other], promote_options="permissive")
+    except pa.ArrowTypeError as error:
+        raise SourceError(
+            f"the records mix values that no one type holds: {error}",
+            "convert them to one type first.",
+        ) from error

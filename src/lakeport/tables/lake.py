@@ -1,0 +1,293 @@
+"""The tables of a lake, told by few requests and without Spark.
+
+```
+folder ─▶ its own level ─┬─ `_delta_log` ───────────────────▶ a Delta table: its log tells
+                         ├─ data files, partition folders ──▶ a table of files: footers tell
+                         └─ other folders ──────────────────▶ look into each
+```
+How much is looked into has limits; what they leave unknown is None.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from enum import Enum
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from lakeport.config.explain import nearest
+from lakeport.config.load import load_target
+from lakeport.destinations import open_storage
+from lakeport.errors import LakeportError, SourceError
+from lakeport.storage.local.store import LocalStorage
+from lakeport.tables.views import data_kind, footer_rows
+from lakeport.writers.delta.log.actions import row_count
+from lakeport.writers.delta.log.snapshot import LogFiles, replay
+
+if TYPE_CHECKING:
+    from lakeport.config.base import DestinationConfig
+    from lakeport.config.keys import StoreKeys, Target
+    from lakeport.model import Level, Storage, StoredObject
+
+__all__ = ["LakeTable", "absent", "lake_of", "list_tables", "many", "tables"]
+
+_FOLDERS = 10_000
+_FILES = 10_000
+_FOOTERS = 1_000
+_LOG_BYTES = 64 << 20
+_THREADS = 16
+_BESIDE = 200
+_NAMED = 20
+_LOG = "_delta_log"
+_DATE = re.compile(r"[\d.:TZ_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class LakeTable:
+    """One table of a lake; what could not be told cheaply is None.
+
+    Attributes:
+        name: its folder below the target, such as `silver/flights`.
+        uri: the table, as users name it.
+        format: `delta`, `parquet` or `csv`; both with a comma between where it has files of both.
+        rows: how many, where the log or the files' footers say.
+        bytes: size of the data files, in bytes.
+        files: how many data files.
+        last_change: when it last changed, UTC.
+        version: the newest version of a Delta table; None for files.
+        problem: why nothing could be told of the table; None for most.
+    """
+
+    name: str
+    uri: str
+    format: str
+    rows: int | None = None
+    bytes: int | None = None
+    files: int | None = None
+    last_change: datetime | None = None
+    version: int | None = None
+    problem: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The table as plain values."""
+        moment = None if self.last_change is None else self.last_change.isoformat()
+        return {**asdict(self), "last_change": moment}
+
+
+def tables(to: Target | DestinationConfig, **keys: Unpack[StoreKeys]) -> list[LakeTable]:
+    """List the tables of a lake, by name.
+
+    Args:
+        to: a folder, a URI, a config file or a config, as `land` takes it.
+        keys: further keys of the config, such as `aws_endpoint`.
+
+    Returns:
+        One record a table; the target itself if that is a table.
+
+    Raises:
+        ConfigError: the target is none.
+        SourceError: it has more folders than are looked into.
+        DestinationError: the store refused.
+    """
+    config = load_target(to, keys)
+    storage = open_storage(config)
+    return list_tables(storage, lake_of(config))
+
+
+def lake_of(config: DestinationConfig) -> str:
+    """Where the lake that a config names lies in its storage: the root, for most."""
+    # A table's own URI names a folder of the storage, which may as well be one of tables.
+    own = config.table_pattern if "table_uri" in type(config).model_fields else None
+    return "" if own is None or "{stream}" in own else own
+
+
+def list_tables(storage: Storage, folder: str) -> list[LakeTable]:
+    """The tables in a folder of a store; see `tables`."""
+    found = sorted(find_tables(storage, folder))
+    with ThreadPoolExecutor(_THREADS) as pool:
+        looked = list(pool.map(lambda one: _look(storage, folder, *one), found))
+        told = [one for one, _ in looked]
+        waiting: dict[int, Sequence[StoredObject]] = {}
+        room = _FOOTERS
+        for place, (one, files) in enumerate(looked):
+            if one.format == "parquet" and len(files) <= room:
+                waiting[place], room = files, room - len(files)
+        sums = pool.map(lambda files: _footers(storage, files), waiting.values())
+        for place, rows in zip(waiting, sums, strict=True):
+            told[place] = replace(told[place], rows=rows)
+    return told
+
+
+def find_tables(storage: Storage, folder: str) -> Iterator[tuple[str, bool]]:
+    """The folders that hold a table, and whether it is a Delta table.
+
+    Files that lie right in `folder` hide no tables below it.
+
+    Raises:
+        SourceError: there are too many folders to look into.
+        DestinationError: the store refused.
+    """
+    waiting, seen = [folder], 0
+    with ThreadPoolExecutor(_THREADS) as pool:
+        while waiting:
+            seen += len(waiting)
+            if seen > _FOLDERS:
+                raise SourceError(
+                    f"{storage.uri(folder)} has more than {_FOLDERS:,} folders",
+                    "name a folder further down.",
+                )
+            deeper: list[str] = []
+            each = pool.map(lambda key: _kind(storage, key, top=key == folder), waiting)
+            for key, (kind, level) in zip(waiting, each, strict=True):
+                if kind is _Kind.FOLDERS:
+                    deeper += [f"{key}/{name}".lstrip("/") for name in _shown(level)]
+                elif kind is not _Kind.NOTHING:
+                    yield key, kind is _Kind.DELTA
+            waiting = deeper
+
+
+def absent(storage: Storage, folder: str) -> SourceError:
+    """The error for a table that is not there; it names those beside it."""
+    uri = storage.uri(folder)
+    above, _, name = uri.rstrip("/").rpartition("/")
+    beside = neighbours(storage, folder)
+    close = nearest(name, beside)
+    guess = f"; did you mean {close}?" if close else ""
+    more = f" and {len(beside) - _NAMED} more" if len(beside) > _NAMED else ""
+    hint = f"tables in {above}: {', '.join(beside[:_NAMED])}{more}."
+    return SourceError(
+        f"there is no table in {uri}{guess}",
+        hint if beside else "check its name; `land` makes tables.",
+    )
+
+
+def many(storage: Storage, folder: str) -> SourceError | None:
+    """The error for a folder of tables that is taken for one; None where it is none."""
+    if _kind(storage, folder, top=False)[0] is not _Kind.FOLDERS:
+        return None
+    names = [key.removeprefix(folder).strip("/") for key, _ in find_tables(storage, folder)]
+    if not names:
+        return None
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return SourceError(
+        f"{storage.uri(folder)} is no table but a folder of tables",
+        f"name one of them: {', '.join(sorted(names)[:_NAMED])}{more}.",
+    )
+
+
+def neighbours(storage: Storage, folder: str) -> list[str]:
+    """Names of the tables beside a folder, none where they can't be listed."""
+    above, _, _ = folder.rpartition("/")
+    if not folder:  # as for a local table, whose storage begins at the table
+        storage = LocalStorage(str(Path(storage.uri()).parent))
+    try:
+        keys = [f"{above}/{name}".lstrip("/") for name in _shown(storage.level(above))[:_BESIDE]]
+        with ThreadPoolExecutor(_THREADS) as pool:
+            kinds = pool.map(lambda key: _kind(storage, key, top=False)[0], keys)
+            tables = (_Kind.DELTA, _Kind.FILES)
+            return [
+                key.rpartition("/")[2]
+                for key, kind in zip(keys, kinds, strict=True)
+                if kind in tables
+            ]
+    except LakeportError:
+        return []
+
+
+class _Kind(Enum):
+    """What a folder is."""
+
+    DELTA = "a Delta table"
+    FILES = "a table of plain files"
+    FOLDERS = "a folder of folders"
+    NOTHING = "nothing of these"
+
+
+def _kind(storage: Storage, key: str, *, top: bool) -> tuple[_Kind, Level]:
+    level = storage.level(key)
+    folders = _shown(level)
+    if _LOG in level.folders:
+        return _Kind.DELTA, level
+    if not folders:
+        return (_Kind.FILES if _data(level) else _Kind.NOTHING), level
+    if any("=" in name for name in folders) or (_data(level) and not top):
+        return _Kind.FILES, level
+    if all(map(_DATE.fullmatch, folders)):
+        # Folders by date, unless they are tables with such names.
+        inner = storage.level(f"{key}/{folders[0]}".lstrip("/"))
+        return (_Kind.FOLDERS if _LOG in inner.folders else _Kind.FILES), level
+    return _Kind.FOLDERS, level
+
+
+def _shown(level: Level) -> list[str]:
+    """The folders that are not private."""
+    return [name for name in level.folders if not name.startswith(("_", "."))]
+
+
+def _data(level: Level) -> bool:
+    return any(data_kind(item.key.rpartition("/")[2]) for item in level.objects)
+
+
+def _look(
+    storage: Storage, above: str, key: str, is_delta: bool
+) -> tuple[LakeTable, Sequence[StoredObject]]:
+    """What one table is, and the files whose footers would tell its rows."""
+    name = key.removeprefix(above).strip("/") or storage.uri(key).rstrip("/").rpartition("/")[2]
+    one = LakeTable(name, storage.uri(key), "delta" if is_delta else "")
+    try:
+        return (_delta(storage, key, one), ()) if is_delta else _plain(storage, key, one)
+    except LakeportError as error:
+        return replace(one, problem=error.message), ()
+
+
+def _delta(storage: Storage, key: str, one: LakeTable) -> LakeTable:
+    log = LogFiles.of(storage, key)
+    if log.newest < 0:
+        return replace(one, problem="its `_delta_log` has no version")
+    newest = log.commits.get(log.newest) or log.checkpoints[log.newest][0]
+    one = replace(one, version=log.newest, last_change=_moment(newest.modified))
+    start = max(log.checkpoints, default=-1)
+    size = sum(item.bytes for item in log.checkpoints.get(start, ()))
+    size += sum(item.bytes for version, item in log.commits.items() if version > start)
+    contents = replay(storage, log, log.newest) if size <= _LOG_BYTES else None
+    if contents is None:
+        return one
+    sizes = [int(file["size"]) for file in contents.files]
+    return replace(one, rows=row_count(contents.files), bytes=sum(sizes), files=len(sizes))
+
+
+def _plain(storage: Storage, key: str, one: LakeTable) -> tuple[LakeTable, Sequence[StoredObject]]:
+    listed = islice(storage.list(key), _FILES + 1)
+    files: list[StoredObject] = []
+    kinds, count = set[str](), 0
+    for item in listed:
+        count += 1
+        kind = data_kind(item.key.removeprefix(f"{key}/"))
+        if kind:
+            files.append(item)
+            kinds.add(kind)
+    one = replace(one, format=", ".join(sorted(kinds)))
+    if count > _FILES:
+        return one, ()
+    last = max((item.modified for item in files), default=0.0)
+    size = sum(item.bytes for item in files)
+    return replace(one, bytes=size, files=len(files), last_change=_moment(last)), files
+
+
+def _footers(storage: Storage, files: Sequence[StoredObject]) -> int | None:
+    """The rows of Parquet files; None where one is damaged."""
+    import pyarrow as pa
+
+    try:
+        return sum(footer_rows(storage, files))
+    except (LakeportError, pa.ArrowException):
+        return None
+
+
+def _moment(seconds: float) -> datetime | None:
+    return datetime.fromtimestamp(seconds, UTC) if seconds else None

@@ -1,0 +1,146 @@
+"""Records in lists and from generators, landed in a folder."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lakeport
+from lakeport.errors import ConfigError, InputError, LakeportError
+from lakeport.sources.frames.records import record_batches
+
+
+def landed(source: Any, root: Path) -> list[dict[str, Any]]:
+    lakeport.land(source, root, table="t", internal_columns=False)
+    rows: list[dict[str, Any]] = lakeport.Table(root / "t").preview(1_000_000).to_pylist()
+    return rows
+
+
+def test_a_list_of_dicts_is_a_frame(tmp_path: Path) -> None:
+    rows = [
+        {"id": 1, "name": "Ada", "tags": [{"a": 1}], "at": datetime(2024, 1, 1, tzinfo=UTC)},
+        {"id": 2.5, "price": Decimal("1.10"), "day": date(2024, 1, 1), "tags": [{"b": "x"}]},
+        {"price": Decimal("12345.678"), "raw": b"\x00"},
+    ]
+    found = landed(rows, tmp_path)
+    names = ["id", "name", "tags", "at", "price", "day", "raw"]
+    assert list(found[0]) == names
+    assert [row["id"] for row in found] == [1.0, 2.5, None]
+    assert found[0]["tags"] == [{"a": 1, "b": None}] and found[1]["tags"] == [{"a": None, "b": "x"}]
+    assert [row["price"] for row in found] == [None, Decimal("1.10"), Decimal("12345.678")]
+    assert (found[0]["at"], found[1]["day"], found[2]["raw"]) == (
+        datetime(2024, 1, 1, tzinfo=UTC),
+        date(2024, 1, 1),
+        b"\x00",
+    )
+
+
+def test_a_generator_is_read_in_parts(tmp_path: Path) -> None:
+    waiting = list[int]()
+
+    def records() -> Iterator[dict[str, Any]]:
+        for number in range(150_000):
+            waiting.append(number)
+            yield {"id": number, "v": number if number < 70_000 else number + 0.5}
+            if number > 140_000:
+                yield {"late": "x"}
+
+    _, batches = record_batches(records(), tmp_path, 65_536)
+    rows = sum(len(batch) for batch in batches)
+    assert rows == 150_000 + 9_999 and list(tmp_path.iterdir()) == []
+    found = landed(records(), tmp_path)
+    assert (len(found), found[1]["v"], found[-1]) == (
+        rows,
+        1.0,
+        {"id": None, "v": None, "late": "x"},
+    )
+
+
+BIG = 2**53 + 1
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ([], "the list is empty"),
+        (iter([]), "there are no records"),
+        ([{}, {}], "the records have no keys"),
+        ([{"a": 1}, 5], "record 2 is of type 'int'"),
+        (iter(["a"]), "record 1 is of type 'str'"),
+        ([{1: 2}], "a key of type 'int'"),
+        ([{"v": True}, {"v": 1}], "'v' mixes values that no one type holds: bool and int"),
+        ([{"v": "a"}, {"v": b"a"}], "bytes and str"),
+        ([{"v": date(2024, 1, 1)}, {"v": datetime(2024, 1, 1)}], "date and datetime"),
+        ([{"v": [{"w": True}, {"w": 1}]}], r"'v\[\].w' mixes"),
+        ([{"v": datetime(2024, 1, 1)}, {"v": datetime(2024, 1, 1, tzinfo=UTC)}], "without a zone"),
+        ([{"v": BIG}, {"v": 0.5}], "holds the values of 'v' exactly, which are float and int"),
+        ([{"v": 2**70}], "more than 64 bits"),
+        ([{"v": "\ud800"}], "surrogate"),
+        ([{"v": object()}], "which are object"),
+    ],
+)
+def test_what_no_table_could_hold(tmp_path: Path, source: Any, words: str) -> None:
+    with pytest.raises((InputError, ConfigError), match=words):
+        landed(source, tmp_path)
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "words"),
+    [
+        (1, "a", "mix"),
+        (BIG, 0.5, "double|exact"),
+        (Decimal("0.1"), 0.5, "Decimal and float"),
+        (True, 1, "mix"),
+    ],
+)
+def test_parts_that_do_not_go_together(tmp_path: Path, first: Any, then: Any, words: str) -> None:
+    with pytest.raises(LakeportError, match=words):
+        _, batches = record_batches(iter([{"v": first}, {"v": then}]), tmp_path, 1)
+        list(batches)
+
+
+VALUES = st.none() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False)
+NESTED = st.none() | st.lists(
+    st.dictionaries(st.sampled_from("xyz"), st.none() | st.text(), min_size=1)
+)
+RECORDS = st.lists(
+    st.fixed_dictionaries(
+        {"id": st.integers(0, 9)}, optional={"v": VALUES, "s": st.none() | st.text(), "n": NESTED}
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(RECORDS, st.integers(1, 4))
+def test_values_are_exact_or_refused(records: list[dict[str, Any]], rows: int) -> None:
+    folder = Path(mkdtemp())
+    try:
+        schema, batches = record_batches(iter(records), folder, rows)
+        found = [row for batch in batches for row in batch.to_pylist()]
+    except InputError:
+        kinds = {type(record.get("v")) for record in records} - {type(None)}
+        texts = repr(records)
+        assert kinds == {int, float} or "\\ud" in texts
+        return
+    finally:
+        shutil.rmtree(folder)
+    for record, row in zip(records, found, strict=True):
+        for name in schema.names:
+            wanted = record.get(name)
+            if name == "n" and wanted:
+                wanted = [
+                    {key: item.get(key) for key in got}
+                    for item, got in zip(wanted, row["n"], strict=True)
+                ]
+            assert row[name] == wanted
