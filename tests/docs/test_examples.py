@@ -81,8 +81,10 @@ def _run(command: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def _shell(command: str) -> str:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-c", command],
+        env={**os.environ, "PATH": path},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

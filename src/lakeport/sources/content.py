@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 __all__ = ["Content", "asked_for", "content_read", "hashed"]
 
@@ -91,6 +91,12 @@ class _Hashed(io.RawIOBase):
         else:
             self._content.add_part(at, data)
         return data
+
+    def readinto(self, buffer: Any, /) -> int:
+        view = memoryview(buffer).cast("B")
+        data = self.read(len(view))
+        view[: len(data)] = data
+        return len(data)
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
         return self._file.seek(offset, whence)

@@ -102,7 +102,7 @@ def vacuum(
 
 
 @table.command(
-    "alter", **about(KEEP, "lakeport table alter ./lake/sales --column price --type double")
+    "alter", **about(KEEP, "lakeport table alter ./lake/t --column a --type double")
 )
 def alter(
     name: TableName,
