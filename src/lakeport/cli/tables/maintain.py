@@ -101,9 +101,7 @@ def vacuum(
         output.facts(name, facts if json_out else readable(facts))
 
 
-@table.command(
-    "alter", **about(KEEP, "lakeport table alter ./lake/t --column a --type double")
-)
+@table.command("alter", **about(KEEP, "lakeport table alter ./lake/t --column a --type double"))
 def alter(
     name: TableName,
     column: Annotated[
