@@ -30,7 +30,8 @@ __all__ = ["NAME", "app", "complete", "guarded", "main", "run"]
 
 NAME = "lakeport"
 _FIRST = """\
-lakeport lands files, Singer streams and frames in a data lake.
+lakeport lands files, Singer streams and frames in a data
+lake.
 
 Land:           lakeport land people.csv --to ./lake
 See the plan:   lakeport plan people.csv --to ./lake

@@ -65,7 +65,8 @@ def line(activity: Activity, now: float, width: int) -> str:
         kept = [part for key, part in parts.items() if part and key not in left_out]
         said = ", ".join(kept) or seconds(passed)
         for head in (f"{activity.what} {name}".rstrip(), activity.what):
-            if len(text := f"{head}: {said}") <= width:
+            text = f"{head}: {said}" if kept or passed >= 1 else f"{head} ..."
+            if len(text) <= width:
                 return text
             if left_out in ("", "s"):
                 break  # a name is worth more than a rate or a number of rows
@@ -99,7 +100,8 @@ def _parts(activity: Activity, now: float) -> tuple[str, str, str, str]:
     rows = f"{activity.rows:,} rows" if activity.rows > 0 else ""
     if rows and percent and not amount:
         rows += percent
-    rate = f"{_bytes(int(activity.done / passed), -1)}/s" if activity.done > 0 < passed else ""
+    known = activity.done > 0 and passed > 0.1
+    rate = f"{_bytes(int(activity.done / passed), -1)}/s" if known else ""
     left = activity.left(now)
     return amount, rows, rate, f"{seconds(left)} left" if left is not None else ""
 

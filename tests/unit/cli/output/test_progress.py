@@ -50,7 +50,7 @@ def test_a_terminal_shows_what_goes_on_within_its_columns() -> None:
     screen = Screen()
     output = Console(screen, screen)
     output.begin("landing")
-    screen.wait_for("landing: 0 s")
+    screen.wait_for("landing ...")
     with activity("reading", "a-stream-with-a-name-that-is-long", total=93_000_000):
         advance(31_000_000, rows=1_200_000)
         screen.wait_for("31.0 of 93.0 MB (33%)")
@@ -91,7 +91,7 @@ def test_what_is_quick_or_for_machines_begins_without_a_word(begin: Callable[[],
 def test_a_result_that_is_piped_leaves_the_words_to_standard_error() -> None:
     out, err = io.StringIO(), Screen()
     progress.begin("landing", out, err)
-    err.wait_for("landing: ")
+    err.wait_for("landing ...")
     progress.end()
     assert out.getvalue() == ""
 
@@ -100,6 +100,6 @@ def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("TERM", "dumb")
     screen = Screen()
     progress.begin("landing", screen, screen)
-    screen.wait_for("landing: ")
+    screen.wait_for("landing ...")
     progress.end()
-    assert screen.getvalue() == "landing: 0 s\n"
+    assert screen.getvalue() == "landing ...\n"
