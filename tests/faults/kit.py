@@ -114,10 +114,11 @@ class Lake:
 
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """This process's environment without lakeport's own keys."""
+    kept_names = ("LAKEPORT_CACHE", "LAKEPORT_CDS", "LAKEPORT_PROGRESS")
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("LAKEPORT_") or name in ("LAKEPORT_CACHE", "LAKEPORT_CDS")
+        if not name.startswith("LAKEPORT_") or name in kept_names
     }
     return {**kept, "SPARK_LOCAL_IP": "127.0.0.1", **(more or {})}
 

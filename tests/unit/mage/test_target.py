@@ -70,10 +70,13 @@ class FakeLoad:
         return self.report
 
 
+QUIET = "LAKEPORT_PROGRESS"  # what goes on is told by the clock
+
+
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeLoad:
     monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("LAKEPORT_")]:
+    for name in [n for n in os.environ if n.startswith("LAKEPORT_") and n != QUIET]:
         monkeypatch.delenv(name)
     fake = FakeLoad()
     monkeypatch.setattr(landing, "land", fake.land)
