@@ -109,3 +109,16 @@ def test_an_integer_becomes_a_double_only_if_it_is_that(value: int) -> None:
 def test_texts_that_are_no_integers(text: str) -> None:
     with pytest.raises(InexactError):
         exactly(pa.array([text]), pa.int64())
+
+
+def test_a_rounded_value_is_named_before_one_that_is_too_large() -> None:
+    with pytest.raises(InexactError) as failure:
+        exactly(pa.array([0.5, 0.25, 1000.0]), pa.decimal128(4, 1))
+    assert (failure.value.index, failure.value.value) == (1, 0.25)
+
+
+@given(st.lists(LONG | st.none(), min_size=1, max_size=5), st.sampled_from([0, 2, 10]))
+def test_an_integer_comes_back_from_a_decimal(values: list[int | None], scale: int) -> None:
+    column = pa.array(values, pa.int64())
+    for type_ in (pa.decimal128(20 + scale, scale), pa.decimal128(38, scale)):
+        assert exactly(exactly(column, type_), pa.int64()).equals(column)

@@ -83,7 +83,9 @@ def exactly(column: pa.Array, target: pa.DataType) -> pa.Array:
         return _read(column, target)
     cast = _cast(column, target)
     if cast is None:
-        raise _first(column, target)
+        refused = _refused(column, target)
+        exactly(column[:refused], target)  # one before it may be rounded
+        raise _at(column, refused)
     wrong = pc.fill_null(_differs(column, cast), False)
     if pc.any(wrong).as_py():
         raise _at(column, wrong.index(True).as_py())
@@ -106,23 +108,26 @@ def _at(column: pa.Array, index: int) -> InexactError:
 def _cast(column: pa.Array, target: pa.DataType) -> pa.Array | None:
     """Arrow's cast, which rounds some; None where it refuses a value."""
     try:
-        if pa.types.is_decimal(target) and pa.types.is_integer(column.type):
-            # Arrow judges integers by their type's widest value.
-            wide = column.cast(pa.decimal128(20, 0)).cast(pa.decimal256(_WIDEST, target.scale))
-            return wide.cast(target)
-        cast = column.cast(target)
+        cast = _widened(column, target).cast(target)
     except pa.ArrowInvalid:
         return None
     return cast if check_range(cast) else None
 
 
+def _widened(column: pa.Array, target: pa.DataType) -> pa.Array:
+    """Integers on their way to decimals, which Arrow judges by their type's widest value."""
+    if not (pa.types.is_decimal(target) and pa.types.is_integer(column.type)):
+        return column
+    return column.cast(pa.decimal128(20, 0)).cast(pa.decimal256(_WIDEST, target.scale))
+
+
 def _differs(before: pa.Array, after: pa.Array) -> pa.Array:
     """Where a value is not what it was, as it does not lead back."""
     try:
-        back = after.cast(before.type, safe=False)
+        back = _widened(after, before.type).cast(before.type, safe=False)
     except pa.ArrowInvalid:  # a value that was rounded lies beyond the type that it came from
         if len(before) == 1:
-            return pa.array([True])
+            return pa.array([before.null_count == 0])
         half = len(before) // 2
         parts = (slice(None, half), slice(half, None))
         return pa.concat_arrays([_differs(before[part], after[part]) for part in parts])
@@ -135,8 +140,8 @@ def _differs(before: pa.Array, after: pa.Array) -> pa.Array:
     return pc.invert(same)
 
 
-def _first(column: pa.Array, target: pa.DataType) -> InexactError:
-    """The first value that Arrow refuses: the half that holds it is halved again."""
+def _refused(column: pa.Array, target: pa.DataType) -> int:
+    """The place of the first value that Arrow refuses: the half that holds it is halved again."""
     start, end = 0, len(column)
     while end - start > 1:
         middle = (start + end) // 2
@@ -144,7 +149,7 @@ def _first(column: pa.Array, target: pa.DataType) -> InexactError:
             end = middle
         else:
             start = middle
-    return _at(column, start)
+    return start
 
 
 def _read(column: pa.Array, target: pa.DataType) -> pa.Array:

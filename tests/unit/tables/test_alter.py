@@ -58,6 +58,7 @@ def read(lake: Path) -> list[Any]:
         ([date(2024, 1, 2), None], "timestamp", [datetime(2024, 1, 2, tzinfo=UTC), None]),
         (["2024-01-02", None], "date", [date(2024, 1, 2), None]),
         ([Decimal("1.50"), None], "decimal(12,4)", [Decimal("1.5"), None]),
+        ([None, Decimal("7.00"), Decimal("-1.00")], "integer", [None, 7, -1]),
     ],
 )
 def test_every_value_stays_what_it_is(
@@ -81,6 +82,7 @@ def test_every_value_stays_what_it_is(
     [
         ([1, 2**53 + 1], "double", "9007199254740993"),
         ([1.0, 2.5], "integer", "2.5"),
+        ([None, Decimal("7.00"), Decimal("1.25")], "integer", "1.25"),
         ([1.0, float("nan")], "decimal(10,2)", "nan"),
         (["1", ""], "integer", "an empty text"),
         (["2024-01-01", "x"], "date", "'x'"),
