@@ -1,4 +1,4 @@
-"""The wheel holds the native kernel where that loads on the machine which builds it.
+"""The wheel holds the documentation, and the native kernel where that loads on the building machine.
 
 Such a wheel is for this platform, and for every Python from 3.11 on. Any other wheel is for all
 platforms, and does without the kernel; `LAKEPORT_NATIVE=off` builds that one anywhere.
@@ -19,12 +19,16 @@ KERNEL = "lakeport/native/_kernel.abi3.so"
 
 
 class KernelHook(BuildHookInterface[Any]):
-    """Adds the kernel, which the settings of the wheel leave out, and names the platform."""
+    """Adds the pages, and the kernel that the settings leave out; names the platform."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Called before a wheel is made."""
         kernel = Path(self.root, "src", KERNEL)
-        if version != "editable" and loads(kernel):
+        if version == "editable":
+            return
+        # For `lakeport docs` and `lakeport explain`; in a checkout they read the pages there.
+        build_data["force_include"][str(Path(self.root, "docs"))] = "lakeport/docs"
+        if loads(kernel):
             build_data["force_include"][str(kernel)] = KERNEL
             build_data["pure_python"] = False
             build_data["tag"] = f"cp311-abi3-{platform_tag()}"
