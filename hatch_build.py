@@ -1,4 +1,4 @@
-"""The wheel holds the documentation, and the native kernel where that loads on the building machine.
+"""The wheel holds the documentation, and the native kernel where that loads on its machine.
 
 Such a wheel is for this platform, and for every Python from 3.11 on. Any other wheel is for all
 platforms, and does without the kernel; `LAKEPORT_NATIVE=off` builds that one anywhere.

@@ -169,5 +169,6 @@ def test_a_terminal_is_the_clients(shared: Warm, folder: Path) -> None:
                 said += os.read(ours, 4096)
         assert process.wait() == 0
     os.close(ours)
-    assert b"\x1b[" in said
+    assert b"\n-----" in said  # a rule below the table's head, as terminals have it
+    assert max(map(len, said.decode().splitlines())) <= 70
     assert b"2 rows landed" in said
