@@ -12,6 +12,7 @@ import typer
 from lakeport.cli.options import Debug, JsonOut
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard
+from lakeport.cli.output.formatting import count, counted, size
 from lakeport.native import parser
 
 __all__ = ["jars", "version"]
@@ -22,21 +23,39 @@ _PACKAGES = ("lakeport", "pyspark", "delta-spark", "pyarrow")
 
 def jars(
     needs: Annotated[
-        str, typer.Option("--for", metavar="A,B", help="Of: delta, s3, azure.")
+        str, typer.Option("--for", metavar="A,B", help="Of: delta, s3, azure; or all.")
     ] = "delta",
     json_out: JsonOut = False,
     debug: Debug = False,
 ) -> None:
     """Fetch the jars that Spark needs into the cache, for machines without a network."""
-    output: Output = Json() if json_out else Console()
-    with Guard(output, debug):
+    output = Json() if json_out else Console()
+    with Guard(output, debug, cut_off=("no jar was kept", "")):
         output.begin("fetching jars")
-        from lakeport.spark.jvm.jars import ensure
+        from lakeport.spark.jvm.jars import ensure, missing
 
-        names = [name.strip() for name in needs.split(",") if name.strip()]
-        found = ensure([_NAMES.get(name, name) for name in names])
-        rows = [(path.name, path.stat().st_size, str(path)) for path in found]
-        output.rows("", ("jar", "bytes", "path"), rows)
+        wanted = _needs(needs)
+        fetched = missing(wanted)
+        rows = [(path.name, path.stat().st_size, str(path)) for path in ensure(wanted)]
+        if isinstance(output, Json):
+            output.rows("", ("jar", "bytes", "path"), rows)
+            return
+        *pinned, _ = rows
+        told = f"all {len(pinned)} jars are there"
+        if fetched:
+            told = f"{counted(len(fetched), 'jar')} fetched, {size(sum(j.size for j in fetched))}"
+            if more := len(pinned) - len(fetched):
+                told += f"; {count(more)} more {'was' if more == 1 else 'were'} there"
+        shown = [(name, size(taken), path) for name, taken, path in rows]
+        output.rows(told, ("jar", "size", "path"), shown, ("path",))
+
+
+def _needs(given: str) -> list[str]:
+    """What is listed in `--for`, as `spark.jvm.versions` calls it."""
+    from lakeport.spark.jvm.versions import JARS
+
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    return list(JARS) if "all" in names else [_NAMES.get(name, name) for name in names]
 
 
 def version(json_out: JsonOut = False) -> None:

@@ -33,6 +33,8 @@ class Activity:
         rows_total: rows there are to do; -1 if that is unknown.
         done: bytes that are done.
         rows: rows that are done.
+        count_total: things there are to do, which `name` says in the plural; -1 if there are none.
+        count: things that are done.
     """
 
     what: str
@@ -42,6 +44,8 @@ class Activity:
     rows_total: int = -1
     done: int = 0
     rows: int = 0
+    count_total: int = -1
+    count: int = 0
 
     @property
     def share(self) -> float | None:
@@ -66,17 +70,30 @@ class Activity:
 
 _lock = threading.Lock()
 _running: dict[object, Activity] = {}
-_within: dict[object, object | None] = {}  # what goes on -> what it is a part of
+_within: dict[object, object | None] = {}  # what goes on -> what it is a part of, or its `what`
 _current: ContextVar[object | None] = ContextVar("lakeport_activity", default=None)
 
 
 @contextmanager
-def activity(what: str, name: str = "", *, total: int = -1, rows_total: int = -1) -> Iterator[None]:
-    """Be doing something for as long as the body runs; for the arguments see `Activity`."""
+def activity(
+    what: str,
+    name: str = "",
+    *,
+    total: int = -1,
+    rows_total: int = -1,
+    count_total: int = -1,
+    part_of: str = "",
+) -> Iterator[None]:
+    """Be doing something for as long as the body runs; for the other arguments see `Activity`.
+
+    Args:
+        part_of: what other threads say that they do while they wait for this; default: it is a part
+            of what this thread does already.
+    """
     key, began = object(), time.monotonic()
     with _lock:
-        _running[key] = Activity(what, name, began, total, rows_total)
-        _within[key] = _current.get()
+        _running[key] = Activity(what, name, began, total, rows_total, count_total=count_total)
+        _within[key] = part_of or _current.get()
     before = _current.set(key)
     try:
         yield
@@ -96,9 +113,9 @@ def advance(done: int = 0, *, rows: int = 0) -> None:
     _change(lambda now: replace(now, done=now.done + done, rows=now.rows + rows))
 
 
-def reached(done: int, rows: int = 0) -> None:
+def reached(done: int, rows: int = 0, count: int = 0) -> None:
     """As `advance`, with what is done in all."""
-    _change(lambda now: replace(now, done=done, rows=rows))
+    _change(lambda now: replace(now, done=done, rows=rows, count=count))
 
 
 def reached_share(share: float) -> None:
@@ -129,7 +146,9 @@ def running() -> tuple[Activity, ...]:
     """What goes on, in the order in which it began; of what has parts, those that go on."""
     with _lock:
         wholes = set(_within.values())
-        return tuple(each for key, each in _running.items() if key not in wholes)
+        return tuple(
+            each for key, each in _running.items() if key not in wholes and each.what not in wholes
+        )
 
 
 def _change(change: Callable[[Activity], Activity]) -> None:

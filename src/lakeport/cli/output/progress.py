@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Terminal", "aside", "begin", "begin_early", "end", "note"]
 
-_LABELS: Final = {"land": "landing", "plan": "planning", "check": "checking", "table": "looking"}
+_LABELS: Final = {
+    "land": "landing",
+    "plan": "planning",
+    "check": "checking",
+    "table": "looking",
+    "jars": "fetching jars",
+}
 _QUIET: Final = frozenset({"--json", "--help"})
 
 

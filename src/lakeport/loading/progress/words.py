@@ -57,10 +57,14 @@ def line(activity: Activity, now: float, width: int) -> str:
     'reading people: 45.2 of 93.1 MB (49%), 2 s left'
     >>> line(it, 2.0, 30)
     'reading: 45.2 of 93.1 MB (49%)'
+    >>> line(Activity("fetching", "jars", 0.0, total=9_600_000, count_total=2), 5.0, 100)
+    'fetching 0 of 2 jars: 9.6 MB, 5 s'
     """
     passed = now - activity.began
     parts = dict(zip("brsl", _parts(activity, now), strict=True))
     name = _printable(activity.name)
+    if activity.count_total > 0:
+        name = f"{activity.count} of {activity.count_total} {name}"
     for left_out in ("", "s", "sr", "srl", "srlb"):
         kept = [part for key, part in parts.items() if part and key not in left_out]
         said = ", ".join(kept) or seconds(passed)
@@ -88,7 +92,7 @@ def seconds(value: float) -> str:
 
 
 def _parts(activity: Activity, now: float) -> tuple[str, str, str, str]:
-    """Bytes, rows, rate, and time left; empty where they are not known."""
+    """Bytes, rows, rate, and time left, or passed while nothing is done; empty if not known."""
     passed, share = now - activity.began, activity.share
     percent = "" if share is None else f" ({share:.0%})"
     amount = ""
@@ -103,7 +107,10 @@ def _parts(activity: Activity, now: float) -> tuple[str, str, str, str]:
     known = activity.done > 0 and passed > 0.1
     rate = f"{_bytes(int(activity.done / passed), -1)}/s" if known else ""
     left = activity.left(now)
-    return amount, rows, rate, f"{seconds(left)} left" if left is not None else ""
+    if left is not None:
+        return amount, rows, rate, f"{seconds(left)} left"
+    waiting = amount and not activity.done and not rows and passed >= 1
+    return amount, rows, rate, seconds(passed) if waiting else ""
 
 
 def _bytes(done: int, total: int) -> str:

@@ -7,17 +7,15 @@ processes may fetch the same jar at once.
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from lakeport.errors import MissingDependency
+from lakeport.errors import ConfigError, MissingDependency
+from lakeport.host.activity import activity
 from lakeport.host.cache import cache_folder
-from lakeport.spark.jvm.java import find_java
+from lakeport.host.scratch import Scratch
+from lakeport.spark.jvm.fetching import ended_at_exit, fetch
 from lakeport.spark.jvm.versions import JARS, Jar, jars_for
 
 __all__ = ["LOG_STORE", "ensure", "missing", "with_cached"]
@@ -25,16 +23,16 @@ __all__ = ["LOG_STORE", "ensure", "missing", "with_cached"]
 LOG_STORE: Final = Path(__file__).parents[2] / "jars" / "lakeport-logstore.jar"
 """What comes with lakeport: commits on S3 that are safe for several writers, warm sessions."""
 
-_CHUNK: Final = 1 << 20
-_TIMEOUT_SECONDS: Final = 60
-_FETCH_SECONDS: Final = 900
-_OFFLINE: Final = (
-    "run `lakeport jars` where there is a network and copy the cache folder (LAKEPORT_CACHE), or "
-    "set LAKEPORT_MAVEN_URL to a mirror within reach."
-)
+_STARTING: Final = "starting Spark"  # what those say that wait for the jars
 
 
-def ensure(needs: Iterable[str], cache: Path | None = None) -> list[Path]:
+def _on() -> None:
+    """Let a fetch go on."""
+
+
+def ensure(
+    needs: Iterable[str], cache: Path | None = None, go_on: Callable[[], None] = _on
+) -> list[Path]:
     """Local files of all jars for `needs`, downloading those that the cache lacks.
 
     They end with lakeport's own.
@@ -42,6 +40,7 @@ def ensure(needs: Iterable[str], cache: Path | None = None) -> list[Path]:
     Args:
         needs: names of `versions.JARS`.
         cache: the cache folder, `cache_folder()` by default.
+        go_on: called all the time while jars are fetched; what it raises ends that.
 
     Raises:
         ConfigError: an unknown need.
@@ -51,7 +50,7 @@ def ensure(needs: Iterable[str], cache: Path | None = None) -> list[Path]:
     folder = (cache or cache_folder()) / "jars"
     absent = missing(needs, cache)
     if absent:
-        _fetch(absent, folder)
+        _fetch(absent, folder, go_on)
     found = [folder / jar.name for jar in jars_for(needs)]
     return [*found, LOG_STORE]
 
@@ -72,32 +71,41 @@ def with_cached(needs: Iterable[str], cache: Path | None = None) -> frozenset[st
     return frozenset(needs) | cached
 
 
-def _fetch(jars: Sequence[Jar], folder: Path) -> None:
+def _fetch(jars: Sequence[Jar], folder: Path, go_on: Callable[[], None]) -> None:
+    """Fetch jars beside their folder; those that came stay, though another one did not."""
+    size = sum(jar.size for jar in jars)
+    with (
+        activity("fetching", "jars", total=size, count_total=len(jars), part_of=_STARTING),
+        ended_at_exit() as left,
+    ):
+        work = _work_folder(folder)
+        left.callback(work.remove)
+        problem = None
+        try:
+            fetch(jars, work.path, go_on)
+        except MissingDependency as error:
+            problem = error
+        for jar in jars:
+            if (part := work.path / jar.name).is_file():
+                _accept(jar, part, folder / jar.name)
+        if problem is not None:
+            raise problem
+
+
+def _work_folder(folder: Path) -> Scratch:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(dir=folder, prefix=".fetch-"))
-    except OSError as error:
+        return Scratch("jars", folder.parent)
+    except (OSError, ConfigError) as error:
+        why = getattr(error, "strerror", None) or error
         raise MissingDependency(
-            f"the jar folder {folder} can't be written: {error.strerror}",
+            f"the jar folder {folder} can't be written: {why}",
             "set LAKEPORT_CACHE to a folder that can.",
         ) from error
-    try:
-        mirror = os.environ.get("LAKEPORT_MAVEN_URL")
-        if mirror:
-            for jar in jars:
-                _download(f"{mirror.rstrip('/')}/{jar.path}", work / jar.name)
-        else:
-            _retrieve(jars, work)
-        for jar in jars:
-            _accept(jar, work / jar.name, folder / jar.name)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def _accept(jar: Jar, part: Path, target: Path) -> None:
     """Give a fetched file its final name, if it is the one that was pinned."""
-    if not part.is_file():
-        raise MissingDependency(f"the jar {jar.name} can't be downloaded", _OFFLINE)
     found = hashlib.sha256(part.read_bytes()).hexdigest()
     if found != jar.sha256:
         raise MissingDependency(
@@ -107,51 +115,3 @@ def _accept(jar: Jar, part: Path, target: Path) -> None:
         )
     part.chmod(0o644)
     part.replace(target)
-
-
-def _retrieve(jars: Sequence[Jar], work: Path) -> None:
-    """Fetch through Ivy, which Spark ships and which knows Maven's central repository."""
-    import pyspark
-
-    ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
-    wanted = "".join(
-        f'<dependency org="{jar.group}" name="{jar.artifact}" rev="{jar.version}" '
-        'conf="default->master" transitive="false"/>'
-        for jar in jars
-    )
-    module = work / "ivy.xml"
-    module.write_text(
-        '<ivy-module version="2.0"><info organisation="lakeport" module="jars"/>'
-        f'<configurations><conf name="default"/></configurations>'
-        f"<dependencies>{wanted}</dependencies></ivy-module>"
-    )
-    command = [str(find_java().path), "-cp", str(ivy), "org.apache.ivy.Main", "-warn"]
-    command += ["-ivy", str(module), "-cache", str(work / "cache")]
-    command += ["-retrieve", str(work / "[artifact]-[revision].[ext]")]
-    try:
-        subprocess.run(command, capture_output=True, timeout=_FETCH_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise MissingDependency(f"the jars can't be downloaded: {error}", _OFFLINE) from error
-
-
-def _download(address: str, target: Path) -> None:
-    """Copy what is at `address` into a file."""
-    from http.client import HTTPException
-    from urllib.request import urlopen
-
-    try:
-        # The user names the mirror, and what comes from it is compared with a digest.
-        opened = urlopen(address, timeout=_TIMEOUT_SECONDS)  # noqa: S310
-        with target.open("wb") as sink, opened as source:
-            shutil.copyfileobj(source, sink, _CHUNK)
-    except (OSError, ValueError, HTTPException) as error:
-        raise MissingDependency(
-            f"{_shown(address)} can't be downloaded: {getattr(error, 'reason', error)}", _OFFLINE
-        ) from error
-
-
-def _shown(address: str) -> str:
-    """The address without the user and password that a mirror's URL may hold."""
-    scheme, _, rest = address.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"

@@ -79,7 +79,7 @@ class Launch:
         try:
             if self._local and not self._options:  # an archive is made for what it was asked for
                 self._on_path = jars.with_cached(self._needs)
-            needed = jars.ensure(self._on_path)
+            needed = jars.ensure(self._on_path, go_on=self._go_on)
             self._open_gateway(needed)
             try:
                 return self._open_context(needed)
@@ -128,6 +128,10 @@ class Launch:
         """Make the class archive that the next start will use, in the background, if need be."""
         if not self._options:
             archive.refresh(self._archive, self._on_path)
+
+    def _go_on(self) -> None:
+        if self._closed:
+            raise stopped()
 
     def _open_gateway(self, needed: Sequence[Path], *, shared: bool = True) -> None:
         given = self._given

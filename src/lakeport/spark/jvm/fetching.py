@@ -1,0 +1,268 @@
+"""Jars on their way from a Maven repository: through Ivy, or from a mirror.
+
+A jar has its own name in the work folder once all of it has come, and ends with `.part` before: one
+look at the folder tells how far a fetch is, whichever way it goes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
+
+from lakeport.errors import MissingDependency
+from lakeport.host.activity import reached
+from lakeport.scrub import scrub
+from lakeport.spark.jvm.java import find_java
+from lakeport.spark.jvm.versions import Jar
+
+if TYPE_CHECKING:
+    from urllib.request import Request
+
+__all__ = ["ended_at_exit", "fetch"]
+
+_HINT: Final = (
+    "check the network, the proxy and the firewall; or run `lakeport jars` where there is a "
+    "network and copy the cache folder (LAKEPORT_CACHE), or set LAKEPORT_MAVEN_URL to a mirror "
+    "within reach."
+)
+_BLOCK: Final = 1 << 16
+_LOOK_SECONDS: Final = 0.1
+_SILENCE_SECONDS: Final = 30.0  # after which nobody is taken to be at the other end
+_PART: Final = ".part"  # Ivy's word, too
+
+# Ivy's own settings would ask for each jar's POM and checksums, too: six times the time for all.
+_SETTINGS: Final = """<ivysettings>
+<settings defaultResolver="maven"/>
+<caches artifactPattern="[artifact]-[revision].[ext]"/>
+<timeout-constraints>
+<timeout-constraint name="patient" connectionTimeout="10000" readTimeout="30000"/>
+</timeout-constraints>
+<resolvers>
+<ibiblio name="maven" m2compatible="true" usepoms="false" useMavenMetadata="false" checksums=""
+ timeoutConstraint="patient"/>
+</resolvers>
+</ivysettings>
+"""
+_MODULE: Final = """<ivy-module version="2.0">
+<info organisation="lakeport" module="jars"/>
+<configurations><conf name="default"/></configurations>
+<dependencies>{}</dependencies>
+</ivy-module>
+"""
+_REASONS: Final = (
+    re.compile(r"Server access error at url \S+ \((.*)\)$"),
+    re.compile(r"(Host \S+ not found)"),
+    re.compile(r"\[FAILED +\] [^:]+: (.*?)(?: \(\d+ms\))?$"),
+    re.compile(r"module (not found)"),
+)
+"""How Ivy says why it could not get a jar, the most telling first."""
+_JAVA_CLASS: Final = re.compile(r"^(?:\w+\.)+(\w+?)(?:Exception|Error): ")
+_WORD_BREAK: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+def fetch(jars: Sequence[Jar], work: Path, go_on: Callable[[], None]) -> None:
+    """Have all jars in a folder, and tell on the way how far they are.
+
+    Args:
+        jars: what to fetch.
+        work: an empty folder; what came before an error is whole there.
+        go_on: called all the time; what it raises ends the fetch.
+
+    Raises:
+        MissingDependency: a jar can't be had.
+    """
+    watch = _Watch(jars, work, go_on)
+    mirror = os.environ.get("LAKEPORT_MAVEN_URL")
+    if mirror:
+        for jar in jars:
+            _download(jar, f"{mirror.rstrip('/')}/{jar.path}", work, watch)
+    else:
+        _retrieve(jars, work, watch)
+
+
+class _Watch:
+    """Looks at a work folder: how far the jars are, and whether anything still comes."""
+
+    def __init__(self, jars: Sequence[Jar], work: Path, go_on: Callable[[], None]) -> None:
+        self._jars = jars
+        self._work = work
+        self._go_on = go_on
+        self._next = 0.0
+        self._seen = -1
+        self._changed = time.monotonic()
+
+    def look(self) -> None:
+        """Look, unless that was done just now.
+
+        Raises:
+            MissingDependency: nothing has come for too long.
+        """
+        self._go_on()
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _LOOK_SECONDS
+        sizes = _sizes(self._work)
+        files = [str(self._work / jar.name) for jar in self._jars]
+        whole = sum(file in sizes for file in files)
+        reached(sum(sizes.get(f, sizes.get(f + _PART, 0)) for f in files), count=whole)
+        if (seen := sum(sizes.values())) != self._seen:
+            self._seen, self._changed = seen, now
+        elif now - self._changed > _SILENCE_SECONDS:
+            absent = [file for file in files if file not in sizes] or files
+            raise _failure(f"the jar {Path(absent[0]).name}", _silence())
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """The sizes of all files below a folder, whatever makes and removes some meanwhile."""
+    found = {}
+    for above, _, names in os.walk(folder):
+        for file in (Path(above, name) for name in names):
+            with suppress(OSError):
+                found[str(file)] = file.stat().st_size
+    return found
+
+
+def _retrieve(jars: Sequence[Jar], work: Path, watch: _Watch) -> None:
+    """Fetch through Ivy, which Spark ships and which knows Maven's central repository."""
+    log = work / "ivy.log"
+    with log.open("wb") as output, _ivy(jars, work, output.fileno()) as process:
+        while process.poll() is None:
+            watch.look()
+            time.sleep(_LOOK_SECONDS)
+    for jar in jars:
+        if not (work / jar.name).is_file():
+            said = log.read_text(encoding="utf-8", errors="replace")
+            raise _failure(f"the jar {jar.name}", _reason(jar, said))
+
+
+@contextmanager
+def _ivy(jars: Sequence[Jar], work: Path, output: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Ivy, at work on jars; it ends with the body."""
+    import pyspark
+
+    program = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+    wanted = "".join(
+        f'<dependency org="{jar.group}" name="{jar.artifact}" rev="{jar.version}" '
+        'conf="default" transitive="false"/>'
+        for jar in jars
+    )
+    settings, module = work / "ivysettings.xml", work / "ivy.xml"
+    settings.write_text(_SETTINGS)
+    module.write_text(_MODULE.format(wanted))
+    command = [str(find_java().path), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    command += ["-cp", str(program), "org.apache.ivy.Main", "-warn", "-settings", str(settings)]
+    command += ["-ivy", str(module), "-cache", str(work)]
+    with ended_at_exit() as left:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise _failure("the jars", str(error)) from error
+        left.callback(_end, process)
+        yield process
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+
+
+@contextmanager
+def ended_at_exit() -> Iterator[ExitStack]:
+    """What is to be undone after the body, or when the interpreter ends while a thread is in it."""
+    import atexit
+
+    with ExitStack() as left:
+        atexit.register(left.close)
+        left.callback(atexit.unregister, left.close)
+        yield left
+
+
+def _reason(jar: Jar, said: str) -> str:
+    """Why Ivy could not get a jar, by what it said."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    about = [each for each in lines if jar.name in each or f"#{jar.artifact};" in each]
+    for pattern in _REASONS:
+        for line in reversed(about):
+            if found := pattern.search(line):
+                return _plain(found[1])
+    return _plain(lines[-1]) if lines else "Ivy, which fetches them, ended without a word"
+
+
+def _plain(reason: str) -> str:
+    """A reason without the name of Java's class.
+
+    >>> _plain("java.net.UnknownHostException: example.org")
+    'unknown host: example.org'
+    """
+    named = _JAVA_CLASS.match(reason)
+    if named is not None:
+        reason = f"{_WORD_BREAK.sub(' ', named[1]).lower()}: {reason[named.end() :]}"
+    return scrub(reason)
+
+
+def _download(jar: Jar, address: str, work: Path, watch: _Watch) -> None:
+    """Copy what is at `address` into the jar's file."""
+    from http.client import HTTPException
+    from urllib.request import urlopen
+
+    request = _request(address)
+    part = work / (jar.name + _PART)
+    try:
+        # The user names the mirror, and what comes from it is compared with a digest.
+        opened = urlopen(request, timeout=_SILENCE_SECONDS)  # noqa: S310
+        with opened as source, part.open("wb") as sink:
+            while block := source.read1(_BLOCK):
+                sink.write(block)
+                watch.look()
+        announced = int(source.headers.get("Content-Length", -1))
+        if (came := part.stat().st_size) < announced:
+            raise HTTPException(f"the connection ended after {came:,} of {announced:,} bytes")
+    except (OSError, ValueError, HTTPException) as error:
+        raise _failure(request.full_url, _told(error)) from error
+    part.rename(work / jar.name)
+
+
+def _request(address: str) -> Request:
+    """A request for what is at an address, which may hold a user and a password."""
+    from urllib.request import Request
+
+    parts = urlsplit(address)
+    user, _, host = parts.netloc.rpartition("@")
+    request = Request(parts._replace(netloc=host).geturl())  # noqa: S310  # as above
+    if user:
+        word = b64encode(unquote(user).encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {word}")
+    return request
+
+
+def _told(error: Exception) -> str:
+    """What an error of the transfer says, in plain words."""
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, TimeoutError):
+        return _silence()
+    if status := getattr(error, "code", None):
+        return f"the answer is {status} {reason}"
+    return str(getattr(reason, "strerror", None) or reason)
+
+
+def _silence() -> str:
+    return f"nothing has come for {_SILENCE_SECONDS:.0f} s"
+
+
+def _failure(what: str, why: str) -> MissingDependency:
+    return MissingDependency(f"{what} can't be downloaded: {why}", _HINT)
