@@ -14,7 +14,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from lakeport.errors import MissingDependency
@@ -22,9 +22,6 @@ from lakeport.host.activity import reached
 from lakeport.scrub import scrub
 from lakeport.spark.jvm.java import find_java
 from lakeport.spark.jvm.versions import Jar
-
-if TYPE_CHECKING:
-    from urllib.request import Request
 
 __all__ = ["ended_at_exit", "fetch"]
 
@@ -83,7 +80,7 @@ def fetch(jars: Sequence[Jar], work: Path, go_on: Callable[[], None]) -> None:
     mirror = os.environ.get("LAKEPORT_MAVEN_URL")
     if mirror:
         for jar in jars:
-            _download(jar, f"{mirror.rstrip('/')}/{jar.path}", work, watch)
+            _download(jar, mirror.rstrip("/"), work, watch)
     else:
         _retrieve(jars, work, watch)
 
@@ -215,16 +212,18 @@ def _plain(reason: str) -> str:
     return scrub(reason)
 
 
-def _download(jar: Jar, address: str, work: Path, watch: _Watch) -> None:
-    """Copy what is at `address` into the jar's file."""
+def _download(jar: Jar, mirror: str, work: Path, watch: _Watch) -> None:
+    """Copy the jar from a mirror, whose address may hold a user and a password."""
     from http.client import HTTPException
-    from urllib.request import urlopen
+    from urllib.request import Request, urlopen
 
-    request = _request(address)
+    address, user = _parted(mirror)
+    request = Request(f"{address}/{jar.path}")  # noqa: S310  # the user names the mirror
+    if user:
+        request.add_unredirected_header("Authorization", f"Basic {b64encode(user).decode()}")
     part = work / (jar.name + _PART)
     try:
-        # The user names the mirror, and what comes from it is compared with a digest.
-        opened = urlopen(request, timeout=_SILENCE_SECONDS)  # noqa: S310
+        opened = urlopen(request, timeout=_SILENCE_SECONDS)  # noqa: S310  # a digest is compared
         with opened as source, part.open("wb") as sink:
             while block := source.read1(_BLOCK):
                 sink.write(block)
@@ -233,21 +232,19 @@ def _download(jar: Jar, address: str, work: Path, watch: _Watch) -> None:
         if (came := part.stat().st_size) < announced:
             raise HTTPException(f"the connection ended after {came:,} of {announced:,} bytes")
     except (OSError, ValueError, HTTPException) as error:
-        raise _failure(request.full_url, _told(error)) from error
+        raise _failure(f"the jar {jar.name}", f"{_told(error)} (from {address})") from error
     part.rename(work / jar.name)
 
 
-def _request(address: str) -> Request:
-    """A request for what is at an address, which may hold a user and a password."""
-    from urllib.request import Request
+def _parted(address: str) -> tuple[str, bytes]:
+    """An address without the user and the password in it, and these.
 
+    >>> _parted("https://me:p%40ss@example.org/maven")
+    ('https://example.org/maven', b'me:p@ss')
+    """
     parts = urlsplit(address)
     user, _, host = parts.netloc.rpartition("@")
-    request = Request(parts._replace(netloc=host).geturl())  # noqa: S310  # as above
-    if user:
-        word = b64encode(unquote(user).encode()).decode()
-        request.add_unredirected_header("Authorization", f"Basic {word}")
-    return request
+    return parts._replace(netloc=host).geturl(), unquote(user).encode()
 
 
 def _told(error: Exception) -> str:
