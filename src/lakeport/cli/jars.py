@@ -14,6 +14,7 @@ from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard
 from lakeport.cli.output.formatting import count, counted, size
 from lakeport.native import parser
+from lakeport.spark.jvm.versions import JARS
 
 __all__ = ["jars", "version"]
 
@@ -52,8 +53,6 @@ def jars(
 
 def _needs(given: str) -> list[str]:
     """What is listed in `--for`, as `spark.jvm.versions` calls it."""
-    from lakeport.spark.jvm.versions import JARS
-
     names = [name.strip() for name in given.split(",") if name.strip()]
     return list(JARS) if "all" in names else [_NAMES.get(name, name) for name in names]
 

@@ -13,7 +13,7 @@ from lakeport.cli.options import Debug, JsonOut
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard
 from lakeport.cli.output.help import SET_UP, Commands, about, help_alone
-from lakeport.errors import ConfigError
+from lakeport.errors import ConfigError, MissingDependency
 from lakeport.host.warm import folder, identity
 from lakeport.host.warm.channel import connect
 from lakeport.host.warm.folder import Session
@@ -49,10 +49,14 @@ def start(
 ) -> None:
     """Start a warm session for this user, unless one runs that suits this shell."""
     output: Output = Json() if json_out else Console()
-    with Guard(output, debug):
+    with Guard(output, debug, cut_off=("no warm session was started", "")):
         heap_mb({"spark.driver.memory": memory})
+        seconds = _seconds(idle)
         running = folder.fitting()
-        session = running or begin(_seconds(idle), memory)
+        if running is None:
+            output.begin("starting a warm session")
+            _fetch_jars(output)
+        session = running or begin(seconds, memory)
         output.facts(
             "a warm session runs already" if running else "a warm session was started",
             {
@@ -90,6 +94,16 @@ def stop(json_out: JsonOut = False, debug: Debug = False) -> None:
                 _wait(session)
                 ended += 1
         output.facts("warm sessions", {"ended": ended, "ending with their last run": waiting})
+
+
+def _fetch_jars(output: Output) -> None:
+    """Have Delta's jars in the cache: a session has those that were there when it started."""
+    from lakeport.spark.jvm.jars import ensure
+
+    try:
+        ensure(["delta"])
+    except MissingDependency as problem:
+        output.on_warning(f"{problem.message}; the session has no Spark for Delta tables")
 
 
 def _seconds(text: str) -> float:

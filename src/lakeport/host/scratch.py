@@ -22,7 +22,7 @@ from lakeport.errors import ConfigError
 
 __all__ = ["Scratch", "scratch", "sweep"]
 
-_NAME = re.compile(r"lakeport-(?:[a-z]+-)?[a-z0-9_]{8}")
+_NAME = re.compile(r"[.]?lakeport-(?:[a-z]+-)?[a-z0-9_]{8}")
 _OWNER = ".owner"
 _WEEK = 7 * 24 * 3600
 _UNLOCKED = re.compile(
@@ -39,19 +39,26 @@ class Scratch:
         path: where the folder is.
     """
 
-    def __init__(self, kind: str = "", parent: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self,
+        kind: str = "",
+        parent: str | os.PathLike[str] | None = None,
+        *,
+        hidden: bool = False,
+    ) -> None:
         """Make a folder, after what killed processes left beside it is gone.
 
         Args:
             kind: a word for its name.
             parent: where; the system's folder for temporary files by default.
+            hidden: whether its name begins with a dot.
 
         Raises:
             ConfigError: there is no such place, no room in it, or it may not be written.
         """
         above = Path(tempfile.gettempdir() if parent is None else parent).absolute()
         sweep(above)
-        prefix = f"lakeport-{kind}-" if kind else "lakeport-"
+        prefix = ("." if hidden else "") + (f"lakeport-{kind}-" if kind else "lakeport-")
         try:
             self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=above))
             self._lock: int | None = os.open(

@@ -92,21 +92,17 @@ class _Watch:
         self._jars = jars
         self._work = work
         self._go_on = go_on
-        self._next = 0.0
         self._seen = -1
         self._changed = time.monotonic()
 
     def look(self) -> None:
-        """Look, unless that was done just now.
+        """Look.
 
         Raises:
             MissingDependency: nothing has come for too long.
         """
         self._go_on()
         now = time.monotonic()
-        if now < self._next:
-            return
-        self._next = now + _LOOK_SECONDS
         sizes = _sizes(self._work)
         files = [str(self._work / jar.name) for jar in self._jars]
         whole = sum(file in sizes for file in files)
@@ -191,7 +187,8 @@ def ended_at_exit() -> Iterator[ExitStack]:
 
 def _reason(jar: Jar, said: str) -> str:
     """Why Ivy could not get a jar, by what it said."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in said.splitlines() if line.strip(" .")]
+    lines = [line for line in lines if not line.startswith(("at ", "... "))]  # Java's traces
     about = [each for each in lines if jar.name in each or f"#{jar.artifact};" in each]
     for pattern in _REASONS:
         for line in reversed(about):
@@ -215,6 +212,7 @@ def _plain(reason: str) -> str:
 def _download(jar: Jar, mirror: str, work: Path, watch: _Watch) -> None:
     """Copy the jar from a mirror, whose address may hold a user and a password."""
     from http.client import HTTPException
+    from urllib.error import HTTPError
     from urllib.request import Request, urlopen
 
     address, user = _parted(mirror)
@@ -232,6 +230,8 @@ def _download(jar: Jar, mirror: str, work: Path, watch: _Watch) -> None:
         if (came := part.stat().st_size) < announced:
             raise HTTPException(f"the connection ended after {came:,} of {announced:,} bytes")
     except (OSError, ValueError, HTTPException) as error:
+        if isinstance(error, HTTPError):
+            error.close()  # it is the answer, too
         raise _failure(f"the jar {jar.name}", f"{_told(error)} (from {address})") from error
     part.rename(work / jar.name)
 

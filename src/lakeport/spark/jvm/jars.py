@@ -72,7 +72,7 @@ def with_cached(needs: Iterable[str], cache: Path | None = None) -> frozenset[st
 
 
 def _fetch(jars: Sequence[Jar], folder: Path, go_on: Callable[[], None]) -> None:
-    """Fetch jars beside their folder; those that came stay, though another one did not."""
+    """Fetch jars; those that came stay, though another one did not."""
     size = sum(jar.size for jar in jars)
     with (
         activity("fetching", "jars", total=size, count_total=len(jars), part_of=_STARTING),
@@ -95,7 +95,7 @@ def _fetch(jars: Sequence[Jar], folder: Path, go_on: Callable[[], None]) -> None
 def _work_folder(folder: Path) -> Scratch:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return Scratch("jars", folder.parent)
+        return Scratch("jars", folder, hidden=True)  # where a rename is all that is left to do
     except (OSError, ConfigError) as error:
         why = getattr(error, "strerror", None) or error
         raise MissingDependency(

@@ -21,7 +21,7 @@ CONTENT = b"a jar" * 100_000
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A Maven repository in a folder, with one pinned jar."""
-    jar = Jar("org.example", "thing", "1.0", hashlib.sha256(CONTENT).hexdigest())
+    jar = Jar("org.example", "thing", "1.0", hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
     monkeypatch.setattr(versions, "JARS", {"thing": (jar,)})
     file = tmp_path / "maven" / jar.path
     file.parent.mkdir(parents=True)
@@ -47,7 +47,7 @@ def cut_short() -> Iterator[str]:
     server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://user:pass@127.0.0.1:{server.server_port}".replace("user:pass@", "")
+    yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     thread.join()
     server.server_close()
@@ -85,9 +85,7 @@ def test_another_content_is_refused(repository: Path, tmp_path: Path) -> None:
 
 def test_offline(repository: Path, tmp_path: Path) -> None:
     repository.unlink()
-    with pytest.raises(
-        MissingDependency, match=r"org/example/thing/1\.0/thing-1\.0\.jar"
-    ) as caught:
+    with pytest.raises(MissingDependency, match=r"the jar thing-1\.0\.jar can't be") as caught:
         jars.ensure({"thing"}, tmp_path / "cache")
     assert "lakeport jars" in caught.value.hint
     assert list((tmp_path / "cache" / "jars").iterdir()) == []
@@ -97,7 +95,7 @@ def test_an_answer_cut_short(
     repository: Path, tmp_path: Path, cut_short: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAKEPORT_MAVEN_URL", cut_short)
-    with pytest.raises(MissingDependency):
+    with pytest.raises(MissingDependency, match=r"ended after 1,000 of 500,000 bytes \(from http"):
         jars.ensure({"thing"}, tmp_path / "cache")
     assert list((tmp_path / "cache" / "jars").iterdir()) == []
 
@@ -106,9 +104,23 @@ def test_a_mirror_s_password_is_not_shown(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAKEPORT_MAVEN_URL", "http://me:canary@127.0.0.1:1/maven")
-    with pytest.raises(MissingDependency, match=r"http://127\.0\.0\.1:1/maven/org") as caught:
+    with pytest.raises(MissingDependency, match=r"from http://127\.0\.0\.1:1/maven\)") as caught:
         jars.ensure({"thing"}, tmp_path / "cache")
     assert "canary" not in str(caught.value)
+    monkeypatch.setenv("LAKEPORT_MAVEN_URL", "http://me:canary@nowhere.invalid")
+    with pytest.raises(MissingDependency) as caught:
+        jars.ensure({"thing"}, tmp_path / "cache")
+    assert "canary" not in str(caught.value)
+
+
+def test_what_came_stays_though_another_one_did_not(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    absent = Jar("org.example", "other", "1.0", "0" * 64, 9)
+    monkeypatch.setattr(versions, "JARS", {"both": (*versions.JARS["thing"], absent)})
+    with pytest.raises(MissingDependency, match=r"other-1\.0\.jar"):
+        jars.ensure({"both"}, tmp_path / "cache")
+    assert [file.name for file in (tmp_path / "cache" / "jars").iterdir()] == ["thing-1.0.jar"]
 
 
 def test_a_cache_that_can_not_be_written(repository: Path, tmp_path: Path) -> None:
@@ -138,6 +150,8 @@ def test_pins_are_whole() -> None:
     assert len({jar.name for jar in every}) == len(every)
     assert all(len(jar.sha256) == 64 and int(jar.sha256, 16) for jar in every)
     assert not any(jar.artifact == "bundle" for jar in every)
+    files = jars.ensure(JARS)
+    assert [file.stat().st_size for file in files[:-1]] == [jar.size for jar in every]
     assert jars_for({"azure", "delta"}) == jars_for(("delta", "azure"))
     with pytest.raises(ConfigError, match="'gcs'"):
         jars_for({"gcs"})
