@@ -13,12 +13,13 @@ from lakeport.cli.options import Debug, JsonOut
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard
 from lakeport.cli.output.formatting import count, counted, size
+from lakeport.errors import ConfigError
 from lakeport.native import parser
-from lakeport.spark.jvm.versions import JARS
 
 __all__ = ["jars", "version"]
 
-_NAMES = {"s3": "s3a"}
+_NEEDS = {"delta": "delta", "s3": "s3a", "azure": "azure"}
+"""What `--for` takes -> its name in `spark.jvm.versions`."""
 _PACKAGES = ("lakeport", "pyspark", "delta-spark", "pyarrow")
 
 
@@ -54,7 +55,11 @@ def jars(
 def _needs(given: str) -> list[str]:
     """What is listed in `--for`, as `spark.jvm.versions` calls it."""
     names = [name.strip() for name in given.split(",") if name.strip()]
-    return list(JARS) if "all" in names else [_NAMES.get(name, name) for name in names]
+    unknown = [name for name in names if name not in (*_NEEDS, "all")]
+    if unknown or not names:
+        what = ", ".join(map(repr, unknown)) or "nothing"
+        raise ConfigError(f"`--for` names {what}", f"it takes {', '.join(_NEEDS)} and all.")
+    return list(_NEEDS.values()) if "all" in names else [_NEEDS[name] for name in names]
 
 
 def version(json_out: JsonOut = False) -> None:

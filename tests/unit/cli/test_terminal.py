@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from lakeport.spark.jvm import jars
+
 
 def screen(*arguments: str, columns: int, **variables: str) -> str:
     """All that a command writes to a terminal of so many columns."""
@@ -61,3 +63,18 @@ def test_a_terminal_may_be_left_alone(tmp_path: Path) -> None:
     quiet: Mapping[str, str] = {"LAKEPORT_PROGRESS": "off"}
     text = screen("land", str(tmp_path / "a.csv"), "--to", str(tmp_path), columns=80, **quiet)
     assert "landing" not in text and "\x1b[2K" not in text and "1 row landed in" in text
+
+
+def test_jars_that_are_there_fit_a_narrow_terminal() -> None:
+    jars.ensure(["delta"])
+    text = screen("jars", columns=60)
+    last = text[text.rindex("\x1b[2K") + 4 :] if "\x1b[2K" in text else text
+    *lines, hint, _ = last.replace("\x1b[?25h", "").split("\r\n")
+    assert lines[-5:] == [
+        "jar                                 size",
+        "----------------------------------------",
+        "delta-spark_4.2_2.13-4.4.0.jar    9.5 MB",
+        "delta-storage-4.4.0.jar         113.9 KB",
+        "lakeport-logstore.jar            36.9 KB",
+    ]
+    assert "all 2 jars are there" in lines[-6] and hint.startswith("not shown: path")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 from lakeport.host.activity import activity, advance, carried, reached, reached_share, running
 
@@ -61,3 +62,27 @@ def test_more_than_there_is_has_no_share() -> None:
     with activity("reading", total=-1, rows_total=4):
         advance(rows=1)
         assert running()[0].share == 0.25
+
+
+def test_things_are_counted() -> None:
+    with activity("fetching", "jars", total=10, count_total=2):
+        reached(6, count=1)
+        (now,) = running()
+        assert (now.count, now.count_total, now.done, now.share) == (1, 2, 6, 0.6)
+
+
+def test_who_waits_for_it_is_not_told_beside_it() -> None:
+    with ThreadPoolExecutor(1) as threads, activity("starting Spark"):
+        begun, over = Event(), Event()
+
+        def fetch() -> None:
+            with activity("fetching", part_of="starting Spark"):
+                begun.set()
+                over.wait()
+
+        fetched = threads.submit(fetch)
+        begun.wait()
+        assert [each.what for each in running()] == ["fetching"]
+        over.set()
+        fetched.result()
+        assert [each.what for each in running()] == ["starting Spark"]

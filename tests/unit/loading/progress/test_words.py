@@ -16,6 +16,8 @@ _ACTIVITIES = st.builds(
     _AMOUNTS,
     st.integers(0, 10**13),
     st.integers(0, 10**10),
+    st.integers(-1, 50),
+    st.integers(0, 50),
 )
 
 
@@ -43,6 +45,24 @@ def test_what_matters_least_is_left_out_first() -> None:
         "writing: 1.0 of 4.0 GB (25%)",
         "writing: 30 s",
     ]
+
+
+def test_things_are_counted_before_their_bytes() -> None:
+    it = Activity(
+        "fetching", "jars", 10.0, total=28_000_000, done=6_000_000, count_total=5, count=2
+    )
+    assert [line(it, 12.0, width) for width in (90, 60, 45, 30)] == [
+        "fetching 2 of 5 jars: 6.0 of 28.0 MB (21%), 3.0 MB/s, 7 s left",
+        "fetching 2 of 5 jars: 6.0 of 28.0 MB (21%), 7 s left",
+        "fetching: 6.0 of 28.0 MB (21%), 7 s left",
+        "fetching: 6.0 of 28.0 MB (21%)",
+    ]
+
+
+def test_while_nothing_is_done_it_is_the_time_that_passes() -> None:
+    it = Activity("fetching", "jars", 10.0, total=28_000_000, count_total=5)
+    assert line(it, 10.5, 60) == "fetching 0 of 5 jars: 28.0 MB"
+    assert line(it, 14.0, 60) == "fetching 0 of 5 jars: 28.0 MB, 4 s"
 
 
 def test_without_figures_it_is_the_time_that_passes() -> None:
