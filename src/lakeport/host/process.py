@@ -1,13 +1,16 @@
-"""What ties one process to another."""
+"""What ties one process to another, and work to its own."""
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
-__all__ = ["die_with", "is_there"]
+__all__ = ["die_with", "ended_at_exit", "is_there"]
 
 _PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of prctl(2)
 
@@ -36,3 +39,12 @@ def die_with(parent: int) -> None:
     ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextmanager
+def ended_at_exit() -> Iterator[ExitStack]:
+    """What is to be undone after the body, or when the interpreter ends while a thread is in it."""
+    with ExitStack() as left:
+        atexit.register(left.close)
+        left.callback(atexit.unregister, left.close)
+        yield left

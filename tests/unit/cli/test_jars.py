@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from lakeport.cli import warm
 from lakeport.cli.app import main
+from lakeport.host.warm.folder import Session
 from lakeport.spark.jvm import jars
 from lakeport.spark.jvm.versions import JARS, jars_for
 
@@ -60,3 +63,24 @@ def test_what_nothing_is_known_for(capsys: Cap, given: str, word: str) -> None:
     assert f"`--for` names {word}\n\nHint: it takes delta, s3, azure and all." in (
         capsys.readouterr().err
     )
+
+
+def test_a_warm_session_starts_with_delta_s_jars(
+    monkeypatch: pytest.MonkeyPatch, capsys: Cap, mirror: Path, tmp_path: Path
+) -> None:
+    there: list[bool] = []
+
+    def begin(idle: float, memory: str) -> Session:
+        there.append(not jars.missing(["delta"]))
+        return Session(tmp_path, 7, "t", 0.0, idle, memory, "0.1.0", {})
+
+    monkeypatch.setattr(warm.folder, "fitting", lambda: None)
+    monkeypatch.setattr(warm, "begin", begin)
+    assert main(["warm", "start"]) == 0
+    assert capsys.readouterr().err == "" and there == [True]
+    shutil.rmtree(tmp_path / "cache")
+    shutil.rmtree(mirror)
+    assert main(["warm", "start"]) == 0
+    out, err = capsys.readouterr()
+    assert "a warm session was started" in out and there == [True, False]
+    assert err.startswith("Warning: the jar delta-spark") and "no Spark for Delta tables" in err

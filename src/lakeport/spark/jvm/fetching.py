@@ -7,23 +7,20 @@ look at the folder tells how far a fetch is, whichever way it goes.
 from __future__ import annotations
 
 import os
-import re
-import subprocess
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from lakeport.errors import MissingDependency
 from lakeport.host.activity import reached
-from lakeport.scrub import scrub
-from lakeport.spark.jvm.java import find_java
+from lakeport.spark.jvm import ivy
 from lakeport.spark.jvm.versions import Jar
 
-__all__ = ["ended_at_exit", "fetch"]
+__all__ = ["fetch"]
 
 _HINT: Final = (
     "check the network, the proxy and the firewall; or run `lakeport jars` where there is a "
@@ -34,35 +31,6 @@ _BLOCK: Final = 1 << 16
 _LOOK_SECONDS: Final = 0.1
 _SILENCE_SECONDS: Final = 30.0  # after which nobody is taken to be at the other end
 _PART: Final = ".part"  # Ivy's word, too
-
-# Ivy's own settings would ask for each jar's POM and checksums, too: six times the time for all.
-_SETTINGS: Final = """<ivysettings>
-<settings defaultResolver="maven"/>
-<caches artifactPattern="[artifact]-[revision].[ext]"/>
-<timeout-constraints>
-<timeout-constraint name="patient" connectionTimeout="10000" readTimeout="30000"/>
-</timeout-constraints>
-<resolvers>
-<ibiblio name="maven" m2compatible="true" usepoms="false" useMavenMetadata="false" checksums=""
- timeoutConstraint="patient"/>
-</resolvers>
-</ivysettings>
-"""
-_MODULE: Final = """<ivy-module version="2.0">
-<info organisation="lakeport" module="jars"/>
-<configurations><conf name="default"/></configurations>
-<dependencies>{}</dependencies>
-</ivy-module>
-"""
-_REASONS: Final = (
-    re.compile(r"Server access error at url \S+ \((.*)\)$"),
-    re.compile(r"(Host \S+ not found)"),
-    re.compile(r"\[FAILED +\] [^:]+: (.*?)(?: \(\d+ms\))?$"),
-    re.compile(r"module (not found)"),
-)
-"""How Ivy says why it could not get a jar, the most telling first."""
-_JAVA_CLASS: Final = re.compile(r"^(?:\w+\.)+(\w+?)(?:Exception|Error): ")
-_WORD_BREAK: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def fetch(jars: Sequence[Jar], work: Path, go_on: Callable[[], None]) -> None:
@@ -127,86 +95,14 @@ def _sizes(folder: Path) -> dict[str, int]:
 def _retrieve(jars: Sequence[Jar], work: Path, watch: _Watch) -> None:
     """Fetch through Ivy, which Spark ships and which knows Maven's central repository."""
     log = work / "ivy.log"
-    with log.open("wb") as output, _ivy(jars, work, output.fileno()) as process:
+    with log.open("wb") as output, ivy.fetching(jars, work, output.fileno()) as process:
         while process.poll() is None:
             watch.look()
             time.sleep(_LOOK_SECONDS)
     for jar in jars:
         if not (work / jar.name).is_file():
             said = log.read_text(encoding="utf-8", errors="replace")
-            raise _failure(f"the jar {jar.name}", _reason(jar, said))
-
-
-@contextmanager
-def _ivy(jars: Sequence[Jar], work: Path, output: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Ivy, at work on jars; it ends with the body."""
-    import pyspark
-
-    program = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
-    wanted = "".join(
-        f'<dependency org="{jar.group}" name="{jar.artifact}" rev="{jar.version}" '
-        'conf="default" transitive="false"/>'
-        for jar in jars
-    )
-    settings, module = work / "ivysettings.xml", work / "ivy.xml"
-    settings.write_text(_SETTINGS)
-    module.write_text(_MODULE.format(wanted))
-    command = [str(find_java().path), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-    command += ["-cp", str(program), "org.apache.ivy.Main", "-warn", "-settings", str(settings)]
-    command += ["-ivy", str(module), "-cache", str(work)]
-    with ended_at_exit() as left:
-        try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise _failure("the jars", str(error)) from error
-        left.callback(_end, process)
-        yield process
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
-
-
-@contextmanager
-def ended_at_exit() -> Iterator[ExitStack]:
-    """What is to be undone after the body, or when the interpreter ends while a thread is in it."""
-    import atexit
-
-    with ExitStack() as left:
-        atexit.register(left.close)
-        left.callback(atexit.unregister, left.close)
-        yield left
-
-
-def _reason(jar: Jar, said: str) -> str:
-    """Why Ivy could not get a jar, by what it said."""
-    lines = [line.strip() for line in said.splitlines() if line.strip(" .")]
-    lines = [line for line in lines if not line.startswith(("at ", "... "))]  # Java's traces
-    about = [each for each in lines if jar.name in each or f"#{jar.artifact};" in each]
-    for pattern in _REASONS:
-        for line in reversed(about):
-            if found := pattern.search(line):
-                return _plain(found[1])
-    return _plain(lines[-1]) if lines else "Ivy, which fetches them, ended without a word"
-
-
-def _plain(reason: str) -> str:
-    """A reason without the name of Java's class.
-
-    >>> _plain("java.net.UnknownHostException: example.org")
-    'unknown host: example.org'
-    """
-    named = _JAVA_CLASS.match(reason)
-    if named is not None:
-        reason = f"{_WORD_BREAK.sub(' ', named[1]).lower()}: {reason[named.end() :]}"
-    return scrub(reason)
+            raise _failure(f"the jar {jar.name}", ivy.reason(jar, said))
 
 
 def _download(jar: Jar, mirror: str, work: Path, watch: _Watch) -> None:

@@ -14,8 +14,9 @@ from typing import Final
 from lakeport.errors import ConfigError, MissingDependency
 from lakeport.host.activity import activity
 from lakeport.host.cache import cache_folder
+from lakeport.host.process import ended_at_exit
 from lakeport.host.scratch import Scratch
-from lakeport.spark.jvm.fetching import ended_at_exit, fetch
+from lakeport.spark.jvm.fetching import fetch
 from lakeport.spark.jvm.versions import JARS, Jar, jars_for
 
 __all__ = ["LOG_STORE", "ensure", "missing", "with_cached"]
@@ -78,30 +79,36 @@ def _fetch(jars: Sequence[Jar], folder: Path, go_on: Callable[[], None]) -> None
         activity("fetching", "jars", total=size, count_total=len(jars), part_of=_STARTING),
         ended_at_exit() as left,
     ):
-        work = _work_folder(folder)
-        left.callback(work.remove)
-        problem = None
         try:
-            fetch(jars, work.path, go_on)
-        except MissingDependency as error:
-            problem = error
-        for jar in jars:
-            if (part := work.path / jar.name).is_file():
-                _accept(jar, part, folder / jar.name)
-        if problem is not None:
-            raise problem
+            folder.mkdir(parents=True, exist_ok=True)
+            work = Scratch("jars", folder, hidden=True)
+        except (OSError, ConfigError) as error:
+            raise _unwritable(folder, error) from error
+        left.callback(work.remove)
+        try:
+            _fetch_into(folder, work.path, jars, go_on)
+        except OSError as error:
+            raise _unwritable(folder, error) from error
 
 
-def _work_folder(folder: Path) -> Scratch:
+def _unwritable(folder: Path, error: Exception) -> MissingDependency:
+    return MissingDependency(
+        f"the jar folder {folder} can't be written: {getattr(error, 'strerror', None) or error}",
+        "free room there, or set LAKEPORT_CACHE to a folder that can.",
+    )
+
+
+def _fetch_into(folder: Path, work: Path, jars: Sequence[Jar], go_on: Callable[[], None]) -> None:
+    problem = None
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return Scratch("jars", folder, hidden=True)  # where a rename is all that is left to do
-    except (OSError, ConfigError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise MissingDependency(
-            f"the jar folder {folder} can't be written: {why}",
-            "set LAKEPORT_CACHE to a folder that can.",
-        ) from error
+        fetch(jars, work, go_on)
+    except MissingDependency as error:
+        problem = error
+    for jar in jars:
+        if (part := work / jar.name).is_file():
+            _accept(jar, part, folder / jar.name)
+    if problem is not None:
+        raise problem
 
 
 def _accept(jar: Jar, part: Path, target: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from lakeport.errors import MissingDependency
 from lakeport.host.activity import Activity, activity, running
-from lakeport.spark.jvm import fetching, jars, versions
+from lakeport.spark.jvm import fetching, ivy, jars, versions
 from lakeport.spark.jvm.java import Java
 from lakeport.spark.jvm.versions import Jar
 
@@ -105,8 +105,8 @@ def way(
 def use_ivy(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     """Have Ivy fetch, from another repository than Maven's central one."""
     monkeypatch.delenv("LAKEPORT_MAVEN_URL", raising=False)
-    settings = fetching._SETTINGS.replace("<ibiblio ", f'<ibiblio root="{address}/" ')
-    monkeypatch.setattr(fetching, "_SETTINGS", settings)
+    settings = ivy._SETTINGS.replace("<ibiblio ", f'<ibiblio root="{address}/" ')
+    monkeypatch.setattr(ivy, "_SETTINGS", settings)
 
 
 @pytest.fixture
@@ -114,12 +114,16 @@ def silent_ivy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], 
     """In place of Java a program that does nothing; returns its process number once it runs."""
     program, told = tmp_path / "java", tmp_path / "process"
     program.write_text(
-        f'#!/bin/sh\necho $$ > "{told}.part"\nmv "{told}.part" "{told}"\nexec sleep 600\n'
+        f"""#!/bin/sh
+printf '%s\\n' $$ "$*" > "{told}.part"
+mv "{told}.part" "{told}"
+exec sleep 600
+"""
     )
     program.chmod(0o755)
-    monkeypatch.setattr(fetching, "find_java", lambda: Java(program, 17, "17.0.1"))
+    monkeypatch.setattr(ivy, "find_java", lambda: Java(program, 17, "17.0.1"))
     monkeypatch.delenv("LAKEPORT_MAVEN_URL", raising=False)
-    return lambda: int(until(told.is_file) and told.read_text())
+    return lambda: int(until(told.is_file) and told.read_text().split()[0])
 
 
 def until(holds: Callable[[], object]) -> bool:
@@ -263,11 +267,11 @@ _WAITER = """
 import sys, threading, time
 from pathlib import Path
 from lakeport.host.activity import running
-from lakeport.spark.jvm import fetching
+from lakeport.spark.jvm import ivy
 from lakeport.spark.jvm.java import Java
 from lakeport.spark.session import Runtime
 
-fetching.find_java = lambda: Java(Path(sys.argv[1]), 17, "17.0.1")
+ivy.find_java = lambda: Java(Path(sys.argv[1]), 17, "17.0.1")
 runtime = Runtime(frozenset({"delta"}), {}, small=True)
 threading.Thread(target=lambda: runtime.context, daemon=True).start()
 told = Path(sys.argv[2])
@@ -285,7 +289,7 @@ def test_a_process_that_ends_meanwhile_leaves_nothing(
     variables = {**os.environ, "LAKEPORT_CACHE": str(tmp_path / "cache")}
     done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.stdout, done.stderr) == ("['fetching']\n", "")
-    until(lambda: gone(int(told.read_text())))
+    until(lambda: gone(int(told.read_text().split()[0])))
     assert list((tmp_path / "cache" / "jars").iterdir()) == []
 
 
@@ -320,7 +324,11 @@ _SAID = """\
         (
             "Server access error at url https://h/one-1.0.jar (java.io.IOException: "
             "http://me:canary@h/ refused)",
-            "io: http://me:**********@h/ refused",
+            "http://me:**********@h/ refused",
+        ),
+        (
+            f"Your proxy requires authentication.\n{_SAID}",
+            "the proxy (HTTPS_PROXY) asks for another user and password",
         ),
         (
             "Error occurred during initialization of VM\n",
@@ -330,4 +338,67 @@ _SAID = """\
     ],
 )
 def test_why_ivy_could_not_get_one(said: str, why: str) -> None:
-    assert fetching._reason(Jar("org.example", "one", "1.0", "", 0), said) == why
+    assert ivy.reason(Jar("org.example", "one", "1.0", "", 0), said) == why
+
+
+@pytest.mark.parametrize(
+    ("proxy", "direct", "options"),
+    [
+        ("", "", []),
+        (
+            "http://proxy.corp:3128",
+            "",
+            [
+                "-Dhttps.proxyHost=proxy.corp",
+                "-Dhttps.proxyPort=3128",
+                "-Dhttp.nonProxyHosts=localhost|127.*",
+            ],
+        ),
+        (
+            "http://me:p%40ss@proxy",
+            ".corp, example.org",
+            [
+                "-Dhttps.proxyHost=proxy",
+                "-Dhttps.proxyPort=80",
+                "-Dhttp.proxyUser=me",
+                "-Dhttp.proxyPassword=p@ss",
+                "-Djdk.http.auth.tunneling.disabledSchemes=",
+                "-Dhttp.nonProxyHosts=localhost|127.*|corp|*.corp|example.org|*.example.org",
+            ],
+        ),
+    ],
+)
+def test_ivy_takes_the_proxy_of_the_environment(
+    proxy: str, direct: str, options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_proxy(monkeypatch, proxy, direct)
+    assert ivy._proxy() == options
+
+
+def set_proxy(monkeypatch: pytest.MonkeyPatch, proxy: str, direct: str = "") -> None:
+    for name in ("https_proxy", "all_proxy", "no_proxy"):
+        for each in (name, name.upper()):
+            monkeypatch.delenv(each, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    monkeypatch.setenv("NO_PROXY", direct)
+
+
+def test_a_proxy_s_password_is_on_no_command_line(
+    repository: Repository,
+    silent_ivy: Callable[[], int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    set_proxy(monkeypatch, "http://me:canary@proxy")
+    seen: list[tuple[int, str]] = []
+
+    def go_on() -> None:
+        silent_ivy()
+        (file,) = (tmp_path / "cache" / "jars").glob("*/arguments")
+        seen.append((file.stat().st_mode & 0o777, file.read_text()))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        jars.ensure({"both"}, tmp_path / "cache", go_on)
+    assert seen[0][0] == 0o600 and "canary" in seen[0][1]
+    assert "canary" not in (tmp_path / "process").read_text()
