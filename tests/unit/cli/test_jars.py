@@ -74,7 +74,7 @@ def test_a_warm_session_starts_with_delta_s_jars(
         there.append(not jars.missing(["delta"]))
         return Session(tmp_path, 7, "t", 0.0, idle, memory, "0.1.0", {})
 
-    monkeypatch.setattr(warm.folder, "fitting", lambda: None)
+    monkeypatch.setattr("lakeport.host.warm.folder.fitting", lambda: None)
     monkeypatch.setattr(warm, "begin", begin)
     assert main(["warm", "start"]) == 0
     assert capsys.readouterr().err == "" and there == [True]

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from lakeport.errors import MissingDependency
 from lakeport.host.activity import reached
+from lakeport.host.scratch import Scratch
 from lakeport.spark.jvm import ivy
 from lakeport.spark.jvm.versions import Jar
 
@@ -33,7 +34,7 @@ _SILENCE_SECONDS: Final = 30.0  # after which nobody is taken to be at the other
 _PART: Final = ".part"  # Ivy's word, too
 
 
-def fetch(jars: Sequence[Jar], work: Path, go_on: Callable[[], None]) -> None:
+def fetch(jars: Sequence[Jar], work: Scratch, go_on: Callable[[], None]) -> None:
     """Have all jars in a folder, and tell on the way how far they are.
 
     Args:
@@ -44,11 +45,11 @@ def fetch(jars: Sequence[Jar], work: Path, go_on: Callable[[], None]) -> None:
     Raises:
         MissingDependency: a jar can't be had.
     """
-    watch = _Watch(jars, work, go_on)
+    watch = _Watch(jars, work.path, go_on)
     mirror = os.environ.get("LAKEPORT_MAVEN_URL")
     if mirror:
         for jar in jars:
-            _download(jar, mirror.rstrip("/"), work, watch)
+            _download(jar, mirror.rstrip("/"), work.path, watch)
     else:
         _retrieve(jars, work, watch)
 
@@ -92,15 +93,15 @@ def _sizes(folder: Path) -> dict[str, int]:
     return found
 
 
-def _retrieve(jars: Sequence[Jar], work: Path, watch: _Watch) -> None:
+def _retrieve(jars: Sequence[Jar], work: Scratch, watch: _Watch) -> None:
     """Fetch through Ivy, which Spark ships and which knows Maven's central repository."""
-    log = work / "ivy.log"
+    log = work.path / "ivy.log"
     with log.open("wb") as output, ivy.fetching(jars, work, output.fileno()) as process:
         while process.poll() is None:
             watch.look()
             time.sleep(_LOOK_SECONDS)
     for jar in jars:
-        if not (work / jar.name).is_file():
+        if not (work.path / jar.name).is_file():
             said = log.read_text(encoding="utf-8", errors="replace")
             raise _failure(f"the jar {jar.name}", ivy.reason(jar, said))
 

@@ -11,6 +11,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from lakeport.host.process import ended_at_exit
+from lakeport.host.scratch import Scratch
 from lakeport.scrub import scrub
 from lakeport.spark.jvm.java import find_java
 from lakeport.spark.jvm.versions import Jar
@@ -49,7 +50,7 @@ _WORD_BREAK: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 @contextmanager
-def fetching(jars: Sequence[Jar], work: Path, output: int) -> Iterator[subprocess.Popen[bytes]]:
+def fetching(jars: Sequence[Jar], work: Scratch, output: int) -> Iterator[subprocess.Popen[bytes]]:
     """Ivy's process, which ends with the body at the latest.
 
     Args:
@@ -61,12 +62,13 @@ def fetching(jars: Sequence[Jar], work: Path, output: int) -> Iterator[subproces
         MissingDependency: there is no Java.
     """
     java = str(find_java().path)
-    (work / "ivysettings.xml").write_text(_SETTINGS)
-    (work / "ivy.xml").write_text(_MODULE.format("".join(map(_dependency, jars))))
+    folder = work.path
+    (folder / "ivysettings.xml").write_text(_SETTINGS)
+    (folder / "ivy.xml").write_text(_MODULE.format("".join(map(_dependency, jars))))
     # In a file, as every user of the machine sees a command line.
-    arguments = work / "arguments"
+    arguments = folder / "arguments"
     arguments.touch(mode=0o600)
-    arguments.write_text("".join(f"{_quoted(each)}\n" for each in _arguments(work)))
+    arguments.write_text("".join(f"{_quoted(each)}\n" for each in _arguments(folder)))
     with ended_at_exit() as left:
         process = subprocess.Popen(
             [java, f"@{arguments}"],
@@ -74,6 +76,7 @@ def fetching(jars: Sequence[Jar], work: Path, output: int) -> Iterator[subproces
             stdout=output,
             stderr=output,
             start_new_session=True,
+            pass_fds=work.lock,
         )
         left.callback(_end, process)
         yield process
@@ -91,7 +94,7 @@ def _dependency(jar: Jar) -> str:
     )
 
 
-def _arguments(work: Path) -> list[str]:
+def _arguments(folder: Path) -> list[str]:
     """What stands behind `java`."""
     import pyspark
 
@@ -99,8 +102,8 @@ def _arguments(work: Path) -> list[str]:
     return [
         *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *_proxy()),
         *("-cp", str(program), "org.apache.ivy.Main", "-warn"),
-        *("-settings", str(work / "ivysettings.xml")),
-        *("-ivy", str(work / "ivy.xml"), "-cache", str(work)),
+        *("-settings", str(folder / "ivysettings.xml")),
+        *("-ivy", str(folder / "ivy.xml"), "-cache", str(folder)),
     ]
 
 

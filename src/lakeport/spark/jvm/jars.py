@@ -86,7 +86,7 @@ def _fetch(jars: Sequence[Jar], folder: Path, go_on: Callable[[], None]) -> None
             raise _unwritable(folder, error) from error
         left.callback(work.remove)
         try:
-            _fetch_into(folder, work.path, jars, go_on)
+            _fetch_into(folder, work, jars, go_on)
         except OSError as error:
             raise _unwritable(folder, error) from error
 
@@ -98,14 +98,16 @@ def _unwritable(folder: Path, error: Exception) -> MissingDependency:
     )
 
 
-def _fetch_into(folder: Path, work: Path, jars: Sequence[Jar], go_on: Callable[[], None]) -> None:
+def _fetch_into(
+    folder: Path, work: Scratch, jars: Sequence[Jar], go_on: Callable[[], None]
+) -> None:
     problem = None
     try:
         fetch(jars, work, go_on)
     except MissingDependency as error:
         problem = error
     for jar in jars:
-        if (part := work / jar.name).is_file():
+        if (part := work.path / jar.name).is_file():
             _accept(jar, part, folder / jar.name)
     if problem is not None:
         raise problem

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ import pytest
 
 from lakeport.errors import MissingDependency
 from lakeport.host.activity import Activity, activity, running
+from lakeport.host.scratch import sweep
 from lakeport.spark.jvm import fetching, ivy, jars, versions
 from lakeport.spark.jvm.java import Java
 from lakeport.spark.jvm.versions import Jar
@@ -264,8 +266,9 @@ def test_a_fetch_that_is_called_off(
 
 
 _WAITER = """
-import sys, threading, time
+import os, sys, threading, time
 from pathlib import Path
+from lakeport.host.scratch import sweep
 from lakeport.host.activity import running
 from lakeport.spark.jvm import ivy
 from lakeport.spark.jvm.java import Java
@@ -291,6 +294,23 @@ def test_a_process_that_ends_meanwhile_leaves_nothing(
     assert (done.stdout, done.stderr) == ("['fetching']\n", "")
     until(lambda: gone(int(told.read_text().split()[0])))
     assert list((tmp_path / "cache" / "jars").iterdir()) == []
+
+
+def test_what_a_killed_process_s_ivy_works_in_is_left_to_it(
+    repository: Repository, silent_ivy: Callable[[], int], tmp_path: Path
+) -> None:
+    told, variables = tmp_path / "process", {**os.environ, "LAKEPORT_CACHE": str(tmp_path)}
+    command = [sys.executable, "-c", _WAITER + "os.kill(os.getpid(), 9)"]
+    command += [str(tmp_path / "java"), str(told)]
+    subprocess.run(command, env=variables, capture_output=True, timeout=PATIENCE)
+    (left,) = (tmp_path / "jars").iterdir()
+    sweep(tmp_path / "jars")
+    assert left.is_dir()
+    process = int(told.read_text().split()[0])
+    os.kill(process, signal.SIGKILL)
+    until(lambda: gone(process))
+    sweep(tmp_path / "jars")
+    assert not left.exists()
 
 
 _SAID = """\
