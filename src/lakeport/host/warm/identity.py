@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from lakeport.host.cache import cache_folder
+from lakeport.host.java import bundled_java
 
 __all__ = ["Unfit", "environment", "facts", "key"]
 
@@ -89,7 +90,7 @@ def facts() -> dict[str, str]:
         "encoding": f"{sys.getfilesystemencoding()} {_locale()}",
         "boot": Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip(),
         "Python": f"{sys.executable} {sys.version}",
-        "Java": " ".join(map(_stamp, (_java_home(), shutil.which("java")))),
+        "Java": " ".join(map(_stamp, (_java_home(), shutil.which("java"), bundled_java()))),
         "lakeport": f"{_CODE} {_fingerprint(_CODE)}",
         "jars": _fingerprint(cache_folder() / "jars"),
     }
@@ -138,7 +139,7 @@ def _java_home() -> str | None:
     return home and os.path.join(home, "bin", "java")  # noqa: PTH118  # a text like `which` gives
 
 
-def _stamp(name: str | None) -> str:
+def _stamp(name: str | Path | None) -> str:
     """Which program a name stands for, and since when."""
     with suppress(OSError):
         if name:

@@ -1,9 +1,10 @@
-"""A class-data-sharing archive: Spark's classes, parsed once, mapped into memory at later starts.
+"""An archive of Spark's classes, parsed once and mapped into memory at later starts.
 
-Java, the class path and the machine are part of its name, so it is never used for anything else;
-Java checks that again by itself. It takes one that was made for the beginning of its class path,
-too, so that the first load into a store gains from those into others. Without an archive everything
-works, only slower.
+It is a class-data-sharing archive, or, from Java 25 on, an ahead-of-time cache, which needs no
+archive of Java's own classes to build on (JEP 483, 514). Java, the class path and the machine are
+part of its name, so it is never used for anything else; Java checks that again by itself. It takes
+one that was made for the beginning of its class path, too, so that the first load into a store
+gains from those into others. Without an archive everything works, only slower.
 """
 
 from __future__ import annotations
@@ -25,13 +26,20 @@ from lakeport.spark.jvm import jars
 from lakeport.spark.jvm.gateway import class_path
 from lakeport.spark.jvm.java import Java, find_java
 
-__all__ = ["drop", "enabled", "find", "make", "options", "path", "places", "recording", "refresh"]
+__all__ = ["drop", "enabled", "find", "make", "options", "path", "places", "refresh"]
 
 _KEPT: Final = 4
 _LONGEST: Final = 3600.0
 """Seconds that the making of one may take, by far."""
 _SPACE_NEEDED: Final = 1 << 30
-_QUIET: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
+_AHEAD_OF_TIME: Final = 25
+"""The first Java with a cache that one run records and makes."""
+_CACHE: Final = ".aot"
+_SHARED: Final = ".jsa"
+_QUIET: Final = {
+    _CACHE: ("-Xlog:aot*=off", "-Xlog:class+path=off"),
+    _SHARED: ("-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off"),
+}
 
 
 def enabled() -> bool:
@@ -53,6 +61,9 @@ def places(java: Java, entries: Sequence[Path]) -> list[Path | None]:
 
     Java makes no archive with an absent entry or a folder.
     """
+    suffix = _CACHE if java.version >= _AHEAD_OF_TIME else _SHARED
+    if suffix == _SHARED and not java.shares_classes:
+        return [None] * len(entries)
     folder = cache_folder() / "classes"
     seen = hashlib.sha256(f"{java.path}\n{java.full_version}\n{os.uname().machine}".encode())
     found: list[Path | None] = []
@@ -64,7 +75,7 @@ def places(java: Java, entries: Sequence[Path]) -> list[Path | None]:
         if not S_ISREG(stat.st_mode):
             break
         seen.update(f"\n{entry} {stat.st_size} {stat.st_mtime_ns}".encode())
-        found.append(folder / f"spark-{seen.hexdigest()[:20]}.jsa")
+        found.append(folder / f"spark-{seen.hexdigest()[:20]}{suffix}")
     return [*found, *[None] * (len(entries) - len(found))]
 
 
@@ -86,7 +97,9 @@ def options(archive: Path | None) -> tuple[str, ...]:
     """JVM options that use an archive; none without one."""
     if archive is None:
         return ()
-    return (f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", *_QUIET)
+    if archive.suffix == _CACHE:
+        return (f"-XX:AOTCache={archive}", "-XX:AOTMode=auto", *_QUIET[_CACHE])
+    return (f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", *_QUIET[_SHARED])
 
 
 def drop(archive: Path) -> None:
@@ -121,17 +134,15 @@ def refresh(archive: Path | None, needs: Iterable[str]) -> None:
         process.returncode = 0
 
 
-def recording(file: Path) -> tuple[str, ...]:
-    """JVM options that write the classes down, when the JVM ends, in a file for `make`."""
-    return (f"-XX:ArchiveClassesAtExit={file}", *_QUIET)
-
-
-def make(needs: frozenset[str], record: Callable[[frozenset[str], Path], None]) -> Path | None:
+def make(
+    needs: frozenset[str], record: Callable[[frozenset[str], Sequence[str]], None]
+) -> Path | None:
     """Make the archive now.
 
     Args:
         needs: names of `versions.JARS`.
-        record: runs, in a JVM with these jars and the options `recording(file)`, what loads run.
+        record: runs what loads run in a JVM with these jars and these options of Java's, which
+            write its classes down when it ends.
 
     Returns:
         The archive, or None if it can't be made here or another process is making it.
@@ -145,7 +156,8 @@ def make(needs: frozenset[str], record: Callable[[frozenset[str], Path], None]) 
         return None
     part = archive.with_suffix(f".{os.getpid()}.part")
     try:
-        record(needs, part)
+        written = "AOTCacheOutput" if archive.suffix == _CACHE else "ArchiveClassesAtExit"
+        record(needs, (f"-XX:{written}={part}", *_QUIET[archive.suffix]))
         if part.is_file():
             _size_file(archive).write_text(str(part.stat().st_size))
             part.replace(archive)
@@ -189,11 +201,12 @@ def _has_space(folder: Path) -> bool:
 
 def _prune(newest: Path) -> None:
     """Remove archives of versions long gone, and what killed processes have left: they are big."""
-    for part in newest.parent.glob("*.part"):
+    for part in newest.parent.glob("*.part*"):
         with suppress(OSError):
             if time.time() - part.stat().st_mtime > _LONGEST:
                 part.unlink()
-    others = sorted(newest.parent.glob("*.jsa"), key=lambda file: file.stat().st_mtime)
+    made = (file for file in newest.parent.iterdir() if file.suffix in _QUIET)
+    others = sorted(made, key=lambda file: file.stat().st_mtime)
     for old in others[:-_KEPT]:
         for file in (old, _size_file(old), old.with_suffix(".lock")):
             file.unlink(missing_ok=True)

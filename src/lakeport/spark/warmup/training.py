@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -41,9 +41,9 @@ def train(needs: Iterable[str]) -> Path | None:
     return archive.make(frozenset(needs), _record)
 
 
-def _record(needs: frozenset[str], file: Path) -> None:
+def _record(needs: frozenset[str], options: Sequence[str]) -> None:
     """Run what loads run, in a JVM that writes its classes down when it ends."""
-    runtime = Runtime(needs, {}, small=True, options=archive.recording(file))
+    runtime = Runtime(needs, {}, small=True, options=options)
     try:
         training_load(runtime, needs)
         runtime.stop(fast=False, timeout=_EXIT_SECONDS)

