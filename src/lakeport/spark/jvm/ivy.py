@@ -45,6 +45,7 @@ _REASONS: Final = (
 )
 """How Ivy says why it could not get a jar, the most telling first."""
 _SIGN_IN: Final = "Your proxy requires authentication."
+_DISTRUST: Final = "PKIX path building failed"
 _JAVA_CLASS: Final = re.compile(r"^(?:\w+\.)+(\w+?)(?:Exception|Error): ")
 _WORD_BREAK: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -162,6 +163,11 @@ def _plain(said: str) -> str:
     >>> _plain("java.net.UnknownHostException: example.org")
     'unknown host: example.org'
     """
+    if _DISTRUST in said:
+        return (
+            "Java doesn't trust the server's certificate (with LAKEPORT_MAVEN_URL set, it is "
+            "Python that fetches, and trusts SSL_CERT_FILE)"
+        )
     named = _JAVA_CLASS.match(said)
     if named is not None:
         kind = _WORD_BREAK.sub(" ", named[1]).lower()
