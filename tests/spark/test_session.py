@@ -61,6 +61,24 @@ def test_calls_that_lose_the_jvm_at_the_end_are_not_told() -> None:
     assert run_script(script) == ""
 
 
+def test_a_call_that_loses_the_jvm_is_not_logged() -> None:
+    script = """
+        import os, signal, threading
+        from contextlib import suppress
+        from lakeport.spark.session import Runtime
+
+        runtime = Runtime.start(set(), {}, small=True)
+        java = runtime.context._jvm.java
+        java.lang.System.nanoTime()
+        jvm = runtime._launch.jvm.process
+        os.kill(jvm.pid, signal.SIGSTOP)  # it takes the call, and never reads it
+        threading.Timer(1, jvm.kill).start()
+        with suppress(Exception):
+            java.lang.System.nanoTime()
+    """
+    assert run_script(script) == ""
+
+
 def gone(pids: list[int], seconds: float = 30) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -195,6 +195,10 @@ def silence_loggers(context: SparkContext) -> None:
 def silence_lost_calls() -> None:
     """Keep py4j from logging, with stack traces, that calls under way lost the JVM.
 
-    For the interpreter's end, when nobody waits for them any more.
+    Who waits for such a call is told in one sentence, and at the interpreter's end nobody waits.
     """
-    logging.getLogger().addFilter(lambda record: record.msg != _LOST_CALL)
+    logging.getLogger().addFilter(_tells_more)
+
+
+def _tells_more(record: logging.LogRecord) -> bool:
+    return record.msg != _LOST_CALL

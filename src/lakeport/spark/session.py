@@ -163,7 +163,7 @@ class Runtime:
                 self._adopt(running)
             else:
                 self._launch = self._launch or self._own(find_java(), self.needs)
-                atexit.register(self._end)
+                atexit.register(self.stop)
                 self._builder.start()
             self._begun = True
             self._first_use.begin(self)
@@ -316,15 +316,10 @@ class Runtime:
             shutil.rmtree(self._folder, ignore_errors=True)
         if (launch := self._launch) is None:
             return
-        atexit.unregister(self._end)
+        atexit.unregister(self.stop)
         launch.close(self._context, fast=fast, timeout=timeout)
         if started and self._error is None and isinstance(launch, Launch):
             launch.refresh_archive()
-
-    def _end(self) -> None:
-        """`stop`, at the interpreter's end: threads of ours may still talk to the JVM."""
-        adopt.silence_lost_calls()
-        self.stop()
 
     def _serves(
         self, needs: frozenset[str], settings: Mapping[str, str], warm: str, store: Store | None
@@ -369,6 +364,7 @@ class Runtime:
 
     def _build(self) -> None:
         """Body of the background thread: the JVM, then the context."""
+        adopt.silence_lost_calls()
         try:
             context = self._open()
             with self._lock:

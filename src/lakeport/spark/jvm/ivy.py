@@ -14,6 +14,7 @@ from lakeport.host.process import ended_at_exit
 from lakeport.host.scratch import Scratch
 from lakeport.scrub import scrub
 from lakeport.spark.jvm.java import find_java
+from lakeport.spark.jvm.trust import trust_options
 from lakeport.spark.jvm.versions import Jar
 
 __all__ = ["fetching", "reason"]
@@ -62,17 +63,18 @@ def fetching(jars: Sequence[Jar], work: Scratch, output: int) -> Iterator[subpro
     Raises:
         MissingDependency: there is no Java.
     """
-    java = str(find_java().path)
+    java = find_java().path
     folder = work.path
     (folder / "ivysettings.xml").write_text(_SETTINGS)
     (folder / "ivy.xml").write_text(_MODULE.format("".join(map(_dependency, jars))))
     # In a file, as every user of the machine sees a command line.
     arguments = folder / "arguments"
     arguments.touch(mode=0o600)
-    arguments.write_text("".join(f"{_quoted(each)}\n" for each in _arguments(folder)))
+    options = [*trust_options(java, folder), *_arguments(folder)]
+    arguments.write_text("".join(f"{_quoted(each)}\n" for each in options))
     with ended_at_exit() as left:
         process = subprocess.Popen(
-            [java, f"@{arguments}"],
+            [str(java), f"@{arguments}"],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
