@@ -13,8 +13,9 @@ from lakeport.cli.options import Debug, JsonOut
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard
 from lakeport.cli.output.formatting import count, counted, size
-from lakeport.errors import ConfigError
+from lakeport.errors import ConfigError, MissingDependency
 from lakeport.native import parser
+from lakeport.spark.jvm.java import find_java
 
 __all__ = ["jars", "version"]
 
@@ -52,6 +53,15 @@ def jars(
         output.rows(told, ("jar", "size", "path"), shown, ("path",))
 
 
+def _java() -> str:
+    """Which Java Spark would be started on; a machine may do without one."""
+    try:
+        found = find_java()
+    except MissingDependency as problem:
+        return problem.message
+    return f"{found.full_version} ({found.path})"
+
+
 def _needs(given: str) -> list[str]:
     """What is listed in `--for`, as `spark.jvm.versions` calls it."""
     names = [name.strip() for name in given.split(",") if name.strip()]
@@ -73,5 +83,6 @@ def version(json_out: JsonOut = False) -> None:
             except PackageNotFoundError:
                 facts[name] = "not installed"
         facts["python"] = platform.python_version()
+        facts["java"] = _java()
         facts["parser"] = parser()
         output.facts("lakeport", facts)

@@ -25,6 +25,8 @@ from lakeport.loading.plan import LandingPlan
 from lakeport.loading.report import LandingReport
 from lakeport.model import Landed
 from lakeport.native import parser
+from lakeport.spark.jvm import java
+from lakeport.spark.jvm.java import find_java
 from lakeport.sources.csv.options import CsvOptions
 
 NOW = datetime(2024, 3, 4, tzinfo=UTC)
@@ -392,6 +394,13 @@ def test_version(capsys: Cap) -> None:
     facts = json.loads(capsys.readouterr().out)
     assert facts["python"].count(".") == 2 and "lakeport" in facts
     assert facts["parser"] == parser()
+    assert facts["java"] == f"{find_java().full_version} ({find_java().path})"
+
+
+def test_version_without_java(monkeypatch: pytest.MonkeyPatch, capsys: Cap) -> None:
+    monkeypatch.setattr(java, "_candidates", lambda: iter(()))
+    assert main(["version"]) == 0
+    assert "Java 17, 21 or 25 is needed, found none" in capsys.readouterr().out
 
 
 def test_help_exits_with_0(capsys: Cap) -> None:
