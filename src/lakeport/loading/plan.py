@@ -244,7 +244,7 @@ def _stream(prepared: Prepared, stream: str, seen: _Seen) -> StreamPlan:
         None if found.good < 0 else found.good,
         max(files, seen.batches),
         now.version if now is not None and now.version >= 0 else None,
-        (*seen.batch.warnings, *_warnings(writer, shape.schema, seen.batch, keys), *fails),
+        (*seen.batch.warnings, *_warnings(writer, shape.schema, seen.batch, keys, now), *fails),
         seen.batch.notes,
         found.bad,
         found.first,
@@ -276,7 +276,11 @@ def _told(type_: pa.DataType) -> str:
 
 
 def _warnings(
-    writer: TableWriter, incoming: pa.Schema, batch: Batch, keys: tuple[str, ...]
+    writer: TableWriter,
+    incoming: pa.Schema,
+    batch: Batch,
+    keys: tuple[str, ...],
+    now: Current | None,
 ) -> tuple[str, ...]:
     from lakeport.loading.conflicts import explained
     from lakeport.schema.evolution import TypeConflict
@@ -284,7 +288,8 @@ def _warnings(
     try:
         return writer.plan(incoming, batch, keys, datetime.now(UTC), 1).warnings
     except TypeConflict as conflict:
-        return (f"the load would fail: {_sentence(explained(conflict, writer.uri))}",)
+        told = explained(conflict, writer.uri, now.partition_keys if now else ())
+        return (f"the load would fail: {_sentence(told)}",)
     except SchemaConflict as conflict:
         return (f"the load would fail: {_sentence(conflict)}",)
 

@@ -16,6 +16,7 @@ from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.csv.reader import Form
 from lakeport.sources.csv.records import Block, record_end
 from lakeport.sources.files.file_set import FileSet
+from lakeport.sources.files.signature import check_signature
 from lakeport.sources.files.source_file import SourceFile
 
 __all__ = ["CsvFile", "heads_of"]
@@ -71,6 +72,8 @@ def heads_of(
 def _look(
     options: CsvOptions, declared: Sequence[str], readings: Readings, file: SourceFile
 ) -> list[CsvFile]:
+    if options.detect:
+        check_signature(file)
     dialect = replace(_dialect(options, declared, file), encoding=file.encoding)
     names = options.columns or declared
     if not dialect.header and options.header is None and not options.columns:

@@ -180,8 +180,10 @@ def read_head(file: SourceFile, dialect: Dialect, names: Sequence[str] = ()) -> 
     """
     name = file.name
     with file.open() as source:
-        if source.read(3) != _BOM:
-            source.seek(0)
+        at = 0
+        while source.read(len(_BOM)) == _BOM:  # a program may put its own before another's
+            at += len(_BOM)
+        source.seek(at)
         skipped = [source.readline(_MAX_HEADER) for _ in range(dialect.skip_rows)]
         line, start = top = 1 + len(skipped), source.tell()
         record = b""
@@ -232,7 +234,7 @@ def _fields(record: bytes, name: str, dialect: Dialect) -> Layout:
     reason = next(iter(texts.bad.values()))
     raise SourceError(
         f"the first record of file {name!r} can't be read: {reason}",
-        f"{way_to_read(reason, record, dialect)} Check whether this is a CSV file.",
+        f"{way_to_read(reason, dialect)} Check whether this is a CSV file.",
     )
 
 

@@ -11,6 +11,7 @@ from lakeport.sources.excel.plan import plan_excel
 from lakeport.sources.files.file_set import FilePlan, FileSet, Run, run_here
 from lakeport.sources.files.folders import FolderReader
 from lakeport.sources.files.options import FileOptions
+from lakeport.sources.files.signature import check_signature
 from lakeport.sources.files.source_file import SourceFile, digest_of
 from lakeport.sources.json.plan import plan_json
 from lakeport.sources.parquet.plan import plan_parquet
@@ -91,4 +92,8 @@ def _plan(files: FileSet) -> FilePlan:
             f"file format {files.format!r} does not hold the rows of one table",
             "Singer files are landed as Singer messages: name them as such.",
         )
+    if files.csv.detect:
+        for file in files.files:
+            if file.storage is None:
+                check_signature(file)
     return planner(files)

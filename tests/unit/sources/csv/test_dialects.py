@@ -238,6 +238,17 @@ def test_what_may_be_another_encoding_is_not_guessed(tmp_path: Path, text: bytes
     assert "--encoding" in str(caught.value)
 
 
+def test_two_byte_order_marks_are_left_out(tmp_path: Path) -> None:
+    batch = load(tmp_path, b"\xef\xbb\xbf\xef\xbb\xbfsep=;\nid;name\n1;Ada\n")
+    assert table(batch) == {"id": [1], "name": ["Ada"]}
+    plain = load(tmp_path, b"\xef\xbb\xbf\xef\xbb\xbfid,name\n1,Ada\n")
+    assert table(plain) == {"id": [1], "name": ["Ada"]}
+
+
+def test_an_encoding_that_is_given_is_not_said(tmp_path: Path) -> None:
+    assert load(tmp_path, b"a,b\n1,2\n", csv=CsvOptions(encoding="UTF_8")).notes == ()
+
+
 def test_files_of_one_load_have_their_own_dialects(tmp_path: Path) -> None:
     contents = (
         b"id,name\n1,Ada\n",

@@ -141,7 +141,7 @@ def sniffed(
         ended: whether that is all of the file.
         declared: columns that the user has declared.
     """
-    text = sample.decode("utf-8", "replace").removeprefix("\ufeff")
+    text = sample.decode("utf-8", "replace").lstrip("\ufeff")
     if not ended:
         text = text[: text.rfind("\n") + 1] or text
     delimiter, skipped = options.delimiter, options.skip_rows or 0
