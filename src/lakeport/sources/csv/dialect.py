@@ -80,4 +80,4 @@ class Dialect:
 
 
 def _named(character: str) -> str:
-    return {"\t": "tab", "'": '"\'"'}.get(character, f"'{character}'")
+    return {"\t": "tab"}.get(character, repr(character))

@@ -39,6 +39,19 @@ class CsvFile(NamedTuple):
     sample: tuple[int, ...] = ()
     foreign: tuple[bool, ...] = ()
 
+    def beginning(self) -> Block | None:
+        """The first records; None if there are none, or if the first one is too long."""
+        with self.file.open() as source:
+            source.seek(self.head.start)
+            data = source.read(SAMPLE_BYTES)
+            ended = not source.read(1)
+        end = record_end(data, self.form.dialect)
+        if ended and data:
+            return Block(data, self.head.line, end.torn, end.stray)
+        if not end.offset:
+            return None
+        return Block(data[: end.offset], self.head.line, torn=False, stray=end.stray)
+
     def without(self, columns: Collection[str]) -> CsvFile:
         """The same file, these columns to be left out."""
         layout = tuple("" if name in columns else name for name in self.form.layout)
@@ -103,12 +116,8 @@ def _sampled(csv: CsvFile, readings: Readings) -> CsvFile:
     foreign = (False,) * len(layout)
     if not readings.formats or not layout:
         return csv._replace(foreign=foreign)
-    with csv.file.open() as source:
-        source.seek(csv.head.start)
-        data = source.read(SAMPLE_BYTES)
-    end = record_end(data, dialect)
-    if not end.offset:
+    block = csv.beginning()
+    if block is None:
         return csv._replace(foreign=foreign)
-    block = Block(data[: end.offset], csv.head.line, torn=False, stray=end.stray)
     sample, foreign = sampled(block, InferKinds(layout, frozenset(layout), dialect, readings))
     return csv._replace(sample=sample, foreign=foreign)

@@ -82,6 +82,8 @@ def plan_csv(files: FileSet) -> FilePlan:
     size = sum(file.bytes for file in plain)
     splits = [split for cut in cuts for split in cut.splits if split.start < split.end]
     doubts = {n: c.doubt for n, c in choices.items() if c.doubt and n not in declared}
+    texts = {n for n, c in choices.items() if pa.types.is_string(c.type) and not c.empty}
+    texts -= doubts.keys() | declared.keys()
     said = [(format_, pa.types.is_integer(types[n])) for n, format_ in formats.items()]
     return FilePlan(
         reader,
@@ -89,7 +91,7 @@ def plan_csv(files: FileSet) -> FilePlan:
         size,
         _OUTPUT_RATIO,
         warnings=warnings,
-        notes=notes_of(files, heads, said, doubts),
+        notes=notes_of(files, heads, said, doubts, texts),
         untyped=frozenset(n for n, c in choices.items() if c.empty and n not in declared),
     )
 

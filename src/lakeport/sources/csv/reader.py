@@ -240,7 +240,7 @@ class CsvReader:
                 yield *self._typed(texts, split), texts
 
     def _typed(self, texts: Texts, split: Split) -> tuple[pa.RecordBatch, list[BadRecord]]:
-        layout, dialect = self._form(split)
+        layout = self._form(split).layout
         faults = {n: ("", reason) for n, reason in texts.bad.items()}
         arrays: list[pa.Array] = []
         wrong: pa.BooleanArray | None = None
@@ -258,7 +258,7 @@ class CsvReader:
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         if wrong is not None:
             batch = batch.filter(pc.invert(wrong))
-        return batch, self._located(faults, texts, dialect) if faults else []
+        return batch, self._located(faults, texts, split) if faults else []
 
     def _at_fault(self, name: str, values: pa.Array, mask: Any) -> Iterator[tuple[Any, str]]:
         if mask is not None:
@@ -267,14 +267,15 @@ class CsvReader:
             yield values.is_null(), "missing required field"
 
     def _located(
-        self, faults: dict[int, tuple[str, str]], texts: Texts, dialect: Dialect
+        self, faults: dict[int, tuple[str, str]], texts: Texts, split: Split
     ) -> list[BadRecord]:
         found: list[BadRecord] = []
-        block, blank = texts.block, len(texts.columns) == 1
+        block, blank, dialect = texts.block, len(texts.columns) == 1, self._form(split).dialect
         for ordinal, (raw, before) in enumerate(records(block.data, dialect, blank=blank)):
             if ordinal in faults:
                 column, reason = faults[ordinal]
-                found.append(BadRecord(self.stream, block.line + before, column, reason, raw))
+                line = block.line + before
+                found.append(BadRecord(self.stream, line, column, reason, raw, split.file))
         return found
 
 

@@ -11,7 +11,6 @@ from pathlib import Path, PurePosixPath
 
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Storage
-from lakeport.schema.named import like
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.archive import ARCHIVE, is_archive, members
 from lakeport.sources.input.plain import COMPRESSIONS
@@ -241,6 +240,8 @@ def _nothing(source: str, files: list[SourceFile], storage: Storage | None) -> S
             f"it holds {_some(file.name for file in files)}; known suffixes: "
             f"{', '.join(FORMATS)}. `--source-format` reads them all the same.",
         )
+    from lakeport.schema.named import like
+
     if storage is not None:
         nearby = _some(found.key for found in storage.list(""))
         return SourceError(f"{source!r} matches no object", f"below {_folder(source)!r}: {nearby}.")

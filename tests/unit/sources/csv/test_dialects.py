@@ -249,6 +249,93 @@ def test_an_encoding_that_is_given_is_not_said(tmp_path: Path) -> None:
     assert load(tmp_path, b"a,b\n1,2\n", csv=CsvOptions(encoding="UTF_8")).notes == ()
 
 
+def test_rare_delimiters_are_found_where_all_records_have_as_many(tmp_path: Path) -> None:
+    for delimiter in "~^\x01\x1f":
+        lines = ("id,v", "1,2.5", "2,3.5")
+        batch = load(tmp_path, "\n".join(lines).replace(",", delimiter).encode())
+        assert table(batch) == {"id": [1, 2], "v": [2.5, 3.5]}
+        assert notes(batch) == [f"delimiter {delimiter!r}"]
+    assert table(load(tmp_path, b"note\na~b\nc\n")) == {"note": ["a~b", "c"]}
+    assert table(load(tmp_path, b"a~b\n")) == {"a~b": []}
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("a:b:c\n1:2:3\n4:5:6\n", "one column; `--delimiter ':'` makes 3 of it."),
+        ("sep=,\na;b\n1;2\n", "one column; `--delimiter ';'` makes 2 of it."),
+        ("a b c\n1 2 3\n", "one column; `--delimiter ' '` makes 3 of it."),
+        ("full name\nAda Lovelace\n", ""),
+        ("note\nx:y\n", ""),
+        ("v,w\n1,x\n-,y\n2,z\n", "'-': `--null-value '' --null-value -` makes that null"),
+        ("v,w\n1,x\n#N/A,y\n2,z\n", "--null-value '#N/A'"),
+        ("d;v\n01.02.23;1\n13.02.23;2\n", "`--date-format %d.%m.%y` reads them"),
+        ("d,e,f\n1/13/23,2/13/23,x\n", ""),
+        ("d,e\n1/13/23,x\n1/14/23,x\n", "`--date-format %m/%d/%y` reads them"),
+        ("d,e\n1/3/23,x\n1/4/23,x\n", "%d/%m/%y` or `--date-format %m/%d/%y` reads them"),
+        ("v;w\n1.234,56-;x\n99,00;y\n", "column 'v' has numbers with a minus behind"),
+        ('v,w\n"($1,234.56)",x\n$9.00,y\n', "numbers with '$', parentheses"),
+        ("v, w\n1, 2.5\n2, 3.5\n", "column ' w' has numbers with spaces around them"),
+        ("d,v\n2024-01-01,1\n2024-01-02,2\nSum,3\n", "column 'd' has dates, but for line 4"),
+        (
+            "v,w\nkg,m\n1,2\n3,4\n",
+            "column 'v' has numbers, but for line 2; it stays text, like 'w'",
+        ),
+        ("zip,tel,iban,v\n01234,+49 1,DE02,1.2.3\n12345,+49 2,DE03,1.2.4\n", ""),
+        ("tel,time\n030-1234,10:30\n030-123,11:30\n", ""),
+        ("code,id\n612 345 678,12345678901234567890\n612 345 679,1\n", ""),
+        ("name,n\n1,x\nAda,y\nBob,z\n2,w\n", ""),
+    ],
+)
+def test_what_may_be_meant_otherwise_is_hinted_at(tmp_path: Path, text: str, note: str) -> None:
+    said = [n for n in load(tmp_path, text.encode()).notes if "stays text" in n or "one col" in n]
+    assert len(said) == bool(note) and note in "".join(said)
+
+
+def test_a_hint_says_by_which_option_values_are_not_read(tmp_path: Path) -> None:
+    content = b"d;v\n31.12.2023;1.234,5\n01.02.2024;0,5\n"
+    options = CsvOptions(date_format="%m/%d/%Y", decimal=".")
+    dates, numbers = load(tmp_path, content, csv=options).notes[1:]
+    assert "'d' looks like dates" in dates and "by `--date-format`" in dates
+    assert "'v' looks like numbers" in numbers and "by `--decimal` and `--thousands`" in numbers
+
+
+@pytest.mark.parametrize("options", [{"header": False}, {"columns": ("a", "b")}])
+def test_a_header_that_is_landed_as_a_row_is_told(tmp_path: Path, options: Any) -> None:
+    batch = load(tmp_path, b"\nid,v\n1,2\n3,4\n", csv=CsvOptions(**options))
+    assert notes(batch) == [
+        "the first record looks like a header, and is landed as a row: `--skip-rows 2` leaves it "
+        "out."
+    ]
+    options |= {"skip_rows": 2}
+    left = load(tmp_path, b"\nid,v\n1,2\n3,4\n", csv=CsvOptions(**options))
+    assert left.notes == () and list(table(left).values()) == [[1, 3], [2, 4]]
+
+
+def test_names_that_are_there_twice_below_titles_are_told(tmp_path: Path) -> None:
+    content = (
+        b"Bank;X\n\nDay;Sum;Unit;Tax;Unit\n1.2.2024;1,5;EUR;0,5;EUR\n2.2.2024;2,5;EUR;1,5;EUR\n"
+    )
+    with pytest.raises(SourceError, match="'Unit' and 'Unit'") as caught:
+        load(tmp_path, content)
+    assert "`--skip-rows 3` and give all names with `--columns`" in caught.value.hint
+    options = CsvOptions(skip_rows=3, columns=("day", "sum", "unit", "tax", "unit_2"))
+    assert table(load(tmp_path, content, csv=options))["tax"] == [0.5, 1.5]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.jsonl"])
+def test_a_bad_record_of_several_files_is_placed(tmp_path: Path, name: str) -> None:
+    good, bad = (
+        (b'{"a": 1}\n', b'{"a": 1}\n3\n') if "json" in name else (b"a,b\n1,2\n", b"a,b\n3\n")
+    )
+    if name.endswith(".gz"):
+        good, bad = gzip.compress(good), gzip.compress(bad)
+    batch = load(tmp_path, good, bad, name=name)
+    assert batch.reader is not None
+    (found,) = [bad for split in batch.splits for bad in batch.reader.scan(split).bad]
+    assert f"'t', file '1{name}', line 2: " in str(found)
+
+
 def test_files_of_one_load_have_their_own_dialects(tmp_path: Path) -> None:
     contents = (
         b"id,name\n1,Ada\n",
@@ -314,7 +401,8 @@ def test_a_strange_byte_may_be_the_last_one(tmp_path: Path) -> None:
     assert table(load(tmp_path, b"a,b\n1,Caf\xe9")) == {"a": [1], "b": ["Café"]}
     whole = "a,b\n" + "x,1\n" * (1 << 18)
     cut = whole[: (1 << 20) - 1] + "ü\n"  # the sample ends within a character
-    assert load(tmp_path, cut.encode()).notes == ()
+    (note,) = load(tmp_path, cut.encode()).notes
+    assert note.startswith("column 'b' looks like numbers, but not all")
 
 
 def test_tasks_find_out_the_same(tmp_path: Path) -> None:

@@ -64,7 +64,8 @@ def test_what_a_file_holds_is_said(
 
 
 @pytest.mark.parametrize(
-    "content", [b"{a},b\n1,2\n", b'"{""x"": 1}",b\n1,2\n', b"<id>,b\n1,2\n", b"PK,b\n1,2\n", b"[x]\n1\n"]
+    "content",
+    [b"{a},b\n1,2\n", b'"{""x"": 1}",b\n1,2\n', b"<id>,b\n1,2\n", b"PK,b\n1,2\n", b"[x]\n1\n"],
 )
 def test_a_csv_file_may_begin_oddly(tmp_path: Path, content: bytes) -> None:
     assert file_batch(tmp_path, content, name="a.csv").splits

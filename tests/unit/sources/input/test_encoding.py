@@ -17,7 +17,7 @@ from tests.unit.sources.file_batch import file_batch
     "text",
     [
         "Müller;Straße;Größe;Ägypten;Öl;Übung;Käse-Spätzle",
-        "garçon août hôtel L\u2019été \u201ccitation\u201d « guillemets » 5 € \u2013 fin… À NOËL ÇA",
+        "garçon août hôtel L\u2019été \u201ccitation\u201d « guillemets » 5 € \u2013 fin… À NOËL",
         "Ñandú niño ¿Qué? ¡Hola! corazón pingüino; Curaçao Ålesund José-María",
         "São João ações pão órgão àquele avô; Núria català però",
         "perché città è già lunedì; Citroën naïve; Lætitia œuf cœur",
