@@ -532,8 +532,8 @@ CASES = (
         "id,d\n1,31/02/2023\n2,15/01/2023\n",
         {"id": [1, 2], "d": ["31/02/2023", "15/01/2023"]},
         notes=(
-            "column 'd' looks like dates, but not all of its values can be read as such; "
-            "it stays text.",
+            "column 'd' looks like dates, but not all of its values can be read as such in "
+            "one way; it stays text.",
         ),
     ),
     Case(

@@ -104,7 +104,7 @@ def test_what_is_given_is_kept(tmp_path: Path, options: CsvOptions) -> None:
         table(load(tmp_path, content, csv=options))
     batch = load(tmp_path, b'd,n,c\n31/12/2023,"1,234.56",1.234\n', csv=options)
     assert table(batch) == {"d": ["31/12/2023"], "n": ["1,234.56"], "c": [1.234]}
-    assert batch.notes == ()
+    assert len(batch.notes) == (0 if not options.detect else 2)  # of columns that stay text
     assert list(table(load(tmp_path, b"1\n2\n3\n", csv=options))) == ["1"]
 
 
@@ -270,7 +270,6 @@ def test_rare_delimiters_are_found_where_all_records_have_as_many(tmp_path: Path
         ("v,w\n1,x\n-,y\n2,z\n", "'-': `--null-value '' --null-value -` makes that null"),
         ("v,w\n1,x\n#N/A,y\n2,z\n", "--null-value '#N/A'"),
         ("d;v\n01.02.23;1\n13.02.23;2\n", "`--date-format %d.%m.%y` reads them"),
-        ("d,e,f\n1/13/23,2/13/23,x\n", ""),
         ("d,e\n1/13/23,x\n1/14/23,x\n", "`--date-format %m/%d/%y` reads them"),
         ("d,e\n1/3/23,x\n1/4/23,x\n", "%d/%m/%y` or `--date-format %m/%d/%y` reads them"),
         ("v;w\n1.234,56-;x\n99,00;y\n", "column 'v' has numbers with a minus behind"),

@@ -20,7 +20,7 @@ __all__ = ["other_delimiter", "why_text"]
 _DELIMITERS = ";,\t|:#!*/ "
 _WORDS = 2  # in each record are a habit of names
 _FIRST = 20  # values tell whether there is any doubt
-_LEAST = 2  # values that make a column look like something
+_LEAST = 2  # other values beside which one is odd
 _ODD = 0.05
 _CODE = re.compile(r"\+|-?0[0-9]|-?[0-9]{16,}|[0-9]{3}(?:[ .\u00a0\u2009\u202f][0-9]{3})+$")
 _SHORT_DATE = re.compile(r"([0-9]{1,2})([-/.])([0-9]{1,2})\2[0-9]{2}(?: .*)?")
@@ -65,7 +65,7 @@ def why_text(cells: Sequence[tuple[int, str]], options: CsvOptions) -> str:
     """
     first = [cell for _, cell in cells[:_FIRST]]
     words = {cell for cell in first if _kind(cell) == "text" and not _SIGNED.fullmatch(cell)}
-    if len(cells) < _LEAST or 2 * len(words) > len(first):
+    if not cells or 2 * len(words) > len(first):
         return ""
     if hint := _short_dates([cell for _, cell in cells]) or _signs([cell for _, cell in cells]):
         return hint
@@ -77,7 +77,7 @@ def why_text(cells: Sequence[tuple[int, str]], options: CsvOptions) -> str:
     odd = [cell for cell, kind in zip(cells, kinds, strict=True) if kind == "text"]
     if not odd:
         given = _given(what, options)
-        return f"looks like {what}, but not all of its values can be read as such{given}"
+        return f"looks like {what}, but not all of its values can be read as such in one way{given}"
     words = {cell.strip() for _, cell in odd}
     if len(words) == 1 and (word := words.pop()).lower() in _NULLS:
         ways = f"--null-value '' --null-value {shlex.quote(word)}"
