@@ -84,6 +84,7 @@ def plan_csv(files: FileSet) -> FilePlan:
     doubts = {n: c.doubt for n, c in choices.items() if c.doubt and n not in declared}
     texts = {n for n, c in choices.items() if pa.types.is_string(c.type) and not c.empty}
     texts -= doubts.keys() | declared.keys()
+    numbers = {n for n, c in choices.items() if c.type == pa.float64() and c.format is None}
     said = [(format_, pa.types.is_integer(types[n])) for n, format_ in formats.items()]
     return FilePlan(
         reader,
@@ -91,7 +92,7 @@ def plan_csv(files: FileSet) -> FilePlan:
         size,
         _OUTPUT_RATIO,
         warnings=warnings,
-        notes=notes_of(files, heads, said, doubts, texts),
+        notes=notes_of(files, heads, said, doubts, texts, numbers),
         untyped=frozenset(n for n, c in choices.items() if c.empty and n not in declared),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from lakeport.schema.named import listed
-from lakeport.sources.csv.detection.doubts import other_delimiter, why_text
+from lakeport.sources.csv.detection.doubts import may_be_grouped, other_delimiter, why_text
 from lakeport.sources.csv.detection.heading import contrast
 from lakeport.sources.csv.detection.rows import numbered_rows
 from lakeport.sources.csv.dialect import Dialect
@@ -30,6 +30,7 @@ def notes_of(
     formats: Iterable[tuple[Format, bool]],
     doubts: Mapping[str, str],
     texts: Collection[str],
+    numbers: Collection[str],
 ) -> tuple[str, ...]:
     """What was found out of files that are not plain, and what columns stay text for want of it.
 
@@ -39,6 +40,7 @@ def notes_of(
         formats: how columns are written, and whether they have whole numbers.
         doubts: column -> the option that would settle what it is.
         texts: the columns that are text by their values.
+        numbers: the columns that have numbers with a point.
     """
     plain = Dialect.of(files.csv)
     groups: dict[tuple[str, ...], list[str]] = {}
@@ -62,15 +64,19 @@ def notes_of(
         for name, option in doubts.items()
     ]
     if files.csv.detect and files.csv.infer_types:
-        notes += _hints(heads[0], texts, files.csv)
+        notes += _hints(heads[0], texts, numbers, files.csv)
     return tuple(notes)
 
 
-def _hints(csv: CsvFile, texts: Collection[str], options: CsvOptions) -> Iterator[str]:
+def _hints(
+    csv: CsvFile, texts: Collection[str], numbers: Collection[str], options: CsvOptions
+) -> Iterator[str]:
     """What may be meant otherwise than it is read, by the beginning of a file."""
     layout, dialect = csv.form
     block = csv.beginning()
-    if block is None or not texts:
+    if dialect.delimiter == "," or options.decimal is not None or options.thousands is not None:
+        numbers = ()  # a point is one
+    if block is None or not (texts or numbers):
         return
     rows = numbered_rows(block.data.decode("utf-8", "replace"), dialect)
     rows = [(line, row) for line, row in rows if len(row) == len(layout)]
@@ -85,6 +91,12 @@ def _hints(csv: CsvFile, texts: Collection[str], options: CsvOptions) -> Iterato
             f"`--skip-rows {csv.head.line}` leaves it out."
         )
         return
+    for n, name in enumerate(layout):
+        if name in numbers and may_be_grouped([row[n] for _, row in rows if row[n]]):
+            yield (
+                f"column {name!r} is read with a decimal point; if points group its digits, "
+                "`--thousands .` says so."
+            )
     hints: dict[str, list[str]] = {}
     for n, name in enumerate(layout):
         if name in texts:

@@ -8,6 +8,7 @@ import zipfile
 from lakeport.errors import SourceError
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.archive import is_archive
+from lakeport.sources.input.decompression import compression_of
 
 __all__ = ["check_signature"]
 
@@ -45,6 +46,12 @@ def check_signature(file: SourceFile) -> None:
     with file.open() as source:
         head = source.read(_BYTES)
     name, format_ = _told(head, file)
+    if not name and file.format == "xlsx" and not (is_archive(head) or compression_of(head)):
+        raise SourceError(
+            f"file {file.name!r} is no Excel workbook" if head else f"file {file.name!r} is empty",
+            "get it again; or name its format with `--source-format` (`source_format=`), such as "
+            "csv for text.",
+        )
     if not name or format_ == file.format or (format_ == "json" and file.format in _JSON):
         return
     raise SourceError(

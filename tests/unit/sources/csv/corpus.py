@@ -176,7 +176,11 @@ CASES = (
         "a;b\n1.234;x\n5.678;y\n",
         {"a": [1.234, 5.678], "b": ["x", "y"]},
         ";",
-        notes=(_SEMICOLON,),
+        notes=(
+            _SEMICOLON,
+            "column 'a' is read with a decimal point; if points group its digits, `--thousands .` "
+            "says so.",
+        ),
     ),
     Case(
         "points_in_several_groups",

@@ -74,3 +74,12 @@ def test_a_csv_file_may_begin_oddly(tmp_path: Path, content: bytes) -> None:
 def test_nothing_is_found_out_where_that_is_off(tmp_path: Path) -> None:
     batch = file_batch(tmp_path, b"<html>\n1\n", name="a.csv", csv=CsvOptions(detect=False))
     assert batch.reader is not None and batch.reader.schema.names == ["<html>"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(b"a,b\n1,2\n", "is no Excel workbook"), (b"", "is empty")]
+)
+def test_a_workbook_that_is_none(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(SourceError, match=message) as caught:
+        file_batch(tmp_path, content, name="a.xlsx")
+    assert "--source-format" in caught.value.hint

@@ -15,7 +15,7 @@ from lakeport.sources.csv.detection.heading import kind_of
 if TYPE_CHECKING:
     from lakeport.sources.csv.options import CsvOptions
 
-__all__ = ["other_delimiter", "why_text"]
+__all__ = ["may_be_grouped", "other_delimiter", "why_text"]
 
 _DELIMITERS = ";,\t|:#!*/ "
 _WORDS = 2  # in each record are a habit of names
@@ -23,6 +23,7 @@ _FIRST = 20  # values tell whether there is any doubt
 _LEAST = 2  # other values beside which one is odd
 _ODD = 0.05
 _CODE = re.compile(r"\+|-?0[0-9]|-?[0-9]{16,}|[0-9]{3}(?:[ .\u00a0\u2009\u202f][0-9]{3})+$")
+_GROUPED = re.compile(r"-?[1-9][0-9]{0,2}(?:\.[0-9]{3})+")
 _SHORT_DATE = re.compile(r"([0-9]{1,2})([-/.])([0-9]{1,2})\2[0-9]{2}(?: .*)?")
 _MONTHS = 12
 _NULLS = {"null", "none", "nil", "nan", "n/a", "#n/a", "n.a.", "k.a.", "n.v.", "s/o", "nd"}
@@ -50,6 +51,15 @@ def other_delimiter(lines: Sequence[str]) -> tuple[str, int]:
         widths.pop(" ", None)
     best = max(widths, key=widths.__getitem__, default="")
     return (best, widths[best]) if widths.get(best, 1) > 1 else ("", 1)
+
+
+def may_be_grouped(cells: Sequence[str]) -> bool:
+    """Whether the points in numbers may all stand between groups of digits.
+
+    >>> may_be_grouped(["1.234", "12.500"]), may_be_grouped(["1.234", "0.500"])
+    (True, False)
+    """
+    return bool(cells) and all(map(_GROUPED.fullmatch, cells))
 
 
 def why_text(cells: Sequence[tuple[int, str]], options: CsvOptions) -> str:
