@@ -8,6 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from lakeport.errors import SourceError
+from lakeport.sources.csv.detection.rows import rows_of
 from lakeport.sources.csv.detection.sniffing import SAMPLE_BYTES, sniffed
 from lakeport.sources.csv.dialect import Dialect
 from lakeport.sources.csv.formats.readings import Readings
@@ -98,7 +99,29 @@ def _look(
             head = head._replace(layout=tuple(names))
     if dialect.header or options.header is not None or options.columns:
         head = read_head(file, dialect, () if dialect.header else names)
-    return [_sampled(CsvFile(file, head, Form(head.layout, dialect)), readings)]
+    csv = CsvFile(file, head, Form(head.layout, dialect))
+    block = csv.beginning() if head.layout else None
+    if block is None:
+        return [csv._replace(foreign=(False,) * len(head.layout))]
+    if dialect.header and options.detect:
+        csv = _with_last(csv, block)
+    return [_sampled(csv, block, readings)]
+
+
+def _with_last(csv: CsvFile, block: Block) -> CsvFile:
+    """With one more column, without a name, if all records have an empty field behind the header's.
+
+    Some programs end records, but no header, with a delimiter.
+    """
+    layout, dialect = csv.form
+    rows = [row for row in rows_of(block.data.decode("utf-8", "replace"), dialect) if row]
+    width = len(layout) + 1
+    name = f"column_{width}"
+    ended = all(len(row) == width and not row[-1] for row in rows)
+    if len(layout) == 1 or not rows or not ended or name in layout:
+        return csv
+    head = csv.head._replace(layout=(*layout, name), unnamed=(*csv.head.unnamed, (name, width)))
+    return csv._replace(head=head, form=Form(head.layout, dialect))
 
 
 def _dialect(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> Dialect:
@@ -110,14 +133,11 @@ def _dialect(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> 
     return sniffed(sample, options, ended=ended, declared=declared)
 
 
-def _sampled(csv: CsvFile, readings: Readings) -> CsvFile:
+def _sampled(csv: CsvFile, block: Block, readings: Readings) -> CsvFile:
     """Read the first records."""
     layout, dialect = csv.form
     foreign = (False,) * len(layout)
-    if not readings.formats or not layout:
-        return csv._replace(foreign=foreign)
-    block = csv.beginning()
-    if block is None:
+    if not readings.formats:
         return csv._replace(foreign=foreign)
     sample, foreign = sampled(block, InferKinds(layout, frozenset(layout), dialect, readings))
     return csv._replace(sample=sample, foreign=foreign)

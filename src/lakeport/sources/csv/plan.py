@@ -70,6 +70,7 @@ def plan_csv(files: FileSet) -> FilePlan:
         for name, choice in choices.items()
         if (format_ := choice.format or readings.named(declared.get(name)))
     }
+    untyped = frozenset(n for n, c in choices.items() if c.empty) - declared.keys()
     reader = CsvReader(
         stream=files.stream,
         schema=pa.schema([(name, types.get(name, pa.string())) for name in names]),
@@ -78,6 +79,7 @@ def plan_csv(files: FileSet) -> FilePlan:
         unknown=files.options.unknown,
         required=frozenset(field.name for field in files.fields if field.required),
         formats=formats,
+        empty=untyped,
     )
     size = sum(file.bytes for file in plain)
     splits = [split for cut in cuts for split in cut.splits if split.start < split.end]
@@ -93,7 +95,7 @@ def plan_csv(files: FileSet) -> FilePlan:
         _OUTPUT_RATIO,
         warnings=warnings,
         notes=notes_of(files, heads, said, doubts, texts, numbers),
-        untyped=frozenset(n for n, c in choices.items() if c.empty and n not in declared),
+        untyped=untyped,
     )
 
 

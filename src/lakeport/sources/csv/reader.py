@@ -162,6 +162,7 @@ class CsvReader:
         required: columns that a record must have a value in.
         formats: columns whose numbers or dates are not plain -> how they are written.
         skip_bad: whether `read` leaves bad records out.
+        empty: columns without a value, of which quoted fields, too, are null.
     """
 
     stream: str
@@ -172,6 +173,7 @@ class CsvReader:
     required: frozenset[str] = frozenset()
     formats: Mapping[str, Format] = field(default_factory=dict)
     skip_bad: bool = False
+    empty: frozenset[str] = frozenset()
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
@@ -234,10 +236,19 @@ class CsvReader:
         for block in blocks_of(split, dialect, self.stream):
             batch = None if as_texts else native.batch(block)
             if batch is not None:
-                yield batch, [], None
+                yield self._without_quotes(batch), [], None
             else:
                 texts = texts_of(block, len(layout), dialect)
-                yield *self._typed(texts, split), texts
+                batch, bad = self._typed(texts, split)
+                yield self._without_quotes(batch), bad, texts
+
+    def _without_quotes(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Null for empty texts in the columns that have nothing else."""
+        for name in self.empty:
+            place, texts = batch.schema.get_field_index(name), batch.column(name)
+            texts = pc.if_else(pc.equal(texts, ""), None, texts)
+            batch = batch.set_column(place, batch.schema.field(place), texts)
+        return batch
 
     def _typed(self, texts: Texts, split: Split) -> tuple[pa.RecordBatch, list[BadRecord]]:
         layout = self._form(split).layout

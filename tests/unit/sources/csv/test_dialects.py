@@ -13,9 +13,11 @@ from typing import Any
 
 import duckdb
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import lakeport
 from lakeport.errors import BadRecords, ConfigError, SourceError
 from lakeport.model import Batch
 from lakeport.sources.csv.detection.sniffing import sniffed
@@ -309,6 +311,34 @@ def test_a_header_that_is_landed_as_a_row_is_told(tmp_path: Path, options: Any) 
     options |= {"skip_rows": 2}
     left = load(tmp_path, b"\nid,v\n1,2\n3,4\n", csv=CsvOptions(**options))
     assert left.notes == () and list(table(left).values()) == [[1, 3], [2, 4]]
+
+
+def test_records_may_end_with_a_delimiter_and_the_header_not(tmp_path: Path) -> None:
+    batch = load(tmp_path, b"id,v\n1,2.5,\n2,3.5,\n")
+    assert table(batch) == {"id": [1, 2], "v": [2.5, 3.5]}
+    assert batch.warnings == ("column 3 has no name and no value: it is left out.",)
+    for text in (b"id,v\n1,2.5,x\n", b"id,v\n1,2.5,\n2,3.5\n", b"id\n1,\n"):
+        with pytest.raises(BadRecords, match="expected"):
+            table(load(tmp_path, text))
+
+
+def test_titles_may_be_filled_up_with_delimiters(tmp_path: Path) -> None:
+    content = b"Sales;;;\n;;;\nby Ada;;;\nDay;Text;Sum;Note\n31.1.2024;a;1,5;\n1.2.2024;b;2,5;\n"
+    batch = load(tmp_path, content)
+    assert table(batch)["Sum"] == [1.5, 2.5] and "3 lines skipped" in batch.notes[0]
+    plain = load(tmp_path, b"id,,\nx,1,z\n")
+    assert list(table(plain)) == ["id", "column_2", "column_3"]
+
+
+@pytest.mark.usefixtures("fast_path")
+def test_a_column_of_quoted_empty_fields_has_no_value(tmp_path: Path) -> None:
+    batch = load(tmp_path, b'id,v,w\n"1","",""\n"2",,"x"\n')
+    assert batch.untyped == {"v"}
+    assert table(batch) == {"id": [1, 2], "v": [None, None], "w": ["", "x"]}
+    report = lakeport.land(str(tmp_path / "in" / "0t.csv"), tmp_path / "lake", table="t")
+    assert report.rows == 2
+    found = DeltaTable(tmp_path / "lake" / "t").to_pyarrow_table()
+    assert found["w"].to_pylist() == ["", "x"] and found["v"].null_count == 2
 
 
 def test_names_that_are_there_twice_below_titles_are_told(tmp_path: Path) -> None:

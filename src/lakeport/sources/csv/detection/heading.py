@@ -24,6 +24,7 @@ _DATE = re.compile(
 _YEARS = range(1900, 2101)
 _ROWS = 200
 _STEPS = 3
+_PAIR = 2  # fields, of which one may well be empty
 
 Row = Sequence[str]
 
@@ -99,7 +100,7 @@ def first_place(rows: Sequence[Row], lines: Sequence[int], width: int) -> int:
     >>> first_place([["Sales 2024"], ["id", "name"], ["1", "Ada"]], [0, 2, 3], 2)
     1
     """
-    place = next((n for n, row in enumerate(rows) if len(row) == width), 0)
+    place = next((n for n, row in enumerate(rows) if len(row) == width and not _title(row)), 0)
     while place < len(rows) and rows[place][0].startswith("#") and contrast(rows, place + 1):
         place += 1
     lead = rows[:place]
@@ -108,10 +109,15 @@ def first_place(rows: Sequence[Row], lines: Sequence[int], width: int) -> int:
     if all(row[0].startswith("#") for row in lead):
         return place
     apart = lines[place] - lines[place - 1] > 1 + sum(c.count("\n") for c in rows[place - 1])
-    titles = all(len(row) == 1 for row in lead)
+    titles = all(len(row) == 1 or _title(row) for row in lead)
     if titles or apart:  # names that are there twice are refused as such
         return place if _names(rows[place], least=0.5) else 0
     return place if contrast(rows, place) else 0
+
+
+def _title(row: Row) -> bool:
+    """Whether a record has one text at most, and delimiters behind it, as Excel writes titles."""
+    return len(row) > _PAIR and sum(map(bool, row)) <= 1
 
 
 def _names(row: Row, least: float = 1) -> bool:
