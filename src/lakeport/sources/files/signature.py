@@ -26,9 +26,11 @@ _MAGIC = (
 _TEXTS = (
     (re.compile(rb"(?i)<(?:!doctype html|html|head|table)\b"), "an HTML page", ""),
     (re.compile(rb"<\?xml\s"), "XML", ""),
+    (re.compile(rb'\{\s*"type"\s*:\s*"(?:SCHEMA|RECORD|STATE)"'), "Singer messages", "singer"),
     (re.compile(rb'(?:\[\s*)?\{\s*(?:"(?:[^"\\]|\\.)*"\s*:|\}\s*[\],]?\s*\Z)'), "JSON", "json"),
 )
 _JSON = ("json", "jsonl")
+_TOLD = ("json", "singer")  # may be read as any JSON
 _WORKBOOK = "xl/workbook.xml"
 
 
@@ -52,7 +54,7 @@ def check_signature(file: SourceFile) -> None:
             "get it again; or name its format with `--source-format` (`source_format=`), such as "
             "csv for text.",
         )
-    if not name or format_ == file.format or (format_ == "json" and file.format in _JSON):
+    if not name or format_ == file.format or (format_ in _TOLD and file.format in _JSON):
         return
     raise SourceError(
         f"file {file.name!r} holds {name}, and is to be read as {file.format}",

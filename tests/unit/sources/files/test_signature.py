@@ -46,6 +46,7 @@ PARQUET = written(lambda buffer: pq.write_table(TABLE, buffer))
         ("a.csv", written(workbook), "an Excel workbook", "--source-format xlsx"),
         ("a.csv", b'[{"id": 1}, {"id": 2}]', "JSON", "--source-format json"),
         ("a.csv", b'\xef\xbb\xbf\n{"id": 1}\n{"id": 2}\n', "JSON", "--source-format json"),
+        ("a.csv", b'{"type": "STATE", "value": {}}\n', "Singer", "--source-format singer"),
         ("a.csv.gz", gzip.compress(b'[{"id": 1}]'), "JSON", "--source-format json"),
         ("a.csv", b"<!DOCTYPE html>\n<html></html>", "an HTML page", "such as CSV"),
         ("a.json", b"<html><body>Log in</body></html>", "an HTML page", "such as CSV"),
