@@ -276,7 +276,7 @@ def test_rare_delimiters_are_found_where_all_records_have_as_many(tmp_path: Path
         ("d,e\n1/3/23,x\n1/4/23,x\n", "%d/%m/%y` or `--date-format %m/%d/%y` reads them"),
         ("v;w\n1.234,56-;x\n99,00;y\n", "column 'v' has numbers with a minus behind"),
         ('v,w\n"($1,234.56)",x\n$9.00,y\n', "numbers with '$', parentheses"),
-        ("v, w\n1, 2.5\n2, 3.5\n", "column ' w' has numbers with spaces around them"),
+        ("v, w\n1, 2.5\n2, 3.5 $\n", "column ' w' has numbers with spaces around them, '$'"),
         ("d,v\n2024-01-01,1\n2024-01-02,2\nSum,3\n", "column 'd' has dates, but for line 4"),
         (
             "v,w\nkg,m\n1,2\n3,4\n",
@@ -363,6 +363,25 @@ def test_a_bad_record_of_several_files_is_placed(tmp_path: Path, name: str) -> N
     assert batch.reader is not None
     (found,) = [bad for split in batch.splits for bad in batch.reader.scan(split).bad]
     assert f"'t', file '1{name}', line 2: " in str(found)
+
+
+@pytest.mark.usefixtures("fast_path")
+def test_spaces_around_numbers_and_dates_are_left_out(tmp_path: Path) -> None:
+    first = b"  44; -2.5;1,5 ; 31.12.2023;x ; 1.234,5\n"
+    batch = load(tmp_path, b"a; b;c ;d;e;f\n" + first + b"   7;13.0; 2,5;01.02.2024; y;0,5\n")
+    assert table(batch) == {
+        "a": [44, 7],
+        " b": [-2.5, 13.0],
+        "c ": [1.5, 2.5],
+        "d": [date(2023, 12, 31), date(2024, 2, 1)],
+        "e": ["x ", " y"],
+        "f": [1234.5, 0.5],
+    }
+    for text in (b"007, 007\n1,2\n", b" 1,x\n  ,y\n", b"+ 1,x\n 2,y\n", b" ,x\n"):
+        read = table(load(tmp_path, b"a,b\n" + text))
+        assert all(isinstance(value, str) for value in read["a"])
+    plain = CsvOptions(decimal=".", thousands="")
+    assert table(load(tmp_path, b"a,b\n 1,x\n", csv=plain))["a"] == [" 1"]
 
 
 def test_files_of_one_load_have_their_own_dialects(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lakeport.sources.csv.formats.dates import DateFormat
-from lakeport.sources.csv.formats.numbers import NumberFormat
+from lakeport.sources.csv.formats.numbers import SPACED, NumberFormat
 from lakeport.sources.csv.formats.readings import Format, Readings
 from lakeport.sources.csv.values import (
     ANY_KIND,
@@ -118,6 +118,8 @@ def _with_point(left: Mapping[NumberFormat, int], evidence: Evidence) -> Choice:
 
 
 def _number(readings: Readings, left: Mapping[NumberFormat, int], evidence: Evidence) -> Choice:
+    if left.get(SPACED, 0) & INTEGER:  # whole numbers without groups, whatever the mark
+        return _of(SPACED, left[SPACED])
     marks = {format_.decimal for format_ in left}
     if len(marks) == 2 and not _same(left):
         if marks & evidence.marks == {","} and "." not in evidence.marks:
