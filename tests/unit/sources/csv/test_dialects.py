@@ -380,6 +380,10 @@ def test_spaces_around_numbers_and_dates_are_left_out(tmp_path: Path) -> None:
     for text in (b"007, 007\n1,2\n", b" 1,x\n  ,y\n", b"+ 1,x\n 2,y\n", b" ,x\n"):
         read = table(load(tmp_path, b"a,b\n" + text))
         assert all(isinstance(value, str) for value in read["a"])
+    doubtful = load(tmp_path, b"a;b\n 1.234;0,5\n 5.678;1,5\n")
+    assert table(doubtful)["a"] == [" 1.234", " 5.678"] and "--thousands" in doubtful.notes[-1]
+    grouped = load(tmp_path, b"a;b\n 1.234;1.000,5\n 5.678;1,5\n")
+    assert table(grouped)["a"] == [1234, 5678]
     plain = CsvOptions(decimal=".", thousands="")
     assert table(load(tmp_path, b"a,b\n 1,x\n", csv=plain))["a"] == [" 1"]
 
