@@ -24,7 +24,7 @@ _WESTERN = (
 )
 _BETWEEN_LETTERS = re.compile(r"[A-Za-z][²³¹µ±½¼¾¡¿©®£¥][a-z]|[¿¡][a-z]?[³¹¿]")
 _MISPLACED = re.compile(  # as letters of MS-DOS or of a Mac look, such as ö and é: K”ln, Ren‚, pŠre
-    r"[A-Za-z][\u201a\u201e\u2039\u203a]|[A-Za-z][\u201c\u201d\u2022™][A-Za-z]|[a-z][ŠŒŽ]"
+    r"[A-Za-z][\u201a\u201e]|[A-Za-z][\u2039\u203a\u201c\u201d\u2022™][A-Za-z]|[a-z][ŠŒŽ]"
     r"|[A-Z][ŠŒŽ][a-z]|™[A-Za-z]"
 )
 _HUNGARIAN = re.compile(r"õ(?!e)")  # beside û, these are the ő and ű of another encoding

@@ -22,7 +22,8 @@ from tests.unit.sources.file_batch import file_batch
         "São João ações pão órgão àquele avô; Núria català però",
         "perché città è già lunedì; Citroën naïve; Lætitia œuf cœur",
         "Åse Øystein Mælk Rødgrød smørrebrød; Malmö \u201dHej\u201d idé",
-        "\u201eWort\u201c \u201awort\u2018; Võru jõgi; 100°C 5² ½ µm ±3 §5 £5",
+        "\u201eWort\u201c \u201awort\u2018 \u203aWort\u2039 \u2039mot\u203a",
+        "Võru jõgi; 100°C 5² ½ µm ±3 §5 £5",
     ],
 )
 def test_western_texts_are_windows_1252(text: str) -> None:
