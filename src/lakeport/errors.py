@@ -116,6 +116,7 @@ class BadRecord:
         column: dotted path of the column at fault, empty where the whole record is.
         reason: the kind of fault, in words and without the record's values.
         raw: the record's bytes as they came.
+        file: the file's name, where the input has several.
     """
 
     stream: str
@@ -123,11 +124,18 @@ class BadRecord:
     column: str
     reason: str
     raw: bytes = b""
+    file: str = ""
 
     def __str__(self) -> str:
         where = f"stream {self.stream!r}" if self.stream else "an unknown stream"
+        return f"{where}, {self.fault}"
+
+    @property
+    def fault(self) -> str:
+        """What is wrong, and where, in words."""
+        file = f"file {self.file!r}, " if self.file else ""
         column = f", column {self.column!r}" if self.column else ""
-        return f"{where}, line {self.line}{column}: {self.reason}"
+        return f"{file}line {self.line}{column}: {self.reason}"
 
 
 class BadRecords(InputError):

@@ -87,8 +87,8 @@ def column_keys(
         ConfigError: a text without `=`, or a column given twice.
     """
     return {
-        "columns": _pairs(columns, "--column") or None,
-        "rename": _pairs(rename, "--rename") or None,
+        "columns": _pairs(columns, "--column", last=True) or None,
+        "rename": _pairs(rename, "--rename", last=True) or None,
         "drop": list(drop) if drop else None,
     }
 
@@ -142,13 +142,15 @@ def refuse_secrets(given: Mapping[str, Any], model: type[DestinationConfig]) -> 
             )
 
 
-def _pairs(texts: Iterable[str] | None, option: str) -> dict[str, str]:
+def _pairs(texts: Iterable[str] | None, option: str, *, last: bool = False) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for text in texts or ():
-        key, equals, value = text.partition("=")
+        # A column's name may have the sign in it; a type has none.
+        key, equals, value = text.rpartition("=") if last else text.partition("=")
         key = key.strip()
         if not (key and equals):
-            raise ConfigError(f"`{option}` {key!r} has no value", f"write {option} key=value.")
+            problem = "names no key" if equals else f"{text!r} has no value"
+            raise ConfigError(f"`{option}` {problem}", f"write {option} key=value.")
         if key in pairs:
             raise ConfigError(f"`{option} {key}` is given twice", "give it once.")
         pairs[key] = value

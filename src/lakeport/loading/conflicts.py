@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+import shlex
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lakeport.errors import LakeportError, SchemaConflict
-from lakeport.schema.evolution import TypeConflict, common
+from lakeport.schema.evolution import TypeConflict, common, fits
 from lakeport.schema.exact import InexactError, convertible, exactly
 from lakeport.schema.named import alter_command, type_name
 
@@ -25,21 +26,30 @@ _SPOOLED = re.compile(r"^[0-9]{6}-[0-9a-f]{8}-")  # what the spool puts before a
 _OURS = re.compile(r"frame-[0-9]{6}\.arrows|[0-9]{8}(?:-[0-9]{4})?\.jsonl")
 
 
-def explained(conflict: TypeConflict, table: str, misfit: str = "") -> SchemaConflict:
+def explained(
+    conflict: TypeConflict, table: str, partition_keys: Collection[str], misfit: str = ""
+) -> SchemaConflict:
     """The conflict with the commands that end it.
 
     Args:
         conflict: what a writer found.
         table: the table's URI.
+        partition_keys: the table's, whose types can't be changed.
         misfit: the first value that does not fit, in words.
     """
     said = []
     wanted = common(conflict.table, conflict.new)
-    if wanted is not None and wanted != conflict.table and "." not in conflict.path:
+    if conflict.path in partition_keys:
+        said.append(f"{conflict.path!r} is a partition column, whose type stays.")
+    elif wanted is not None and wanted != conflict.table and "." not in conflict.path:
         name = type_name(wanted)
         said.append(f"{alter_command(table, conflict.path, name)} makes it {name} in the table.")
+        if not fits(conflict.new, wanted):
+            declared = shlex.quote(f"{conflict.path}={name}")
+            said.append(f"With `--column {declared}` this load goes into it then.")
     if pa.types.is_string(conflict.table) and convertible(conflict.new, conflict.table):
-        said.append(f"`--column {conflict.path}=string` lands it as the table has it.")
+        declared = shlex.quote(f"{conflict.path}=string")
+        said.append(f"`--column {declared}` lands it as the table has it.")
     either = "Or " if said else ""
     hint = f"{' '.join(said)} {either}{conflict.hint}".strip()
     more = f"; the first value that does not fit: {misfit}" if misfit else ""

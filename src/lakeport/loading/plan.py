@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 from lakeport.config.load import load_target
 from lakeport.destinations import open_table
-from lakeport.errors import BadRecord, LakeportError, SchemaConflict
+from lakeport.errors import LakeportError, SchemaConflict
 from lakeport.host.activity import activity
 from lakeport.loading.prepare import Prepared, prepare
 from lakeport.sources.options import ReadOptions
@@ -151,7 +151,7 @@ def plan(
                 seen.setdefault(batch.stream, _Seen()).add(batch, found)
             for record in flush.bad:
                 if record.stream in seen:
-                    seen[record.stream].found += _Found(0, 1, (_fault(record),))
+                    seen[record.stream].found += _Found(0, 1, (record.fault,))
             opened.landed(flush)
     config, storage = prepared.config, prepared.storage
     streams = tuple(_stream(prepared, stream, each) for stream, each in seen.items())
@@ -208,12 +208,7 @@ def _scan(runtime: Runtime, batch: Batch) -> _Found:
 
 def _scan_split(reader: Reader, split: Split) -> list[_Found]:
     found = reader.scan(split)
-    return [_Found(found.rows, len(found.bad), tuple(map(_fault, found.bad[:_FIRST])))]
-
-
-def _fault(record: BadRecord) -> str:
-    column = f", column {record.column!r}" if record.column else ""
-    return f"line {record.line}{column}: {record.reason}"
+    return [_Found(found.rows, len(found.bad), tuple(bad.fault for bad in found.bad[:_FIRST]))]
 
 
 def _stream(prepared: Prepared, stream: str, seen: _Seen) -> StreamPlan:
@@ -244,7 +239,7 @@ def _stream(prepared: Prepared, stream: str, seen: _Seen) -> StreamPlan:
         None if found.good < 0 else found.good,
         max(files, seen.batches),
         now.version if now is not None and now.version >= 0 else None,
-        (*seen.batch.warnings, *_warnings(writer, shape.schema, seen.batch, keys), *fails),
+        (*seen.batch.warnings, *_warnings(writer, shape.schema, seen.batch, keys, now), *fails),
         seen.batch.notes,
         found.bad,
         found.first,
@@ -276,7 +271,11 @@ def _told(type_: pa.DataType) -> str:
 
 
 def _warnings(
-    writer: TableWriter, incoming: pa.Schema, batch: Batch, keys: tuple[str, ...]
+    writer: TableWriter,
+    incoming: pa.Schema,
+    batch: Batch,
+    keys: tuple[str, ...],
+    now: Current | None,
 ) -> tuple[str, ...]:
     from lakeport.loading.conflicts import explained
     from lakeport.schema.evolution import TypeConflict
@@ -284,7 +283,8 @@ def _warnings(
     try:
         return writer.plan(incoming, batch, keys, datetime.now(UTC), 1).warnings
     except TypeConflict as conflict:
-        return (f"the load would fail: {_sentence(explained(conflict, writer.uri))}",)
+        told = explained(conflict, writer.uri, now.partition_keys if now else ())
+        return (f"the load would fail: {_sentence(told)}",)
     except SchemaConflict as conflict:
         return (f"the load would fail: {_sentence(conflict)}",)
 

@@ -105,6 +105,7 @@ def encode_record(record: BadRecord, run_id: str) -> bytes:
         "column": record.column,
         "reason": record.reason,
         "run_id": run_id,
+        **({"file": record.file} if record.file else {}),
     }
     try:
         values["raw"] = record.raw.decode("utf-8")

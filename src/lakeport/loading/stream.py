@@ -176,7 +176,9 @@ class StreamLoader:
         try:
             return self._committed(whole, parts, state)
         except TypeConflict as conflict:
-            raise explained(conflict, self.writer.uri, _misfit(conflict, parts)) from None
+            now, misfit = self.writer.current(), _misfit(conflict, parts)
+            keys = now.partition_keys if now else ()
+            raise explained(conflict, self.writer.uri, keys, misfit) from None
 
     def _committed(
         self, whole: Batch, parts: Sequence[_Part], state: bytes | None

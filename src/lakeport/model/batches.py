@@ -57,6 +57,7 @@ class Split:
         storage: the store that the file lies in; None for this machine's disk.
         key: its key in `storage`; `lines` and `times` are keys then, too.
         folders: columns that the file's folders give, with their values as text.
+        file: what to call the file, where a load has several.
     """
 
     uri: str
@@ -68,6 +69,7 @@ class Split:
     storage: Storage | None = None
     key: str = ""
     folders: tuple[tuple[str, str | None], ...] = ()
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,6 +119,12 @@ def test_options_say_how_to_read(fake: FakeLoad, tmp_path: Path) -> None:
     }
 
 
+def test_a_name_of_a_column_may_have_an_equals_sign(fake: FakeLoad) -> None:
+    assert run("land a --to lake --column 'a=b=decimal(9,2)' --rename a=b=c --rename x=y") == 0
+    assert fake.config.columns == {"a=b": "decimal(9,2)"}
+    assert fake.config.rename == {"a=b": "c", "x": "y"}
+
+
 def test_a_config_file_is_a_target(fake: FakeLoad, tmp_path: Path) -> None:
     (tmp_path / "lake.yaml").write_text("destination: local\npath: /lake\ntable: f\nmode: append\n")
     assert run("land a --to lake.yaml --table o") == 0
@@ -153,7 +159,9 @@ def test_a_plan_lands_nothing(fake: FakeLoad, capsys: Cap, command: str) -> None
         ("land a --to lake --mode appnd", ["'appnd'", "did you mean `append`"]),
         ("land a --to lake --set tabel=t", ["`tabel`", "did you mean `table`"]),
         ("land a --to lake --set table", ["'table' has no value", "key=value"]),
-        ("land a --to lake --set =1", ["has no value"]),
+        ("land a --to lake --set =1", ["names no key"]),
+        ("land a --to lake --column n", ["'n' has no value"]),
+        ("land a --to lake --column n=x --column n=y", ["twice"]),
         ("land a --to lake --set table=a --set table=b", ["twice"]),
         ("land a --to lake --table a --set table=b", ["`--set table`"]),
         ("land a --to lake --format csv --set format=csv", ["`--set format`"]),

@@ -63,8 +63,8 @@ class Dialect:
             words.append(f"delimiter {_named(self.delimiter)}")
         if self.quote != plain.quote:
             words.append(f"quote {_named(self.quote)}" if self.quote else "no quotes")
-        if self.encoding != plain.encoding:
-            name = codecs.lookup(self.encoding).name
+        name = codecs.lookup(self.encoding).name
+        if name != codecs.lookup(plain.encoding).name:
             words.append(_ENCODINGS.get(name, name.upper()))
         if self.skip_rows != plain.skip_rows:
             lines = "line" if self.skip_rows == 1 else "lines"
@@ -80,4 +80,4 @@ class Dialect:
 
 
 def _named(character: str) -> str:
-    return {"\t": "tab", "'": '"\'"'}.get(character, f"'{character}'")
+    return {"\t": "tab"}.get(character, repr(character))

@@ -8,6 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from lakeport.errors import SourceError
+from lakeport.sources.csv.detection.rows import rows_of
 from lakeport.sources.csv.detection.sniffing import SAMPLE_BYTES, sniffed
 from lakeport.sources.csv.dialect import Dialect
 from lakeport.sources.csv.formats.readings import Readings
@@ -16,6 +17,7 @@ from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.csv.reader import Form
 from lakeport.sources.csv.records import Block, record_end
 from lakeport.sources.files.file_set import FileSet
+from lakeport.sources.files.signature import check_signature
 from lakeport.sources.files.source_file import SourceFile
 
 __all__ = ["CsvFile", "heads_of"]
@@ -37,6 +39,19 @@ class CsvFile(NamedTuple):
     form: Form
     sample: tuple[int, ...] = ()
     foreign: tuple[bool, ...] = ()
+
+    def beginning(self) -> Block | None:
+        """The first records; None if there are none, or if the first one is too long."""
+        with self.file.open() as source:
+            source.seek(self.head.start)
+            data = source.read(SAMPLE_BYTES)
+            ended = not source.read(1)
+        end = record_end(data, self.form.dialect)
+        if ended and data:
+            return Block(data, self.head.line, end.torn, end.stray)
+        if not end.offset:
+            return None
+        return Block(data[: end.offset], self.head.line, torn=False, stray=end.stray)
 
     def without(self, columns: Collection[str]) -> CsvFile:
         """The same file, these columns to be left out."""
@@ -71,6 +86,8 @@ def heads_of(
 def _look(
     options: CsvOptions, declared: Sequence[str], readings: Readings, file: SourceFile
 ) -> list[CsvFile]:
+    if options.detect:
+        check_signature(file)
     dialect = replace(_dialect(options, declared, file), encoding=file.encoding)
     names = options.columns or declared
     if not dialect.header and options.header is None and not options.columns:
@@ -82,7 +99,29 @@ def _look(
             head = head._replace(layout=tuple(names))
     if dialect.header or options.header is not None or options.columns:
         head = read_head(file, dialect, () if dialect.header else names)
-    return [_sampled(CsvFile(file, head, Form(head.layout, dialect)), readings)]
+    csv = CsvFile(file, head, Form(head.layout, dialect))
+    block = csv.beginning() if head.layout else None
+    if block is None:
+        return [csv._replace(foreign=(False,) * len(head.layout))]
+    if dialect.header and options.detect:
+        csv = _with_last(csv, block)
+    return [_sampled(csv, block, readings)]
+
+
+def _with_last(csv: CsvFile, block: Block) -> CsvFile:
+    """With one more column, without a name, if all records have an empty field behind the header's.
+
+    Some programs end records, but no header, with a delimiter.
+    """
+    layout, dialect = csv.form
+    rows = [row for row in rows_of(block.data.decode("utf-8", "replace"), dialect) if row]
+    width = len(layout) + 1
+    name = f"column_{width}"
+    ended = all(len(row) == width and not row[-1] for row in rows)
+    if len(layout) == 1 or not rows or not ended or name in layout:
+        return csv
+    head = csv.head._replace(layout=(*layout, name), unnamed=(*csv.head.unnamed, (name, width)))
+    return csv._replace(head=head, form=Form(head.layout, dialect))
 
 
 def _dialect(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> Dialect:
@@ -94,18 +133,11 @@ def _dialect(options: CsvOptions, declared: Sequence[str], file: SourceFile) -> 
     return sniffed(sample, options, ended=ended, declared=declared)
 
 
-def _sampled(csv: CsvFile, readings: Readings) -> CsvFile:
+def _sampled(csv: CsvFile, block: Block, readings: Readings) -> CsvFile:
     """Read the first records."""
     layout, dialect = csv.form
     foreign = (False,) * len(layout)
-    if not readings.formats or not layout:
+    if not readings.formats:
         return csv._replace(foreign=foreign)
-    with csv.file.open() as source:
-        source.seek(csv.head.start)
-        data = source.read(SAMPLE_BYTES)
-    end = record_end(data, dialect)
-    if not end.offset:
-        return csv._replace(foreign=foreign)
-    block = Block(data[: end.offset], csv.head.line, torn=False, stray=end.stray)
     sample, foreign = sampled(block, InferKinds(layout, frozenset(layout), dialect, readings))
     return csv._replace(sample=sample, foreign=foreign)

@@ -6,7 +6,6 @@ import pyarrow as pa
 
 from lakeport.errors import BadRecord
 from lakeport.sources.csv.dialect import Dialect
-from lakeport.sources.input.encoding import likely_encoding
 
 __all__ = ["hint_for", "way_to_read"]
 
@@ -24,16 +23,18 @@ def hint_for(bad: BadRecord, type_: pa.DataType, dialect: Dialect) -> str:
         type_: of the column at fault; null if the whole record is.
         dialect: by which it was read.
     """
-    if way := _of_column(type_) if bad.column else way_to_read(bad.reason, bad.raw, dialect):
+    if way := _of_column(type_) if bad.column else way_to_read(bad.reason, dialect):
         return f"{way} Or {_OTHERWISE}"
     return _OTHERWISE
 
 
-def way_to_read(reason: str, raw: bytes, dialect: Dialect) -> str:
+def way_to_read(reason: str, dialect: Dialect) -> str:
     """What to try where a record can't be cut into fields; empty if nothing."""
     if "UTF-8" in reason:
-        likely = likely_encoding(raw) or "cp1252 (Western) or cp1250 (Central European)"
-        return f"the file was read as UTF-8: `--encoding` names another one, such as {likely}."
+        return (
+            "the file was read as UTF-8: `--encoding` names another one, such as cp1252 (Western), "
+            "cp1250 (Central European) or cp850 (MS-DOS)."
+        )
     read = f"the file was read with {dialect}"
     if "quote" in reason:
         return f"{read}: `--quote` and `--escape` say otherwise, `--quote ''` that there are none."

@@ -180,8 +180,10 @@ def read_head(file: SourceFile, dialect: Dialect, names: Sequence[str] = ()) -> 
     """
     name = file.name
     with file.open() as source:
-        if source.read(3) != _BOM:
-            source.seek(0)
+        at = 0
+        while source.read(len(_BOM)) == _BOM:  # a program may put its own before another's
+            at += len(_BOM)
+        source.seek(at)
         skipped = [source.readline(_MAX_HEADER) for _ in range(dialect.skip_rows)]
         line, start = top = 1 + len(skipped), source.tell()
         record = b""
@@ -206,7 +208,7 @@ def read_head(file: SourceFile, dialect: Dialect, names: Sequence[str] = ()) -> 
             line, start = top
         return Head(_numbered(len(fields), names, name), start, line)
     layout, unnamed = _named(fields)
-    _check_header(layout, name)
+    _check_header(layout, name, line)
     return Head(layout, start + len(record), line + record.count(b"\n"), unnamed)
 
 
@@ -232,7 +234,7 @@ def _fields(record: bytes, name: str, dialect: Dialect) -> Layout:
     reason = next(iter(texts.bad.values()))
     raise SourceError(
         f"the first record of file {name!r} can't be read: {reason}",
-        f"{way_to_read(reason, record, dialect)} Check whether this is a CSV file.",
+        f"{way_to_read(reason, dialect)} Check whether this is a CSV file.",
     )
 
 
@@ -265,13 +267,14 @@ def _named(fields: Layout) -> tuple[Layout, tuple[tuple[str, int], ...]]:
     return tuple(column or next(given) for column in fields), tuple(unnamed.items())
 
 
-def _check_header(fields: Layout, name: str) -> None:
+def _check_header(fields: Layout, name: str, line: int) -> None:
     seen: dict[str, str] = {}
     for column in fields:
         if (other := seen.get(column.lower())) is not None:
             raise SourceError(
                 f"file {name!r} has two columns whose names clash: {other!r} and {column!r}",
-                "tables treat names that differ only in case as one: rename one in the header, or "
+                "tables treat names that differ only in case as one: rename one in the header; or "
+                f"leave it out with `--skip-rows {line}` and give all names with `--columns`; or "
                 "say that there is none with `--no-header`.",
             )
         seen[column.lower()] = column

@@ -70,6 +70,7 @@ def plan_csv(files: FileSet) -> FilePlan:
         for name, choice in choices.items()
         if (format_ := choice.format or readings.named(declared.get(name)))
     }
+    untyped = frozenset(n for n, c in choices.items() if c.empty) - declared.keys()
     reader = CsvReader(
         stream=files.stream,
         schema=pa.schema([(name, types.get(name, pa.string())) for name in names]),
@@ -78,10 +79,14 @@ def plan_csv(files: FileSet) -> FilePlan:
         unknown=files.options.unknown,
         required=frozenset(field.name for field in files.fields if field.required),
         formats=formats,
+        empty=untyped,
     )
     size = sum(file.bytes for file in plain)
     splits = [split for cut in cuts for split in cut.splits if split.start < split.end]
     doubts = {n: c.doubt for n, c in choices.items() if c.doubt and n not in declared}
+    texts = {n for n, c in choices.items() if pa.types.is_string(c.type) and not c.empty}
+    texts -= doubts.keys() | declared.keys()
+    numbers = {n for n, c in choices.items() if c.type == pa.float64() and c.format is None}
     said = [(format_, pa.types.is_integer(types[n])) for n, format_ in formats.items()]
     return FilePlan(
         reader,
@@ -89,8 +94,8 @@ def plan_csv(files: FileSet) -> FilePlan:
         size,
         _OUTPUT_RATIO,
         warnings=warnings,
-        notes=notes_of(files, heads, said, doubts),
-        untyped=frozenset(n for n, c in choices.items() if c.empty and n not in declared),
+        notes=notes_of(files, heads, said, doubts, texts, numbers),
+        untyped=untyped,
     )
 
 

@@ -162,6 +162,7 @@ class CsvReader:
         required: columns that a record must have a value in.
         formats: columns whose numbers or dates are not plain -> how they are written.
         skip_bad: whether `read` leaves bad records out.
+        empty: columns without a value, of which quoted fields, too, are null.
     """
 
     stream: str
@@ -172,6 +173,7 @@ class CsvReader:
     required: frozenset[str] = frozenset()
     formats: Mapping[str, Format] = field(default_factory=dict)
     skip_bad: bool = False
+    empty: frozenset[str] = frozenset()
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
@@ -234,13 +236,22 @@ class CsvReader:
         for block in blocks_of(split, dialect, self.stream):
             batch = None if as_texts else native.batch(block)
             if batch is not None:
-                yield batch, [], None
+                yield self._without_quotes(batch), [], None
             else:
                 texts = texts_of(block, len(layout), dialect)
-                yield *self._typed(texts, split), texts
+                batch, bad = self._typed(texts, split)
+                yield self._without_quotes(batch), bad, texts
+
+    def _without_quotes(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Null for empty texts in the columns that have nothing else."""
+        for name in self.empty:
+            place, texts = batch.schema.get_field_index(name), batch.column(name)
+            texts = pc.if_else(pc.equal(texts, ""), None, texts)
+            batch = batch.set_column(place, batch.schema.field(place), texts)
+        return batch
 
     def _typed(self, texts: Texts, split: Split) -> tuple[pa.RecordBatch, list[BadRecord]]:
-        layout, dialect = self._form(split)
+        layout = self._form(split).layout
         faults = {n: ("", reason) for n, reason in texts.bad.items()}
         arrays: list[pa.Array] = []
         wrong: pa.BooleanArray | None = None
@@ -258,7 +269,7 @@ class CsvReader:
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         if wrong is not None:
             batch = batch.filter(pc.invert(wrong))
-        return batch, self._located(faults, texts, dialect) if faults else []
+        return batch, self._located(faults, texts, split) if faults else []
 
     def _at_fault(self, name: str, values: pa.Array, mask: Any) -> Iterator[tuple[Any, str]]:
         if mask is not None:
@@ -267,14 +278,15 @@ class CsvReader:
             yield values.is_null(), "missing required field"
 
     def _located(
-        self, faults: dict[int, tuple[str, str]], texts: Texts, dialect: Dialect
+        self, faults: dict[int, tuple[str, str]], texts: Texts, split: Split
     ) -> list[BadRecord]:
         found: list[BadRecord] = []
-        block, blank = texts.block, len(texts.columns) == 1
+        block, blank, dialect = texts.block, len(texts.columns) == 1, self._form(split).dialect
         for ordinal, (raw, before) in enumerate(records(block.data, dialect, blank=blank)):
             if ordinal in faults:
                 column, reason = faults[ordinal]
-                found.append(BadRecord(self.stream, block.line + before, column, reason, raw))
+                line = block.line + before
+                found.append(BadRecord(self.stream, line, column, reason, raw, split.file))
         return found
 
 

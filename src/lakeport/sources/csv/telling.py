@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from lakeport.schema.named import listed
+from lakeport.sources.csv.detection.doubts import may_be_grouped, other_delimiter, why_text
+from lakeport.sources.csv.detection.heading import contrast
+from lakeport.sources.csv.detection.rows import numbered_rows
 from lakeport.sources.csv.dialect import Dialect
 from lakeport.sources.csv.formats.readings import Format
 from lakeport.sources.csv.heads import CsvFile
+from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.files.file_set import FileSet
 
 __all__ = ["notes_of"]
@@ -24,6 +29,8 @@ def notes_of(
     heads: Sequence[CsvFile],
     formats: Iterable[tuple[Format, bool]],
     doubts: Mapping[str, str],
+    texts: Collection[str],
+    numbers: Collection[str],
 ) -> tuple[str, ...]:
     """What was found out of files that are not plain, and what columns stay text for want of it.
 
@@ -32,6 +39,8 @@ def notes_of(
         heads: how each is written.
         formats: how columns are written, and whether they have whole numbers.
         doubts: column -> the option that would settle what it is.
+        texts: the columns that are text by their values.
+        numbers: the columns that have numbers with a point.
     """
     plain = Dialect.of(files.csv)
     groups: dict[tuple[str, ...], list[str]] = {}
@@ -54,7 +63,49 @@ def notes_of(
         f"column {_DOUBTS[option].format(repr(name))}; it stays text."
         for name, option in doubts.items()
     ]
+    if files.csv.detect and files.csv.infer_types:
+        notes += _hints(heads[0], texts, numbers, files.csv)
     return tuple(notes)
+
+
+def _hints(
+    csv: CsvFile, texts: Collection[str], numbers: Collection[str], options: CsvOptions
+) -> Iterator[str]:
+    """What may be meant otherwise than it is read, by the beginning of a file."""
+    layout, dialect = csv.form
+    block = csv.beginning()
+    if dialect.delimiter == "," or options.decimal is not None or options.thousands is not None:
+        numbers = ()  # a point is one
+    if block is None or not (texts or numbers):
+        return
+    rows = numbered_rows(block.data.decode("utf-8", "replace"), dialect)
+    rows = [(line, row) for line, row in rows if len(row) == len(layout)]
+    lines = [*layout * dialect.header, *(cell for _, row in rows for cell in row)]
+    if len(layout) == 1 and options.delimiter is None:
+        other, width = other_delimiter(lines)
+        if other:
+            yield f"{csv.file.name}: one column; `--delimiter {other!r}` makes {width} of it."
+    if not dialect.header and contrast([row for _, row in rows], 0):
+        yield (
+            f"{csv.file.name}: the first record looks like a header, and is landed as a row: "
+            f"`--skip-rows {csv.head.line}` leaves it out."
+        )
+        return
+    for n, name in enumerate(layout):
+        if name in numbers and may_be_grouped([row[n] for _, row in rows if row[n]]):
+            yield (
+                f"column {name!r} is read with a decimal point; if points group its digits, "
+                "`--thousands .` says so."
+            )
+    hints: dict[str, list[str]] = {}
+    for n, name in enumerate(layout):
+        if name in texts:
+            cells = [(block.line + line, row[n]) for line, row in rows if row[n]]
+            hints.setdefault(why_text(cells, options), []).append(name)
+    for hint, (name, *others) in hints.items():
+        if hint:
+            like = f", like {listed(others)}" if others else ""
+            yield f"column {name!r} {hint}; it stays text{like}."
 
 
 def _some(names: Sequence[str]) -> str:

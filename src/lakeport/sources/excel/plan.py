@@ -20,6 +20,7 @@ from lakeport.schema.types import Field
 from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.csv.plan import plan_csv
 from lakeport.sources.excel.cells import Cell, quoted, type_of
+from lakeport.sources.excel.titles import below_titles
 from lakeport.sources.files.file_set import FilePlan, FileSet, run_here
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.decompression import compression_of, open_stream
@@ -41,7 +42,7 @@ class _Reading(NamedTuple):
     limits: UnpackLimits
     sheet: str
     header: bool
-    skip_rows: int
+    skip_rows: int | None
     nulls: frozenset[str]
 
 
@@ -53,12 +54,14 @@ class _Converted(NamedTuple):
         file: the CSV; without columns if the sheet is empty.
         columns: name -> what its cells are.
         warnings: what its user has to know.
+        titles: how many rows above its header are left out.
     """
 
     number: int
     file: SourceFile
     columns: dict[str, set[Cell]]
     warnings: tuple[str, ...]
+    titles: int
 
 
 def plan_excel(files: FileSet) -> FilePlan:
@@ -72,7 +75,12 @@ def plan_excel(files: FileSet) -> FilePlan:
     nulls = frozenset(csv.null_values if csv.null_values != _NULLS else ()) - {""}
     options = files.options
     reading = _Reading(
-        files.spool, options.limits, options.sheet, bool(csv.header), csv.skip_rows or 0, nulls
+        files.spool,
+        options.limits,
+        options.sheet,
+        bool(csv.header),
+        files.csv.skip_rows if files.csv.detect and csv.header else csv.skip_rows,
+        nulls,
     )
     convert = partial(_convert, reading)
     numbered = list(enumerate(files.files))
@@ -89,7 +97,12 @@ def plan_excel(files: FileSet) -> FilePlan:
         )
     plan = plan_csv(_as_csv(files, filled))
     warnings = (text for sheet in filled for text in sheet.warnings)
-    return replace(plan, warnings=(*plan.warnings, *warnings))
+    notes = (
+        f"{sheet.file.name}: {sheet.titles} row{'s' * (sheet.titles > 1)} above the header left out"
+        for sheet in filled
+        if sheet.titles
+    )
+    return replace(plan, warnings=(*plan.warnings, *warnings), notes=(*plan.notes, *notes))
 
 
 def _as_csv(files: FileSet, sheets: list[_Converted]) -> FileSet:
@@ -123,8 +136,11 @@ def _convert(reading: _Reading, item: tuple[int, SourceFile]) -> list[_Converted
         tempfile.TemporaryFile() as lines,
     ):
         table = _Table(reading.nulls)
+        titles, skipped = 0, reading.skip_rows
+        if skipped is None:
+            titles, rows = below_titles(rows)
         for row in rows:
-            if row.number > reading.skip_rows:
+            if row.number > (skipped or 0):
                 table.add(row, lines, header=reading.header)
         lines.seek(0)
         with spool.create(at) as target:
@@ -133,7 +149,7 @@ def _convert(reading: _Reading, item: tuple[int, SourceFile]) -> list[_Converted
     uri, key = (at, "") if storage is None else (storage.uri(at), at)
     plain = replace(file, uri=uri, format="csv", bytes=size, storage=storage, key=key, member="")
     columns = {name: table.cells[n] for n, name in enumerate(table.names()) if name}
-    return [_Converted(number, plain, columns, tuple(table.warnings(file.name)))]
+    return [_Converted(number, plain, columns, tuple(table.warnings(file.name)), titles)]
 
 
 @contextmanager

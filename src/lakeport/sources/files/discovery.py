@@ -43,6 +43,7 @@ StorageFor = Callable[[str], Storage | None]
 _MAGIC = 4
 _WILD = re.compile(r"[*?\[]")
 _NEARBY = 8
+_OLD_WORKBOOKS = (".xls", ".xlsb", ".ods")
 
 
 def format_of(name: str) -> str:
@@ -122,10 +123,13 @@ def _chosen(files: list[SourceFile], source: str, given: str) -> list[SourceFile
     if given:
         return [replace(file, format=given) for file in files]
     if len(files) == 1 and not files[0].format and source.endswith(files[0].name):
+        old = files[0].name.lower().endswith(_OLD_WORKBOOKS)
         raise SourceError(
             f"the format of file {source!r} can't be told from its name",
-            f"name the format, or use one of these suffixes: {', '.join(FORMATS)} "
-            f"(with {', '.join(COMPRESSIONS)} behind it or not).",
+            "save it as .xlsx, which can be read."
+            if old
+            else "`--source-format` (`source_format=`) names it, such as csv; or use one of these "
+            f"suffixes: {', '.join(FORMATS)} (with {', '.join(COMPRESSIONS)} behind it or not).",
         )
     return [file for file in files if file.format]
 
@@ -234,15 +238,18 @@ def _nothing(source: str, files: list[SourceFile], storage: Storage | None) -> S
         return SourceError(
             f"{source!r} holds no file of a known format",
             f"it holds {_some(file.name for file in files)}; known suffixes: "
-            f"{', '.join(FORMATS)}. Name the format to read them all the same.",
+            f"{', '.join(FORMATS)}. `--source-format` reads them all the same.",
         )
+    from lakeport.schema.named import like
+
     if storage is not None:
         nearby = _some(found.key for found in storage.list(""))
         return SourceError(f"{source!r} matches no object", f"below {_folder(source)!r}: {nearby}.")
     parent = Path(_folder(source) or ".").expanduser()
     while not parent.is_dir():
         parent = parent.parent
-    nearby = _some(sorted(path.name + "/" * path.is_dir() for path in parent.iterdir()))
+    there = sorted(path.name + "/" * path.is_dir() for path in parent.iterdir())
+    nearby = _some(like(PurePosixPath(source).name, there))
     return SourceError(f"{source!r} matches no file", f"in folder {str(parent)!r}: {nearby}.")
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from lakeport.errors import ConfigError
-from lakeport.model import Batch, Flush
+from lakeport.model import Batch, Flush, Split
 from lakeport.sources.csv.plan import plan_csv
 from lakeport.sources.excel.plan import plan_excel
 from lakeport.sources.files.file_set import FilePlan, FileSet, Run, run_here
 from lakeport.sources.files.folders import FolderReader
 from lakeport.sources.files.options import FileOptions
+from lakeport.sources.files.signature import check_signature
 from lakeport.sources.files.source_file import SourceFile, digest_of
 from lakeport.sources.json.plan import plan_json
 from lakeport.sources.parquet.plan import plan_parquet
-from lakeport.sources.spool.location import SpoolLocation
+from lakeport.sources.spool.location import SpoolLocation, number_of
 from lakeport.sources.typed.plan import plan_typed
 
 __all__ = ["FileSource"]
@@ -71,7 +74,7 @@ class FileSource:
             files.stream,
             0,
             reader=reader,
-            splits=plan.splits,
+            splits=tuple(_named(files.files, plan.splits)),
             records=plan.records,
             bytes=plan.bytes,
             digest=digest,
@@ -84,6 +87,18 @@ class FileSource:
         yield Flush((batch,), last=True)
 
 
+def _named(files: Sequence[SourceFile], splits: Sequence[Split]) -> Iterator[Split]:
+    """The splits of several files with what their user calls them."""
+    names = Counter(file.name for file in files)
+    told = [file.name if names[file.name] == 1 else file.path for file in files]
+    of = {file.uri: name for file, name in zip(files, told, strict=True) if not file.member}
+    for split in splits:
+        if len(files) == 1:
+            yield split
+        else:
+            yield replace(split, file=of.get(split.uri) or told[number_of(split.uri)])
+
+
 def _plan(files: FileSet) -> FilePlan:
     planner = _PLANNERS.get(files.format)
     if planner is None:
@@ -91,4 +106,8 @@ def _plan(files: FileSet) -> FilePlan:
             f"file format {files.format!r} does not hold the rows of one table",
             "Singer files are landed as Singer messages: name them as such.",
         )
+    if files.csv.detect:
+        for file in files.files:
+            if file.storage is None:
+                check_signature(file)
     return planner(files)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
 
 from lakeport.errors import SourceError
@@ -76,6 +77,16 @@ class SourceFile:
                 f"file {self.uri!r} can't be read: {error.strerror}",
                 "check that the file is there and that this user may read it.",
             ) from error
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Have errors name the file as its user knows it where it is in the spool."""
+        try:
+            yield
+        except SourceError as error:
+            if PurePosixPath(self.uri).name == PurePosixPath(self.name).name:
+                raise
+            raise SourceError(error.message.replace(self.uri, self.name), error.hint) from error
 
     def split(self, start: int, end: int, first_line: int) -> Split:
         """A range of the file as a task's input; see `Split`."""

@@ -16,7 +16,7 @@ from lakeport.host.scratch import scratch
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.archive import is_archive, members, open_member
 from lakeport.sources.input.decompression import compression_of, open_input, open_stream
-from lakeport.sources.input.encoding import SAMPLE_BYTES, encoding_of, likely_encoding
+from lakeport.sources.input.encoding import SAMPLE_BYTES, belied, encoding_of, likely_encoding
 from lakeport.sources.input.unpacking import UnpackLimits
 
 if TYPE_CHECKING:
@@ -103,7 +103,12 @@ def spool_plain(
     at = spool.new(number, (name.stem if name.suffix.lower() in COMPRESSIONS else name.name)[-80:])
     size = 0
     with _plain(file, spool, limits) as plain, spool.create(at) as target:
-        begin = b"" if encoding is not None else _beginning(plain)
+        begin = b"" if encoding is not None and is_utf8(encoding) else _beginning(plain)
+        if encoding is not None and belied(encoding, begin):
+            raise SourceError(
+                f"file {file.name!r} is {encoding_of(begin)} text, and not {encoding}",
+                "name the right encoding with `--encoding`, or leave it out to have it found out.",
+            )
         encoding = encoding or encoding_of(begin)
         for chunk in _recoded(begin, plain, encoding, file.name):
             size += len(chunk)

@@ -62,7 +62,7 @@ class SplitReader:
 
     def batches(self, split: Split) -> Iterator[pa.RecordBatch]:
         """Yield the good records, one batch for each block that has any."""
-        numbers = LineNumbers(split)
+        numbers, self._file = LineNumbers(split), split.file
         if self._metadata is not None:
             self._received = Received(split, self._metadata.batched)
         for block in read_blocks(split, self._limit):
@@ -114,7 +114,7 @@ class SplitReader:
         return self._metadata.stamp(batch, self._received.of(ordinals))
 
     def _bad(self, line: int, fault: Fault, raw: bytes) -> None:
-        self._on_bad(BadRecord(self._stream, line, fault.column, fault.reason, raw))
+        self._on_bad(BadRecord(self._stream, line, fault.column, fault.reason, raw, self._file))
 
 
 def merge_unknown(into: Unknown, more: Unknown) -> None:

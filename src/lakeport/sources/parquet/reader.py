@@ -125,7 +125,7 @@ def read_footer(file: SourceFile, limits: UnpackLimits = DEFAULT) -> list[Footer
         SourceError: it is no whole Parquet file, a column's type can't be stored, two columns
             have one name, or its pages unpack to more than the limits allow.
     """
-    with _opened(file.split(0, -1, 0)) as parquet:
+    with file.named(), _opened(file.split(0, -1, 0)) as parquet:
         names = parquet.schema_arrow.names
         if (double := repeated(names)) is not None:
             raise SourceError(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from lakeport.errors import ConfigError, LakeportError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakeport.model import Storage
     from lakeport.spark.session import Runtime
 
-__all__ = ["SpoolLocation", "open_new", "open_spool"]
+__all__ = ["SpoolLocation", "number_of", "open_new", "open_spool"]
 
 _CHUNK = 1 << 20
 _THREADS = 4
@@ -73,6 +73,15 @@ class SpoolLocation:
             writer.abort()
             raise
         self.storage.publish(Staged(at, done["token"], 0, int(done["bytes"])), at)
+
+
+def number_of(at: str) -> int:
+    """The number that `SpoolLocation.new` took for a key, a path, or a URI of it.
+
+    >>> number_of("/spool/000012-9f3c01ab-a.csv")
+    12
+    """
+    return int(PurePosixPath(at).name.partition("-")[0])
 
 
 def open_new(path: Path) -> BinaryIO:

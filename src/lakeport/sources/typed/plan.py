@@ -74,7 +74,7 @@ def plan_typed(files: FileSet) -> FilePlan:
 
 def _look(format_: _Format, file: SourceFile) -> list[tuple[Footer, int]]:
     """What one file tells, checked. Run inside tasks."""
-    with reading(file.name, format_.name):  # also for columns whose names are no text
+    with file.named(), reading(file.name, format_.name):  # also for columns whose names are no text
         found = format_.look(file)
         names = found.schema.names
         if (double := repeated(names)) is not None:

@@ -176,7 +176,11 @@ CASES = (
         "a;b\n1.234;x\n5.678;y\n",
         {"a": [1.234, 5.678], "b": ["x", "y"]},
         ";",
-        notes=(_SEMICOLON,),
+        notes=(
+            _SEMICOLON,
+            "column 'a' is read with a decimal point; if points group its digits, `--thousands .` "
+            "says so.",
+        ),
     ),
     Case(
         "points_in_several_groups",
@@ -392,7 +396,7 @@ CASES = (
         "item,price\nCafé,5 €\nThé,6 €\n",
         {"item": ["Café", "Thé"], "price": ["5 €", "6 €"]},
         encoding="cp1252",
-        notes=("Windows-1252",),
+        notes=("Windows-1252", "column 'price' has numbers with '€'; it stays text."),
     ),
     Case(
         "apostrophes_in_text",
@@ -457,13 +461,14 @@ CASES = (
         "currency",
         "item,price\na,$5\nb,EUR 6\n",
         {"item": ["a", "b"], "price": ["$5", "EUR 6"]},
+        notes=("column 'price' has numbers with '$', 'EUR'; it stays text.",),
     ),
     Case(
         "percentages",
         "item;share\na;5,5 %\nb;7 %\n",
         {"item": ["a", "b"], "share": ["5,5 %", "7 %"]},
         ";",
-        notes=(_SEMICOLON,),
+        notes=(_SEMICOLON, "column 'share' has numbers with '%'; it stays text."),
     ),
     Case("leading_zeros", "zip,n\n01234,1\n99999,2\n", {"zip": ["01234", "99999"], "n": [1, 2]}),
     Case(
@@ -521,11 +526,19 @@ CASES = (
         "years_of_two_digits",
         "id,d\n1,31.12.23\n2,30.11.23\n",
         {"id": [1, 2], "d": ["31.12.23", "30.11.23"]},
+        notes=(
+            "column 'd' has dates with two digits for the year: `--date-format %d.%m.%y` reads "
+            "them; it stays text.",
+        ),
     ),
     Case(
         "days_that_do_not_exist",
         "id,d\n1,31/02/2023\n2,15/01/2023\n",
         {"id": [1, 2], "d": ["31/02/2023", "15/01/2023"]},
+        notes=(
+            "column 'd' looks like dates, but not all of its values can be read as such in "
+            "one way; it stays text.",
+        ),
     ),
     Case(
         "versions",

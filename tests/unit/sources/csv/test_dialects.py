@@ -13,9 +13,11 @@ from typing import Any
 
 import duckdb
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import lakeport
 from lakeport.errors import BadRecords, ConfigError, SourceError
 from lakeport.model import Batch
 from lakeport.sources.csv.detection.sniffing import sniffed
@@ -104,7 +106,7 @@ def test_what_is_given_is_kept(tmp_path: Path, options: CsvOptions) -> None:
         table(load(tmp_path, content, csv=options))
     batch = load(tmp_path, b'd,n,c\n31/12/2023,"1,234.56",1.234\n', csv=options)
     assert table(batch) == {"d": ["31/12/2023"], "n": ["1,234.56"], "c": [1.234]}
-    assert batch.notes == ()
+    assert len(batch.notes) == (0 if not options.detect else 2)  # of columns that stay text
     assert list(table(load(tmp_path, b"1\n2\n3\n", csv=options))) == ["1"]
 
 
@@ -238,6 +240,154 @@ def test_what_may_be_another_encoding_is_not_guessed(tmp_path: Path, text: bytes
     assert "--encoding" in str(caught.value)
 
 
+def test_two_byte_order_marks_are_left_out(tmp_path: Path) -> None:
+    batch = load(tmp_path, b"\xef\xbb\xbf\xef\xbb\xbfsep=;\nid;name\n1;Ada\n")
+    assert table(batch) == {"id": [1], "name": ["Ada"]}
+    plain = load(tmp_path, b"\xef\xbb\xbf\xef\xbb\xbfid,name\n1,Ada\n")
+    assert table(plain) == {"id": [1], "name": ["Ada"]}
+
+
+def test_an_encoding_that_is_given_is_not_said(tmp_path: Path) -> None:
+    assert load(tmp_path, b"a,b\n1,2\n", csv=CsvOptions(encoding="UTF_8")).notes == ()
+
+
+def test_rare_delimiters_are_found_where_all_records_have_as_many(tmp_path: Path) -> None:
+    for delimiter in "~^\x01\x1f":
+        lines = ("id,v", "1,2.5", "2,3.5")
+        batch = load(tmp_path, "\n".join(lines).replace(",", delimiter).encode())
+        assert table(batch) == {"id": [1, 2], "v": [2.5, 3.5]}
+        assert notes(batch) == [f"delimiter {delimiter!r}"]
+    assert table(load(tmp_path, b"note\na~b\nc\n")) == {"note": ["a~b", "c"]}
+    assert table(load(tmp_path, b"a~b\n")) == {"a~b": []}
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("a:b:c\n1:2:3\n4:5:6\n", "one column; `--delimiter ':'` makes 3 of it."),
+        ("sep=,\na;b\n1;2\n", "one column; `--delimiter ';'` makes 2 of it."),
+        ("a b c\n1 2 3\n", "one column; `--delimiter ' '` makes 3 of it."),
+        ("full name\nAda Lovelace\n", ""),
+        ("note\nx:y\n", ""),
+        ("v,w\n1,x\n-,y\n2,z\n", "'-': `--null-value '' --null-value -` makes that null"),
+        ("v,w\n1,x\n#N/A,y\n2,z\n", "--null-value '#N/A'"),
+        ("d;v\n01.02.23;1\n13.02.23;2\n", "`--date-format %d.%m.%y` reads them"),
+        ("d,e\n1/13/23,x\n1/14/23,x\n", "`--date-format %m/%d/%y` reads them"),
+        ("d,e\n1/3/23,x\n1/4/23,x\n", "%d/%m/%y` or `--date-format %m/%d/%y` reads them"),
+        ("v;w\n1.234,56-;x\n99,00;y\n", "column 'v' has numbers with a minus behind"),
+        ('v,w\n"($1,234.56)",x\n$9.00,y\n', "numbers with '$', parentheses"),
+        ("v, w\n1, 2.5\n2, 3.5 $\n", "column ' w' has numbers with spaces around them, '$'"),
+        ("d,v\n2024-01-01,1\n2024-01-02,2\nSum,3\n", "column 'd' has dates, but for line 4"),
+        (
+            "v,w\nkg,m\n1,2\n3,4\n",
+            "column 'v' has numbers, but for line 2; it stays text, like 'w'",
+        ),
+        ("zip,tel,iban,v\n01234,+49 1,DE02,1.2.3\n12345,+49 2,DE03,1.2.4\n", ""),
+        ("tel,time\n030-1234,10:30\n030-123,11:30\n", ""),
+        ("code,id\n612 345 678,12345678901234567890\n612 345 679,1\n", ""),
+        ("name,n\n1,x\nAda,y\nBob,z\n2,w\n", ""),
+    ],
+)
+def test_what_may_be_meant_otherwise_is_hinted_at(tmp_path: Path, text: str, note: str) -> None:
+    said = [n for n in load(tmp_path, text.encode()).notes if "stays text" in n or "one col" in n]
+    assert len(said) == bool(note) and note in "".join(said)
+
+
+def test_a_hint_says_by_which_option_values_are_not_read(tmp_path: Path) -> None:
+    content = b"d;v\n31.12.2023;1.234,5\n01.02.2024;0,5\n"
+    options = CsvOptions(date_format="%m/%d/%Y", decimal=".")
+    dates, numbers = load(tmp_path, content, csv=options).notes[1:]
+    assert "'d' looks like dates" in dates and "by `--date-format`" in dates
+    assert "'v' looks like numbers" in numbers and "by `--decimal` and `--thousands`" in numbers
+
+
+@pytest.mark.parametrize("options", [{"header": False}, {"columns": ("a", "b")}])
+def test_a_header_that_is_landed_as_a_row_is_told(tmp_path: Path, options: Any) -> None:
+    batch = load(tmp_path, b"\nid,v\n1,2\n3,4\n", csv=CsvOptions(**options))
+    assert notes(batch) == [
+        "the first record looks like a header, and is landed as a row: `--skip-rows 2` leaves it "
+        "out."
+    ]
+    options |= {"skip_rows": 2}
+    left = load(tmp_path, b"\nid,v\n1,2\n3,4\n", csv=CsvOptions(**options))
+    assert left.notes == () and list(table(left).values()) == [[1, 3], [2, 4]]
+
+
+def test_records_may_end_with_a_delimiter_and_the_header_not(tmp_path: Path) -> None:
+    batch = load(tmp_path, b"id,v\n1,2.5,\n2,3.5,\n")
+    assert table(batch) == {"id": [1, 2], "v": [2.5, 3.5]}
+    assert batch.warnings == ("column 3 has no name and no value: it is left out.",)
+    for text in (b"id,v\n1,2.5,x\n", b"id,v\n1,2.5,\n2,3.5\n", b"id\n1,\n"):
+        with pytest.raises(BadRecords, match="expected"):
+            table(load(tmp_path, text))
+
+
+def test_titles_may_be_filled_up_with_delimiters(tmp_path: Path) -> None:
+    content = b"Sales;;;\n;;;\nby Ada;;;\nDay;Text;Sum;Note\n31.1.2024;a;1,5;\n1.2.2024;b;2,5;\n"
+    batch = load(tmp_path, content)
+    assert table(batch)["Sum"] == [1.5, 2.5] and "3 lines skipped" in batch.notes[0]
+    plain = load(tmp_path, b"id,,\nx,1,z\n")
+    assert list(table(plain)) == ["id", "column_2", "column_3"]
+
+
+@pytest.mark.usefixtures("fast_path")
+def test_a_column_of_quoted_empty_fields_has_no_value(tmp_path: Path) -> None:
+    batch = load(tmp_path, b'id,v,w\n"1","",""\n"2",,"x"\n')
+    assert batch.untyped == {"v"}
+    assert table(batch) == {"id": [1, 2], "v": [None, None], "w": ["", "x"]}
+    report = lakeport.land(str(tmp_path / "in" / "0t.csv"), tmp_path / "lake", table="t")
+    assert report.rows == 2
+    found = DeltaTable(tmp_path / "lake" / "t").to_pyarrow_table()
+    assert found["w"].to_pylist() == ["", "x"] and found["v"].null_count == 2
+
+
+def test_names_that_are_there_twice_below_titles_are_told(tmp_path: Path) -> None:
+    content = (
+        b"Bank;X\n\nDay;Sum;Unit;Tax;Unit\n1.2.2024;1,5;EUR;0,5;EUR\n2.2.2024;2,5;EUR;1,5;EUR\n"
+    )
+    with pytest.raises(SourceError, match="'Unit' and 'Unit'") as caught:
+        load(tmp_path, content)
+    assert "`--skip-rows 3` and give all names with `--columns`" in caught.value.hint
+    options = CsvOptions(skip_rows=3, columns=("day", "sum", "unit", "tax", "unit_2"))
+    assert table(load(tmp_path, content, csv=options))["tax"] == [0.5, 1.5]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.jsonl"])
+def test_a_bad_record_of_several_files_is_placed(tmp_path: Path, name: str) -> None:
+    good, bad = (
+        (b'{"a": 1}\n', b'{"a": 1}\n3\n') if "json" in name else (b"a,b\n1,2\n", b"a,b\n3\n")
+    )
+    if name.endswith(".gz"):
+        good, bad = gzip.compress(good), gzip.compress(bad)
+    batch = load(tmp_path, good, bad, name=name)
+    assert batch.reader is not None
+    (found,) = [bad for split in batch.splits for bad in batch.reader.scan(split).bad]
+    assert f"'t', file '1{name}', line 2: " in str(found)
+
+
+@pytest.mark.usefixtures("fast_path")
+def test_spaces_around_numbers_and_dates_are_left_out(tmp_path: Path) -> None:
+    first = b"  44; -2.5;1,5 ; 31.12.2023;x ; 1.234,5\n"
+    batch = load(tmp_path, b"a; b;c ;d;e;f\n" + first + b"   7;13.0; 2,5;01.02.2024; y;0,5\n")
+    assert table(batch) == {
+        "a": [44, 7],
+        " b": [-2.5, 13.0],
+        "c ": [1.5, 2.5],
+        "d": [date(2023, 12, 31), date(2024, 2, 1)],
+        "e": ["x ", " y"],
+        "f": [1234.5, 0.5],
+    }
+    for text in (b"007, 007\n1,2\n", b" 1,x\n  ,y\n", b"+ 1,x\n 2,y\n", b" ,x\n"):
+        read = table(load(tmp_path, b"a,b\n" + text))
+        assert all(isinstance(value, str) for value in read["a"])
+    doubtful = load(tmp_path, b"a;b\n 1.234;0,5\n 5.678;1,5\n")
+    assert table(doubtful)["a"] == [" 1.234", " 5.678"] and "--thousands" in doubtful.notes[-1]
+    grouped = load(tmp_path, b"a;b\n 1.234;1.000,5\n 5.678;1,5\n")
+    assert table(grouped)["a"] == [1234, 5678]
+    plain = CsvOptions(decimal=".", thousands="")
+    assert table(load(tmp_path, b"a,b\n 1,x\n", csv=plain))["a"] == [" 1"]
+
+
 def test_files_of_one_load_have_their_own_dialects(tmp_path: Path) -> None:
     contents = (
         b"id,name\n1,Ada\n",
@@ -303,7 +453,8 @@ def test_a_strange_byte_may_be_the_last_one(tmp_path: Path) -> None:
     assert table(load(tmp_path, b"a,b\n1,Caf\xe9")) == {"a": [1], "b": ["Café"]}
     whole = "a,b\n" + "x,1\n" * (1 << 18)
     cut = whole[: (1 << 20) - 1] + "ü\n"  # the sample ends within a character
-    assert load(tmp_path, cut.encode()).notes == ()
+    (note,) = load(tmp_path, cut.encode()).notes
+    assert note.startswith("column 'b' looks like numbers, but not all")
 
 
 def test_tasks_find_out_the_same(tmp_path: Path) -> None:

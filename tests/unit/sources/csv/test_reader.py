@@ -511,7 +511,7 @@ def test_a_byte_order_mark_in_the_text_stays_wherever_files_are_cut(
 
 def test_text_in_another_encoding_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="is not utf-16-le text near byte"):
-        load(tmp_path, b"abc", csv=CsvOptions(encoding="utf-16-le"))
+        load(tmp_path, b"a\0b", csv=CsvOptions(encoding="utf-16-le"))
 
 
 def zipped(data: bytes) -> bytes:

@@ -198,6 +198,35 @@ def test_rows_and_columns_without_a_cell_are_left_out(tmp_path: Path) -> None:
     ]
 
 
+def test_titles_above_the_header_are_left_out_and_told(tmp_path: Path) -> None:
+    rows = (["Sales 2024"], [], ["made on Monday"], [None, "id", "v"], [None, 1, 2.5], [None, 2, 3])
+    (tmp_path / "t.xlsx").write_bytes(book(*rows))
+    report = lakeport.land(tmp_path / "t.xlsx", tmp_path / "delta", internal_columns=False)
+    assert report.streams[0].notes == ("t.xlsx: 2 rows above the header left out",)
+    found = lakeport.Table(tmp_path / "delta" / "t").preview(5)
+    assert found.to_pylist() == [{"id": 1, "v": 2.5}, {"id": 2, "v": 3.0}]
+    for skipped, name in ((0, "Sales 2024"), (3, "id")):
+        folder = tmp_path / f"{skipped}"
+        folder.mkdir()
+        given = table_of(folder, book(*rows), csv=lakeport.CsvOptions(skip_rows=skipped))
+        assert given.column_names[0] == name
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        (["name"], ["Ada"], ["Bob", "remark"], ["Cy"]),  # one column, and a remark
+        (["name"], ["Ada", "remark"]),
+        (["n"], [1, 2], [3, 4]),
+        (["n"], ["x", "x"], ["y", "z"]),
+        (["n"],) + (["v"],) * 30 + (["a", "b"], ["c", "d"]),
+    ],
+)
+def test_what_may_be_no_title_is_none(tmp_path: Path, rows: Rows) -> None:
+    found = table_of(tmp_path, book(*rows))
+    assert found.column_names[0] == rows[0][0] and found.num_rows == len(rows) - 1
+
+
 def test_a_stray_cell_costs_no_more_than_its_column(tmp_path: Path) -> None:
     workbook = openpyxl.Workbook()
     for n in range(100):
@@ -315,8 +344,8 @@ def test_compressed_workbooks(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "can't be read as an Excel workbook|is damaged"),
-        (b"id\n1\n", "is damaged|can't be read as an Excel workbook"),
+        (b"", "is empty"),
+        (b"id\n1\n", "is no Excel workbook"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), "with a password, or one of Excel 97"),
         (book(["a"], [1])[:-100], "is damaged or cut off"),
         (edited(book(["a"], [1]), b"</row>", b"</rowe>"), "can't be read as an Excel workbook"),

@@ -256,3 +256,9 @@ def test_what_is_an_archive_and_not_called_so_has_to_be_one_file(tmp_path: Path)
     (tmp_path / "b.csv").write_bytes(zipped({"x.csv": "id\n1\n", "y.csv": ""}))
     with pytest.raises(SourceError, match="holds 2 files instead of one"):
         lakeport.land(tmp_path / "b.csv", tmp_path / "lake")
+
+
+def test_a_damaged_member_is_named_as_its_user_knows_it(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(zipped({"in/a.parquet": b"no Parquet"}))
+    with pytest.raises(SourceError, match=r"file 'a\.zip!/in/a\.parquet' can't be read as Parquet"):
+        lakeport.land(tmp_path / "a.zip", tmp_path / "lake")

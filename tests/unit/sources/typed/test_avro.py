@@ -266,7 +266,7 @@ def rows_of(type_: Any) -> Any:
     ("content", "message"),
     [
         (b"", "can't be read as Avro: it does not begin"),
-        (b"PAR1" * 50, "can't be read as Avro: it does not begin"),
+        (b"PAX1" * 50, "can't be read as Avro: it does not begin"),
         (WHOLE[:40], "can't be read as Avro: it is cut off"),
         (WHOLE[:-20], "can't be read as Avro: it is cut off"),
         (WHOLE[:-1], "can't be read as Avro: it is cut off"),

@@ -149,7 +149,7 @@ def feather_1() -> bytes:
     [
         (b"", "is empty"),
         (b"id\n1\n", "can't be read as Arrow IPC"),
-        (b"PAR1" * 20, "can't be read as Arrow IPC"),
+        (b"PAX1" * 20, "can't be read as Arrow IPC"),
         (ipc(TABLE, "file")[:-9], "can't be read as Arrow IPC"),
         (ipc(TABLE, "file")[: len(ipc(TABLE, "file")) // 2], "can't be read as Arrow IPC"),
         (ipc(TABLE, "stream")[:-100], "can't be read as Arrow IPC"),

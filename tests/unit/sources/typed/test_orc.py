@@ -93,7 +93,7 @@ FINE = pa.table({"at": pa.array([1], pa.timestamp("ns"))})
     [
         (b"", r"t\.orc' can't be read as ORC"),
         (b"ORC", r"t\.orc' can't be read as ORC"),
-        (b"PAR1" * 50, r"t\.orc' can't be read as ORC"),
+        (b"PAX1" * 50, r"t\.orc' can't be read as ORC"),
         (WHOLE[:-10], r"t\.orc' can't be read as ORC"),
         (WHOLE[: len(WHOLE) // 2], r"t\.orc' can't be read as ORC"),
         (as_orc(FAR), r"t\.orc' can't be read as ORC: .* out of range for nanosecond"),

@@ -9,12 +9,12 @@ import re
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
-__all__ = ["first_place", "has_header", "is_typed"]
+__all__ = ["contrast", "first_place", "has_header", "is_typed", "kind_of"]
 
 _SPACE = "[ \u00a0\u2009\u202f]"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(
-    rf"[+-]?(?:[0-9]{{1,3}}(?:(?:[.,'\u2019]|{_SPACE})[0-9]{{3}})*|[0-9]+)?(?:[.,][0-9]+)?"
+    rf"[+-]?(?=[.,]?[0-9])(?:[0-9]{{1,3}}(?:(?:[.,'\u2019]|{_SPACE})[0-9]{{3}})*|[0-9]+)?(?:[.,][0-9]+)?"
     r"(?:[eE][+-]?[0-9]+)?"
 )
 _DATE = re.compile(
@@ -24,16 +24,18 @@ _DATE = re.compile(
 _YEARS = range(1900, 2101)
 _ROWS = 200
 _STEPS = 3
+_PAIR = 2  # fields, of which one may well be empty
 
 Row = Sequence[str]
 
 
 def is_typed(cell: str) -> bool:
     """Whether a field is a number or a date, in whatever country."""
-    return _kind(cell) not in ("", "text")
+    return kind_of(cell) not in ("", "text")
 
 
-def _kind(cell: str) -> str:
+def kind_of(cell: str) -> str:
+    """`integer`, `number`, `date` or `text`; empty for nothing but spaces."""
     cell = cell.strip()
     if not cell:
         return ""
@@ -63,7 +65,7 @@ def has_header(rows: Sequence[Row], declared: Collection[str] = ()) -> bool:
         return True
     first, body = rows[0], rows[1:_ROWS]
     kinds = [_column([row[n] for row in body]) for n in range(len(first))]
-    typed = [(_kind(cell), kind, cell) for cell, kind in zip(first, kinds, strict=True) if kind]
+    typed = [(kind_of(cell), kind, cell) for cell, kind in zip(first, kinds, strict=True) if kind]
     if not typed or any(not _goes_with(own, kind) for own, kind, _ in typed):
         return True
     if any(own != "integer" for own, _, _ in typed):
@@ -77,7 +79,7 @@ def has_header(rows: Sequence[Row], declared: Collection[str] = ()) -> bool:
 
 def _column(cells: Row) -> str:
     """The kind of all fields that are not empty; empty if that is text, or if there are none."""
-    found = {kind for cell in cells if (kind := _kind(cell))}
+    found = {kind for cell in cells if (kind := kind_of(cell))}
     if found == {"integer", "number"}:
         return "number"
     return found.pop() if len(found) == 1 and found != {"text"} else ""
@@ -98,8 +100,8 @@ def first_place(rows: Sequence[Row], lines: Sequence[int], width: int) -> int:
     >>> first_place([["Sales 2024"], ["id", "name"], ["1", "Ada"]], [0, 2, 3], 2)
     1
     """
-    place = next((n for n, row in enumerate(rows) if len(row) == width), 0)
-    while place < len(rows) and rows[place][0].startswith("#") and _contrast(rows, place + 1):
+    place = next((n for n, row in enumerate(rows) if len(row) == width and not _title(row)), 0)
+    while place < len(rows) and rows[place][0].startswith("#") and contrast(rows, place + 1):
         place += 1
     lead = rows[:place]
     if not lead or place + 1 >= len(rows) or len(rows[place + 1]) != width:
@@ -107,22 +109,28 @@ def first_place(rows: Sequence[Row], lines: Sequence[int], width: int) -> int:
     if all(row[0].startswith("#") for row in lead):
         return place
     apart = lines[place] - lines[place - 1] > 1 + sum(c.count("\n") for c in rows[place - 1])
-    titles = all(len(row) == 1 for row in lead)
-    certain = titles or apart or _contrast(rows, place)
-    return place if certain and _names(rows[place]) else 0
+    titles = all(len(row) == 1 or _title(row) for row in lead)
+    if titles or apart:  # names that are there twice are refused as such
+        return place if _names(rows[place], least=0.5) else 0
+    return place if contrast(rows, place) else 0
 
 
-def _names(row: Row) -> bool:
-    """Whether a record looks like a header: texts, all different, few of them empty."""
+def _title(row: Row) -> bool:
+    """Whether a record has one text at most, and delimiters behind it, as Excel writes titles."""
+    return len(row) > _PAIR and sum(map(bool, row)) <= 1
+
+
+def _names(row: Row, least: float = 1) -> bool:
+    """Whether a record looks like a header: texts, few of them empty, such a share different."""
     names = [cell for cell in row if cell]
     return (
         2 * len(names) > len(row)
-        and len(set(names)) == len(names)
+        and len(set(names)) >= least * len(names)
         and not any(map(is_typed, names))
     )
 
 
-def _contrast(rows: Sequence[Row], place: int) -> bool:
+def contrast(rows: Sequence[Row], place: int) -> bool:
     """Whether names stand above at least one column of numbers or dates."""
     if place >= len(rows) or not _names(rows[place]):
         return False

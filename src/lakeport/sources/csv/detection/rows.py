@@ -7,7 +7,7 @@ import io
 
 from lakeport.sources.csv.dialect import Dialect
 
-__all__ = ["rows_of"]
+__all__ = ["numbered_rows", "rows_of"]
 
 
 def rows_of(text: str, dialect: Dialect) -> list[list[str]]:
@@ -16,6 +16,11 @@ def rows_of(text: str, dialect: Dialect) -> list[list[str]]:
     >>> rows_of("a;b\n\nNA;1", Dialect(delimiter=";"))
     [['a', 'b'], [], ['', '1']]
     """
+    return [row for _, row in numbered_rows(text, dialect)]
+
+
+def numbered_rows(text: str, dialect: Dialect) -> list[tuple[int, list[str]]]:
+    """The same records, each with the line that it begins in, from 0."""
     reader = csv.reader(
         io.StringIO(text, newline=""),
         delimiter=dialect.delimiter,
@@ -23,4 +28,8 @@ def rows_of(text: str, dialect: Dialect) -> list[list[str]]:
         quoting=csv.QUOTE_MINIMAL if dialect.quote else csv.QUOTE_NONE,
         escapechar=dialect.escape or None,
     )
-    return [["" if cell in dialect.null_values else cell for cell in row] for row in reader]
+    found, line = [], 0
+    for row in reader:
+        found.append((line, ["" if cell in dialect.null_values else cell for cell in row]))
+        line = reader.line_num
+    return found

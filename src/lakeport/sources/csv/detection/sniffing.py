@@ -26,6 +26,7 @@ SAMPLE_BYTES = 1 << 16
 """How much of a file is looked at."""
 
 _DELIMITERS = (",", ";", "\t", "|")
+_RARE = ("~", "^", "\x01", "\x1f")  # hardly ever in texts; only where all records have as many
 _SEPARATOR = re.compile(r'\A"?sep=(.)"?[ ,;\t]*(?:\r?\n|\Z)', re.IGNORECASE)
 _BODY = 0.8  # of the records from the first to the last regular one are regular,
 _BELOW_HEADER = 0.5  # or so many, where the very first one is
@@ -141,7 +142,7 @@ def sniffed(
         ended: whether that is all of the file.
         declared: columns that the user has declared.
     """
-    text = sample.decode("utf-8", "replace").removeprefix("\ufeff")
+    text = sample.decode("utf-8", "replace").lstrip("\ufeff")
     if not ended:
         text = text[: text.rfind("\n") + 1] or text
     delimiter, skipped = options.delimiter, options.skip_rows or 0
@@ -151,7 +152,10 @@ def sniffed(
         fits = line[1].isascii() and line[1] not in marks
         delimiter = delimiter or (line[1] if fits else None)
     rest = "".join(text.split("\n", skipped)[skipped:])
-    found = _cut(_Text(rest, ended, options), delimiter)
+    content = _Text(rest, ended, options)
+    found = _cut(content, delimiter)
+    if delimiter is None and found.width == 1:
+        found = _rarely(content, found)
     dialect = replace(Dialect.of(options), delimiter=found.delimiter, quote=found.quote)
     place = 0
     if options.skip_rows is None and found.width > 1 and not re.search(r"\r(?!\n)", rest):
@@ -194,6 +198,14 @@ def _cut(text: _Text, delimiter: str | None) -> _Cut:
         return best
     single = _best([text.cut(d, "'") for d in delimiters])
     return single if single.whole and _single_quoted(single, best) else best
+
+
+def _rarely(text: _Text, usual: _Cut) -> _Cut:
+    """A cut by a delimiter that few programs write, where there is one."""
+    taken = {usual.quote, text.options.escape, text.options.comment}
+    cuts = [text.cut(d, usual.quote) for d in _RARE if d in text.text and d not in taken]
+    fit = [cut for cut in cuts if cut.clean and len(cut.rows) > 1]
+    return max(fit, key=lambda cut: cut.width, default=usual)
 
 
 def _single_quoted(single: _Cut, best: _Cut) -> bool:

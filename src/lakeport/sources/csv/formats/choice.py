@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from lakeport.sources.csv.formats.dates import DateFormat
-from lakeport.sources.csv.formats.numbers import NumberFormat
+from lakeport.sources.csv.formats.numbers import SPACED, NumberFormat
 from lakeport.sources.csv.formats.readings import Format, Readings
 from lakeport.sources.csv.values import (
     ANY_KIND,
@@ -46,6 +46,7 @@ class Choice(NamedTuple):
 
 
 _TEXT = Choice(pa.string())
+_POINT = Choice(pa.float64())
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +115,14 @@ def _with_point(left: Mapping[NumberFormat, int], evidence: Evidence) -> Choice:
         if _DOT_GROUPS in evidence.groups:
             return _of(_DOT_GROUPS, left[_DOT_GROUPS])
         return _TEXT._replace(doubt="thousands")
-    return Choice(pa.float64())
+    return _POINT
 
 
 def _number(readings: Readings, left: Mapping[NumberFormat, int], evidence: Evidence) -> Choice:
+    if SPACED in left:
+        by_point = _with_point(left, evidence)
+        whole = left[SPACED] & INTEGER  # whatever the mark
+        return _of(SPACED, left[SPACED]) if whole or by_point == _POINT else by_point
     marks = {format_.decimal for format_ in left}
     if len(marks) == 2 and not _same(left):
         if marks & evidence.marks == {","} and "." not in evidence.marks:

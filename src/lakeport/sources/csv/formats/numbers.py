@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["NUMBER_FORMATS", "NumberFormat"]
+__all__ = ["NUMBER_FORMATS", "SPACED", "NumberFormat"]
 
 _CLASSES = {".": r"\.", ",": ",", " ": "[ \u00a0\u2009\u202f]", "'": "['\u2019]"}
 _MARKS = {".": "point", ",": "comma"}
@@ -34,7 +34,7 @@ class NumberFormat:
         Args:
             whole: whether it has whole numbers alone, which tell no decimal mark.
         """
-        mark = () if whole else (f"decimal {_MARKS[self.decimal]}",)
+        mark = () if whole or self == SPACED else (f"decimal {_MARKS[self.decimal]}",)
         groups = _GROUPS.get(self.thousands, repr(self.thousands))
         return (*mark, f"thousands {groups}") if self.thousands else mark
 
@@ -56,13 +56,17 @@ class NumberFormat:
         return pc.replace_substring(texts, self.decimal, ".")
 
 
+SPACED = NumberFormat(".", "")
+"""Plain numbers, but for the spaces around them, which are left out in every format."""
+
 NUMBER_FORMATS = (
     NumberFormat(",", ""),
     NumberFormat(",", "."),
     NumberFormat(",", " "),
     NumberFormat(",", "'"),
+    SPACED,
     NumberFormat(".", ","),
     NumberFormat(".", " "),
     NumberFormat(".", "'"),
 )
-"""All that are looked for, beside plain numbers; the narrower before the wider ones."""
+"""All that are looked for; the narrower before the wider ones."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.sources.csv.formats.dates import ISO, DateFormat
-from lakeport.sources.csv.formats.numbers import NUMBER_FORMATS, NumberFormat
+from lakeport.sources.csv.formats.numbers import NUMBER_FORMATS, SPACED, NumberFormat
 from lakeport.sources.csv.values import (
     ANY_KIND,
     DATE,
@@ -64,7 +64,7 @@ class Readings:
         if pa.types.is_temporal(type_):
             dates = [f for f in self.formats if isinstance(f, DateFormat)]
             return dates[0] if len(dates) == 1 else None
-        numbers = [f for f in self.formats if isinstance(f, NumberFormat)]
+        numbers = [f for f in self.formats if isinstance(f, NumberFormat) and f != SPACED]
         groups = ("", ".", ",") if self.forced else ()
         fit = [f for f in numbers if f.thousands in groups or len(numbers) == 1]
         return fit[-1] if fit else None
@@ -77,6 +77,8 @@ class Readings:
             for f in NUMBER_FORMATS
             if options.decimal in (None, f.decimal) and options.thousands in (None, f.thousands)
         )
+        if (options.decimal, options.thousands) == (".", ""):
+            numbers = ()
         forced = options.decimal is not None or options.thousands is not None
         dates = _DATES
         if options.date_format is not None:
@@ -125,7 +127,7 @@ class Readings:
     def matching(self, texts: Iterable[str], readings: int) -> int:
         """Those formats in `readings` that a few texts look like; some may not fit in the end."""
         found = readings & ~(ANY_KIND | self.foreign)
-        filled = [text for text in texts if text]
+        filled = [text.strip() for text in texts if text]
         for number, (format_, _) in enumerate(self._places()):
             if all(map(re.compile(format_.pattern).match, filled)):
                 found |= readings & (3 << ANY_KIND.bit_length() + 2 * number)
@@ -137,6 +139,7 @@ class Readings:
         if not rest & self.foreign:
             return rest
         texts = texts.filter(pc.fill_null(pc.not_equal(texts, ""), False))
+        texts = pc.utf8_trim_whitespace(texts)
         for part in (texts[:_FEW], texts):
             found = rest & ~self.foreign
             ungrouped: dict[str, int] = {}  # what fits without groups fits with any
