@@ -139,8 +139,11 @@ def test_tables_and_show_of_a_lake(lake: Path, capsys: Cap) -> None:
     assert capsys.readouterr().out == told
     assert main(["tables", str(lake), "--json"]) == 0
     assert [table["name"] for table in json.loads(capsys.readouterr().out)] == ["people", "places"]
-    assert main(["tables", str(lake / "none")]) == 0
+    (lake / "empty").mkdir()
+    assert main(["tables", str(lake / "empty")]) == 0
     assert "there is no table in" in capsys.readouterr().out
+    assert main(["tables", str(lake / "none")]) == main(["runs", str(lake / "none")]) == 3
+    assert capsys.readouterr().err.count("Error: there is no folder ") == 2
 
 
 def test_runs_of_a_lake(lake: Path, capsys: Cap) -> None:
@@ -157,8 +160,13 @@ def test_runs_of_a_lake(lake: Path, capsys: Cap) -> None:
     assert "run broken" in capsys.readouterr().out
     assert main(["runs", str(lake), "--last", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["error"]["type"] == "BadRecords"
-    assert main(["runs", str(lake / "people")]) == 0
+    (lake / "empty").mkdir()
+    assert main(["runs", str(lake / "empty")]) == 0
     assert "manifest" in capsys.readouterr().out
+    assert main(["runs", str(lake / "empty"), "--last", "--json"]) == 0
+    assert capsys.readouterr().out == "null\n"
+    assert main(["runs", str(lake / "people")]) == 3
+    assert f"`lakeport runs {lake}`" in capsys.readouterr().err
 
 
 def test_what_a_report_holds_drives_no_terminal(lake: Path, capsys: Cap) -> None:
@@ -169,6 +177,10 @@ def test_what_a_report_holds_drives_no_terminal(lake: Path, capsys: Cap) -> None
     for more in ([], ["--last"]):
         assert main(["runs", str(lake), *more]) == 0
     assert "\x1b" not in capsys.readouterr().out
+    (lake / "people").rename(lake / "\x1b[5Jpeople")
+    assert main(["table", "show", str(lake / "peple")]) == 3
+    err = capsys.readouterr().err
+    assert "\x1b" not in err and r"\x1b[5Jpeople" in err
 
 
 def test_a_failed_load_is_one_document(tmp_path: Path, capsys: Cap) -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "moment",
     "numeric",
     "phrase",
+    "printable",
     "readable",
     "report_row",
     "shown",
@@ -102,6 +103,16 @@ def shown(value: object, longest: int = 0) -> str:
     if not text.isprintable():
         text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return f"{text[: longest - 1]}…" if 0 < longest < len(text) else text
+
+
+def printable(text: str) -> str:
+    r"""A text of several lines, control characters within them escaped.
+
+    Example:
+        >>> printable("no table in a\x1b[2J\n\nHint: b")
+        'no table in a\\x1b[2J\n\nHint: b'
+    """
+    return "\n".join(map(shown, text.split("\n")))
 
 
 def phrase(value: object) -> str:

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Terminal", "aside", "begin", "begin_early", "end", "note"]
 
-_LABELS: Final = {"land": "landing", "plan": "planning", "check": "checking", "table": "looking"}
+_LOOKING: Final = ("table", "tables", "runs", "state")
+_LABELS: Final = {
+    "land": "landing",
+    "plan": "planning",
+    "check": "checking",
+    **dict.fromkeys(_LOOKING, "looking"),
+}
 _QUIET: Final = frozenset({"--json", "--help"})
 
 
