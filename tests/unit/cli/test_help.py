@@ -104,6 +104,29 @@ def test_completion_can_be_shown(capsys: Cap, monkeypatch: pytest.MonkeyPatch) -
     assert ended.value.code == 0 and "_LAKEPORT_COMPLETE=complete_zsh" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_for_the_shell_that_is_named(
+    shell: str, tmp_path: Path, capsys: Cap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("typer.completion._get_shell_name", lambda: "none of these")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for option in ("--show-completion", "--install-completion"):
+        with pytest.raises(SystemExit) as ended:
+            main([option, shell])
+        assert ended.value.code == 0
+    assert f"complete_{shell}" in capsys.readouterr().out
+    written = (path.read_text() for path in tmp_path.rglob("*") if path.is_file())
+    assert any(f"complete_{shell}" in text for text in written)
+    assert main(["--show-completion", "tcsh"]) == 1
+    assert "tcsh not supported" in capsys.readouterr().err
+
+
+def test_help_has_a_short_name(capsys: Cap) -> None:
+    for line in ("-h", "land -h", "table show -h"):
+        assert main(line.split()) == 0
+        assert capsys.readouterr().out.startswith("Usage: lakeport")
+
+
 def test_tab_in_a_python_shell_shows_the_names_without_spark() -> None:
     program = (
         "import lakeport, rlcompleter, sys;"
