@@ -61,6 +61,10 @@ def land(
     partition_by: Annotated[
         str | None, typer.Option("--partition-by", metavar="A,B", help="Columns to partition by.")
     ] = None,
+    merge_keys: Annotated[
+        str | None,
+        typer.Option("--merge-keys", metavar="A,B", help="Columns that identify a row, to merge."),
+    ] = None,
     columns: Columns = None,
     rename: Rename = None,
     drop: Drop = None,
@@ -228,6 +232,7 @@ def land(
                 "file_type": file_type,
                 "mode": mode,
                 "partition_keys": partition_by,
+                "merge_keys": merge_keys,
                 "once": True if once else None,
                 "run_id": run_id,
                 "on_bad_record": on_bad_record,

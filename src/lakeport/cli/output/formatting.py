@@ -66,13 +66,13 @@ def size(value: float) -> str:
     """A size in bytes in the unit that fits.
 
     Example:
-        >>> size(999), size(8_123_456), size(-1)
-        ('999 B', '8.1 MB', '?')
+        >>> size(999), size(8_123_456), size(999_999), size(-1)
+        ('999 B', '8.1 MB', '1.0 MB', '?')
     """
     if value < 0:
         return "?"
     for unit in ("B", "KB", "MB", "GB"):
-        if value < 1000:
+        if value < 999.95:  # more would be rounded to 1000.0
             return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:,.1f} TB"
