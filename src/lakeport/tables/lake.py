@@ -28,6 +28,7 @@ from lakeport.storage.local.store import LocalStorage
 from lakeport.tables.views import data_kind, footer_rows
 from lakeport.writers.delta.log.actions import row_count
 from lakeport.writers.delta.log.snapshot import LogFiles, replay
+from lakeport.writers.naming import HOME
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -244,7 +245,9 @@ def _kind(storage: Storage, key: str, *, top: bool) -> tuple[_Kind, Level]:
         return _Kind.DELTA, level
     if not folders:
         return (_Kind.FILES if _data(level) else _Kind.NOTHING), level
-    if any("=" in name for name in folders) or (_data(level) and not top):
+    # Files that lie right in a lake's folder hide no tables, where it is known for one.
+    lake = top or HOME in level.folders
+    if any("=" in name for name in folders) or (_data(level) and not lake):
         return _Kind.FILES, level
     if all(map(_DATE.fullmatch, folders)):
         # Folders by date, unless they are tables with such names.

@@ -114,6 +114,19 @@ def test_files_beside_delta_tables_are_no_table(tmp_path: Path) -> None:
     assert [table.name for table in lakeport.Table(tmp_path).tables()] == ["silver/people"]
 
 
+def test_files_in_a_lakes_folder_hide_no_tables_of_files(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    for name in ("people", "places"):
+        land(lake, name, file_type="parquet")
+    pq.write_table(pa.table({"id": [1]}), lake / "stray.parquet")
+    with pytest.raises(SourceError, match="is no table but a folder of tables"):
+        lakeport.Table(lake).describe()
+    assert told(tmp_path) == {
+        "lake/people": ("parquet", 5, 1),
+        "lake/places": ("parquet", 5, 1),
+    }
+
+
 def test_files_in_folders_are_one_table(tmp_path: Path) -> None:
     (tmp_path / "more").mkdir()
     for folder in (tmp_path, tmp_path / "more"):
