@@ -24,7 +24,7 @@ _LABELS: Final = {
     "check": "checking",
     **dict.fromkeys(_LOOKING, "looking"),
 }
-_QUIET: Final = frozenset({"--json", "--help"})
+_QUIET: Final = frozenset({"--json", "--help", "-h"})
 
 
 class Terminal:
