@@ -80,14 +80,14 @@ def singer_file(work: Path) -> Path:
 
 def show(reports: list[lakeport.LandingReport], lake: Path) -> None:
     """What was landed, and some rows of it."""
-    grid = Grid("table", "rows", "files", "MB", "version", "seconds", title="Landed")
+    grid = Grid("table", "rows", "files", "KB", "version", "seconds", title="Landed")
     for report in reports:
         for stream in report.streams:
             grid.add_row(
                 Path(stream.table).name,
                 f"{stream.rows:,}",
                 str(stream.files),
-                f"{stream.bytes / 1e6:.2f}",
+                f"{stream.bytes / 1e3:,.1f}",
                 str(stream.last_version),
                 f"{report.seconds:.1f}",
             )

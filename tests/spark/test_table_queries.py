@@ -85,13 +85,14 @@ def test_a_query_may_use_all_of_sql_on_the_table(table: Table, sql: str) -> None
         ("SELECT * FROM explode(TABLE(t))", "FunctionTableSubquery"),
         ("SELECT TRANSFORM(id) USING 'cat' FROM t", "ScriptTransformation"),
         ("FROM t INSERT INTO x SELECT *", "InsertIntoStatement"),
-        ("EXECUTE IMMEDIATE 'SELECT 1'", "UnresolvedExecuteImmediate"),
-        ("BEGIN SELECT 1; END", "CompoundBody"),
-        ("DECLARE x INT", "CreateVariable"),
-        ("ADD JAR '/x.jar'", "AddJarsCommand"),
-        ("CREATE TEMPORARY FUNCTION f AS 'x'", "CreateFunctionCommand"),
-        ("USE other", "SetCatalogAndNamespace"),
-        ("CACHE TABLE t", "CacheTable"),
+        # What comes behind such a comment is for the parser alone.
+        ("/**/ EXECUTE IMMEDIATE 'SELECT 1'", "UnresolvedExecuteImmediate"),
+        ("/**/ BEGIN SELECT 1; END", "CompoundBody"),
+        ("/**/ DECLARE x INT", "CreateVariable"),
+        ("/**/ ADD JAR '/x.jar'", "AddJarsCommand"),
+        ("/**/ CREATE TEMPORARY FUNCTION f AS 'x'", "CreateFunctionCommand"),
+        ("/**/ USE other", "SetCatalogAndNamespace"),
+        ("/**/ CACHE TABLE t", "CacheTable"),
     ],
 )
 def test_a_query_reaches_nothing_but_the_table(table: Table, sql: str, named: str) -> None:

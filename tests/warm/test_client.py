@@ -40,6 +40,7 @@ def plain(words: str) -> str:
         ["land", "absent.csv", *LAKE],
         ["land", "people.csv"],
         ["land", "--help"],
+        ["land", "-h"],
         ["plan", "people.csv", *LAKE],
         ["table", "show", "./lake/none"],
         ["check", *LAKE],

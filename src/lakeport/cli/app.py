@@ -53,6 +53,7 @@ app = typer.Typer(
     cls=Commands,
     help="Land Singer streams, files and frames in a data lake, on Spark.",
     invoke_without_command=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -21,25 +21,20 @@ from lakeport.cli.options import (
     SparkKeys,
     StatePath,
     column_keys,
+    internal_keys,
     keys,
     refuse_secrets,
 )
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard
+from lakeport.cli.remarks import about_internal
 from lakeport.sources.csv.options import CsvOptions
-
-if TYPE_CHECKING:
-    from lakeport.config.base import DestinationConfig
-    from lakeport.loading.report import LandingReport
 
 __all__ = ["land"]
 
 _SOURCE = "How to read a source"
 _POLICY = "What to do with the data"
-_ABOUT_INTERNAL = (
-    "{} are lakeport's own, and tell when a row was landed and changed; "
-    "`--no-internal-columns` leaves them out"
-)
+_LEAVE_OUT = "--no-internal-columns"
 
 
 def land(
@@ -65,6 +60,10 @@ def land(
     ] = None,
     partition_by: Annotated[
         str | None, typer.Option("--partition-by", metavar="A,B", help="Columns to partition by.")
+    ] = None,
+    merge_keys: Annotated[
+        str | None,
+        typer.Option("--merge-keys", metavar="A,B", help="Columns that identify a row, to merge."),
     ] = None,
     columns: Columns = None,
     rename: Rename = None,
@@ -196,7 +195,7 @@ def land(
     no_internal_columns: Annotated[
         bool,
         typer.Option(
-            "--no-internal-columns",
+            _LEAVE_OUT,
             help="Leave out the two columns that tell when a row was landed.",
             rich_help_panel=_POLICY,
         ),
@@ -233,6 +232,7 @@ def land(
                 "file_type": file_type,
                 "mode": mode,
                 "partition_keys": partition_by,
+                "merge_keys": merge_keys,
                 "once": True if once else None,
                 "run_id": run_id,
                 "on_bad_record": on_bad_record,
@@ -242,8 +242,7 @@ def land(
                 "schema_evolution": schema_evolution,
                 "give_up_after": give_up_after,
                 **column_keys(columns, rename, drop),
-                "internal_columns": False if no_internal_columns else None,
-                "internal_columns_prefix": internal_prefix,
+                **internal_keys(no_internal_columns, internal_prefix),
             },
             set_keys,
             spark,
@@ -277,7 +276,7 @@ def land(
         if only_plan:
             output.plan(plan.plan(what, config, **read_options))
         else:
-            output.remarks = partial(_about_internal, config)
+            output.remarks = partial(about_internal, config, _LEAVE_OUT)
             run.land(what, config, observer=output, **read_options)
 
 
@@ -291,19 +290,6 @@ def _output(json_out: bool, state: Path | None, streams_states: bool) -> Output:
         return Console(sys.stderr, states=StateOutput(stream=sys.stdout.buffer).emit)
     sink = StateOutput(path=state).emit
     return Json(states=sink) if json_out else Console(states=sink)
-
-
-def _about_internal(config: DestinationConfig, report: LandingReport) -> tuple[str, ...]:
-    """What the internal columns of a new table are, where nobody has said a word of them."""
-    said = {"internal_columns", "internal_columns_prefix"} & config.model_fields_set
-    made = any(stream.rows and not stream.first_version for stream in report.streams)
-    if said or not made:
-        return ()
-    from lakeport.shape.columns import header_name, internal_names
-
-    names = internal_names(config.internal_columns_prefix)
-    shown = " and ".join(header_name(name, config.column_header_format) for name in names)
-    return (_ABOUT_INTERNAL.format(shown),)
 
 
 def _read_options(**given: Any) -> dict[str, Any]:

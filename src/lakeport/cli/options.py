@@ -25,6 +25,7 @@ __all__ = [
     "SparkKeys",
     "StatePath",
     "column_keys",
+    "internal_keys",
     "keys",
     "refuse_secrets",
 ]
@@ -90,6 +91,22 @@ def column_keys(
         "columns": _pairs(columns, "--column", last=True) or None,
         "rename": _pairs(rename, "--rename", last=True) or None,
         "drop": list(drop) if drop else None,
+    }
+
+
+def internal_keys(left_out: bool, prefix: str | None) -> dict[str, Any]:
+    """The config keys of the options about internal columns; None for those not given.
+
+    Raises:
+        ConfigError: both are given.
+    """
+    if left_out and prefix is not None:
+        raise ConfigError(
+            "`--no-internal-columns` and `--internal-columns` exclude each other", "give one."
+        )
+    return {
+        "internal_columns": False if left_out else None,
+        "internal_columns_prefix": prefix,
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from enum import StrEnum
+from functools import partial
 from importlib.metadata import PackageNotFoundError, metadata
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ import typer
 from lakeport.cli.options import Debug, RunId
 from lakeport.cli.output.console import Console
 from lakeport.cli.output.errors import Guard
+from lakeport.cli.remarks import about_internal
 from lakeport.config.load import load_target
 from lakeport.config.singer import PREFIX, load_settings, settings_schema
 from lakeport.loading import run as landing
@@ -73,6 +75,7 @@ def _land(configs: list[str], source: str, run_id: str | None, debug: bool) -> N
         output.begin("landing")
         found = load_target(load_settings(configs), {"run_id": run_id})
         guard.protect(found)
+        output.remarks = partial(about_internal, found, "internal_columns: false")
         landing.land(source, found, observer=output, source_format="singer")
 
 

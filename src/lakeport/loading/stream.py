@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ from lakeport.host.activity import activity
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.conflicts import explained, first_misfit
 from lakeport.loading.policies import Policies
-from lakeport.loading.tasks import content_of, land_frame, land_splits, scan_split
+from lakeport.loading.tasks import contents_of, land_frame, land_splits, scan_split
 from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, UnknownPolicy
 from lakeport.schema.evolution import TypeConflict, plan_evolution
 from lakeport.schema.kinds import merge_kinds, type_of_kind
@@ -33,7 +33,7 @@ from lakeport.schema.named import type_name
 from lakeport.schema.types import from_spark_json, normalise
 from lakeport.shape.columns import TIMESTAMP, Shape, header_name, internal_names
 from lakeport.spark.jobs import run_frame, run_tasks
-from lakeport.writers.base import TablePlan, TableWriter
+from lakeport.writers.base import LandedBefore, TablePlan, TableWriter
 from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class StreamLoader:
     ) -> Landed | None:
         incoming = _union([part.shape.schema for part in parts])
         names = self.policies.keys_of(whole)
-        tasks = self._tasks(parts)
+        tasks, left_out = self._tasks(parts), tuple[str, ...]()
         while True:
             plan = self.writer.plan(incoming, whole, names, parts[0].shape.clock, len(tasks))
             with activity("writing", whole.stream, total=whole.bytes, rows_total=whole.records):
@@ -193,14 +193,21 @@ class StreamLoader:
             if whole.optional and not staged:
                 return None
             try:
-                known = replace(whole, content=content_of(incoming, staged))
+                known = replace(whole, content=contents_of(incoming, staged))
                 with self._committing(whole.stream):
                     landed = self.writer.commit(plan, staged, known, state)
                 warnings = (*whole.warnings, *landed.warnings, *self._uneven(staged))
-                notes, columns = (*whole.notes, *landed.notes), _described(incoming, plan)
+                notes = (*whole.notes, *left_out, *landed.notes)
+                columns = _described(incoming, plan)
                 return replace(landed, warnings=warnings, notes=notes, columns=columns)
             except ObjectExists:
                 self.writer.discard(staged)  # bound to names that are taken: stage under others
+            except LandedBefore as known:
+                self.writer.discard(staged)
+                left_out = (*left_out, known.note)
+                parts = [part.without(known.files) for part in parts]
+                whole = replace(whole, records=-1, bytes=sum(part.batch.bytes for part in parts))
+                tasks = self._tasks(parts)
             except BaseException:
                 self.writer.discard(staged)
                 raise
@@ -274,6 +281,12 @@ class _Part:
     batch: Batch
     reader: Reader | None
     shape: Shape
+
+    def without(self, files: Collection[str]) -> _Part:
+        """The same without some files."""
+        splits = tuple(split for split in self.batch.splits if split.uri not in files)
+        size = self.batch.bytes * len(splits) // max(1, len(self.batch.splits))
+        return replace(self, batch=replace(self.batch, splits=splits, bytes=size, records=-1))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,10 @@ from lakeport.shape.columns import Shape
 from lakeport.sources.content import content_read
 from lakeport.writers.base import Sink
 
-__all__ = ["content_of", "land_frame", "land_splits", "scan_split"]
+__all__ = ["contents_of", "land_frame", "land_splits", "scan_split"]
+
+_MOST_NAMES = 100
+"""Files of a load that have names of their own: each takes an entry in a table's log."""
 
 
 def scan_split(reader: Reader, split: Split) -> list[Scan]:
@@ -35,25 +38,39 @@ def land_splits(
         item: the task's number, and what it reads.
     """
     index, reader, shape, splits = item
-    content: list[str] = []
+    content: list[tuple[str, str]] = []
 
     def batches() -> Iterator[pa.RecordBatch]:
         for split in splits:
             with content_read() if remembered else nullcontext() as read:
                 yield from reader.read(split)
-            content.extend([read.digest()] if read else ())
+            if read:
+                # The same bytes in another folder are other rows.
+                folders = "".join(f" {name}={value}" for name, value in split.folders)
+                content.append((split.uri, (digest := read.digest()) and digest + folders))
 
     staged = sink.write(shape(_counted(batches())), index)
     return [replace(one, content=tuple(content)) for one in staged[:1]] + staged[1:]
 
 
-def content_of(columns: pa.Schema, staged: Sequence[Staged]) -> str:
-    """The name of what was read: of its bytes, and of the columns that were made of them."""
-    digests = [digest for one in staged for digest in one.content]
-    if not all(digests):
-        return ""  # of a format whose bytes nobody has seen
-    told = "\n".join([f"{field.name} {field.type}" for field in columns] + digests)
-    return hashlib.sha256(told.encode()).hexdigest() if digests else ""
+def contents_of(columns: pa.Schema, staged: Sequence[Staged]) -> dict[str, str]:
+    """File -> the name of what was read of it: of its bytes, and of the columns made of them.
+
+    Where files are many, all of them have one name, under an empty one of a file. Those of formats
+    whose bytes nobody has seen have none.
+    """
+    digests: dict[str, list[str]] = {}
+    for one in staged:
+        for file, digest in one.content:
+            digests.setdefault(file, []).append(digest)
+    if len(digests) > _MOST_NAMES:
+        digests = {"": [digest for found in digests.values() for digest in found]}
+    made = [f"{field.name} {field.type}" for field in columns]
+    return {
+        file: hashlib.sha256("\n".join(made + found).encode()).hexdigest()
+        for file, found in digests.items()
+        if all(found)
+    }
 
 
 def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

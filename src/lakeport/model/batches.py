@@ -141,8 +141,9 @@ class Batch:
         warnings: sentences for the report, about what the user should look at.
         notes: lines for the report, about what was found out or chosen; each names its subject.
         untyped: columns that are text for want of a value, of which any type could be.
-        remembered: its content is to be known again when it comes another time; `content` is its
-            name then, once it was read, and empty before.
+        remembered: its content is to be known again when it comes another time.
+        content: file -> the name of its content, once it was read; empty before, and for what is
+            not remembered.
         schema_only: the stream brought a schema and no record; `sequence` is -1, a run's none.
     """
 
@@ -162,7 +163,7 @@ class Batch:
     notes: tuple[str, ...] = ()
     untyped: frozenset[str] = frozenset()
     remembered: bool = False
-    content: str = ""
+    content: Mapping[str, str] = field(default_factory=dict)
     schema_only: bool = False
 
 

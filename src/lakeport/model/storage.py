@@ -32,7 +32,8 @@ class Staged:
         partition: partition column -> serialised value (Delta), None for null.
         stats: Delta's statistics as JSON text; empty for files.
         split: index of the task that wrote it.
-        content: digests of what the task read, a split each; with its first object, if asked for.
+        content: what the task read, the file and a digest for each split; with its first object,
+            if asked for.
     """
 
     key: str
@@ -43,7 +44,7 @@ class Staged:
     partition: Mapping[str, str | None] = field(default_factory=dict)
     stats: str = ""
     split: int = 0
-    content: tuple[str, ...] = ()
+    content: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

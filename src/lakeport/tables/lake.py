@@ -28,13 +28,14 @@ from lakeport.storage.local.store import LocalStorage
 from lakeport.tables.views import data_kind, footer_rows
 from lakeport.writers.delta.log.actions import row_count
 from lakeport.writers.delta.log.snapshot import LogFiles, replay
+from lakeport.writers.naming import HOME
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import StoreKeys, Target
     from lakeport.model import Level, Storage, StoredObject
 
-__all__ = ["LakeTable", "absent", "lake_of", "list_tables", "many", "tables"]
+__all__ = ["LakeTable", "absent", "list_tables", "many", "of_a_table", "open_lake", "tables"]
 
 _FOLDERS = 10_000
 _FILES = 10_000
@@ -91,19 +92,32 @@ def tables(to: Target | DestinationConfig, **keys: Unpack[StoreKeys]) -> list[La
 
     Raises:
         ConfigError: the target is none.
-        SourceError: it has more folders than are looked into.
+        SourceError: it is no folder of this machine, or has more folders than are looked into.
         DestinationError: the store refused.
     """
-    config = load_target(to, keys)
+    return list_tables(*open_lake(load_target(to, keys)))
+
+
+def open_lake(config: DestinationConfig) -> tuple[Storage, str]:
+    """The storage of the lake that a config names, and its folder there: the root, for most.
+
+    Raises:
+        SourceError: it is no folder of this machine; only stores have folders that hold nothing.
+        DestinationError: the store refused.
+    """
     storage = open_storage(config)
-    return list_tables(storage, lake_of(config))
-
-
-def lake_of(config: DestinationConfig) -> str:
-    """Where the lake that a config names lies in its storage: the root, for most."""
+    if isinstance(storage, LocalStorage):
+        root = Path(storage.uri())
+        if not root.is_dir():
+            beside = root.parent.iterdir() if root.parent.is_dir() else ()
+            close = nearest(root.name, [each.name for each in beside if each.is_dir()])
+            raise SourceError(
+                f"there is no folder {root}" + (f"; did you mean {close}?" if close else ""),
+                "check its name; `lakeport land` makes lakes.",
+            )
     # A table's own URI names a folder of the storage, which may as well be one of tables.
     own = config.table_pattern if "table_uri" in type(config).model_fields else None
-    return "" if own is None or "{stream}" in own else own
+    return storage, "" if own is None or "{stream}" in own else own
 
 
 def list_tables(storage: Storage, folder: str) -> list[LakeTable]:
@@ -155,7 +169,7 @@ def absent(storage: Storage, folder: str) -> SourceError:
     """The error for a table that is not there; it names those beside it."""
     uri = storage.uri(folder)
     above, _, name = uri.rstrip("/").rpartition("/")
-    beside = neighbours(storage, folder)
+    beside = [other for other in neighbours(storage, folder) if other != name]
     close = nearest(name, beside)
     guess = f"; did you mean {close}?" if close else ""
     more = f" and {len(beside) - _NAMED} more" if len(beside) > _NAMED else ""
@@ -168,15 +182,31 @@ def absent(storage: Storage, folder: str) -> SourceError:
 
 def many(storage: Storage, folder: str) -> SourceError | None:
     """The error for a folder of tables that is taken for one; None where it is none."""
-    if _kind(storage, folder, top=False)[0] is not _Kind.FOLDERS:
+    kind, level = _kind(storage, folder, top=False)
+    if kind not in (_Kind.FOLDERS, _Kind.FILES) or not _shown(level):
         return None
-    names = [key.removeprefix(folder).strip("/") for key, _ in find_tables(storage, folder)]
+    found = list(find_tables(storage, folder))
+    if kind is _Kind.FILES and not any(is_delta for _, is_delta in found):
+        return None  # files in folders, all of one table
+    names = [key.removeprefix(folder).strip("/") for key, _ in found]
     if not names:
         return None
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return SourceError(
         f"{storage.uri(folder)} is no table but a folder of tables",
         f"name one of them: {', '.join(sorted(names)[:_NAMED])}{more}.",
+    )
+
+
+def of_a_table(storage: Storage, folder: str) -> SourceError | None:
+    """The error for a table that is asked for what its lake has; None where it is none."""
+    if _kind(storage, folder, top=True)[0] not in (_Kind.DELTA, _Kind.FILES):
+        return None
+    uri = storage.uri(folder).rstrip("/")
+    return SourceError(
+        f"{uri} is a table, and reports of runs lie beside its lake's tables",
+        f"`lakeport runs {uri.rpartition('/')[0]}` may list them; `lakeport table history` tells "
+        "what became of a Delta table.",
     )
 
 
@@ -215,7 +245,9 @@ def _kind(storage: Storage, key: str, *, top: bool) -> tuple[_Kind, Level]:
         return _Kind.DELTA, level
     if not folders:
         return (_Kind.FILES if _data(level) else _Kind.NOTHING), level
-    if any("=" in name for name in folders) or (_data(level) and not top):
+    # Files that lie right in a lake's folder hide no tables, where it is known for one.
+    lake = top or HOME in level.folders
+    if any("=" in name for name in folders) or (_data(level) and not lake):
         return _Kind.FILES, level
     if all(map(_DATE.fullmatch, folders)):
         # Folders by date, unless they are tables with such names.

@@ -29,7 +29,15 @@ if TYPE_CHECKING:
     from lakeport.tables.location import TableLocation
     from lakeport.writers.delta.log.snapshot import Contents
 
-__all__ = ["RETENTION_HOURS", "check_condition", "hours", "sort_columns", "vacuum"]
+__all__ = [
+    "RETENTION_HOURS",
+    "check_condition",
+    "check_retention",
+    "hours",
+    "need_partitions",
+    "sort_columns",
+    "vacuum",
+]
 
 RETENTION_HOURS = 168
 """What readers and writers are sure to be done in: a week."""
@@ -87,11 +95,25 @@ def sort_columns(contents: Contents, names: Sequence[str]) -> list[str]:
     return found
 
 
+def need_partitions(contents: Contents, where: str) -> None:
+    """Refuse a condition on the partitions of a table that has none; takes no Spark.
+
+    Raises:
+        ConfigError: the table is clustered, or just has no partitions.
+    """
+    if contents.cluster_columns:
+        raise ConfigError(
+            "a clustered table has no partitions to choose from", "leave out the condition."
+        )
+    if not contents.state.partition_columns:
+        raise no_condition(where, "the table has no partitions", contents)
+
+
 def check_condition(spark: SparkSession, contents: Contents, where: str) -> None:
     """Refuse what is not one expression on a row alone; see `query_policy.check_expression`.
 
     Raises:
-        ConfigError: it is none, or the table is clustered and has no partitions to choose from.
+        ConfigError: it is none.
     """
     from pyspark.errors import ParseException
 
@@ -103,10 +125,19 @@ def check_condition(spark: SparkSession, contents: Contents, where: str) -> None
         except ParseException as error:
             raise no_condition(where, first_line(error), contents) from error
     check_expression(session._jvm, condition)
-    if contents.cluster_columns:
-        raise ConfigError(
-            "a clustered table has no partitions to choose from", "leave out the condition."
-        )
+
+
+def check_retention(retain: int | None, *, force: bool) -> None:
+    """Refuse a retention that is none, and one of less than a week that nobody forced.
+
+    Raises:
+        ConfigError: it is one of these.
+    """
+    if retain is None:
+        return
+    if not isinstance(retain, int) or retain < 0:
+        raise ConfigError(f"{retain!r} is no retention", "give whole hours, 0 or more.")
+    _at_least(RETENTION_HOURS, retain, "readers and writers that take longer", force)
 
 
 def vacuum(
@@ -126,12 +157,13 @@ def vacuum(
         spark: a session with Delta.
         location: where the table is.
         newest: the table's version, or an earlier one.
-        retain: whole hours; the table's own retention, at least a week, when absent.
+        retain: whole hours, which `check_retention` allows; the table's own retention, at least a
+            week, when absent.
         dry_run: delete nothing.
         force: allow less than a week, and less than the table's own retention.
 
     Raises:
-        ConfigError: a retention that nobody forced, or that is none.
+        ConfigError: nobody forced a retention of less than the table's own.
         LakeportError: Delta refused.
     """
     with translated():
@@ -163,11 +195,8 @@ def _retention(spark: SparkSession, uri: str, retain: int | None, force: bool) -
     """For how many hours files are kept."""
     if retain is None:
         return max(RETENTION_HOURS, _own_retention(spark, uri))
-    if not isinstance(retain, int) or retain < 0:
-        raise ConfigError(f"{retain!r} is no retention", "give whole hours, 0 or more.")
-    _check_retention(retain, RETENTION_HOURS, "readers and writers that take longer", force)
     own = _own_retention(spark, uri)
-    _check_retention(retain, own, "the table keeps them longer: its users", force)
+    _at_least(own, retain, "the table keeps them longer: its users", force)
     return retain
 
 
@@ -191,7 +220,7 @@ def _own_retention(spark: SparkSession, uri: str) -> int:
     return int(logs.tombstoneRetentionMillis(snapshot.metadata())) // 3_600_000
 
 
-def _check_retention(retain: int, least: int, who: str, force: bool) -> None:
+def _at_least(least: int, retain: int, who: str, force: bool) -> None:
     if retain >= least or force:
         return
     raise ConfigError(

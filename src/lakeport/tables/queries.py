@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["fetch", "read_table", "run_query"]
+__all__ = ["check_beginning", "fetch", "read_table", "run_query"]
 
 _LOST = (
     "FAILED_READ_FILE.FILE_NOT_EXIST",
@@ -25,6 +26,28 @@ _LOST = (
     "PathNotFound",
     "DELTA_FILE_NOT_FOUND",
 )
+
+_BEGINNING = re.compile(r"(?:[\s(]|--(?:\\\n|[^\n])*)*([A-Za-z]\w*|$)?")
+_QUERIES = frozenset({"select", "with", "from", "values", "table"})
+_ALONE = "write a single SELECT on `t`; nothing else runs."
+
+
+def check_beginning(sql: str) -> None:
+    """Refuse what begins as no query does, before Spark is there to parse it.
+
+    Raises:
+        ConfigError: it is empty, or another word comes first.
+
+    >>> check_beginning("-- the newest\\n(SELECT max(id) FROM t)")
+    """
+    found = _BEGINNING.match(sql)
+    word = found[1] if found else None
+    if word == "":
+        raise ConfigError("this is not one query: it is empty", _ALONE)
+    if word is not None and word.lower() not in _QUERIES:
+        raise ConfigError(
+            f"this is not one query of the table alone: it begins with {word!r}", _ALONE
+        )
 
 
 def read_table(spark: SparkSession, uri: str, found: FilesView | int) -> DataFrame:
@@ -101,7 +124,7 @@ def parsed(spark: SparkSession, sql: str) -> Any:
     except ParseException as error:
         raise ConfigError(
             f"this is not one query: {first_line(error)}",
-            "write a single SELECT on `t`; nothing else runs.",
+            _ALONE,
         ) from error
 
 

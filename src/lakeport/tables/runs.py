@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lakeport.config.load import load_target
-from lakeport.destinations import open_storage
-from lakeport.tables.lake import lake_of
+from lakeport.tables.lake import of_a_table, open_lake
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -69,16 +68,18 @@ def runs(
 
     Raises:
         ConfigError: the target is none.
+        SourceError: it is no folder of this machine, or a table.
         DestinationError: the store refused.
     """
-    config = load_target(to, keys)
-    storage = open_storage(config)
-    folder = f"{lake_of(config)}/{_REPORTS}".lstrip("/")
+    storage, lake = open_lake(load_target(to, keys))
+    folder = f"{lake}/{_REPORTS}".lstrip("/")
     # A name begins with the time, and the store lists by name.
     names = [item.key for item in storage.list(folder) if item.key.endswith(".json")]
     if not names and folder != _REPORTS:
         folder = _REPORTS
         names = [item.key for item in storage.list(_REPORTS) if item.key.endswith(".json")]
+    if not names and (refused := of_a_table(storage, lake)):
+        raise refused
     # Those of one second have no order among them: all of the last one that is wanted are read.
     since = names[-limit][: len(folder) + _STAMP] if len(names) > limit else ""
     with ThreadPoolExecutor(_THREADS) as pool:

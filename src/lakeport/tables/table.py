@@ -175,8 +175,9 @@ class Table:
             ConfigError: the text is not one query, or Spark can't make sense of it.
             SourceError: there is no table, or no such version.
         """
-        from lakeport.tables.queries import fetch, read_table, run_query
+        from lakeport.tables.queries import check_beginning, fetch, read_table, run_query
 
+        check_beginning(sql)
         found = self._versions().files_or_version(version, timestamp)
         spark = self._spark().newSession()
         frame = read_table(spark, self._location.hadoop_uri, found)
@@ -205,13 +206,15 @@ class Table:
             SourceError: this is not a Delta table.
             CommitConflict: another writer removed the same files at the same time.
         """
-        from lakeport.tables.maintenance import check_condition, sort_columns
+        from lakeport.tables.maintenance import check_condition, need_partitions, sort_columns
         from lakeport.writers.delta.log.commits import CommitLog
         from lakeport.writers.delta.optimize import optimize
 
         contents = self._newest()
-        spark = self._spark(contents, writes=True)
         columns = sort_columns(contents, zorder)
+        if where is not None:
+            need_partitions(contents, where)
+        spark = self._spark(contents, writes=True)
         if where is not None:
             check_condition(spark, contents, where)
         log = CommitLog(self._location.storage, self._location.folder)
@@ -234,8 +237,9 @@ class Table:
             ConfigError: a retention that needs `force`.
             SourceError: this is not a Delta table.
         """
-        from lakeport.tables.maintenance import vacuum
+        from lakeport.tables.maintenance import check_retention, vacuum
 
+        check_retention(retain_hours, force=force)
         contents = self._newest()
         spark = self._spark(contents, writes=True)
         newest = contents.state.version

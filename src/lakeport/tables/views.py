@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -128,21 +129,56 @@ class FilesView:
         return cls(storage, found[kinds[0]], kinds[0]) if kinds else None
 
     def describe(self) -> TableDescription:
-        """Format, columns, rows (Parquet only), files and sizes."""
-        rows = sum(footer_rows(self.storage, self.files)) if self.kind == "parquet" else None
+        """Format, columns, rows (Parquet only), files and sizes.
+
+        Raises:
+            SourceError: a file is damaged.
+        """
+        rows = self._rows() if self.kind == "parquet" else None
         columns = tuple(TableColumn(item.name, str(item.type)) for item in self.preview(1).schema)
         sizes = _sizes([item.bytes for item in self.files])
         return TableDescription(self.kind, columns, rows, **sizes)
 
     def preview(self, limit: int) -> pa.Table:
-        """The first rows of the first files."""
+        """The first rows of the first files.
+
+        Raises:
+            SourceError: a file is damaged, or has another type for a column.
+        """
         read = _first_rows if self.kind == "parquet" else _first_lines
-        tables: list[pa.Table] = []
+        rows = pa.table({})
         for item in self.files:
-            if sum(map(len, tables)) >= limit:
+            if len(rows) >= limit:
                 break
-            tables.append(read(self.storage, item.key, limit))
-        return pa.concat_tables(tables, promote_options="permissive").slice(0, limit)
+            with self._readable(item):
+                found = read(self.storage, item.key, limit)
+            try:
+                rows = pa.concat_tables([rows, found], promote_options="permissive")
+            except pa.ArrowException as error:  # names columns and types, and no value
+                raise SourceError(
+                    f"{self.storage.uri(item.key)} does not fit the files before it: {error}",
+                    "name a folder whose files have the same columns.",
+                ) from error
+        return rows.slice(0, limit)
+
+    def _rows(self) -> int:
+        rows = 0
+        for item in self.files:
+            with self._readable(item):
+                rows += sum(footer_rows(self.storage, [item]))
+        return rows
+
+    @contextmanager
+    def _readable(self, item: StoredObject) -> Iterator[None]:
+        """What Arrow can't read is told by its name."""
+        try:
+            yield
+        except (pa.ArrowException, OSError) as error:
+            kind = {"parquet": "Parquet", "csv": "CSV"}[self.kind]
+            raise SourceError(
+                f"{self.storage.uri(item.key)} is damaged, or no {kind} file",
+                "bring it back from a copy, or take it out of the folder.",
+            ) from error
 
 
 def data_kind(path: str) -> str:
@@ -188,14 +224,21 @@ def _first_rows(storage: Storage, key: str, limit: int) -> pa.Table:
 def _first_lines(storage: Storage, key: str, limit: int) -> pa.Table:
     from pyarrow import csv
 
-    with storage.open(key) as file:
-        head = csv.open_csv(
-            pa.input_stream(file, compression=_codec(key)),
-            convert_options=csv.ConvertOptions(
-                strings_can_be_null=True, quoted_strings_can_be_null=False
-            ),
-        )
-        return pa.Table.from_batches([head.read_next_batch()], head.schema).slice(0, limit)
+    def head(options: csv.ConvertOptions) -> pa.Table:
+        with storage.open(key) as file:
+            source = pa.input_stream(file, compression=_codec(key))
+            lines = csv.ParseOptions(newlines_in_values=True)
+            reader = csv.open_csv(source, parse_options=lines, convert_options=options)
+            return pa.Table.from_batches([reader.read_next_batch()], reader.schema)
+
+    # Text as it stands: nothing tells 007 from a number.
+    names = head(csv.ConvertOptions()).column_names
+    texts = csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()),
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    return head(texts).slice(0, limit)
 
 
 def _codec(key: str) -> str | None:

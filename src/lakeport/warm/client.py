@@ -30,7 +30,7 @@ _OPTION: Final = "--warm"
 _WORDS: Final = ("auto", "off", "require")
 _VARIABLE: Final = "LAKEPORT_WARM"
 _COMMANDS: Final = frozenset({"check", "land", "plan", "runs", "table", "tables", "target"})
-_SELF_SUFFICIENT: Final = frozenset({"--help", "--about", "--version"})
+_SELF_SUFFICIENT: Final = frozenset({"--help", "-h", "--about", "--version"})
 _HANDLED: Final = (*PASSED_ON, signal.SIGTSTP, signal.SIGCONT)
 
 _Outcome = tuple[int | None, list[str], LakeportError | None]

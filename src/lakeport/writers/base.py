@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,7 +12,20 @@ if TYPE_CHECKING:
 
     from lakeport.model import Batch, Landed, Staged
 
-__all__ = ["Current", "Sink", "TablePlan", "TableWriter"]
+__all__ = ["Current", "LandedBefore", "Sink", "TablePlan", "TableWriter"]
+
+
+class LandedBefore(Exception):
+    """Some of a batch's files were landed before, and are to be left out; nothing was committed.
+
+    Attributes:
+        files: their paths or URIs, as splits name them.
+        note: what to tell of it.
+    """
+
+    def __init__(self, files: Collection[str], note: str) -> None:
+        super().__init__(note)
+        self.files, self.note = frozenset(files), note
 
 
 class Sink(Protocol):
@@ -93,6 +106,7 @@ class TableWriter(Protocol):
 
         Raises:
             ObjectExists: names were taken and the objects are bound to them: plan and stage again.
+            LandedBefore: plan and stage the other files alone.
         """
         ...
 

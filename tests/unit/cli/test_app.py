@@ -103,6 +103,11 @@ def test_options_become_keys(fake: FakeLoad, tmp_path: Path) -> None:
     assert fake.reading == {}
 
 
+def test_merges_have_an_option_for_their_keys(fake: FakeLoad, tmp_path: Path) -> None:
+    assert run("land a.csv --to lake --mode merge --merge-keys x,y") == 0
+    assert fake.config == LocalConfig(path=tmp_path / "lake", mode="merge", merge_keys=("x", "y"))
+
+
 def test_options_say_how_to_read(fake: FakeLoad, tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text('{"type": "object"}')
     code = run(

@@ -75,6 +75,27 @@ def test_a_folder_remembers_what_is_said_of_internal_columns(
     config = yaml.safe_load(Path("lakeport-mage/config.yaml").read_text())["config"]
     assert config["internal_columns_prefix"] == "_lp_"
     assert main(["init", "--internal-columns", "x", "--no-internal-columns", "--into", "y"]) == 2
+    assert main(["init", "--internal-columns", "", "--into", "y"]) == 2
+    assert not Path("y").exists()
+    assert main(["init", "--internal-columns", 'a: "b', "--into", "odd"]) == 0
+    assert yaml.safe_load(Path("odd/lake.yaml").read_text())["internal_columns_prefix"] == 'a: "b'
+
+
+@pytest.mark.parametrize("start", Start)
+def test_every_config_remembers_it(tmp_path: Path, start: Start) -> None:
+    assert (
+        main(["init", start, "--into", str(tmp_path / "begin"), "--internal-columns", "_lp"]) == 0
+    )
+    configs = [*(tmp_path / "begin").glob("*.y*ml"), *(tmp_path / "begin").glob("*.py")]
+    assert configs
+    for config in configs:
+        text = config.read_text()
+        if config.suffix == ".py":
+            assert "internal_columns_prefix='_lp'," in text and compile(text, config, "exec")
+        else:
+            loaders = yaml.safe_load(text).get("plugins", {}).get("loaders")
+            keys = loaders[0]["config"] if loaders else yaml.safe_load(text)
+            assert keys.get("config", keys)["internal_columns_prefix"] == "_lp"
 
 
 def test_nothing_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,3 +135,30 @@ def test_pages_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.strip() == str(pages()["sources"])
     assert main(["docs", "sorces"]) == 2
     assert "sources" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "page"),
+    [
+        ("local", "destinations/local"),
+        ("docs/reports.md", "reports"),
+        ("../types.md", "types"),
+        ("schemaconflict", "errors/SchemaConflict"),
+    ],
+)
+def test_a_page_is_found_by_the_last_part_of_its_name(
+    name: str, page: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["docs", name]) == 0
+    assert capsys.readouterr().out == pages()[page].read_text()
+
+
+def test_errors_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split()[0] for line in lines[1:]} == set(CLASSES)
+    assert [*lines[8].split(None, 2)] == [
+        "SchemaConflict",
+        "4",
+        "the columns do not fit the table's",
+    ]

@@ -104,6 +104,29 @@ def test_completion_can_be_shown(capsys: Cap, monkeypatch: pytest.MonkeyPatch) -
     assert ended.value.code == 0 and "_LAKEPORT_COMPLETE=complete_zsh" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_for_the_shell_that_is_named(
+    shell: str, tmp_path: Path, capsys: Cap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("typer.completion._get_shell_name", lambda: "none of these")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for option in ("--show-completion", "--install-completion"):
+        with pytest.raises(SystemExit) as ended:
+            main([option, shell])
+        assert ended.value.code == 0
+    assert f"complete_{shell}" in capsys.readouterr().out
+    written = (path.read_text() for path in tmp_path.rglob("*") if path.is_file())
+    assert any(f"complete_{shell}" in text for text in written)
+    assert main(["--show-completion", "tcsh"]) == 1
+    assert "tcsh not supported" in capsys.readouterr().err
+
+
+def test_help_has_a_short_name(capsys: Cap) -> None:
+    for line in ("-h", "land -h", "table show -h"):
+        assert main(line.split()) == 0
+        assert capsys.readouterr().out.startswith("Usage: lakeport")
+
+
 def test_tab_in_a_python_shell_shows_the_names_without_spark() -> None:
     program = (
         "import lakeport, rlcompleter, sys;"
@@ -139,8 +162,11 @@ def test_tables_and_show_of_a_lake(lake: Path, capsys: Cap) -> None:
     assert capsys.readouterr().out == told
     assert main(["tables", str(lake), "--json"]) == 0
     assert [table["name"] for table in json.loads(capsys.readouterr().out)] == ["people", "places"]
-    assert main(["tables", str(lake / "none")]) == 0
+    (lake / "empty").mkdir()
+    assert main(["tables", str(lake / "empty")]) == 0
     assert "there is no table in" in capsys.readouterr().out
+    assert main(["tables", str(lake / "none")]) == main(["runs", str(lake / "none")]) == 3
+    assert capsys.readouterr().err.count("Error: there is no folder ") == 2
 
 
 def test_runs_of_a_lake(lake: Path, capsys: Cap) -> None:
@@ -157,8 +183,13 @@ def test_runs_of_a_lake(lake: Path, capsys: Cap) -> None:
     assert "run broken" in capsys.readouterr().out
     assert main(["runs", str(lake), "--last", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["error"]["type"] == "BadRecords"
-    assert main(["runs", str(lake / "people")]) == 0
+    (lake / "empty").mkdir()
+    assert main(["runs", str(lake / "empty")]) == 0
     assert "manifest" in capsys.readouterr().out
+    assert main(["runs", str(lake / "empty"), "--last", "--json"]) == 0
+    assert capsys.readouterr().out == "null\n"
+    assert main(["runs", str(lake / "people")]) == 3
+    assert f"`lakeport runs {lake}`" in capsys.readouterr().err
 
 
 def test_what_a_report_holds_drives_no_terminal(lake: Path, capsys: Cap) -> None:
@@ -169,6 +200,10 @@ def test_what_a_report_holds_drives_no_terminal(lake: Path, capsys: Cap) -> None
     for more in ([], ["--last"]):
         assert main(["runs", str(lake), *more]) == 0
     assert "\x1b" not in capsys.readouterr().out
+    (lake / "people").rename(lake / "\x1b[5Jpeople")
+    assert main(["table", "show", str(lake / "peple")]) == 3
+    err = capsys.readouterr().err
+    assert "\x1b" not in err and r"\x1b[5Jpeople" in err
 
 
 def test_a_failed_load_is_one_document(tmp_path: Path, capsys: Cap) -> None:

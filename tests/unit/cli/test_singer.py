@@ -61,3 +61,22 @@ def test_errors_go_to_stderr_with_a_hint(
     assert captured.out == ""
     assert said in captured.err
     assert "Hint: " in captured.err
+
+
+def test_internal_columns_of_a_new_table_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    messages = [
+        {"type": "SCHEMA", "stream": "s", "schema": {"properties": {"id": {"type": "integer"}}}},
+        {"type": "RECORD", "stream": "s", "record": {"id": 1}},
+    ]
+    (tmp_path / "in.singer").write_text("\n".join(map(json.dumps, messages)))
+    said = "`internal_columns: false` leaves them out"
+    for more, told in (({}, True), ({"internal_columns": False}, False)):
+        config = tmp_path / "config.json"
+        lake = str(tmp_path / f"lake{told}")
+        config.write_text(json.dumps({"destination": "local", "path": lake, **more}))
+        assert call("--config", str(config), "--input", str(tmp_path / "in.singer")) == 0
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert (said in captured.err) is told

@@ -93,7 +93,59 @@ def test_content_is_the_same_however_it_is_shared_out(
     land(both)
     tiny = {"min_file_size_mb": 0.001, "target_file_size_mb": 0.005}
     assert land(both, once=True, **tiny).rows == 0
-    assert land(tmp_path / "a.csv", once=True).rows == 500  # a part of it is another content
+    assert land(both[::-1], once=True).rows == 0
+    assert land(tmp_path / "a.csv", once=True).rows == 0
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_files_are_known_each_by_itself(
+    tmp_path: Path, lake: Path, land: Callable[..., lakeport.StreamReport], suffix: str
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in range(3):
+        name = folder / f"{number}{suffix}"
+        FORMATS[suffix](name, [{**row, "name": f"n{number}"} for row in ROWS[number:]])
+        landed = land(folder, once=True)
+        assert landed.rows == 500 - number and landed.skipped_batches == 0
+        left_out = [
+            f"left out {number} of {number + 1} files: the table has had their content before"
+        ]
+        assert list(landed.notes) == (left_out if number else [])
+    assert rows(lake) == 500 + 499 + 498
+    FORMATS[suffix](folder / f"3{suffix}", ROWS[:1])
+    again = land(folder)
+    assert again.rows == 1498
+    assert again.notes[0].startswith(
+        "the table had 3 of these 4 files before, whose rows are there twice now"
+    )
+    assert land(folder, once=True).skipped_batches == 1
+
+
+def test_the_same_bytes_in_another_folder_are_other_rows(
+    tmp_path: Path, lake: Path, land: Callable[..., lakeport.StreamReport]
+) -> None:
+    for day in (1, 2):
+        (tmp_path / "in" / f"day={day}").mkdir(parents=True)
+        _csv(tmp_path / "in" / f"day={day}" / "a.csv", ROWS[:5])
+        assert land(tmp_path / "in", once=True).rows == 5
+    assert rows(lake) == 10
+
+
+def test_many_files_are_known_as_a_whole(
+    tmp_path: Path,
+    lake: Path,
+    land: Callable[..., lakeport.StreamReport],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("lakeport.loading.tasks._MOST_NAMES", 2)
+    both = []
+    for number in range(3):
+        both.append(str(tmp_path / f"{number}.csv"))
+        _csv(Path(both[-1]), ROWS[number:])
+    land(both)
+    assert land(both, once=True).rows == 0
+    assert land(both[:1], once=True).rows == 500
 
 
 def test_other_columns_are_another_content(

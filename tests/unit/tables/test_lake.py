@@ -63,6 +63,7 @@ def test_a_table_is_a_lake_of_one(tmp_path: Path) -> None:
     land(tmp_path, "plain", file_type="parquet", date_partition_format="day=%d")
     assert told(tmp_path / "delta") == {"delta": ("delta", 5, 1)}
     assert told(tmp_path / "plain") == {"plain": ("parquet", 5, 1)}
+    (tmp_path / "nothing").mkdir()
     assert told(tmp_path / "nothing") == {}
 
 
@@ -103,6 +104,36 @@ def test_a_folder_of_tables_is_none_itself(tmp_path: Path) -> None:
     assert lakeport.Table(tmp_path / "people").tables() == []
 
 
+def test_files_beside_delta_tables_are_no_table(tmp_path: Path) -> None:
+    """Else the rows of all tables would be shown as those of one."""
+    land(tmp_path, "silver/people")
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "stray.parquet")
+    for ask in ("describe", "preview"):
+        with pytest.raises(SourceError, match="is no table but a folder of tables"):
+            getattr(lakeport.Table(tmp_path), ask)()
+    assert [table.name for table in lakeport.Table(tmp_path).tables()] == ["silver/people"]
+
+
+def test_files_in_a_lakes_folder_hide_no_tables_of_files(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    for name in ("people", "places"):
+        land(lake, name, file_type="parquet")
+    pq.write_table(pa.table({"id": [1]}), lake / "stray.parquet")
+    with pytest.raises(SourceError, match="is no table but a folder of tables"):
+        lakeport.Table(lake).describe()
+    assert told(tmp_path) == {
+        "lake/people": ("parquet", 5, 1),
+        "lake/places": ("parquet", 5, 1),
+    }
+
+
+def test_files_in_folders_are_one_table(tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    for folder in (tmp_path, tmp_path / "more"):
+        pq.write_table(pa.table({"id": [1]}), folder / "a.parquet")
+    assert lakeport.Table(tmp_path).describe().rows == 2
+
+
 def test_a_misspelt_table_names_its_neighbours(tmp_path: Path) -> None:
     for name in ("people", "places"):
         land(tmp_path, name)
@@ -114,6 +145,12 @@ def test_a_misspelt_table_names_its_neighbours(tmp_path: Path) -> None:
     with pytest.raises(SourceError) as caught:
         lakeport.Table(tmp_path / "none" / "people").history()
     assert caught.value.hint == "check its name; `land` makes tables."
+
+
+def test_an_empty_log_is_no_table_and_not_its_own_neighbour(tmp_path: Path) -> None:
+    (tmp_path / "people" / "_delta_log").mkdir(parents=True)
+    with pytest.raises(SourceError, match=r"there is no table in .*/people\n"):
+        lakeport.Table(tmp_path / "people").describe()
 
 
 def test_a_file_is_no_place_for_tables(tmp_path: Path) -> None:
@@ -142,4 +179,17 @@ def test_runs_are_told_by_their_reports(tmp_path: Path) -> None:
     assert "report" not in first.to_dict()
     (tmp_path / "_lakeport" / "reports" / "29990101-000000-ab.json").unlink()
     assert [run.run_id for run in lakeport.runs(tmp_path, 1)] == ["second"]
+    (tmp_path / "none").mkdir()
     assert lakeport.runs(tmp_path / "none") == []
+    with pytest.raises(SourceError, match="is a table, and reports of runs lie beside") as caught:
+        lakeport.runs(tmp_path / "people")
+    assert f"`lakeport runs {tmp_path}`" in caught.value.hint
+
+
+def test_a_lake_that_is_not_there_has_no_tables_to_list(tmp_path: Path) -> None:
+    land(tmp_path / "lake", "people")
+    for ask in (lakeport.tables, lakeport.runs):
+        with pytest.raises(SourceError, match=r"there is no folder .*/lkae; did you mean lake\?"):
+            ask(tmp_path / "lkae")
+        with pytest.raises(SourceError, match=r"there is no folder .*/none/lake\n"):
+            ask(tmp_path / "none" / "lake")

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import lakeport
 from lakeport.errors import ConfigError
+from lakeport.spark.session import Runtime
 from lakeport.tables.compaction import report
 from lakeport.tables.maintenance import hours, sort_columns
+from lakeport.tables.queries import check_beginning
 from lakeport.writers.delta.log.actions import clustering_action
 from tests.unit.writers.delta.support import contents
 
@@ -28,3 +34,34 @@ def test_sort_columns_are_the_tables_own() -> None:
     for text in ("soon", "1.5h", "-1h", ""):
         with pytest.raises(ConfigError, match="no retention"):
             hours(text)
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda table: table.optimize(zorder=["idd"]), "no column 'idd'; did you mean 'id'"),
+        (lambda table: table.optimize(where="id = 1"), "the table has no partitions"),
+        (lambda table: table.vacuum(retain_hours=12), "12 hours only, less than 168"),
+        (lambda table: table.vacuum(retain_hours=-1, force=True), "-1 is no retention"),
+        (lambda table: table.query("slect 1"), "it begins with 'slect'"),
+        (lambda table: table.query("-- newest\n(DROP TABLE t)"), "it begins with 'DROP'"),
+        (lambda table: table.query(" -- SELECT 1"), "it is empty"),
+    ],
+)
+def test_mistakes_do_not_wait_for_spark(
+    ask: Callable[[lakeport.Table], Any],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lakeport.land([{"id": 1}], tmp_path, table="t")
+    monkeypatch.delattr(Runtime, "start")
+    with pytest.raises(ConfigError, match=said):
+        ask(lakeport.Table(tmp_path / "t"))
+
+
+@pytest.mark.parametrize(
+    "sql", ["/* DROP */ SELECT 1", "`t`", "-- a \\\nDROP\nselect 1", "((FROM t))"]
+)
+def test_what_may_be_a_query_is_left_to_spark(sql: str) -> None:
+    check_beginning(sql)

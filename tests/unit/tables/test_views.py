@@ -7,7 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
 import lakeport
+from lakeport.errors import SourceError
 from tests.unit.sources.parquet.test_values import marks as marked
 from tests.unit.sources.parquet.test_values import of, write
 
@@ -74,3 +79,35 @@ def test_a_table_with_types_that_can_not_be_written_is_shown(tmp_path: Path) -> 
         "m": "map<string, variant>",
     }
     assert lakeport.Table(str(tmp_path)).compact_report().files == 1
+
+
+def test_damaged_files_are_named(tmp_path: Path) -> None:
+    files = {
+        "a/x.parquet": b"PAR1",
+        "b/x.csv": b"id,name\n1,2,3\n",
+        "c/x.csv": b"",
+        "d/x.csv.gz": b"no gzip",
+    }
+    for name, data in files.items():
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(data)
+        for ask in ("describe", "preview"):
+            with pytest.raises(SourceError, match=rf"{name} is damaged, or no (Parquet|CSV) file"):
+                getattr(lakeport.Table((tmp_path / name).parent), ask)()
+
+
+def test_files_of_other_types_are_told(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"id": ["x"]}), tmp_path / "b.parquet")
+    with pytest.raises(SourceError, match=r"b\.parquet does not fit the files before it"):
+        lakeport.Table(tmp_path).preview()
+    assert lakeport.Table(tmp_path).preview(1).to_pylist() == [{"id": 1}]
+
+
+def test_texts_of_csv_files_stay_as_they_are(tmp_path: Path) -> None:
+    """What looks like a number may be none."""
+    rows = [{"id": "007", "text": 'a\n"b"'}, {"id": "1.0", "text": None}]
+    lakeport.land(rows, tmp_path, table="t", file_type="csv", internal_columns=False)
+    table = lakeport.Table(tmp_path / "t")
+    assert table.preview().to_pylist() == rows
+    assert {column.type for column in table.describe().columns} == {"string"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from enum import StrEnum
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -10,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from lakeport.cli.options import internal_keys
 from lakeport.cli.output.console import Console
 from lakeport.cli.output.errors import Guard
 from lakeport.errors import ConfigError
@@ -52,7 +55,8 @@ def init(
     output = Console()
     with Guard(output):
         target = folder or Path(f"lakeport-{start}")
-        written = _write(start, target, _told(no_internal_columns, internal_prefix))
+        said = _checked(internal_keys(no_internal_columns, internal_prefix))
+        written = _write(start, target, said)
         output.facts(
             f"{target} was made",
             {str(path.relative_to(target)): about for path, about in written.items()},
@@ -60,20 +64,37 @@ def init(
         typer.echo(f"\nNext: cd {target}, and see README.md")
 
 
-def _told(left_out: bool, prefix: str | None) -> str:
-    """What the config says of the internal columns."""
-    if left_out and prefix is not None:
-        raise ConfigError(
-            "`--no-internal-columns` and `--internal-columns` exclude each other", "give one."
-        )
-    if left_out:
-        return "internal_columns: false         # no columns that tell when a row was landed\n"
-    if prefix is not None:
-        return f"internal_columns_prefix: {prefix}    # of those that tell when a row was landed\n"
-    return "# internal_columns: false       # no _mage_created_at and _mage_updated_at\n"
+def _checked(given: Mapping[str, object]) -> dict[str, object]:
+    """The keys that are given, if a config may have them.
+
+    Raises:
+        ConfigError: it may not.
+    """
+    said = {key: value for key, value in given.items() if value is not None}
+    if said:
+        from lakeport.config.load import load_target
+
+        load_target({"destination": "local", "path": ".", **said})
+    return said
 
 
-def _write(start: Start, target: Path, internal: str) -> dict[Path, str]:
+def _line(said: Mapping[str, object], *, python: bool) -> str:
+    """What is said, in YAML or among a call's arguments; a comment where that is nothing.
+
+    >>> _line({"internal_columns_prefix": "a: b"}, python=False)
+    'internal_columns_prefix: "a: b"  # of those that tell when a row was landed'
+    >>> _line({}, python=True)
+    '# internal_columns=False,       # no _mage_created_at and _mage_updated_at'
+    """
+    key, value = next(iter(said.items()), ("internal_columns", False))
+    text = f"{key}={value!r}," if python else f"{key}: {json.dumps(value, ensure_ascii=False)}"
+    about = "no _mage_created_at and _mage_updated_at"
+    if said:
+        about = f"{'of those' if value else 'no columns'} that tell when a row was landed"
+    return f"{text if said else f'# {text}':<30}  # {about}"
+
+
+def _write(start: Start, target: Path, said: Mapping[str, object]) -> dict[Path, str]:
     """Write the folder's files; name -> what it is.
 
     Raises:
@@ -87,7 +108,8 @@ def _write(start: Start, target: Path, internal: str) -> dict[Path, str]:
     try:
         for path, text in wanted.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(_filled(text, internal), encoding="utf-8")
+            line = _line(said, python=path.suffix == ".py")
+            path.write_text(_filled(text, line), encoding="utf-8")
     except OSError as error:
         raise ConfigError(
             f"{target} can't be written: {error.strerror}", "name another folder with `--into`."
@@ -110,7 +132,7 @@ def _filled(text: str, internal: str) -> str:
     lines = []
     for line in text.splitlines(keepends=True):
         before, marker, _ = line.partition(_INTERNAL)
-        lines.append(before + internal if marker else line)
+        lines.append(f"{before}{internal}\n" if marker else line)
     return "".join(lines)
 
 

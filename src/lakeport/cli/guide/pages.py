@@ -18,6 +18,7 @@ __all__ = ["docs", "explain", "pages"]
 
 _HERE = Path(errors.__file__).parent
 _FOR_DEVELOPERS = ("adr/", "benchmarks/")
+_CODES = "or give an exit code from 1 to 7 (130: interrupted, 143: terminated)."
 _PLACES = (_HERE / "docs", _HERE.parents[1] / "docs")  # of an installed package, of a checkout
 
 
@@ -33,27 +34,34 @@ def docs(
             listed = [each for each in known.items() if not each[0].startswith(_FOR_DEVELOPERS)]
             output.rows("", ("page", "about"), [(name, _title(path)) for name, path in listed])
             return
-        name = page.removesuffix(".md")
-        if name not in known:
-            raise _unknown("page", name, list(known), "`lakeport docs` lists all.")
+        found = known[_named(page.removesuffix(".md"), list(known))]
         if where:
-            typer.echo(known[name])
+            typer.echo(found)
         else:
-            _show(known[name].read_text("utf-8"))
+            _show(found.read_text("utf-8"))
 
 
 def explain(
     code: Annotated[
-        str, typer.Argument(help="An error's name, such as SchemaConflict, or an exit code.")
-    ],
+        str,
+        typer.Argument(
+            metavar="CODE", help="An error's name or an exit code; without it: the list."
+        ),
+    ] = "",
 ) -> None:
     """Tell what an error means, what is behind it, and what to do."""
-    with Guard(Console()):
+    output = Console()
+    with Guard(output):
         classes = _classes()
+        if not code:
+            listed = sorted(classes.items(), key=lambda each: each[1].exit_code)
+            rows = [(name, each.exit_code, _about(name)) for name, each in listed]
+            output.rows("", ("error", "exit code", "about"), rows)
+            return
         found = [each for each in classes.values() if code == str(each.exit_code)]
         named = {name.lower(): each for name, each in classes.items()}.get(code.lower())
         if named is None and not found:
-            raise _unknown("error", code, list(classes), "or give an exit code from 1 to 7.")
+            raise _unknown("error", code, list(classes), _CODES)
         wanted = [named] if named is not None else found
         known = pages()
         _show("\n".join(known[f"errors/{each.__name__}"].read_text("utf-8") for each in wanted))
@@ -81,6 +89,25 @@ def _classes() -> dict[str, type[LakeportError]]:
         for each in found
         if isinstance(each, type) and issubclass(each, LakeportError)
     }
+
+
+def _about(error: str) -> str:
+    return _title(pages()[f"errors/{error}"]).partition(": ")[2]
+
+
+def _named(name: str, known: list[str]) -> str:
+    """The page that is meant: by its whole name, or by the last part alone.
+
+    Raises:
+        ConfigError: there is none, or several are called so.
+    """
+    if name in known:
+        return name
+    last = name.rpartition("/")[2].lower()
+    found = [each for each in known if each.rpartition("/")[2].lower() == last]
+    if len(found) != 1:
+        raise _unknown("page", name, found or known, "`lakeport docs` lists all.")
+    return found[0]
 
 
 def _unknown(what: str, name: str, known: list[str], otherwise: str) -> ConfigError:

@@ -25,6 +25,7 @@ from lakeport.cli.output.formatting import (
     jsonable,
     landed_line,
     phrase,
+    printable,
     report_row,
     shown,
     table_lines,
@@ -172,11 +173,14 @@ class Console:
         self.close()
         if title:
             self._line(shown(title))
-        names = [shown(column) for column in columns]
+        names, told = (
+            [shown(column) for column in columns],
+            [list(map(_whole, row)) for row in rows],
+        )
         if self._width:
-            self._table(names, [[_whole(value) for value in row] for row in rows], spare)
+            self._table(names, told, spare)
             return
-        for line in table_lines(names, [[shown(value, _WIDEST) for value in row] for row in rows]):
+        for line in table_lines(names, told):
             self._write(line)
 
     def say(self, text: str, hanging: int = 0) -> None:
@@ -198,8 +202,10 @@ class Console:
         """Print an error and its hint."""
         self.close()
         if trace:
-            self._error(trace.rstrip())
-        words = f"Error: {failure.message}" + (f"\n\nHint: {failure.hint}" if failure.hint else "")
+            self._error(printable(trace.rstrip()))
+        words = f"Error: {printable(failure.message)}"
+        if failure.hint:
+            words += f"\n\nHint: {printable(failure.hint)}"
         if terminal_width(self._err) and failure.type in errors.__all__:
             words += f"\n\nMore: `lakeport explain {failure.type}`"
         self._error("\n".join(wrapped(words, terminal_width(self._err))))
@@ -332,7 +338,7 @@ class Json:
 
 
 def _whole(value: object) -> str:
-    """A cell on a terminal: prose may be cut, what has no spaces is a number, an id or a name."""
+    """A cell of a table: prose may be cut, what has no spaces is a number, an id or a name."""
     text = shown(value)
     return shown(text, _WIDEST if " " in text else _LONGEST)
 

@@ -25,6 +25,7 @@ __all__ = [
     "moment",
     "numeric",
     "phrase",
+    "printable",
     "readable",
     "report_row",
     "shown",
@@ -65,13 +66,13 @@ def size(value: float) -> str:
     """A size in bytes in the unit that fits.
 
     Example:
-        >>> size(999), size(8_123_456), size(-1)
-        ('999 B', '8.1 MB', '?')
+        >>> size(999), size(8_123_456), size(999_999), size(-1)
+        ('999 B', '8.1 MB', '1.0 MB', '?')
     """
     if value < 0:
         return "?"
     for unit in ("B", "KB", "MB", "GB"):
-        if value < 1000:
+        if value < 999.95:  # more would be rounded to 1000.0
             return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
         value /= 1000
     return f"{value:,.1f} TB"
@@ -102,6 +103,16 @@ def shown(value: object, longest: int = 0) -> str:
     if not text.isprintable():
         text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return f"{text[: longest - 1]}…" if 0 < longest < len(text) else text
+
+
+def printable(text: str) -> str:
+    r"""A text of several lines, control characters within them escaped.
+
+    Example:
+        >>> printable("no table in a\x1b[2J\n\nHint: b")
+        'no table in a\\x1b[2J\n\nHint: b'
+    """
+    return "\n".join(map(shown, text.split("\n")))
 
 
 def phrase(value: object) -> str:

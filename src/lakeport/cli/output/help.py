@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import typer
+from typer.completion import install_callback, show_callback
 from typer.core import TyperCommand, TyperGroup
 
 __all__ = ["KEEP", "LAND", "LOOK", "SET_UP", "Commands", "about", "help_alone"]
@@ -15,6 +16,10 @@ LOOK: Final = "Look"
 KEEP: Final = "Keep in order"
 SET_UP: Final = "Set up"
 _GROUPS: Final = (LAND, LOOK, KEEP, SET_UP)
+_COMPLETION: Final = {
+    "--install-completion": install_callback,
+    "--show-completion": show_callback,
+}
 
 
 def about(group: str, *examples: str, words: str = "") -> dict[str, Any]:
@@ -56,6 +61,13 @@ class _Command(TyperCommand):
 
 class Commands(TyperGroup):
     """A program or a group of commands; its help has the commands under their groups' headings."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take a shell's name behind the options about completion, which else ask what runs."""
+        if ctx.parent is None and len(args) == 2 and args[0] in _COMPLETION:
+            param: Any = None  # they have no use for it
+            _COMPLETION[args[0]](ctx, param, args[1])  # ends the process
+        return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands, those of groups of commands by their whole names."""

@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Terminal", "aside", "begin", "begin_early", "end", "note"]
 
+_LOOKING: Final = ("table", "tables", "runs", "state")
 _LABELS: Final = {
     "land": "landing",
     "plan": "planning",
     "check": "checking",
-    "table": "looking",
     "jars": "fetching jars",
+    **dict.fromkeys(_LOOKING, "looking"),
 }
-_QUIET: Final = frozenset({"--json", "--help"})
+_QUIET: Final = frozenset({"--json", "--help", "-h"})
 
 
 class Terminal:

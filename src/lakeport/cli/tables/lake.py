@@ -52,15 +52,15 @@ def runs(
     json_out: JsonOut = False,
     debug: Debug = False,
 ) -> None:
-    """List the runs that landed something in a lake, the newest first."""
+    """List the runs of a lake, the newest first."""
     output = Json() if json_out else Console()
     with _lake(output, target, set_keys, debug) as config:
         from lakeport.tables.runs import runs as listed
 
         found = listed(config, 1 if last else limit)
         if isinstance(output, Json):
-            told = [run.report if last else run.to_dict() for run in found]
-            output.document(told[0] if last and told else told)
+            newest = found[0].report if found else None
+            output.document(newest if last else [run.to_dict() for run in found])
         elif not found:
             output.say(f"no run has left a report in {target}: `manifest: true` has each leave one")
         elif last:
@@ -75,6 +75,7 @@ def _lake(
 ) -> Iterator[DestinationConfig]:
     """The target's config; errors take the way that every command's take."""
     with Guard(output, debug, cut_off=("nothing was changed", "")) as guard:
+        output.begin(f"looking at {target}")
         from lakeport.config.load import load_target
 
         given = keys({}, set_keys, None)

@@ -56,7 +56,10 @@ def _endpoint(value: str) -> str:
 
 def _bucket(value: str) -> str:
     if not _BUCKET.fullmatch(value):
-        raise ValueError("has to be the bare name of a bucket, without scheme and slashes")
+        raise ValueError(
+            "has to be the bare name of a bucket, without scheme and slashes, of 2 to 255 letters, "
+            "digits, dots, hyphens and underscores"
+        )
     return value
 
 

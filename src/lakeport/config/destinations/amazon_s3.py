@@ -25,7 +25,9 @@ aws_secret_access_key=SecretStr('**********'), bucket='lake')
 
     destination: Literal["amazon_s3"] = Field(default="amazon_s3", description="`amazon_s3`.")
     file_type: Literal["parquet", "csv"] = Field(
-        default="parquet", description="Format of the files: parquet or csv."
+        default="parquet",
+        description="Format of the files: parquet or csv; Delta tables on S3 are for "
+        "`destination: delta_lake_s3`.",
     )
 
     def storage(self) -> S3Storage:

@@ -13,7 +13,7 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from lakeport.model import Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy, plan_evolution
 from lakeport.schema.named import alter_command, type_name
 from lakeport.writers.delta.commit.attempt import Attempt, Done
-from lakeport.writers.delta.commit.known_content import KnownContent
+from lakeport.writers.delta.commit.known_content import LEFT_OUT, NOT_TOLD, KnownContent
 from lakeport.writers.delta.commit.log_transaction import LogTransaction, TableTransaction
 from lakeport.writers.delta.commit.staged_files import StagedFiles, published
 from lakeport.writers.delta.commit.transaction import DeltaLog
@@ -50,11 +50,6 @@ _ATTEMPTS = 15
 _WHOLE_TABLE_ATTEMPTS = 3
 """After so many attempts an overwrite of partitions takes the time to look at these alone."""
 _LONGEST_WAIT = 2.0
-_TWICE = (
-    "the table had this content before, and has its rows twice now; `once: true` (`--once`) leaves "
-    "out what was landed before"
-)
-_LEFT_OUT = "nothing was added: the table has had this content before"
 _log = logging.getLogger(__name__)
 
 
@@ -195,7 +190,7 @@ class DeltaWriter:
         plan: DeltaPlan,
         staged: Sequence[Staged],
         mark: Mark | None = None,
-        content: str = "",
+        content: Mapping[str, str] | None = None,
     ) -> Landed:
         """Land a batch in one commit, or find that this run had landed it.
 
@@ -204,27 +199,32 @@ class DeltaWriter:
             staged: the files.
             mark: what the commit says about itself, and what makes a repeated batch land once;
                 None for a batch of no run.
-            content: what the batch is known by when it comes again; empty for nothing.
+            content: file -> the name that its content is known by when it comes again.
 
         Raises:
             CommitConflict: other writers were faster, again and again, or changed the schema.
+            LandedBefore: some of the files were landed before, and are to be left out.
             OutcomeUnknown: nothing tells whether the commit was made, or will be.
             RunMismatch: the run landed another batch under this number.
             SchemaConflict: the table has changed so that the batch no longer fits.
             LakeportError: the store or Spark refused.
         """
         own = mark or self.mark()
-        known = KnownContent("" if plan.dynamic else content, self.options.once)
+        known = NOT_TOLD
+        if content and not plan.dynamic:
+            known = KnownContent(content, self.options.once)
         with self.published(staged) as files:
 
             def attempt(current: DeltaPlan, txn: TableTransaction, number: int) -> Landed:
-                again = plan.mode is Mode.APPEND and known.landed(txn)
+                again = known.landed(txn) if plan.mode is Mode.APPEND else frozenset()
                 if again and known.once:
+                    if len(again) < len(known.files):
+                        raise known.without(again)
                     return self._left_out(own.sequence, txn.version)
                 whole_table = number < _WHOLE_TABLE_ATTEMPTS
                 one = Attempt(self.storage, self.folder, current, staged, own, whole_table, known)
                 landed = one.landed(self.try_commit(one, txn, files))
-                return replace(landed, notes=(_TWICE,)) if again else landed
+                return replace(landed, notes=(known.twice(again),)) if again else landed
 
             return self.until_committed(plan, own, attempt)
 
@@ -320,7 +320,7 @@ class DeltaWriter:
     def _left_out(self, sequence: int, version: int) -> Landed:
         """A batch whose content the table has."""
         return Landed(
-            self.stream, self.uri, sequence, 0, version=version, skipped=True, notes=(_LEFT_OUT,)
+            self.stream, self.uri, sequence, 0, version=version, skipped=True, notes=(LEFT_OUT,)
         )
 
     def _begin(self, plan: DeltaPlan, attempts: int) -> TableTransaction:

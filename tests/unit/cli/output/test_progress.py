@@ -79,6 +79,7 @@ def test_words_for_good_stand_above_what_goes_on() -> None:
     [
         lambda: progress.begin_early(["land", "a.csv", "--json"]),
         lambda: progress.begin_early(["land", "--help"]),
+        lambda: progress.begin_early(["tables", "-h"]),
         lambda: progress.begin_early(["version"]),
         lambda: progress.begin_early([]),
     ],

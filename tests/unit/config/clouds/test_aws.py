@@ -78,6 +78,7 @@ def test_slashes_of_the_prefix_do_no_harm(path: str) -> None:
     [
         ({"bucket": "s3://lake"}, "bare name"),
         ({"bucket": "lake/raw"}, "bare name"),
+        ({"bucket": "b"}, "of 2 to 255 letters"),
         ({"object_key_path": "a/../b"}, "object_key_path"),
         ({"object_key_path": "a/%2e%2e/b"}, "object_key_path"),
         ({"object_key_path": "a\nb"}, "object_key_path"),

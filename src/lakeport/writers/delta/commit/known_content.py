@@ -1,23 +1,28 @@
 """Content that a table has had before: told by what appends leave in the table's log.
 
-An append of files leaves a `txn` action of its own name for what was read, and an overwrite one for
-itself: content from before it is not in the table any more. Bringing an older version back sets
-them back, as it does with runs. Source: Delta's protocol, transaction identifiers.
+An append of files leaves a `txn` action of its own name for each file that was read, and an
+overwrite one for itself: content from before it is not in the table any more. Bringing an older
+version back sets them back, as it does with runs. Source: Delta's protocol, transaction
+identifiers.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from lakeport.writers.base import LandedBefore
 from lakeport.writers.delta.log.actions import transaction_action
 
 if TYPE_CHECKING:
     from lakeport.writers.delta.commit.log_transaction import TableTransaction
 
-__all__ = ["NOT_TOLD", "KnownContent", "overwritten"]
+__all__ = ["LEFT_OUT", "NOT_TOLD", "KnownContent", "overwritten"]
 
+LEFT_OUT: Final = "nothing was added: the table has had this content before"
 _OVERWRITTEN: Final = "lakeport::overwritten"  # no run has an empty id
+_ONCE: Final = "`once: true` (`--once`) leaves out what was landed before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,26 +30,38 @@ class KnownContent:
     """What an append brings.
 
     Attributes:
-        digest: its name; empty where it is not to be known again.
-        once: whether it is left out where the table has it.
+        files: file -> the name of its content; none where it is not to be known again.
+        once: whether what the table has is left out.
     """
 
-    digest: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
     once: bool = False
 
-    @property
-    def _app(self) -> str:
-        return f"lakeport::content:{self.digest}"
-
-    def landed(self, txn: TableTransaction) -> bool:
-        """Whether the table has had it since it was last overwritten, by an append like this."""
-        if not self.digest:
-            return False
-        if self.once:
-            txn.watch(self._app)  # of two at a time, the second is to find the first one's
-        at = txn.last_transaction(self._app)
+    def landed(self, txn: TableTransaction) -> frozenset[str]:
+        """The files that the table has had since it was last overwritten, by appends like this."""
+        if not self.files:
+            return frozenset()
         # An overwrite that comes second is made anew on what came first: its number is higher.
-        return at >= 0 and at >= txn.last_transaction(_OVERWRITTEN)
+        since = max(0, txn.last_transaction(_OVERWRITTEN))
+        found = set()
+        for file, name in self.files.items():
+            if self.once:
+                txn.watch(_app(name))  # of two at a time, the second is to find the first one's
+            if txn.last_transaction(_app(name)) >= since:
+                found.add(file)
+        return frozenset(found)
+
+    def without(self, again: Collection[str]) -> LandedBefore:
+        """What has the other files landed without those that the table has had."""
+        some = f"{len(again):,} of {len(self.files):,} files"
+        return LandedBefore(again, f"left out {some}: the table has had their content before")
+
+    def twice(self, again: Collection[str]) -> str:
+        """A line about files that the table has twice now."""
+        if len(again) == len(self.files):
+            return f"the table had this content before, and has its rows twice now; {_ONCE}"
+        some = f"{len(again):,} of these {len(self.files):,} files"
+        return f"the table had {some} before, whose rows are there twice now; {_ONCE}"
 
     def actions(self, version: int, moment: int) -> list[str]:
         """What the commit leaves in the log.
@@ -53,7 +70,8 @@ class KnownContent:
             version: that it makes, if no other comes first.
             moment: milliseconds since 1970.
         """
-        return [transaction_action(self._app, version, moment)] if self.digest else []
+        names = dict.fromkeys(self.files.values())
+        return [transaction_action(_app(name), version, moment) for name in names]
 
 
 NOT_TOLD: Final = KnownContent()
@@ -62,3 +80,7 @@ NOT_TOLD: Final = KnownContent()
 def overwritten(version: int, moment: int) -> str:
     """What an overwrite leaves in the log; for the arguments see `KnownContent.actions`."""
     return transaction_action(_OVERWRITTEN, version, moment)
+
+
+def _app(name: str) -> str:
+    return f"lakeport::content:{name}"

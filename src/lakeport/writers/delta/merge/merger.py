@@ -275,7 +275,8 @@ def _merge_keys(stream: str, rows: pa.Schema, keys: Sequence[str]) -> tuple[str,
     if not keys:
         raise ConfigError(
             f"stream {stream!r} has no key to merge by",
-            "name the columns that identify a row in `merge_keys`, or use `mode: append`.",
+            "name the columns that identify a row in `merge_keys` (`--merge-keys`), or use "
+            "`mode: append`.",
         )
     for key in keys:
         if key.lower() not in names:
