@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from lakeport.errors import DestinationError, SchemaConflict, SourceError
 from lakeport.model import Storage, StoredObject
+from lakeport.schema.named import type_name
 from lakeport.schema.types import from_spark_json
 from lakeport.tables.records import HistoryEntry, TableColumn, TableDescription
 from lakeport.writers.delta.compaction import MANY_SMALL_FILES, SMALL_FILE_BYTES, groups
@@ -130,7 +131,7 @@ class FilesView:
     def describe(self) -> TableDescription:
         """Format, columns, rows (Parquet only), files and sizes."""
         rows = sum(footer_rows(self.storage, self.files)) if self.kind == "parquet" else None
-        columns = tuple(TableColumn(item.name, str(item.type)) for item in self.preview(1).schema)
+        columns = tuple(TableColumn(item.name, _word(item.type)) for item in self.preview(1).schema)
         sizes = _sizes([item.bytes for item in self.files])
         return TableDescription(self.kind, columns, rows, **sizes)
 
@@ -219,11 +220,16 @@ def _declared(schema: Mapping[str, Any]) -> tuple[TableColumn, ...]:
     columns = []
     for item in schema["fields"]:
         try:
-            told = str(from_spark_json(json.dumps({"type": "struct", "fields": [item]})).types[0])
+            told = _word(from_spark_json(json.dumps({"type": "struct", "fields": [item]})).types[0])
         except SchemaConflict:
             told = _spark_word(item["type"])
         columns.append(TableColumn(item["name"], told))
     return tuple(columns)
+
+
+def _word(type_: pa.DataType) -> str:
+    """A type in the words of a landing report, one with parts by all of them."""
+    return str(type_) if pa.types.is_nested(type_) else type_name(type_)
 
 
 def _spark_word(type_: Any) -> str:
