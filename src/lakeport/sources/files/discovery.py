@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from lakeport.config.explain import nearest
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Storage
 from lakeport.sources.files.source_file import SourceFile
@@ -242,15 +243,19 @@ def _nothing(source: str, files: list[SourceFile], storage: Storage | None) -> S
     parent = Path(_folder(source) or ".").expanduser()
     while not parent.is_dir():
         parent = parent.parent
-    nearby = _some(sorted(path.name + "/" * path.is_dir() for path in parent.iterdir()))
-    return SourceError(f"{source!r} matches no file", f"in folder {str(parent)!r}: {nearby}.")
+    names = sorted(path.name + "/" * path.is_dir() for path in parent.iterdir())
+    close = nearest(Path(source).name, names)
+    guess = f"; did you mean {str(parent / close)!r}?" if close else ""
+    return SourceError(
+        f"{source!r} matches no file{guess}", f"in folder {str(parent)!r}: {_some(names)}."
+    )
 
 
 def _some(names: Iterator[str] | list[str]) -> str:
     listed: list[str] = []
     for name in names:
         if len(listed) == _NEARBY:
-            return ", ".join(listed) + ", ..."
+            return f"{', '.join(listed)} and more"
         listed.append(name)
     return ", ".join(listed) or "nothing"
 
