@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Terminal", "aside", "begin", "begin_early", "end", "note"]
 
-_LABELS: Final = {"land": "landing", "plan": "planning", "check": "checking", "table": "looking"}
+_LABELS: Final = {
+    **{"land": "landing", "plan": "planning", "check": "checking"},
+    **dict.fromkeys(("table", "tables", "runs"), "looking"),
+}
 _QUIET: Final = frozenset({"--json", "--help"})
 
 

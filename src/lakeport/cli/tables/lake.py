@@ -75,6 +75,7 @@ def _lake(
 ) -> Iterator[DestinationConfig]:
     """The target's config; errors take the way that every command's take."""
     with Guard(output, debug, cut_off=("nothing was changed", "")) as guard:
+        output.begin(f"looking at {target}")
         from lakeport.config.load import load_target
 
         given = keys({}, set_keys, None)
