@@ -36,10 +36,7 @@ __all__ = ["land"]
 
 _SOURCE = "How to read a source"
 _POLICY = "What to do with the data"
-_ABOUT_INTERNAL = (
-    "{} are lakeport's own, and tell when a row was landed and changed; "
-    "`--no-internal-columns` leaves them out"
-)
+_ABOUT_INTERNAL = "{} tell when rows came and changed; `--no-internal-columns` leaves them out"
 
 
 def land(
@@ -183,7 +180,12 @@ def land(
         typer.Option(metavar="fail|quarantine", help="Default: fail.", rich_help_panel=_POLICY),
     ] = None,
     max_bad_records: Annotated[
-        str | None, typer.Option(metavar="COUNT|SHARE", rich_help_panel=_POLICY)
+        str | None,
+        typer.Option(
+            metavar="COUNT|SHARE",
+            help="More bad records than this fail the load: 10, or 1%; default: any number.",
+            rich_help_panel=_POLICY,
+        ),
     ] = None,
     unknown_fields: Annotated[
         str | None,
