@@ -22,7 +22,7 @@ _SETTINGS = {"LAKEPORT_CDS": "use", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 _RUN = re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{6}\b")
 _MOMENT = re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
-_FRACTION = re.compile(r"(?<=s)\.\d{6}\b")
+_FRACTION = re.compile(r"(?<=s)\.\d{6}")
 _SIZE = re.compile(r"\b\d+(?:\.\d)? (?=(?:K|M)?B\b)")
 _SECONDS = re.compile(r"\b\d+\.\d(?= s\b)")
 _VERSION = re.compile(r"(?<=lakeport[ /])\d+\.\d+\.\d+\S*")
