@@ -212,11 +212,11 @@ def closing_line(report: LandingReport) -> str:
     Example:
         >>> now = datetime.fromisoformat("2024-03-04T15:30:45+00:00")
         >>> closing_line(LandingReport("r1", "/lake", now, now, 0.4))
-        '0 rows landed in /lake in 0.4 s, run r1'
+        '0 rows landed in /lake, 0.4 s, run r1'
     """
     landed, run = counted(report.rows, "row"), f"run {shown(report.run_id)}"
     if report.ok:
-        return f"{landed} landed in {shown(report.target)} in {report.seconds:.1f} s, {run}"
+        return f"{landed} landed in {shown(report.target)}, {report.seconds:.1f} s, {run}"
     return f"{landed} landed before the error, {run}"
 
 

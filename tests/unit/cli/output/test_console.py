@@ -92,7 +92,7 @@ def test_the_report_in_plain_lines() -> None:
         "0.0",
         "/lake/flights",
     ]
-    assert lines[-1] == "336,792 rows landed in /lake in 4.2 s, run r1"
+    assert lines[-1] == "336,792 rows landed in /lake, 4.2 s, run r1"
     for words in (
         "flights: 2 bad records set aside",
         "flights: undeclared field x dropped from 3 records",
@@ -116,7 +116,7 @@ def test_a_terminal_has_a_table() -> None:
     output.close()
     text = out.getvalue()
     assert "336,776" in text and "batch 1 landed" not in text and "\x1b[2J" not in text
-    assert text.endswith("336,792 rows landed in /lake in 4.2 s, run r1\n")
+    assert text.endswith("336,792 rows landed in /lake, 4.2 s, run r1\n")
 
 
 def test_warnings_go_to_the_side_when_piped() -> None:

@@ -146,7 +146,7 @@ def test_a_terminal_shows_paths_from_the_working_folder(
     header, *_, note, landed, _, _, value = out.getvalue().splitlines()
     assert header.split() == ["stream", "rows", "files", "size", "version", "seconds"]
     assert note == "  bad records are in ./lake/q"
-    assert landed == "1 row landed in ./lake in 0.1 s, run r"
+    assert landed == "1 row landed in ./lake, 0.1 s, run r"
     assert err.getvalue() == "Error: no table in ./lake\n\nHint: `lakeport tables ./lake`\n"
     assert value == lake  # of the data
 
