@@ -49,7 +49,7 @@ LENT = (
 
 APART = (
     *(f"tests/{name}" for name in ("cluster", "contract", "docs", "faults", "fuzz", "histories")),
-    *("tests/spark", "tests/warm", "tests/wheel"),
+    *("tests/screens", "tests/spark", "tests/warm", "tests/wheel"),
 )
 UNTRACED = {"fuzz"}  # an input's processor time is limited there, and tracing triples it
 
@@ -62,7 +62,7 @@ def without(*paths: str) -> list[str]:
 # The longest come first, so that they don't run alone at the end.
 GROUPS = {
     "alone": list(ALONE),
-    "warm": ["tests/warm"],
+    "warm": ["tests/warm", "tests/screens"],
     "spark": ["tests/spark", *without(*DELTA, SESSION)],
     "rest": ["tests", *without(*ALONE, *APART)],
     "faults": ["tests/faults", *without(*REQUESTS)],

@@ -152,8 +152,8 @@ class BadRecords(InputError):
         super().__init__(
             f"bad record in {first}{more}",
             hint
-            or "correct the source, or set `on_bad_record: quarantine` to land the good records "
-            "and set the bad ones aside.",
+            or "correct the source, or set `on_bad_record: quarantine` (`--on-bad-record "
+            "quarantine`) to land the good records and set the bad ones aside.",
         )
         self.records = records
         self.total = max(total, len(records))

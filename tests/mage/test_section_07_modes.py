@@ -93,7 +93,7 @@ def test_a_table_leaves_its_neighbours_and_the_process_alone(delta: Place) -> No
     with pytest.raises(SchemaConflict) as caught:
         delta.land(wrong, record(id={"a": 1}))
     told = caught.value.message
-    assert "'id'" in told and told.index("int64") != told.index("struct")
+    assert "'id'" in told and told.index("integer") != told.index("object")
 
 
 @pytest.mark.parametrize(("mode", "named"), [("overwite", "`overwrite`"), ("ignore", "append")])

@@ -39,6 +39,7 @@ Look:           lakeport tables ./lake
                 lakeport table preview ./lake/people
                 lakeport runs ./lake --last
 Check a store:  lakeport check --to s3://my-bucket/raw
+Start a lake:   lakeport init
 
 `lakeport --help` lists all commands; `lakeport land --help`
 tells about one."""

@@ -182,7 +182,12 @@ def land(
         typer.Option(metavar="fail|quarantine", help="Default: fail.", rich_help_panel=_POLICY),
     ] = None,
     max_bad_records: Annotated[
-        str | None, typer.Option(metavar="COUNT|SHARE", rich_help_panel=_POLICY)
+        str | None,
+        typer.Option(
+            metavar="COUNT|SHARE",
+            help="More bad records than this fail the load: 10, or 1%; default: any number.",
+            rich_help_panel=_POLICY,
+        ),
     ] = None,
     unknown_fields: Annotated[
         str | None,

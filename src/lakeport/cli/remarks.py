@@ -29,7 +29,4 @@ def about_internal(
 
     names = internal_names(config.internal_columns_prefix)
     shown = " and ".join(header_name(name, config.column_header_format) for name in names)
-    return (
-        f"{shown} are lakeport's own, and tell when a row was landed and changed; `{otherwise}` "
-        "leaves them out",
-    )
+    return (f"{shown} tell when rows came and changed; `{otherwise}` leaves them out",)

@@ -32,8 +32,8 @@ __all__ = ["ColumnPlan", "LandingPlan", "StreamPlan", "plan"]
 
 _FIRST: Final = 3  # bad records that are told
 _FAILS: Final = (
-    "the load would fail on its bad records; `on_bad_record: quarantine` lands the good ones and "
-    "sets the bad ones aside."
+    "the load would fail on its bad records; `on_bad_record: quarantine` (`--on-bad-record "
+    "quarantine`) lands the good ones and sets the bad ones aside."
 )
 
 
@@ -43,7 +43,7 @@ class ColumnPlan:
 
     Attributes:
         name: its name in the table.
-        type: its type in the table, in words such as `int64`.
+        type: its type in the table, in words such as `integer`.
         change: what happens to the table's column: empty for nothing, `new`, or a sentence.
     """
 
@@ -248,6 +248,8 @@ def _stream(prepared: Prepared, stream: str, seen: _Seen) -> StreamPlan:
 
 def _columns(incoming: pa.Schema, now: Current | None) -> tuple[ColumnPlan, ...]:
     """The stream's columns and what each means for the table, then those that only it has."""
+    from lakeport.schema.named import type_name
+
     table = {} if now is None else {field.name.lower(): field for field in now.schema}
     plans = []
     for field in incoming:
@@ -256,18 +258,13 @@ def _columns(incoming: pa.Schema, now: Current | None) -> tuple[ColumnPlan, ...]
         if now is not None and there is None:
             change = "new"
         elif there is not None and there.type != field.type:
-            change = f"{_told(there.type)} in the table"
-        plans.append(ColumnPlan(field.name, _told(field.type), change))
+            change = f"{type_name(there.type)} in the table"
+        plans.append(ColumnPlan(field.name, type_name(field.type), change))
     plans += [
-        ColumnPlan(field.name, _told(field.type), "only in the table: null")
+        ColumnPlan(field.name, type_name(field.type), "only in the table: null")
         for field in table.values()
     ]
     return tuple(plans)
-
-
-def _told(type_: pa.DataType) -> str:
-    """A type in Arrow's words; of a column without a value, that it has none."""
-    return "no value yet" if str(type_) == "null" else str(type_)
 
 
 def _warnings(

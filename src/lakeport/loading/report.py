@@ -129,6 +129,11 @@ class StreamReport:
     removed_rows: int | None = 0
     merged: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def table_name(self) -> str:
+        """What the table is called in its lake: the last part of its URI."""
+        return self.table.rstrip("/").rpartition("/")[2]
+
 
 @dataclass(frozen=True, slots=True)
 class LandingReport:

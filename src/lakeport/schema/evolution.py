@@ -20,6 +20,7 @@ import pyarrow as pa
 from lakeport.errors import SchemaConflict
 from lakeport.model import Mode
 from lakeport.schema.casting import TIMESTAMP
+from lakeport.schema.named import type_name
 
 __all__ = [
     "Evolution",
@@ -84,7 +85,10 @@ class TypeConflict(SchemaConflict):
     """
 
     def __init__(self, path: str, table: pa.DataType, new: pa.DataType, hint: str) -> None:
-        super().__init__(f"column {path!r} is {table} in the table and {new} in the stream", hint)
+        there, here = type_name(table), type_name(new)
+        if there == here or (pa.types.is_integer(table) and pa.types.is_integer(new)):
+            there, here = str(table), str(new)  # how they differ
+        super().__init__(f"column {path!r} is {there} in the table and {here} in the stream", hint)
         self.path = path
         self.table = table
         self.new = new

@@ -32,7 +32,7 @@ class TableColumn:
 
     Attributes:
         name: as the table spells it.
-        type: as Arrow names it; as Spark SQL does where lakeport can't write that type.
+        type: in words, such as `integer`; as Spark SQL has it where lakeport can't write that type.
     """
 
     name: str

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lakeport.errors import DestinationError, SchemaConflict, SourceError
 from lakeport.model import Storage, StoredObject
+from lakeport.schema.named import type_name
 from lakeport.schema.types import from_spark_json
 from lakeport.tables.records import HistoryEntry, TableColumn, TableDescription
 from lakeport.writers.delta.compaction import MANY_SMALL_FILES, SMALL_FILE_BYTES, groups
@@ -135,7 +136,7 @@ class FilesView:
             SourceError: a file is damaged.
         """
         rows = self._rows() if self.kind == "parquet" else None
-        columns = tuple(TableColumn(item.name, str(item.type)) for item in self.preview(1).schema)
+        columns = tuple(TableColumn(item.name, _word(item.type)) for item in self.preview(1).schema)
         sizes = _sizes([item.bytes for item in self.files])
         return TableDescription(self.kind, columns, rows, **sizes)
 
@@ -262,11 +263,16 @@ def _declared(schema: Mapping[str, Any]) -> tuple[TableColumn, ...]:
     columns = []
     for item in schema["fields"]:
         try:
-            told = str(from_spark_json(json.dumps({"type": "struct", "fields": [item]})).types[0])
+            told = _word(from_spark_json(json.dumps({"type": "struct", "fields": [item]})).types[0])
         except SchemaConflict:
             told = _spark_word(item["type"])
         columns.append(TableColumn(item["name"], told))
     return tuple(columns)
+
+
+def _word(type_: pa.DataType) -> str:
+    """A type in the words of a landing report, one with parts by all of them."""
+    return str(type_) if pa.types.is_nested(type_) else type_name(type_)
 
 
 def _spark_word(type_: Any) -> str:

@@ -139,7 +139,7 @@ def test_a_config_file_is_a_target(fake: FakeLoad, tmp_path: Path) -> None:
 def test_the_report_is_printed(fake: FakeLoad, capsys: Cap) -> None:
     assert run("land a --to lake") == 0
     out, err = capsys.readouterr()
-    assert out == "0 rows landed in 0.5 s, run r1\n" and err == ""
+    assert out == "0 rows landed in /lake, 0.5 s, run r1\n" and err == ""
 
 
 def test_json_prints_one_document(fake: FakeLoad, capsys: Cap) -> None:

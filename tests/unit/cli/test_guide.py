@@ -128,7 +128,7 @@ def test_an_exit_code_is_explained_by_all_its_errors(capsys: pytest.CaptureFixtu
 def test_pages_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["docs"]) == 0
     listed = capsys.readouterr().out
-    assert re.search(r"^sources +Sources", listed, re.MULTILINE) and "adr/" not in listed
+    assert re.search(r"^  sources +Sources", listed, re.MULTILINE) and "adr/" not in listed
     assert main(["docs", "sources"]) == 0
     assert capsys.readouterr().out == pages()["sources"].read_text()
     assert main(["docs", "sources.md", "--path"]) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,13 @@ def test_completion_loads_nothing_heavy() -> None:
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
     assert not {"numpy", "pandas", "pyarrow", "pyspark"} & set(done.stdout.split())
+
+
+@pytest.mark.parametrize("name", ["land", "docs", "explain", "table query", "warm start"])
+def test_what_a_command_takes_has_a_name(name: str, capsys: Cap) -> None:
+    assert main([*name.split(), "--help"]) == 0
+    page = capsys.readouterr().out
+    assert not re.search(r"<\w+|[{}]|\blist\[", page), page
 
 
 def test_completion_can_be_shown(capsys: Cap, monkeypatch: pytest.MonkeyPatch) -> None:

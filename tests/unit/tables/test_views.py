@@ -72,7 +72,7 @@ def test_a_table_with_types_that_can_not_be_written_is_shown(tmp_path: Path) -> 
     facts = lakeport.Table(str(tmp_path)).describe()
     assert facts.protocol == "reader 5, writer 7"
     assert {item.name: item.type for item in facts.columns} == {
-        "id": "int64",
+        "id": "integer",
         "v": "variant",
         "s": "struct<a: variant>",
         "l": "array<struct<a: variant>>",

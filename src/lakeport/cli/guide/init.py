@@ -35,7 +35,9 @@ class Start(StrEnum):
 
 
 def init(
-    start: Annotated[Start, typer.Argument(help="What you have.")] = Start.CSV,
+    start: Annotated[
+        Start, typer.Argument(metavar="csv|singer|mage|meltano|streaming", help="What you have.")
+    ] = Start.CSV,
     folder: Annotated[
         Path | None,
         typer.Option("--into", metavar="FOLDER", help="Default: lakeport-KIND.", file_okay=False),

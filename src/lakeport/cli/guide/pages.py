@@ -17,13 +17,16 @@ from lakeport.errors import ConfigError, LakeportError
 __all__ = ["docs", "explain", "pages"]
 
 _HERE = Path(errors.__file__).parent
-_FOR_DEVELOPERS = ("adr/", "benchmarks/")
+_ELSEWHERE = ("adr/", "benchmarks/", "errors/")  # for developers; what `explain` shows
+_PAGES = "`lakeport docs PAGE` shows one of these, `lakeport explain CODE` that of an error"
 _CODES = "or give an exit code from 1 to 7 (130: interrupted, 143: terminated)."
 _PLACES = (_HERE / "docs", _HERE.parents[1] / "docs")  # of an installed package, of a checkout
 
 
 def docs(
-    page: Annotated[str, typer.Argument(help="Such as sources; without it: the list.")] = "",
+    page: Annotated[
+        str, typer.Argument(metavar="PAGE", help="Such as sources; without it: the list.")
+    ] = "",
     where: Annotated[bool, typer.Option("--path", help="Print the file's path.")] = False,
 ) -> None:
     """Show a page of the documentation."""
@@ -31,14 +34,15 @@ def docs(
     with Guard(output):
         known = pages()
         if not page:
-            listed = [each for each in known.items() if not each[0].startswith(_FOR_DEVELOPERS)]
-            output.rows("", ("page", "about"), [(name, _title(path)) for name, path in listed])
+            listed = [each for each in known.items() if not each[0].startswith(_ELSEWHERE)]
+            output.facts(_PAGES, {name: _title(path) for name, path in listed})
             return
-        found = known[_named(page.removesuffix(".md"), list(known))]
+        name = _named(page.removesuffix(".md"), list(known))
+        found = known[name]
         if where:
             typer.echo(found)
         else:
-            _show(found.read_text("utf-8"))
+            _show(found.read_text("utf-8"), name)
 
 
 def explain(
@@ -64,7 +68,8 @@ def explain(
             raise _unknown("error", code, list(classes), _CODES)
         wanted = [named] if named is not None else found
         known = pages()
-        _show("\n".join(known[f"errors/{each.__name__}"].read_text("utf-8") for each in wanted))
+        names = [f"errors/{each.__name__}" for each in wanted]
+        _show("\n".join(known[name].read_text("utf-8") for name in names), names[0])
 
 
 def pages() -> dict[str, Path]:
@@ -123,12 +128,11 @@ def _title(path: Path) -> str:
         return page.readline().lstrip("# ").strip()
 
 
-def _show(text: str) -> None:
+def _show(text: str, name: str) -> None:
     """Print a page: formatted on a terminal, as it is elsewhere."""
     if not sys.stdout.isatty():
         typer.echo(text.rstrip("\n"))
         return
-    from rich.console import Console as RichConsole
-    from rich.markdown import Markdown
+    from lakeport.cli.output.page import print_page
 
-    RichConsole().print(Markdown(text, hyperlinks=False))
+    print_page(text, name)

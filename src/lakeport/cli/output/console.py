@@ -13,10 +13,19 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from lakeport import errors
 from lakeport.cli.output import progress
-from lakeport.cli.output.fitting import cells, fitted, pairs, stacked, terminal_width, wrapped
+from lakeport.cli.output.fitting import (
+    cells,
+    fitted,
+    nearby,
+    pairs,
+    stacked,
+    terminal_width,
+    wrapped,
+)
 from lakeport.cli.output.formatting import (
     REPORT_COLUMNS,
     REPORT_SPARE,
+    closing_line,
     column_lines,
     count,
     counted,
@@ -128,29 +137,32 @@ class Console:
         """Print a warning."""
         line = f"Warning: {shown(text)}"
         with self._lock:
-            self._error("\n".join(wrapped(line, terminal_width(self._err))))
+            self._aside(line)
 
     def on_finished(self, report: LandingReport) -> None:
         """Print the report."""
         self.close()
         if report.streams:
-            rows = [report_row(stream) for stream in report.streams]
-            self.rows("", REPORT_COLUMNS, rows, REPORT_SPARE)
+            known = all(stream.table_name in ("", stream.stream) for stream in report.streams)
+            # The last line has the target.
+            told = REPORT_COLUMNS[: -1 if known and self._width else None]
+            rows = [report_row(stream)[: len(told)] for stream in report.streams]
+            self.rows("", told, rows, REPORT_SPARE)
         for stream in report.streams:
+            if stream.skipped_batches and not stream.rows:
+                continue
             for line in column_lines(stream, min(_LISTED, self._width or _LISTED)):
                 self._line(line)
         for note in (*footnotes(report), *self.remarks(report)):
             self._line(f"  {note}", 2)
-        done = "landed" if report.ok else "landed before the error"
-        landed, run = counted(report.rows, "row"), shown(report.run_id)
-        self._line(f"{landed} {done} in {report.seconds:.1f} s, run {run}")
+        self._line(closing_line(report))
 
     def facts(self, title: str, facts: Mapping[str, object]) -> None:
         """Print one pair on each line."""
         self.close()
         self._line(shown(title))
         plain = [
-            (shown(name), phrase(value))
+            (shown(name), nearby(phrase(value)) if self._width else phrase(value))
             for name, value in facts.items()
             if not is_list_of_objects(value)
         ]
@@ -190,11 +202,15 @@ class Console:
     def plan(self, plan: LandingPlan) -> None:
         """Print a plan, stream by stream."""
         self.close()
-        self._line(f"{plan.mode} {plan.file_type} into {shown(plan.target)}; nothing is written")
+        does = {"append": "append to", "merge": "merge into"}.get(plan.mode, plan.mode)
+        tables = f"{plan.file_type} tables in {shown(plan.target)}"
+        self._line(f"nothing is written: a load would {does} {tables}")
         for stream in plan.streams:
             self.facts(stream.stream, _plan_facts(stream))
             columns = [(column.name, column.type, column.change) for column in stream.columns]
-            self.rows("", ("column", "type", "change"), columns)
+            told = 3 if any(change for _, _, change in columns) else 2
+            names = ("column", "type", "change")[:told]
+            self.rows("", names, [column[:told] for column in columns])
         for warning in plan.warnings:
             self.on_warning(warning)
 
@@ -208,14 +224,18 @@ class Console:
             words += f"\n\nHint: {printable(failure.hint)}"
         if terminal_width(self._err) and failure.type in errors.__all__:
             words += f"\n\nMore: `lakeport explain {failure.type}`"
-        self._error("\n".join(wrapped(words, terminal_width(self._err))))
+        self._aside(words)
 
     def close(self) -> None:
         """Free the terminal."""
         progress.end()
 
+    def _aside(self, text: str) -> None:
+        width = terminal_width(self._err)
+        self._error("\n".join(wrapped(nearby(text) if width else text, width)))
+
     def _line(self, text: str, hanging: int = 0) -> None:
-        for line in wrapped(text, self._width, hanging):
+        for line in wrapped(nearby(text) if self._width else text, self._width, hanging):
             self._write(line)
 
     def _write(self, line: str) -> None:

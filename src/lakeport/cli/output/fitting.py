@@ -13,7 +13,16 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-__all__ = ["cells", "fitted", "padded", "pairs", "stacked", "terminal_width", "wrapped"]
+__all__ = [
+    "cells",
+    "fitted",
+    "nearby",
+    "padded",
+    "pairs",
+    "stacked",
+    "terminal_width",
+    "wrapped",
+]
 
 _PIECE = re.compile(r"( *)((?:[^\s`]|`[^`\n]*`|`)+)")
 
@@ -29,6 +38,19 @@ def terminal_width(stream: TextIO) -> int:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):
         return 80
+
+
+def nearby(text: str) -> str:
+    """A text with the paths below the working folder as someone who is there types them.
+
+    >>> nearby(f"there is no table in {os.getcwd()}/lake")
+    'there is no table in ./lake'
+    """
+    try:
+        here = os.getcwd().rstrip("/")  # noqa: PTH109  # a text is what it is compared with
+    except OSError:  # it is gone
+        return text
+    return re.sub(rf"(?<![^\s'\"=,(]){re.escape(here)}/", "./", text) if here else text
 
 
 def cells(text: str) -> int:

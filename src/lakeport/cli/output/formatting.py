@@ -15,6 +15,7 @@ from lakeport.model import Landed
 __all__ = [
     "REPORT_COLUMNS",
     "REPORT_SPARE",
+    "closing_line",
     "column_lines",
     "count",
     "counted",
@@ -34,8 +35,8 @@ __all__ = [
 ]
 
 _MOST_LINES = 4
-REPORT_COLUMNS = ("stream", "rows", "files", "size", "versions", "seconds", "table")
-REPORT_SPARE = ("table", "seconds", "versions", "files", "size")
+REPORT_COLUMNS = ("stream", "rows", "files", "size", "version", "seconds", "table")
+REPORT_SPARE = ("table", "seconds", "version", "files", "size")
 """Those that a narrow terminal can do without, in this order."""
 
 _MOMENTS = frozenset({"finished", "last_change", "started", "timestamp"})
@@ -99,7 +100,7 @@ def shown(value: object, longest: int = 0) -> str:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    text = value.isoformat() if isinstance(value, (date, datetime)) else str(value)
+    text = _iso(value) if isinstance(value, (date, datetime)) else str(value)
     if not text.isprintable():
         text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return f"{text[: longest - 1]}…" if 0 < longest < len(text) else text
@@ -113,6 +114,15 @@ def printable(text: str) -> str:
         'no table in a\\x1b[2J\n\nHint: b'
     """
     return "\n".join(map(shown, text.split("\n")))
+
+
+def _iso(value: date) -> str:
+    """A date or a moment as ISO 8601 has it, spaced for people.
+
+    >>> _iso(datetime(2024, 3, 4, 15, 30, tzinfo=UTC))
+    '2024-03-04 15:30:00Z'
+    """
+    return value.isoformat().replace("T", " ").replace("+00:00", "Z")
 
 
 def phrase(value: object) -> str:
@@ -205,6 +215,20 @@ def report_row(stream: StreamReport) -> tuple[str, ...]:
         f"{stream.seconds:.1f}",
         shown(stream.table),
     )
+
+
+def closing_line(report: LandingReport) -> str:
+    """What a run came to, as one line.
+
+    Example:
+        >>> now = datetime.fromisoformat("2024-03-04T15:30:45+00:00")
+        >>> closing_line(LandingReport("r1", "/lake", now, now, 0.4))
+        '0 rows landed in /lake, 0.4 s, run r1'
+    """
+    landed, run = counted(report.rows, "row"), f"run {shown(report.run_id)}"
+    if report.ok:
+        return f"{landed} landed in {shown(report.target)}, {report.seconds:.1f} s, {run}"
+    return f"{landed} landed before the error, {run}"
 
 
 def column_lines(stream: StreamReport, width: int) -> list[str]:

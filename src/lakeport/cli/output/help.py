@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ _COMPLETION: Final = {
     "--install-completion": install_callback,
     "--show-completion": show_callback,
 }
+_TYPE: Final = re.compile(r"<[^>]*>")
 
 
 def about(group: str, *examples: str, words: str = "") -> dict[str, Any]:
@@ -47,16 +49,33 @@ def help_alone(ctx: typer.Context) -> None:
 class _Command(TyperCommand):
     """A command whose options stand under the headings that they name."""
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """What may stand behind the command's name."""
+        return [
+            piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)
+        ]
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments, options, and the options of each heading."""
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if record is not None:
+                name = param.metavar or (param.name or "").upper()
+                record = (_named(record[0], name, param.param_type_name), record[1])
                 plain = "Arguments" if param.param_type_name == "argument" else "Options"
                 heading = getattr(param, "rich_help_panel", None) or plain
                 sections.setdefault(heading, []).append(record)
         _write(formatter, sections)
+
+
+def _named(shown: str, name: str, kind: str) -> str:
+    """What a parameter is called in a help page, its value by a name, not by Python's type.
+
+    >>> _named("--table <str>", "TABLE", "option"), _named("SQL <str>", "SQL", "argument")
+    ('--table TABLE', 'SQL')
+    """
+    return name if kind == "argument" else _TYPE.sub(name, shown)
 
 
 class Commands(TyperGroup):

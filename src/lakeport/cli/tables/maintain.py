@@ -122,6 +122,8 @@ def alter(
     """Give a column another type, where every value stays what it is."""
     with opened(name, to, set_keys, json_out, debug, COMMITS) as (output, it):
         done = it.alter(column, type_, dry_run=plan_only).to_dict()
+        if not (json_out or done["dry_run"]):
+            del done["dry_run"]
         output.facts(name, done if json_out else readable(done))
 
 
@@ -138,7 +140,7 @@ def restore(
 ) -> None:
     """Make a new version of a table with the contents of an older one."""
     with opened(name, to, set_keys, json_out, debug, COMMITS) as (output, it):
-        output.facts(name, it.restore(version).to_dict())
+        output.facts(f"{name} is as in version {version}", it.restore(version).to_dict())
 
 
 @table.command(
@@ -156,7 +158,8 @@ def undo(
 ) -> None:
     """Put a table back to what it was before a run, if nothing else has changed it since."""
     with opened(name, to, set_keys, json_out, debug, COMMITS) as (output, it):
-        output.facts(name, it.undo(run_id).to_dict())
+        done = it.undo(run_id).to_dict()
+        output.facts(f"{name} is as before {run_id}", done)
 
 
 @table.command("compact-report", **about(KEEP, "lakeport table compact-report ./lake/flights"))

@@ -10,8 +10,8 @@ from lakeport.sources.csv.dialect import Dialect
 __all__ = ["hint_for", "way_to_read"]
 
 _OTHERWISE = (
-    "correct the source, or set `on_bad_record: quarantine` to land the good records and set the "
-    "bad ones aside."
+    "correct the source, or set `on_bad_record: quarantine` (`--on-bad-record quarantine`) to land "
+    "the good records and set the bad ones aside."
 )
 
 

@@ -19,7 +19,7 @@ __all__ = ["notes_of"]
 _DOUBTS = {
     "decimal": "{} may have a decimal comma or grouped digits: `--decimal` says which",
     "thousands": "{} may have grouped digits: `--thousands` or `--decimal` says so",
-    "date_format": "{} has dates of which day or month may come first: `--date-format` says which, "
+    "date_format": "{} has dates that begin with the day or the month: `--date-format` says which, "
     "such as %d/%m/%Y",
 }
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from lakeport.config.explain import nearest
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Storage
 from lakeport.sources.files.source_file import SourceFile
@@ -249,15 +250,20 @@ def _nothing(source: str, files: list[SourceFile], storage: Storage | None) -> S
     while not parent.is_dir():
         parent = parent.parent
     there = sorted(path.name + "/" * path.is_dir() for path in parent.iterdir())
-    nearby = _some(like(PurePosixPath(source).name, there))
-    return SourceError(f"{source!r} matches no file", f"in folder {str(parent)!r}: {nearby}.")
+    name = PurePosixPath(source).name
+    close = nearest(name, there)
+    guess = f"; did you mean {str(parent / close)!r}?" if close else ""
+    nearby = _some(like(name, there))
+    return SourceError(
+        f"{source!r} matches no file{guess}", f"in folder {str(parent)!r}: {nearby}."
+    )
 
 
 def _some(names: Iterator[str] | list[str]) -> str:
     listed: list[str] = []
     for name in names:
         if len(listed) == _NEARBY:
-            return ", ".join(listed) + ", ..."
+            return f"{', '.join(listed)} and more"
         listed.append(name)
     return ", ".join(listed) or "nothing"
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeport.config.explain import nearest
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict
 from lakeport.model import Mode
 from lakeport.schema.evolution import Evolution, EvolutionPolicy, plan_evolution
@@ -358,8 +359,10 @@ def _spelled(names: Sequence[str], schema: pa.Schema, purpose: str) -> tuple[str
     spelling = {name.lower(): name for name in schema.names}
     absent = [name for name in names if name.lower() not in spelling]
     if absent:
+        close = nearest(absent[0], schema.names)
+        guess = f"; did you mean {close!r}?" if close else ""
         raise ConfigError(
-            f"there is no column {absent[0]!r} to {purpose} by",
+            f"there is no column {absent[0]!r} to {purpose} by{guess}",
             f"the columns are {', '.join(schema.names)}.",
         )
     return tuple(dict.fromkeys(spelling[name.lower()] for name in names))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.cli.output.console import Console
-from lakeport.cli.output.fitting import cells, fitted, wrapped
+from lakeport.cli.output.fitting import cells, fitted, nearby, wrapped
 from lakeport.loading.report import Failure, LandingReport, StreamReport
 from tests.unit.cli.output.test_console import NOW, PLAN, REPORT, Terminal
 
@@ -128,3 +129,33 @@ def test_what_became_of_older_rows(stream: StreamReport, words: str) -> None:
     Console(out).on_finished(LandingReport("r", "/lake", NOW, NOW, 0.1, (stream,)))
     (line,) = [line for line in out.getvalue().splitlines() if line.startswith("  p: ")]
     assert words in line and line.endswith(words)
+
+
+def test_a_terminal_shows_paths_from_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    output, out, err = shown(120, monkeypatch)
+    lake = f"{tmp_path}/lake"
+    stream = StreamReport("p", f"{lake}/p", 1)
+    output.on_finished(
+        LandingReport("r", lake, NOW, NOW, 0.1, (stream,), quarantine=(f"{lake}/q",))
+    )
+    output.failure(Failure("X", f"no table in {lake}", f"`lakeport tables {lake}`"))
+    output.rows("", ("path",), [(lake,)])
+    header, *_, note, landed, _, _, value = out.getvalue().splitlines()
+    assert header.split() == ["stream", "rows", "files", "size", "version", "seconds"]
+    assert note == "  bad records are in ./lake/q"
+    assert landed == "1 row landed in ./lake, 0.1 s, run r"
+    assert err.getvalue() == "Error: no table in ./lake\n\nHint: `lakeport tables ./lake`\n"
+    assert value == lake  # of the data
+
+
+def test_paths_stay_whole_where_nobody_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert (
+        nearby(f"{tmp_path}/a {tmp_path}x/b /x{tmp_path}/c") == f"./a {tmp_path}x/b /x{tmp_path}/c"
+    )
+    err = io.StringIO()
+    Console(io.StringIO(), err).failure(Failure("X", f"no table in {tmp_path}/lake"))
+    assert err.getvalue() == f"Error: no table in {tmp_path}/lake\n"

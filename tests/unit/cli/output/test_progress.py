@@ -89,6 +89,12 @@ def test_what_is_quick_or_for_machines_begins_without_a_word(begin: Callable[[],
     assert not any(each.name == "lakeport-progress" for each in threading.enumerate())
 
 
+@pytest.mark.parametrize("command", ["land", "plan", "check", "table", "tables", "runs"])
+def test_what_may_ask_a_store_begins_with_a_word(command: str) -> None:
+    progress.begin_early([command, "s3://bucket/raw"])
+    assert any(each.name == "lakeport-progress" for each in threading.enumerate())
+
+
 def test_a_result_that_is_piped_leaves_the_words_to_standard_error() -> None:
     out, err = io.StringIO(), Screen()
     progress.begin("landing", out, err)

@@ -518,7 +518,7 @@ CASES = (
         "id,d\n1,03/04/2023\n2,05/06/2023\n",
         {"id": [1, 2], "d": ["03/04/2023", "05/06/2023"]},
         notes=(
-            "column 'd' has dates of which day or month may come first: `--date-format` says "
+            "column 'd' has dates that begin with the day or the month: `--date-format` says "
             "which, such as %d/%m/%Y; it stays text.",
         ),
     ),

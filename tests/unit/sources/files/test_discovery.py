@@ -81,6 +81,8 @@ def test_nothing_found_tells_what_is_nearby(tree: Path) -> None:
     assert "missing/*.csv' matches no file" in str(caught.value)
     assert "a.csv" in caught.value.hint
     assert "year=2024/" in caught.value.hint
+    with pytest.raises(SourceError, match=r"matches no file; did you mean '.*/a\.csv'\?"):
+        discover([f"{tree}/aa.csv"])
 
 
 def test_no_known_format(tree: Path) -> None:

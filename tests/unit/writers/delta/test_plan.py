@@ -21,8 +21,10 @@ def test_clustering_and_properties_are_checked_before_anything_is_written() -> N
         "delta.checkpointInterval": "50",
         "delta.feature.clustering": "supported",
     }
-    with pytest.raises(ConfigError, match="no column 'x' to cluster by"):
+    with pytest.raises(ConfigError, match=r"no column 'x' to cluster by\n"):
         plan_table(None, SCHEMA, TableRequest(cluster_by=("x",)))
+    with pytest.raises(ConfigError, match=r"no column 'idd' to cluster by; did you mean 'id'\?"):
+        plan_table(None, SCHEMA, TableRequest(cluster_by=("idd",)))
     with pytest.raises(ConfigError, match="can't be clustered"):
         plan_table(None, SCHEMA, TableRequest(cluster_by=("id",), partition_keys=("p",)))
     with pytest.raises(ConfigError, match="by which no table can be clustered"):
