@@ -44,6 +44,7 @@ StorageFor = Callable[[str], Storage | None]
 _MAGIC = 4
 _WILD = re.compile(r"[*?\[]")
 _NEARBY = 8
+_DELTA_LOG = "_delta_log"
 _OLD_WORKBOOKS = (".xls", ".xlsb", ".ods")
 
 
@@ -78,8 +79,8 @@ def discover(
 
     Raises:
         ConfigError: `format` is none of the known ones.
-        SourceError: a source names nothing, the files are of different formats, or an archive
-            can't be unpacked.
+        SourceError: a source names nothing, the files are of different formats, an archive can't
+            be unpacked, or a folder is a Delta table.
     """
     if format and format not in FORMATS.values():
         known = ", ".join(dict.fromkeys(FORMATS.values()))
@@ -184,6 +185,8 @@ def _local(source: str) -> Iterator[SourceFile]:
 
 def _walk(folder: Path) -> Iterator[SourceFile]:
     for parent, folders, names in os.walk(folder, followlinks=False):
+        if _DELTA_LOG in folders:
+            raise _delta_table(parent)
         folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")))
         for name in sorted(names):
             path = Path(parent, name)
@@ -216,6 +219,9 @@ def _remote(source: str, storage: Storage) -> Iterator[SourceFile]:
     for found in storage.list("" if wild else rest):
         if wild and found.key != rest and not matches(found.key):
             continue
+        parts = PurePosixPath(found.key).parts
+        if not wild and _DELTA_LOG in parts:
+            raise _delta_table(folder + "/".join(parts[: parts.index(_DELTA_LOG)]))
         if found.key != rest and _hidden(Path(found.key)):
             continue
         name = PurePosixPath(found.key).name
@@ -232,6 +238,15 @@ def _pattern(text: str) -> str:
             is_set = len(token) > 1
             parts[-1] = token.replace("[!", "[^", 1) if is_set else re.escape(token)
     return "".join(parts)
+
+
+def _delta_table(folder: str) -> SourceError:
+    """Its log alone knows which of its files are still part of it."""
+    return SourceError(
+        f"{folder!r} is a Delta table, and its folder also holds files of rows that are gone",
+        "land what Spark reads, `lakeport.land(spark.read.format('delta').load(...), ...)`; or "
+        "name files with a glob.",
+    )
 
 
 def _nothing(source: str, files: list[SourceFile], storage: Storage | None) -> SourceError:

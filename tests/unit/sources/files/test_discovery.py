@@ -65,6 +65,15 @@ def test_a_file_is_taken_once(tree: Path) -> None:
     assert names(tree, "*.csv", "a.csv") == ["a.csv", "b.csv"]
 
 
+@pytest.mark.parametrize("pattern", ["", "lake", "l*", "lake/t", "lake/t/"])
+def test_a_delta_table_is_no_folder_of_files(tree: Path, pattern: str) -> None:
+    (tree / "lake" / "t" / "_delta_log").mkdir(parents=True)
+    (tree / "lake" / "t" / "part.csv").write_bytes(b"x\n1\n")
+    with pytest.raises(SourceError, match=f"'{tree}/lake/t' is a Delta table"):
+        names(tree, pattern)
+    assert names(tree, "lake/t/*.csv") == ["lake/t/part.csv"]
+
+
 def test_links_out_of_the_folder_are_left_out(tree: Path) -> None:
     (tree / "link.csv").symlink_to(tree.parent / "outside.csv")
     (tree / "inner.csv").symlink_to(tree / "a.csv")
@@ -151,6 +160,9 @@ def test_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert roots[-1] == "s3://bucket/"
     monkeypatch.setitem(Store.objects, "d[1].csv", b"")
     assert found("s3://bucket/in/d[1].csv") == ["s3://bucket/in/d[1].csv"]
+    monkeypatch.setitem(Store.objects, "t/_delta_log/0.json", b"")
+    with pytest.raises(SourceError, match="'s3://bucket/in/t' is a Delta table"):
+        found("s3://bucket/in/")
     monkeypatch.undo()
     with pytest.raises(SourceError, match="brackets"):
         found("s3://bucket/in/[z-a].csv")
