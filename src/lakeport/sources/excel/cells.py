@@ -24,7 +24,7 @@ class Cell(Enum):
     TEXT = "text"
     BOOLEAN = "boolean"
     INTEGER = "integer"
-    LONG = "an integer that a double may not hold"
+    LONG = "an integer that no double is"
     NUMBER = "number"
     DATE = "date"
     TIMESTAMP = "date and time"
@@ -95,9 +95,9 @@ def _number(value: float) -> tuple[str, Cell]:
         if not (value.is_integer() and abs(value) < _EXACT):
             return repr(value), Cell.NUMBER
         value = int(value)
-    if abs(value) <= _EXACT:
-        return str(value), Cell.INTEGER
-    return str(value), Cell.LONG if value in _LONG else Cell.TEXT
+    if value not in _LONG:
+        return str(value), Cell.TEXT
+    return str(value), Cell.INTEGER if int(float(value)) == value else Cell.LONG
 
 
 def _moment(value: dt.datetime) -> tuple[str, Cell]:

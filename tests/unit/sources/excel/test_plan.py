@@ -403,6 +403,13 @@ CELLS = {
 }
 
 
+def test_an_integer_that_a_double_is_may_stand_among_decimals(tmp_path: Path) -> None:
+    batch = file_batch(tmp_path, book(["a"], [2**53 + 2], [1.5]), name="t.xlsx")
+    assert batch.reader is not None
+    (part,) = (part for split in batch.splits for part in batch.reader.read(split))
+    assert part.to_pylist() == [{"a": 9007199254740994.0}, {"a": 1.5}]
+
+
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_cells_are_those_that_were_written(data: st.DataObject) -> None:
