@@ -1,10 +1,11 @@
 """`python -m bench.cluster WORKERS FILE TIMES FORMAT FOLDER`: one load on a cluster.
 
 The workers are separate processes of a standalone cluster, each pinned to one core. Spool and lake
-are folders that all of them see, so that no server competes for the cores. The driver reads and
-spools the stream alike whatever the number of workers; what they share is the part that is told
-apart: parsing and writing, commit included. Prints its seconds, and those of the whole load, as
-JSON; a small load goes before it.
+are folders that all of them see, so that no server competes for the cores. A Singer stream is read
+and spooled by the driver alike whatever the number of workers; what they share is the part that is
+told apart: parsing and writing, commit included. The files of a folder are read by the workers
+alone. Prints the seconds of that part, and those of the whole load, as JSON; a small load goes
+before it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import lakeport
+from bench.data import FLAT_PROPERTIES
 from tests.cluster.standalone import Standalone, packed_environment
+
+SCHEMA = {"type": "object", "properties": FLAT_PROPERTIES}
 
 
 class Repeated(io.RawIOBase):
@@ -46,15 +50,21 @@ class Repeated(io.RawIOBase):
             self._file = None
 
 
-def land(source: io.RawIOBase, folder: Path, name: str, spark: Mapping[str, str]) -> dict[str, Any]:
-    """Land a stream in a lake of this name; what it took."""
+def land(source: Path, times: int, folder: Path, name: str, spark: Mapping[str, str]) -> Any:
+    """Land a stream, or the CSV files of a folder, in a lake of this name; what it took."""
     lake, spool = folder / name, folder / "spool"
+    files = source.is_dir()
     lake.mkdir()
     spool.mkdir(exist_ok=True)
     began = time.monotonic()
     file_type = sys.argv[4]
     report = lakeport.land(
-        source, str(lake), file_type=file_type, spool_uri=spool.as_uri(), spark=spark
+        str(source) if files else Repeated(source, times),
+        str(lake),
+        file_type=file_type,
+        spool_uri=spool.as_uri(),
+        spark=spark,
+        **({"schema": SCHEMA} if files else {}),
     )
     whole = time.monotonic() - began
     (stream,) = report.streams
@@ -73,8 +83,8 @@ def main() -> None:
             "spark.archives": f"{archive}#environment",
             "spark.pyspark.python": "./environment/bin/python",
         }
-        land(Repeated(source, 1), folder, "first", spark)
-        print(json.dumps(land(Repeated(source, times), folder, "lake", spark)), flush=True)
+        land(source, 1, folder, "first", spark)
+        print(json.dumps(land(source, times, folder, "lake", spark)), flush=True)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,8 @@ PART = 135_000  # records of the file: 50 MB
 PARTITIONED = 200_000
 PARTITIONS = (1, 10, 100, 1_000, 10_000)
 SHARED = 2_000_000  # records that one worker and two are compared with
+FILE = 3_000_000  # rows of each of the files that they are compared with
+FILES = 8
 COLD = {"LAKEPORT_WARM": "off"}
 
 
@@ -95,6 +97,31 @@ def workers(asked: Asked, places: Places, results: Results) -> None:
             Cell(f"{number} worker{'s' * (number > 1)}", "workers", records, "local", "parquet"): (
                 partial(on_workers, asked, places, number, source, 1)
             )
+            for number in (1, 2)
+        },
+    )
+
+
+def workers_on_files(asked: Asked, places: Places, results: Results) -> None:
+    """The same on the files of a folder, which tasks read themselves."""
+    rows = round(FILE * asked.scale)
+    folder = asked.work.resolve() / f"files-{rows}"
+    folder.mkdir(exist_ok=True)
+    for number in range(FILES):
+        file = folder / f"{number}.csv"
+        file.unlink(missing_ok=True)
+        file.hardlink_to(data.source(asked.work, "csv", rows))
+    in_turn(
+        asked.rounds,
+        results,
+        {
+            Cell(
+                f"{number} worker{'s' * (number > 1)}",
+                "workers on files",
+                FILES * rows,
+                "local",
+                "parquet",
+            ): partial(on_workers, asked, places, number, folder, 1)
             for number in (1, 2)
         },
     )

@@ -158,5 +158,6 @@ MEASUREMENTS: dict[str, Callable[[Asked, Places, Results], None]] = {
     "partitions": growth.partitions,
     "merge": merge.measure,
     "workers": growth.workers,
+    "workers on files": growth.workers_on_files,
     "growth": growth.sizes,
 }

@@ -92,5 +92,6 @@ MEASURED = {
     "partitions": "Partitions",
     "merge": "Merge into a Delta table",
     "workers": "Workers",
+    "workers on files": "Workers, on CSV files in a folder",
     "growth": "Growth",
 }
