@@ -185,10 +185,8 @@ class Console:
         self.close()
         if title:
             self._line(shown(title))
-        names, told = (
-            [shown(column) for column in columns],
-            [list(map(_whole, row)) for row in rows],
-        )
+        names = [shown(column) for column in columns]
+        told = [[_whole(value) for value in row] for row in rows]
         if self._width:
             self._table(names, told, spare)
             return
