@@ -1,0 +1,128 @@
+"""Pages in one HTML file that needs nothing but itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from lakeport.errors import LakeportError, SourceError
+from lakeport.html import document
+from lakeport.html.plan import plan_body
+from lakeport.html.render import render
+from lakeport.html.run import run_body
+from lakeport.pages.page import Page
+from lakeport.tables.overview import lake_facts
+from lakeport.tables.runs import named_run, newest_runs
+
+if TYPE_CHECKING:
+    from lakeport.pages.lake import LakePages
+
+__all__ = ["PageFile", "file_of_lake", "file_of_plan", "file_of_report", "file_of_run"]
+
+_LARGEST: Final = 8_000_000  # characters of the pages behind a lake's own
+_RUNS: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """A file of pages.
+
+    Attributes:
+        html: the document.
+        pages: how many pages it has.
+        left_out: how many tables and runs have none, as it would become too large.
+    """
+
+    html: str
+    pages: int = 1
+    left_out: int = 0
+
+
+@dataclass
+class _Filling:
+    """Pages of a file, as long as there is room; links lead to those that it has."""
+
+    made: list[Page] = field(default_factory=list)
+    room: int = _LARGEST
+    left_out: int = 0
+
+    def add(self, make: Callable[[], Page | None]) -> None:
+        try:
+            page = make() if self.room > 0 else None
+        except LakeportError:
+            page = None  # the lake's page says what is wrong with it
+        if page is None or len(page.body) > self.room:
+            self.left_out += 1
+            return
+        self.room -= len(page.body)
+        self.made.append(page)
+
+    def href(self, path: str) -> str:
+        known = path == "/" or any(page.path == path for page in self.made)
+        return f"#{quote(path)}" if known else ""
+
+
+def file_of_lake(pages: LakePages) -> PageFile:
+    """A lake with its tables, those that changed last first, and its newest runs; or one table.
+
+    Raises:
+        LakeportError: the lake can't be told.
+    """
+    lake = lake_facts(pages.storage, pages.folder)
+    if len(lake.tables) == 1 and not lake.tables[0].name:
+        return _alone(pages.of_table(""))
+    filling = _Filling()
+    changed = sorted(lake.tables, key=lambda t: t.last_change.timestamp() if t.last_change else 0)
+    for table in reversed(changed):
+        filling.add(lambda name=table.name: pages.of_table(name))
+    for run in newest_runs(pages.storage, pages.folder, _RUNS):
+        filling.add(lambda run=run: pages.of_run(run, filling.href))
+    first = pages.of_lake(lake, filling.href)
+    body = render("file.html", pages=[first, *filling.made])
+    html = document.alone(first.title, [(first.title, "")], body, filling.href)
+    return PageFile(html, 1 + len(filling.made), filling.left_out)
+
+
+def file_of_run(pages: LakePages, name: str) -> PageFile:
+    """One run of a lake.
+
+    Args:
+        pages: the lake's.
+        name: its id, the name of its report, or `last`.
+
+    Raises:
+        SourceError: the lake has no such run.
+        LakeportError: it can't be told.
+    """
+    run = named_run(pages.storage, pages.folder, name)
+    if run is None:
+        known = [run.run_id for run in newest_runs(pages.storage, pages.folder, 5)]
+        raise SourceError(
+            f"{pages.storage.uri(pages.folder)} has no report of a run {name!r}",
+            f"the newest are {', '.join(known)}; `lakeport runs` lists them."
+            if known
+            else "no run has left a report there: `manifest: true` has each leave one.",
+        )
+    return _alone(pages.of_run(run, _nowhere))
+
+
+def file_of_report(report: Mapping[str, Any]) -> PageFile:
+    """A run by its report alone, as `LandingReport.to_dict` gives it."""
+    body = run_body(report, (), _nowhere, {})
+    return _alone(Page("/", f"Run {report['run_id']}", body))
+
+
+def file_of_plan(plan: Mapping[str, Any]) -> PageFile:
+    """A plan, as `LandingPlan.to_dict` gives it."""
+    return _alone(Page("/", "Plan", plan_body(plan)))
+
+
+def _alone(page: Page) -> PageFile:
+    return PageFile(document.alone(page.title, [(page.title, "")], page.body, _nowhere))
+
+
+def _nowhere(path: str) -> str:
+    """The link to a page that is not in the file."""
+    return ""

@@ -1,0 +1,164 @@
+"""The pages of a target: its lake, each of its tables, each of its runs.
+
+Reads logs, footers, manifests and reports; starts no Spark, and writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, unquote
+
+from lakeport.html import document
+from lakeport.html.lake import Href, RunLine, lake_body
+from lakeport.html.render import asset
+from lakeport.html.run import run_body
+from lakeport.html.table import table_body
+from lakeport.pages.page import Page
+from lakeport.pages.preview import preview
+from lakeport.tables.lake import open_lake
+from lakeport.tables.overview import lake_facts, table_facts
+from lakeport.tables.quarantined import samples
+from lakeport.tables.runs import named_run, newest_runs
+
+if TYPE_CHECKING:
+    from lakeport.config.base import DestinationConfig
+    from lakeport.html.facts import LakeFacts
+    from lakeport.model import Storage
+    from lakeport.tables.runs import LakeRun
+
+__all__ = ["LakePages", "linked_to", "open_pages"]
+
+_ASSETS = {"theme.css": "text/css", "page.js": "text/javascript"}
+_TABLE: Final = "/table/"
+_RUN: Final = "/run/"
+_RUNS = 200
+_SAMPLES = 20
+
+
+def open_pages(config: DestinationConfig, *, masked: bool = False) -> LakePages:
+    """The pages of a target.
+
+    Args:
+        config: the target.
+        masked: whether values of columns and records are left out.
+
+    Raises:
+        SourceError: it is no folder of this machine.
+        DestinationError: the store refused.
+    """
+    return LakePages(*open_lake(config), masked)
+
+
+def linked_to(path: str) -> str:
+    """The link to a page that is served; empty where there is none."""
+    return quote(path)
+
+
+@dataclass(frozen=True)
+class LakePages:
+    """The pages of a lake, or of a single table; see `lakeport.pages.page.Pages`.
+
+    Attributes:
+        storage: where it is.
+        folder: its key there.
+        masked: whether values of columns and records are left out.
+    """
+
+    storage: Storage
+    folder: str
+    masked: bool = False
+
+    def page(self, path: str, query: Mapping[str, str] | None = None) -> Page | None:
+        """The page at a path, percent-decoded; None where there is none.
+
+        Raises:
+            LakeportError: it can't be told.
+        """
+        return self.made(path, linked_to)
+
+    def document(self, page: Page) -> str:
+        """The whole document of a page, with links to the style and the script."""
+        return document.linked(page.title, self.trail(page), page.body, linked_to)
+
+    def asset(self, name: str) -> tuple[str, bytes] | None:
+        """Media type and contents of a file that documents link to."""
+        kind = _ASSETS.get(name)
+        return None if kind is None else (kind, asset(name).encode())
+
+    def made(self, path: str, href: Href) -> Page | None:
+        """The page at a path, with such links; see `page`."""
+        if path == "/":
+            lake = lake_facts(self.storage, self.folder)
+            alone = len(lake.tables) == 1 and not lake.tables[0].name
+            return self.of_table("") if alone else self.of_lake(lake, href)
+        if path.startswith(_TABLE) and _is_name(name := path.removeprefix(_TABLE)):
+            return self.of_table(name)
+        if path.startswith(_RUN):
+            run = named_run(self.storage, self.folder, path.removeprefix(_RUN))
+            return None if run is None else self.of_run(run, href)
+        return None
+
+    def of_lake(self, lake: LakeFacts, href: Href) -> Page:
+        """The lake's page."""
+        runs = newest_runs(self.storage, self.folder, _RUNS)
+        pages = _pages(lake)
+        lines = [_line(run, pages) for run in runs]
+        return Page("/", "Lake", lake_body(lake, lines, datetime.now(UTC), href))
+
+    def of_table(self, name: str) -> Page | None:
+        """A table's page; None where there is no table."""
+        folder = f"{self.folder}/{name}".strip("/")
+        facts = table_facts(self.storage, folder, name)
+        body = table_body(facts, preview(self.storage, folder), masked=self.masked)
+        title = name or unquote(facts.uri.rstrip("/").rpartition("/")[2])
+        return Page(f"{_TABLE}{name}" if name else "/", title, body)
+
+    def of_run(self, run: LakeRun, href: Href) -> Page:
+        """A run's page."""
+        pages = {
+            str(s["table"]).rstrip("/"): self._table_page(s["table"]) for s in run.report["streams"]
+        }
+        found = samples(self.storage, run.report, _SAMPLES)
+        body = run_body(run.report, found, href, pages, masked=self.masked)
+        return Page(f"{_RUN}{run.name}", f"Run {run.run_id}", body)
+
+    def trail(self, page: Page) -> list[tuple[str, str]]:
+        """The way to a page, from the lake on."""
+        return [(page.title, "")] if page.path == "/" else [("Lake", "/"), (page.title, "")]
+
+    def _table_page(self, uri: str) -> str:
+        """The page of a table that a report names; empty where it is none of this lake."""
+        above = self.storage.uri(self.folder).rstrip("/") + "/"
+        name = uri.rstrip("/").removeprefix(above)
+        return f"{_TABLE}{unquote(name)}" if uri.startswith(above) and name else ""
+
+
+def _pages(lake: LakeFacts) -> dict[str, str]:
+    return {table.uri.rstrip("/"): f"{_TABLE}{table.name}" for table in lake.tables}
+
+
+def _line(run: LakeRun, pages: Mapping[str, str]) -> RunLine:
+    uris = [str(stream["table"]).rstrip("/") for stream in run.report["streams"]]
+    named = [(unquote(uri.rpartition("/")[2]), pages.get(uri, "")) for uri in uris if uri]
+    return RunLine(
+        path=f"{_RUN}{run.name}",
+        run_id=run.run_id,
+        ok=run.ok,
+        error=run.error or "",
+        started=run.started,
+        seconds=run.seconds,
+        rows=run.rows,
+        rejected=int(run.report.get("rejected") or 0),
+        tables=named,
+    )
+
+
+def _is_name(name: str) -> bool:
+    """Whether it can be a table's folder below the target, and nothing outside of it."""
+    parts = name.split("/")
+    return (
+        all(part not in ("", ".", "..") for part in parts) and "\\" not in name and "\0" not in name
+    )
