@@ -17,6 +17,7 @@ from lakeport.cli.land import land
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard, mute_stdout
 from lakeport.cli.output.help import LAND, LOOK, SET_UP, Commands, about
+from lakeport.cli.page import page
 from lakeport.cli.signals import endable
 from lakeport.cli.tables.lake import runs, tables
 from lakeport.cli.tables.maintain import state
@@ -100,6 +101,10 @@ app.command(
     "tables", **about(LOOK, "lakeport tables ./lake", "lakeport tables s3://bucket/raw --json")
 )(tables)
 app.command("runs", **about(LOOK, "lakeport runs ./lake", "lakeport runs lake.yaml --last"))(runs)
+app.command(
+    "page",
+    **about(LOOK, "lakeport page ./lake", "lakeport page s3://bucket/raw/orders -o orders.html"),
+)(page)
 app.add_typer(table, name="table")
 app.add_typer(state, name="state")
 app.command(

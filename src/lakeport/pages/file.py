@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Unpack
 from urllib.parse import quote
 
+from lakeport.config.load import load_target
 from lakeport.errors import LakeportError, SourceError
 from lakeport.html import document
 from lakeport.html.plan import plan_body
 from lakeport.html.render import render
 from lakeport.html.run import run_body
+from lakeport.pages.lake import open_pages
 from lakeport.pages.page import Page
+from lakeport.pages.written import check_path, write_page
 from lakeport.tables.overview import lake_facts
 from lakeport.tables.runs import named_run, newest_runs
 
 if TYPE_CHECKING:
+    from lakeport.config.base import DestinationConfig
+    from lakeport.config.keys import StoreKeys, Target
     from lakeport.pages.lake import LakePages
 
-__all__ = ["PageFile", "file_of_lake", "file_of_plan", "file_of_report", "file_of_run"]
+__all__ = ["PageFile", "file_of_lake", "file_of_plan", "file_of_report", "file_of_run", "page"]
 
 _LARGEST: Final = 8_000_000  # characters of the pages behind a lake's own
 _RUNS: Final = 50
@@ -35,7 +42,7 @@ class PageFile:
         left_out: how many tables and runs have none, as it would become too large.
     """
 
-    html: str
+    html: str = field(repr=False)
     pages: int = 1
     left_out: int = 0
 
@@ -62,6 +69,39 @@ class _Filling:
     def href(self, path: str) -> str:
         known = path == "/" or any(page.path == path for page in self.made)
         return f"#{quote(path)}" if known else ""
+
+
+def page(
+    to: Target | DestinationConfig,
+    path: str | os.PathLike[str] = "page.html",
+    *,
+    run: str | None = None,
+    mask: bool = False,
+    **keys: Unpack[StoreKeys],
+) -> PageFile:
+    """Write a lake, a table or a run as one HTML file with pictures.
+
+    Args:
+        to: a folder, a URI, a config file or a config, as `land` takes it; a lake or a table.
+        path: the file.
+        run: the page of a run: its id, or `last`.
+        mask: whether values are left out: rows, bad records, minima and maxima.
+        keys: further keys of the config, such as `aws_endpoint`.
+
+    Raises:
+        ConfigError: the target is none, or the file can't be written.
+        SourceError: it is no folder of this machine, or there is no such run.
+        DestinationError: the store refused.
+
+    Example:
+        >>> import lakeport
+        >>> lakeport.page("./lake", "lake.html")  # doctest: +SKIP
+    """
+    check_path(Path(path))
+    pages = open_pages(load_target(to, keys), masked=mask)
+    made = file_of_lake(pages) if run is None else file_of_run(pages, run)
+    write_page(made.html, Path(path))
+    return made
 
 
 def file_of_lake(pages: LakePages) -> PageFile:
