@@ -11,6 +11,8 @@ from datetime import datetime
 from enum import StrEnum
 
 __all__ = [
+    "MOST_PARTITIONS",
+    "MOST_POINTS",
     "Change",
     "ColumnFacts",
     "FileFacts",
@@ -20,6 +22,11 @@ __all__ = [
     "TableFacts",
     "VersionFacts",
 ]
+
+MOST_PARTITIONS = 20
+"""So many partitions a version names."""
+MOST_POINTS = 60
+"""So many points a table's growth has."""
 
 
 class Change(StrEnum):
@@ -53,7 +60,7 @@ class VersionFacts:
         bytes_removed: size of the files that it removed; None where one does not say.
         files_added: how many data files it added.
         files_removed: how many it removed.
-        schema: place of its schema in `TableFacts.schemas`.
+        schema: place of its schema in `TableFacts.schemas`; -1 where the log no longer tells.
         partitions: the partitions that it touched, as `column=value`; at most `MOST_PARTITIONS`.
         more_partitions: how many further ones it touched.
         run_id: id or name of the run that made it; None for other programs.
@@ -162,6 +169,8 @@ class TableFacts:
         features: the table features of the protocol.
         readers: program -> why it can't read the table; empty where it can.
         properties: the table's properties, as pairs.
+        growth: rows at moments, oldest first, of a table of files, whose loads its manifests tell:
+            (Unix seconds, rows); at most `MOST_POINTS`.
         last_change: when it last changed.
         notes: what could not be told and why, in sentences.
     """
@@ -186,6 +195,7 @@ class TableFacts:
     features: tuple[str, ...] = ()
     readers: Sequence[tuple[str, str]] = ()
     properties: Sequence[tuple[str, str]] = ()
+    growth: Sequence[tuple[float, int]] = ()
     last_change: datetime | None = None
     notes: tuple[str, ...] = ()
 

@@ -15,8 +15,9 @@ from lakeport.tables.lake import of_a_table, open_lake
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import StoreKeys, Target
+    from lakeport.model import Storage
 
-__all__ = ["LakeRun", "runs"]
+__all__ = ["LakeRun", "list_runs", "runs"]
 
 _REPORTS = "_lakeport/reports"
 _THREADS = 16
@@ -72,14 +73,29 @@ def runs(
         DestinationError: the store refused.
     """
     storage, lake = open_lake(load_target(to, keys))
+    found = list_runs(storage, lake, limit)
+    if not found and (refused := of_a_table(storage, lake)):
+        raise refused
+    return found
+
+
+def list_runs(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
+    """The newest runs of a lake; see `runs`.
+
+    Args:
+        storage: where the lake is.
+        lake: its key; empty when it is the storage's root.
+        limit: how many at most.
+
+    Raises:
+        DestinationError: the store refused.
+    """
     folder = f"{lake}/{_REPORTS}".lstrip("/")
     # A name begins with the time, and the store lists by name.
     names = [item.key for item in storage.list(folder) if item.key.endswith(".json")]
     if not names and folder != _REPORTS:
         folder = _REPORTS
         names = [item.key for item in storage.list(_REPORTS) if item.key.endswith(".json")]
-    if not names and (refused := of_a_table(storage, lake)):
-        raise refused
     # Those of one second have no order among them: all of the last one that is wanted are read.
     since = names[-limit][: len(folder) + _STAMP] if len(names) > limit else ""
     with ThreadPoolExecutor(_THREADS) as pool:
