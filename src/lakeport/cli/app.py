@@ -25,6 +25,7 @@ from lakeport.cli.tables.table import table
 from lakeport.cli.target import target
 from lakeport.cli.warm import warm
 from lakeport.errors import ConfigError
+from lakeport.host.command import started_by
 from lakeport.host.core_dumps import forbid_core_dumps
 
 __all__ = ["NAME", "app", "complete", "guarded", "main", "run"]
@@ -145,7 +146,8 @@ def run(program: typer.Typer, name: str, arguments: Sequence[str] | None = None)
     """
     forbid_core_dumps()
     given = list(sys.argv[1:] if arguments is None else arguments)
-    return guarded(given, lambda: int(_invoke(program, name, given) or 0))
+    with started_by(name, given):
+        return guarded(given, lambda: int(_invoke(program, name, given) or 0))
 
 
 def guarded(arguments: Sequence[str], body: Callable[[], int]) -> int:

@@ -1,18 +1,20 @@
-"""What the pages show of tables, as frozen values. Sizes are in bytes, moments in UTC.
+"""What the pages show of tables and bad records, as frozen values.
 
-Those who look at tables fill them in; what can't be told without Spark is None.
+Sizes are in bytes, moments in UTC. Those who look at tables fill them in; what can't be told
+without Spark is None.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 __all__ = [
     "MOST_PARTITIONS",
     "MOST_POINTS",
+    "BadSample",
     "Change",
     "ColumnFacts",
     "FileFacts",
@@ -228,8 +230,27 @@ class LakeTableFacts:
 
 @dataclass(frozen=True, slots=True)
 class LakeFacts:
-    """A lake: its tables by name, and its newest runs as their reports tell them, newest first."""
+    """A lake: its tables by name."""
 
     uri: str
     tables: Sequence[LakeTableFacts]
-    runs: Sequence[dict[str, object]] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class BadSample:
+    """One bad record.
+
+    Attributes:
+        stream: its stream's name; empty for a line that is of none.
+        column: dotted path of the column at fault; empty where the whole record is.
+        reason: what is wrong with it, in words.
+        where: its file, if the source had several, and its line, such as `b.csv, line 7`; may be
+            empty.
+        record: what came, as text, cut to 500 characters.
+    """
+
+    stream: str
+    column: str
+    reason: str
+    where: str
+    record: str

@@ -125,7 +125,7 @@ def report(text: str = "t", **others: Any) -> dict[str, Any]:
         "spans": [{"stage": text, "stream": text, "start": 0.0, "end": 1.5}],
         "pace": [[0.0, 0, 0], [1.0, 5, 900]],
         "command": ["lakeport", "land", text],
-        "reasons": [{"stream": text, "reason": text, "count": 2}],
+        "reasons": [{"stream": text, "column": text, "reason": text, "count": 2}],
     }
     return known | others
 

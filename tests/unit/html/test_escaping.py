@@ -9,9 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakeport.html import document
+from lakeport.html.facts import BadSample
 from lakeport.html.lake import RunLine, lake_body
 from lakeport.html.plan import plan_body
-from lakeport.html.run import Sample, run_body
+from lakeport.html.run import run_body
 from lakeport.html.table import Preview, table_body
 from tests.unit.html import made
 from tests.unit.html.read import elements
@@ -31,7 +32,7 @@ def of_table(text: str) -> str:
 
 def of_run(text: str) -> str:
     return run_body(
-        made.report(text), [Sample(text, text, text, text)], lambda path: f"#{path}", {}
+        made.report(text), [BadSample(text, text, text, text, text)], lambda path: f"#{path}", {}
     )
 
 

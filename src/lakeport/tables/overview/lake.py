@@ -1,4 +1,4 @@
-"""What the page of a lake shows: its tables, and its newest runs."""
+"""What the page of a lake shows of its tables."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from lakeport.html.facts import MOST_POINTS, LakeFacts, LakeTableFacts
 from lakeport.tables.lake import SeenTable, see_tables
-from lakeport.tables.runs import list_runs
 
 if TYPE_CHECKING:
     from lakeport.model import Storage
@@ -14,21 +13,19 @@ if TYPE_CHECKING:
 __all__ = ["lake_facts"]
 
 
-def lake_facts(storage: Storage, folder: str, runs: int = 50) -> LakeFacts:
+def lake_facts(storage: Storage, folder: str) -> LakeFacts:
     """Tell a lake.
 
     Args:
         storage: where it is.
         folder: its key; empty when it is the storage's root.
-        runs: how many of its newest runs, at most.
 
     Raises:
         SourceError: there are too many folders to look into.
         DestinationError: the store refused.
     """
     seen = see_tables(storage, folder, MOST_POINTS)
-    reports = tuple(dict(run.report) for run in list_runs(storage, folder, runs))
-    return LakeFacts(storage.uri(folder), tuple(map(_table, seen)), reports)
+    return LakeFacts(storage.uri(folder), tuple(map(_table, seen)))
 
 
 def _table(seen: SeenTable) -> LakeTableFacts:
