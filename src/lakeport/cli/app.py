@@ -22,6 +22,7 @@ from lakeport.cli.tables.lake import runs, tables
 from lakeport.cli.tables.maintain import state
 from lakeport.cli.tables.table import table
 from lakeport.cli.target import target
+from lakeport.cli.ui import ui
 from lakeport.cli.warm import warm
 from lakeport.errors import ConfigError
 from lakeport.host.core_dumps import forbid_core_dumps
@@ -100,6 +101,7 @@ app.command(
     "tables", **about(LOOK, "lakeport tables ./lake", "lakeport tables s3://bucket/raw --json")
 )(tables)
 app.command("runs", **about(LOOK, "lakeport runs ./lake", "lakeport runs lake.yaml --last"))(runs)
+app.command("ui", **about(LOOK, "lakeport ui ./lake", "lakeport ui lake.yaml --port 8080"))(ui)
 app.add_typer(table, name="table")
 app.add_typer(state, name="state")
 app.command(
