@@ -49,23 +49,20 @@ def ui(
             from lakeport.pages.server.serve import server
             from lakeport.pages.server.site import site
         except ImportError as error:
-            raise missing(
-                f"pages are served by the package {error.name!r}, which is not installed", "ui"
-            ) from None
+            package = (error.name or "").partition(".")[0]
+            problem = f"pages are served by the package `{package}`, which is not installed"
+            raise missing(problem, "ui") from None
         from lakeport.pages.lake import open_pages
 
         pages = open_pages(config)
         with listening(host, port) as (listener, address):
             token = secrets.token_urlsafe(32)
             app = site(pages, address, token, config.secrets(), _teller(output, config, debug))
-            _announce(output, target, address, token)
             browse = not no_open and sys.stdout.isatty() and has_display()
-            # To be asked to end is how this ends.
-            with (
-                opened(address.url(token)) if browse else nullcontext(),
-                suppress(KeyboardInterrupt),
-            ):
-                server(app).run(sockets=[listener])
+            with suppress(KeyboardInterrupt):  # to be asked to end is how this ends
+                _announce(output, target, address, token)
+                with opened(address.url(token)) if browse else nullcontext():
+                    server(app).run(sockets=[listener])
 
 
 def _announce(output: Console | Json, target: str, address: Address, token: str) -> None:

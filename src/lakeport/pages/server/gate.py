@@ -19,10 +19,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from lakeport.pages.server.address import Address
 from lakeport.pages.server.answers import UNKEPT, plain, words
 
-__all__ = ["TOKEN", "Gate"]
+__all__ = ["HEAD_BYTES", "TOKEN", "Gate"]
 
 TOKEN: Final = "token"  # noqa: S105  # a name
 """The query's key for the token, and the scheme of the `Authorization` header."""
+HEAD_BYTES: Final = 16 << 10
+"""The most that the headers of a request may have."""
 _LONGEST: Final = 4096  # bytes of a path with its query: an object's key has 1,024, escaped 3,072
 _READING: Final = ("GET", "HEAD")
 
@@ -60,6 +62,8 @@ class Gate:
         target = request.scope["raw_path"] + b"?" + request.scope["query_string"]
         if len(target) > _LONGEST:
             return plain(414, "Too long", words("No page has an address of that length."))
+        if sum(len(name) + len(value) for name, value in request.scope["headers"]) > HEAD_BYTES:
+            return plain(431, "Too long", words("No browser sends headers of that length."))
         if not target.startswith(b"/"):
             return plain(400, "No path", words("Ask for a path, such as `/`."))
         if _foreign(request):

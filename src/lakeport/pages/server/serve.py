@@ -7,10 +7,9 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lakeport.pages.server.answers import ALWAYS, plain, words
+from lakeport.pages.server.gate import HEAD_BYTES
 
 __all__ = ["server"]
-
-_LONGEST = 16 << 10  # bytes of a request's head
 
 
 def server(app: ASGIApp) -> Server:
@@ -33,7 +32,7 @@ def server(app: ASGIApp) -> Server:
             proxy_headers=False,  # nobody is believed to ask for another
             server_header=False,
             headers=list(ALWAYS),
-            h11_max_incomplete_event_size=_LONGEST,
+            h11_max_incomplete_event_size=HEAD_BYTES,
             timeout_graceful_shutdown=0,
         )
     )
