@@ -19,8 +19,8 @@ import lakeport
 from lakeport.cli import app
 from tests.pages.kit import command
 
-LOADED = re.compile(
-    r"^(\S+) is served at (http://127\.0\.0\.1:(\d+)/\?token=(\S{43})) until Ctrl-C$"
+SERVED = re.compile(
+    r"until Ctrl-C, (\S+) is served at (http://127\.0\.0\.1:(\d+)/\?token=(\S{43}))\n"
 )
 
 
@@ -34,7 +34,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_serves_until_it_is_asked_to_end(lake: Path, number: signal.Signals) -> None:
     with command(str(lake)) as ui:
-        told = LOADED.match(ui.told)
+        told = SERVED.fullmatch(ui.told)
         assert told, ui.told
         assert told[1] == str(lake)
         token, port = told[4], int(told[3])
@@ -207,7 +207,7 @@ def on_a_terminal(*arguments: str, until: Path | None = None, **variables: str) 
         environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200", **variables}
         os.execve(sys.executable, [sys.executable, "-m", "lakeport", "ui", *arguments], environment)
     screen = ""
-    while "until Ctrl-C" not in screen:
+    while not re.search(r"token=\S{43}\s", screen):
         screen += os.read(terminal, 4096).decode()
     end = time.monotonic() + 60
     while until and not until.exists() and time.monotonic() < end:

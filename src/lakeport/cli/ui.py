@@ -76,7 +76,7 @@ def _announce(output: Console | Json, target: str, address: Address, token: str)
     if isinstance(output, Json):
         output.document({"url": url, "port": address.port, "token": token})
     else:
-        output.say(f"{target} is served at {url} until Ctrl-C")
+        output.say(f"until Ctrl-C, {target} is served at {url}")
 
 
 def _teller(output: Console | Json, config: DestinationConfig, debug: bool) -> OnError:
