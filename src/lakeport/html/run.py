@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
@@ -15,34 +15,18 @@ from urllib.parse import unquote
 from markupsafe import Markup
 
 from lakeport.html.charts.timeline import Span, rate, stage_class, stages, timeline
+from lakeport.html.facts import BadSample
 from lakeport.html.render import render
 from lakeport.html.text import count, duration, moment, size
 
-__all__ = ["Sample", "run_body", "run_part"]
+__all__ = ["run_body", "run_part"]
 
 Report = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A bad record.
-
-    Attributes:
-        stream: whose it is; may be empty.
-        reason: why it is bad.
-        where: the file and the line it came from; may be empty.
-        record: its text, or the beginning of it.
-    """
-
-    stream: str
-    reason: str
-    where: str
-    record: str
-
-
 def run_body(
     report: Report,
-    samples: Sequence[Sample],
+    samples: Sequence[BadSample],
     href: Callable[[str], str],
     pages: Mapping[str, str],
     *,
@@ -57,19 +41,23 @@ def run_body(
         pages: table's URI -> its page.
         masked: whether the records' values are left out.
     """
-    spans, pace = _spans(report), _pace(report)
-    shown = [Sample(s.stream, s.reason, s.where, "masked") for s in samples] if masked else samples
+    spans = _spans(report)
+    written, read = _pace(report, "pace"), _pace(report, "reading_pace")
+    shown = [replace(s, record="masked") for s in samples] if masked else samples
     return render(
         "run.html",
-        r=report,
+        r={"streams_left_out": 0, **report},
         href=href,
         totals=_totals(report),
         warnings=_warnings(report),
         spans=spans,
         timeline=timeline(spans, report["seconds"]) if spans else "",
         stages=_stages(spans),
-        pace=pace,
-        rates=_rates(pace),
+        paces=[
+            (title, _rates(points), points)
+            for title, points in (("Written", written), ("Read", read))
+            if len(points) > 1
+        ],
         streams=[_stream(stream, pages) for stream in report["streams"]],
         set_aside=report.get("quarantine", ()),
         reasons=report.get("reasons", ()),
@@ -127,8 +115,8 @@ def _spans(report: Report) -> list[Span]:
     ]
 
 
-def _pace(report: Report) -> list[tuple[float, float, float]]:
-    return [(each[0], each[1], each[2]) for each in report.get("pace", ())]
+def _pace(report: Report, key: str) -> list[tuple[float, float, float]]:
+    return [(each[0], each[1], each[2]) for each in report.get(key, ())]
 
 
 def _rates(pace: Sequence[tuple[float, float, float]]) -> Markup:

@@ -22,7 +22,7 @@ __all__ = [
     "tag",
 ]
 
-_VOID = frozenset({"input", "rect", "line", "path", "circle", "polyline", "polygon"})
+_VOID = frozenset({"input", "link", "rect", "line", "path", "circle", "polyline", "polygon"})
 
 
 def count(value: float | None) -> str:

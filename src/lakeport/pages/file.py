@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Unpack
 from urllib.parse import quote
 
+from lakeport.config.load import load_target
 from lakeport.errors import LakeportError, SourceError
 from lakeport.html import document
 from lakeport.html.plan import plan_body
 from lakeport.html.render import render
 from lakeport.html.run import run_body
+from lakeport.pages.lake import is_table, open_pages
 from lakeport.pages.page import Page
+from lakeport.pages.written import check_path, write_page
 from lakeport.tables.overview import lake_facts
-from lakeport.tables.runs import named_run, newest_runs
+from lakeport.tables.runs import list_runs, run_named
 
 if TYPE_CHECKING:
+    from lakeport.config.base import DestinationConfig
+    from lakeport.config.keys import StoreKeys, Target
     from lakeport.pages.lake import LakePages
 
-__all__ = ["PageFile", "file_of_lake", "file_of_plan", "file_of_report", "file_of_run"]
+__all__ = ["PageFile", "file_of_lake", "file_of_plan", "file_of_report", "file_of_run", "page"]
 
 _LARGEST: Final = 8_000_000  # characters of the pages behind a lake's own
 _RUNS: Final = 50
+_SOUGHT: Final = 1000  # runs among which one is sought by its id
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +44,7 @@ class PageFile:
         left_out: how many tables and runs have none, as it would become too large.
     """
 
-    html: str
+    html: str = field(repr=False)
     pages: int = 1
     left_out: int = 0
 
@@ -48,7 +57,7 @@ class _Filling:
     room: int = _LARGEST
     left_out: int = 0
 
-    def add(self, make: Callable[[], Page | None]) -> None:
+    def add(self, make: Callable[[], Page]) -> None:
         try:
             page = make() if self.room > 0 else None
         except LakeportError:
@@ -64,6 +73,39 @@ class _Filling:
         return f"#{quote(path)}" if known else ""
 
 
+def page(
+    to: Target | DestinationConfig,
+    output: str | os.PathLike[str] = "page.html",
+    *,
+    run: str | None = None,
+    mask: bool = False,
+    **keys: Unpack[StoreKeys],
+) -> PageFile:
+    """Write a lake, a table or a run as one HTML file with pictures.
+
+    Args:
+        to: a folder, a URI, a config file or a config, as `land` takes it; a lake or a table.
+        output: the file.
+        run: the page of a run: its id, or `last`.
+        mask: whether values are left out: rows, bad records, minima and maxima.
+        keys: further keys of the config, such as `aws_endpoint`.
+
+    Raises:
+        ConfigError: the target is none, or the file can't be written.
+        SourceError: it is no folder of this machine, or there is no such run.
+        DestinationError: the store refused.
+
+    Example:
+        >>> import lakeport
+        >>> lakeport.page("./lake", "lake.html")  # doctest: +SKIP
+    """
+    check_path(Path(output))
+    pages = open_pages(load_target(to, keys), masked=mask)
+    made = file_of_lake(pages) if run is None else file_of_run(pages, run)
+    write_page(made.html, Path(output))
+    return made
+
+
 def file_of_lake(pages: LakePages) -> PageFile:
     """A lake with its tables, those that changed last first, and its newest runs; or one table.
 
@@ -71,14 +113,14 @@ def file_of_lake(pages: LakePages) -> PageFile:
         LakeportError: the lake can't be told.
     """
     lake = lake_facts(pages.storage, pages.folder)
-    if len(lake.tables) == 1 and not lake.tables[0].name:
+    if is_table(lake):
         return _alone(pages.of_table(""))
     filling = _Filling()
     changed = sorted(lake.tables, key=lambda t: t.last_change.timestamp() if t.last_change else 0)
     for table in reversed(changed):
-        filling.add(lambda name=table.name: pages.of_table(name))
-    for run in newest_runs(pages.storage, pages.folder, _RUNS):
-        filling.add(lambda run=run: pages.of_run(run, filling.href))
+        filling.add(partial(pages.of_table, table.name))
+    for run in list_runs(pages.storage, pages.folder, _RUNS):
+        filling.add(partial(pages.of_run, run, filling.href))
     first = pages.of_lake(lake, filling.href)
     body = render("file.html", pages=[first, *filling.made])
     html = document.alone(first.title, [(first.title, "")], body, filling.href)
@@ -96,9 +138,12 @@ def file_of_run(pages: LakePages, name: str) -> PageFile:
         SourceError: the lake has no such run.
         LakeportError: it can't be told.
     """
-    run = named_run(pages.storage, pages.folder, name)
+    newest = list_runs(pages.storage, pages.folder, _SOUGHT)
+    run = run_named(pages.storage, pages.folder, name) or next(
+        (run for run in newest if run.run_id == name), None
+    )
     if run is None:
-        known = [run.run_id for run in newest_runs(pages.storage, pages.folder, 5)]
+        known = [run.run_id for run in newest[:5]]
         raise SourceError(
             f"{pages.storage.uri(pages.folder)} has no report of a run {name!r}",
             f"the newest are {', '.join(known)}; `lakeport runs` lists them."

@@ -20,8 +20,7 @@ from lakeport.pages.page import Page
 from lakeport.pages.preview import preview
 from lakeport.tables.lake import open_lake
 from lakeport.tables.overview import lake_facts, table_facts
-from lakeport.tables.quarantined import samples
-from lakeport.tables.runs import named_run, newest_runs
+from lakeport.tables.runs import list_runs, run_named, samples
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from lakeport.model import Storage
     from lakeport.tables.runs import LakeRun
 
-__all__ = ["LakePages", "linked_to", "open_pages"]
+__all__ = ["LakePages", "is_table", "linked_to", "open_pages"]
 
 _ASSETS = {"theme.css": "text/css", "page.js": "text/javascript"}
 _TABLE: Final = "/table/"
@@ -50,6 +49,11 @@ def open_pages(config: DestinationConfig, *, masked: bool = False) -> LakePages:
         DestinationError: the store refused.
     """
     return LakePages(*open_lake(config), masked)
+
+
+def is_table(lake: LakeFacts) -> bool:
+    """Whether a target is no lake but a table."""
+    return [table.uri.rstrip("/") for table in lake.tables] == [lake.uri.rstrip("/")]
 
 
 def linked_to(path: str) -> str:
@@ -92,24 +96,27 @@ class LakePages:
         """The page at a path, with such links; see `page`."""
         if path == "/":
             lake = lake_facts(self.storage, self.folder)
-            alone = len(lake.tables) == 1 and not lake.tables[0].name
-            return self.of_table("") if alone else self.of_lake(lake, href)
+            return self.of_table("") if is_table(lake) else self.of_lake(lake, href)
         if path.startswith(_TABLE) and _is_name(name := path.removeprefix(_TABLE)):
             return self.of_table(name)
         if path.startswith(_RUN):
-            run = named_run(self.storage, self.folder, path.removeprefix(_RUN))
+            run = run_named(self.storage, self.folder, path.removeprefix(_RUN))
             return None if run is None else self.of_run(run, href)
         return None
 
     def of_lake(self, lake: LakeFacts, href: Href) -> Page:
         """The lake's page."""
-        runs = newest_runs(self.storage, self.folder, _RUNS)
+        runs = list_runs(self.storage, self.folder, _RUNS)
         pages = _pages(lake)
         lines = [_line(run, pages) for run in runs]
         return Page("/", "Lake", lake_body(lake, lines, datetime.now(UTC), href))
 
-    def of_table(self, name: str) -> Page | None:
-        """A table's page; None where there is no table."""
+    def of_table(self, name: str) -> Page:
+        """A table's page.
+
+        Raises:
+            SourceError: there is none.
+        """
         folder = f"{self.folder}/{name}".strip("/")
         facts = table_facts(self.storage, folder, name)
         body = table_body(facts, preview(self.storage, folder), masked=self.masked)
