@@ -118,9 +118,9 @@ class LakePages:
             SourceError: there is none.
         """
         folder = f"{self.folder}/{name}".strip("/")
-        facts = table_facts(self.storage, folder, name)
+        title = name or unquote(self.storage.uri(folder).rstrip("/").rpartition("/")[2])
+        facts = table_facts(self.storage, folder, title)
         body = table_body(facts, preview(self.storage, folder), masked=self.masked)
-        title = name or unquote(facts.uri.rstrip("/").rpartition("/")[2])
         return Page(f"{_TABLE}{name}" if name else "/", title, body)
 
     def of_run(self, run: LakeRun, href: Href) -> Page:

@@ -92,7 +92,7 @@ class KnownFile:
     Attributes:
         file: as the log has it.
         rows: its rows; None where its statistics do not say.
-        schema: place in `History.schemas` of the schema when it came, or of the oldest known.
+        schema: place in `History.schemas` of the schema when it first came, or of the oldest known.
     """
 
     file: DataFile
@@ -248,6 +248,7 @@ class _Walk:
         self._most_partitions = most_partitions
         self._history = History()
         self._files: dict[Any, KnownFile] = {}
+        self._since: dict[str, int] = {}
         self._held: Amount | None = None
         self._schema = -1
 
@@ -258,7 +259,7 @@ class _Walk:
         self._history.protocol = checkpoint.protocol or self._history.protocol
         self._history.domains = dict(checkpoint.domains)
         schema = self._schema
-        self._files = {file.ident: KnownFile(file, file.rows, schema) for file in checkpoint.files}
+        self._files = {file.ident: self._known(file) for file in checkpoint.files}
         self._held = held = Amount.of(self._files.values())
         for version in reversed(self._history.versions):
             version.held = held
@@ -276,7 +277,7 @@ class _Walk:
         came = []
         for entry in entries:
             if entry.add is not None:
-                known = KnownFile(entry.add, entry.add.rows, self._schema)
+                known = self._known(entry.add)
                 gone += self._take(entry.add, known=True)
                 self._files[entry.add.ident] = known
                 came.append(known)
@@ -291,6 +292,12 @@ class _Walk:
         history = self._history
         history.files = tuple(self._files.values())
         return history if history.metadata and history.protocol else None
+
+    def _known(self, file: DataFile) -> KnownFile:
+        # A file that is brought back has no more columns than when it came.
+        if self._since.get(file.path, -1) < 0:
+            self._since[file.path] = self._schema
+        return KnownFile(file, file.rows, self._since[file.path])
 
     def _take(self, file: DataFile, *, known: bool = False) -> list[KnownFile]:
         """The file that goes, as it came; nothing when it isn't there."""
