@@ -42,9 +42,17 @@ GROUPS = (
     ),
     Group("streams", "Streams", "Structured streams, landed micro-batch by micro-batch.", ("streams",)),
     Group("tables", "Tables", "Looking at tables, and maintaining them.", ("tables", "pages")),
-    Group("config", "Keys of a config", "As keyword arguments, with their types.", ("config",)),
+    Group("config", "Keys of a config", "As keyword arguments, with their types; what they mean is told on the page on "
+        "[configuration](../configuration.md).", ("config",)),
     Group("errors", "Errors", "Each is a `LakeportError`, with an exit code and a hint.", ("errors",)),
 )
+
+OPTIONS = {
+    "DestinationConfig": "members: false",
+    # Keys have no docstrings: the page on configuration tells their meaning, the source their types.
+    "StoreKeys": "show_source: true",
+    "TargetKeys": "show_source: true",
+}
 
 
 def reference() -> dict[str, str]:
@@ -98,4 +106,5 @@ def _directive(name: str, home: str) -> str:
     """What the generator replaces by a name's documentation."""
     # A package has the name of the function `tables`, which stands in its way.
     path = f"{home}.{name}" if (INIT.parent / name).is_dir() else f"lakeport.{name}"
-    return f"::: {path}"
+    options = [f"    options: {{{OPTIONS[name]}}}"] if name in OPTIONS else []
+    return "\n".join([f"::: {path}", *options])

@@ -92,7 +92,8 @@ def title(text: str) -> str:
 
 def config(docs: Path) -> str:
     """The generator's config, with the pages of folders where it names a folder."""
-    text = (HERE / "mkdocs.yml").read_text("utf-8").replace("SOURCE", str(ROOT / "src"))
+    text = (HERE / "mkdocs.yml").read_text("utf-8")
+    text = text.replace("SOURCE", str(ROOT / "src")).replace("HERE", str(HERE))
 
     def listed(found: re.Match[str]) -> str:
         names = sorted(str(page.relative_to(docs)) for page in (docs / found["folder"]).glob("*.md"))
