@@ -39,8 +39,10 @@ if TYPE_CHECKING:
     from lakeport.host.activity import Activity
     from lakeport.loading.check import CheckReport, check
     from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan, plan
+    from lakeport.loading.quarantine import Rejection
     from lakeport.loading.report import Failure, LandingReport, Observer, StreamReport
     from lakeport.loading.run import land
+    from lakeport.loading.timeline import Span
     from lakeport.model import Landed
     from lakeport.sources.csv.options import CsvOptions
     from lakeport.storage.checks import CheckItem
@@ -96,11 +98,13 @@ __all__ = [
     "OutcomeUnknown",
     "PartitionReport",
     "PermissionRefused",
+    "Rejection",
     "RestoreReport",
     "RunMismatch",
     "SchemaConflict",
     "SingerState",
     "SourceError",
+    "Span",
     "SparkFailure",
     "StoreKeys",
     "StreamPlan",
@@ -144,8 +148,10 @@ _HOMES = {
     "Observer": "lakeport.loading.report",
     "OptimizeReport": "lakeport.tables.records",
     "PartitionReport": "lakeport.tables.records",
+    "Rejection": "lakeport.loading.quarantine",
     "RestoreReport": "lakeport.tables.records",
     "SingerState": "lakeport.tables.records",
+    "Span": "lakeport.loading.timeline",
     "StoreKeys": "lakeport.config.keys",
     "StreamPlan": "lakeport.loading.plan",
     "StreamReport": "lakeport.loading.report",
