@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from lakeport.loading.report import Failure, LandingReport, Observer, StreamReport
     from lakeport.loading.run import land
     from lakeport.model import Landed
+    from lakeport.pages.file import PageFile, page
     from lakeport.sources.csv.options import CsvOptions
     from lakeport.storage.checks import CheckItem
     from lakeport.streams.handle import LandingStream, StreamStatus
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from lakeport.tables.records import (
         AlterReport,
         CompactReport,
+        History,
         HistoryEntry,
         OptimizeReport,
         PartitionReport,
@@ -80,6 +82,7 @@ __all__ = [
     "DestinationConfig",
     "DestinationError",
     "Failure",
+    "History",
     "HistoryEntry",
     "InputError",
     "LakeRun",
@@ -94,6 +97,7 @@ __all__ = [
     "Observer",
     "OptimizeReport",
     "OutcomeUnknown",
+    "PageFile",
     "PartitionReport",
     "PermissionRefused",
     "RestoreReport",
@@ -118,6 +122,7 @@ __all__ = [
     "check",
     "land",
     "land_stream",
+    "page",
     "plan",
     "runs",
     "tables",
@@ -134,6 +139,7 @@ _HOMES = {
     "CsvOptions": "lakeport.sources.csv.options",
     "DestinationConfig": "lakeport.config.base",
     "Failure": "lakeport.loading.report",
+    "History": "lakeport.tables.records",
     "HistoryEntry": "lakeport.tables.records",
     "LakeRun": "lakeport.tables.runs",
     "LakeTable": "lakeport.tables.lake",
@@ -143,6 +149,7 @@ _HOMES = {
     "LandingStream": "lakeport.streams.handle",
     "Observer": "lakeport.loading.report",
     "OptimizeReport": "lakeport.tables.records",
+    "PageFile": "lakeport.pages.file",
     "PartitionReport": "lakeport.tables.records",
     "RestoreReport": "lakeport.tables.records",
     "SingerState": "lakeport.tables.records",
@@ -159,6 +166,7 @@ _HOMES = {
     "check": "lakeport.loading.check",
     "land": "lakeport.loading.run",
     "land_stream": "lakeport.streams.start",
+    "page": "lakeport.pages.file",
     "plan": "lakeport.loading.plan",
     "runs": "lakeport.tables.runs",
 }

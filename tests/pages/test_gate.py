@@ -6,7 +6,7 @@ import pytest
 
 from tests.pages.kit import LAKE, TOKEN, Answer, Book, Served, served
 
-PATHS = ("/", "/table/flights", "/table/none", "/assets/theme.css", "/assets/none", "/a/../b")
+PATHS = ("/", "/table/flights", "/table/none", "/theme.css", "/none", "/a/../b")
 
 
 def check_refused(answer: Answer, status: int) -> None:
@@ -78,7 +78,6 @@ def test_who_comes_by_a_link_is_led_on_by_a_page(here: Served, site: str) -> Non
         ("//evil.example/x", "/evil.example/x"),
         ("/\\evil.example", "/%5Cevil.example"),
         ("/%5C%5Cevil.example", "/%5C%5Cevil.example"),
-        ("/%0d%0aSet-Cookie:a=b", "/%0D%0ASet-Cookie%3Aa%3Db"),
         ("/table/a%2523%23%3F%20+%C3%A9", "/table/a%2523%23%3F%20%2B%C3%A9"),
     ],
 )
@@ -184,14 +183,18 @@ def test_there_is_only_reading(here: Served, method: str) -> None:
         ("/table/../../etc/passwd", {404}),
         ("/table/%2e%2e/%2e%2e/etc/passwd", {404}),
         ("/table/%2E%2E%2F%2E%2E%2Fetc%2Fpasswd", {404}),
-        ("/assets/%2e%2e%2fpage.py", {404}),
-        ("/assets/..", {404}),
-        ("/assets/..%5c..%5cpage.py", {404}),
+        ("/%2e%2e%2fpage.py", {404}),
+        ("/..", {404}),
+        ("/..%5c..%5cpage.py", {404}),
+        ("/table/flights/", {404}),
         ("/table/..%5c..%5cetc", {404}),
-        ("/table/%00", {404}),
-        ("/table/flights%00.txt", {404}),
-        ("/assets/theme.css%00", {404}),
-        ("/table/%0a", {404}),
+        ("/table/%00", {400}),
+        ("/table/flights%00.txt", {400}),
+        ("/theme.css%00", {400}),
+        ("/table/%0a", {400}),
+        ("/table/a%0ab", {400}),
+        ("/a%7f", {400}),
+        (f"/%0d%0aSet-Cookie:a=b?token={TOKEN}", {400}),
         ("/table/%ff%fe", {404}),
         ("/table/%", {404}),
         ("/table/%zz", {404}),
@@ -240,7 +243,7 @@ def test_headers_have_an_end(here: Served) -> None:
 
 
 def test_every_answer_has_the_headers(here: Served) -> None:
-    for target in ("/", "/table/flights", "/table/none", "/assets/theme.css", "/assets/none"):
+    for target in ("/", "/table/flights", "/table/none", "/theme.css", "/none"):
         for method in ("GET", "HEAD"):
             check_headers(here.ask(target, method))
 

@@ -12,6 +12,7 @@ import typer
 
 from lakeport.cli.options import Debug, JsonOut, SetKeys
 from lakeport.cli.output.console import Console, Json
+from lakeport.cli.page import Mask
 from lakeport.cli.tables.lake import Target, opened_lake
 from lakeport.host.extras import missing
 from lakeport.loading.report import Failure
@@ -36,6 +37,7 @@ def ui(
         typer.Option("--host", metavar="H", help="Another interface, such as 0.0.0.0 for all."),
     ] = "127.0.0.1",
     no_open: Annotated[bool, typer.Option("--no-open", help="Don't open a browser.")] = False,
+    mask: Mask = False,
     set_keys: SetKeys = None,
     json_out: JsonOut = False,
     debug: Debug = False,
@@ -54,7 +56,7 @@ def ui(
             raise missing(problem, "ui") from None
         from lakeport.pages.lake import open_pages
 
-        pages = open_pages(config)
+        pages = open_pages(config, masked=mask)
         with listening(host, port) as (listener, address):
             token = secrets.token_urlsafe(32)
             app = site(pages, address, token, config.secrets(), _teller(output, config, debug))

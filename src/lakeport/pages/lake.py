@@ -1,43 +1,171 @@
-"""The pages of a lake."""
+"""The pages of a target: its lake, each of its tables, each of its runs.
+
+Reads logs, footers, manifests and reports; starts no Spark, and writes nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, unquote
 
-from markupsafe import Markup
-
-from lakeport.pages.page import Page, Pages
-from lakeport.tables.lake import list_tables, open_lake
+from lakeport.html import document
+from lakeport.html.lake import Href, RunLine, lake_body
+from lakeport.html.render import asset
+from lakeport.html.run import run_body
+from lakeport.html.table import table_body
+from lakeport.pages.page import Page
+from lakeport.pages.preview import preview
+from lakeport.tables.lake import open_lake
+from lakeport.tables.overview import lake_facts, table_facts
+from lakeport.tables.runs import list_runs, run_named, samples
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
+    from lakeport.html.facts import LakeFacts
+    from lakeport.model import Storage
+    from lakeport.tables.runs import LakeRun
 
-__all__ = ["open_pages"]
+__all__ = ["LakePages", "is_table", "linked_to", "open_pages"]
+
+_ASSETS = {"theme.css": "text/css", "page.js": "text/javascript"}
+_TABLE: Final = "/table/"
+_RUN: Final = "/run/"
+_RUNS = 200
+_SAMPLES = 20
 
 
-def open_pages(config: DestinationConfig) -> Pages:
-    """The pages of the lake that a config names.
+def open_pages(config: DestinationConfig, *, masked: bool = False) -> LakePages:
+    """The pages of a target.
+
+    Args:
+        config: the target.
+        masked: whether values of columns and records are left out.
 
     Raises:
         SourceError: it is no folder of this machine.
         DestinationError: the store refused.
     """
-    return _Lake(config)
+    return LakePages(*open_lake(config), masked)
 
 
-class _Lake:
-    def __init__(self, config: DestinationConfig) -> None:
-        self._storage, self._folder = open_lake(config)
+def is_table(lake: LakeFacts) -> bool:
+    """Whether a target is no lake but a table."""
+    return [table.uri.rstrip("/") for table in lake.tables] == [lake.uri.rstrip("/")]
 
-    def page(self, path: str, query: Mapping[str, str]) -> Page | None:
-        if path != "/":
-            return None
-        names = [table.name for table in list_tables(self._storage, self._folder)]
-        return Page(path, "Lake", Markup("<li>").join(["", *names]))
+
+def linked_to(path: str) -> str:
+    """The link to a page that is served; empty where there is none."""
+    return quote(path)
+
+
+@dataclass(frozen=True)
+class LakePages:
+    """The pages of a lake, or of a single table; see `lakeport.pages.page.Pages`.
+
+    Attributes:
+        storage: where it is.
+        folder: its key there.
+        masked: whether values of columns and records are left out.
+    """
+
+    storage: Storage
+    folder: str
+    masked: bool = False
+
+    def page(self, path: str, query: Mapping[str, str] | None = None) -> Page | None:
+        """The page at a path, percent-decoded; None where there is none.
+
+        Raises:
+            LakeportError: it can't be told.
+        """
+        return self.made(path, linked_to)
 
     def document(self, page: Page) -> str:
-        return Markup("<!doctype html><title>{}</title>{}").format(page.title, page.body)
+        """The whole document of a page, with links to the style and the script."""
+        return document.linked(page.title, self.trail(page), page.body, linked_to)
 
     def asset(self, name: str) -> tuple[str, bytes] | None:
+        """Media type and contents of a file that documents link to."""
+        kind = _ASSETS.get(name)
+        return None if kind is None else (kind, asset(name).encode())
+
+    def made(self, path: str, href: Href) -> Page | None:
+        """The page at a path, with such links; see `page`."""
+        if path == "/":
+            lake = lake_facts(self.storage, self.folder)
+            return self.of_table("") if is_table(lake) else self.of_lake(lake, href)
+        if path.startswith(_TABLE) and _is_name(name := path.removeprefix(_TABLE)):
+            return self.of_table(name)
+        if path.startswith(_RUN):
+            run = run_named(self.storage, self.folder, path.removeprefix(_RUN))
+            return None if run is None else self.of_run(run, href)
         return None
+
+    def of_lake(self, lake: LakeFacts, href: Href) -> Page:
+        """The lake's page."""
+        runs = list_runs(self.storage, self.folder, _RUNS)
+        pages = _pages(lake)
+        lines = [_line(run, pages) for run in runs]
+        return Page("/", "Lake", lake_body(lake, lines, datetime.now(UTC), href))
+
+    def of_table(self, name: str) -> Page:
+        """A table's page.
+
+        Raises:
+            SourceError: there is none.
+        """
+        folder = f"{self.folder}/{name}".strip("/")
+        title = name or unquote(self.storage.uri(folder).rstrip("/").rpartition("/")[2])
+        facts = table_facts(self.storage, folder, title)
+        body = table_body(facts, preview(self.storage, folder), masked=self.masked)
+        return Page(f"{_TABLE}{name}" if name else "/", title, body)
+
+    def of_run(self, run: LakeRun, href: Href) -> Page:
+        """A run's page."""
+        pages = {
+            str(s["table"]).rstrip("/"): self._table_page(s["table"]) for s in run.report["streams"]
+        }
+        found = samples(self.storage, run.report, _SAMPLES)
+        body = run_body(run.report, found, href, pages, masked=self.masked)
+        return Page(f"{_RUN}{run.name}", f"Run {run.run_id}", body)
+
+    def trail(self, page: Page) -> list[tuple[str, str]]:
+        """The way to a page, from the lake on."""
+        return [(page.title, "")] if page.path == "/" else [("Lake", "/"), (page.title, "")]
+
+    def _table_page(self, uri: str) -> str:
+        """The page of a table that a report names; empty where it is none of this lake."""
+        above = self.storage.uri(self.folder).rstrip("/") + "/"
+        name = uri.rstrip("/").removeprefix(above)
+        return f"{_TABLE}{unquote(name)}" if uri.startswith(above) and name else ""
+
+
+def _pages(lake: LakeFacts) -> dict[str, str]:
+    return {table.uri.rstrip("/"): f"{_TABLE}{table.name}" for table in lake.tables}
+
+
+def _line(run: LakeRun, pages: Mapping[str, str]) -> RunLine:
+    uris = [str(stream["table"]).rstrip("/") for stream in run.report["streams"]]
+    named = [(unquote(uri.rpartition("/")[2]), pages.get(uri, "")) for uri in uris if uri]
+    return RunLine(
+        path=f"{_RUN}{run.name}",
+        run_id=run.run_id,
+        ok=run.ok,
+        error=run.error or "",
+        started=run.started,
+        seconds=run.seconds,
+        rows=run.rows,
+        rejected=int(run.report.get("rejected") or 0),
+        tables=named,
+    )
+
+
+def _is_name(name: str) -> bool:
+    """Whether it can be a table's folder below the target, and nothing outside of it."""
+    parts = name.split("/")
+    return (
+        all(part not in ("", ".", "..") for part in parts) and "\\" not in name and "\0" not in name
+    )

@@ -30,7 +30,8 @@ __all__ = [
 ]
 
 _LOG_FILE = re.compile(
-    r"/_delta_log/(\d{20})(?:\.(json)|\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet)$"
+    r"/_delta_log/(\d{20})(?:\.(json)|\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet"
+    r"|\.checkpoint\.([0-9A-Fa-f-]{36})\.(?:parquet|json))$"
 )
 STATE_COLUMNS = frozenset({"metaData", "protocol", "txn"})
 """The kinds of action that tell a table's schema, properties and protocol, and its batches."""
@@ -73,10 +74,12 @@ class LogFiles:
     Attributes:
         commits: version -> its commit file.
         checkpoints: version -> the files of a classic checkpoint, complete ones only.
+        named_checkpoints: version -> a checkpoint of the second kind, which has a UUID in its name.
     """
 
     commits: Mapping[int, StoredObject]
     checkpoints: Mapping[int, tuple[StoredObject, ...]]
+    named_checkpoints: Mapping[int, StoredObject] = field(default_factory=dict)
 
     @classmethod
     def of(cls, storage: Storage, folder: str) -> LogFiles:
@@ -88,6 +91,7 @@ class LogFiles:
         commits: dict[int, StoredObject] = {}
         parts: dict[int, dict[int, StoredObject]] = {}
         expected: dict[int, int] = {}
+        named: dict[int, StoredObject] = {}
         for item in storage.list(log_folder(folder)):
             match = _LOG_FILE.search(f"/{item.key}")
             if match is None:
@@ -95,6 +99,8 @@ class LogFiles:
             version = int(match[1])
             if match[2]:
                 commits[version] = item
+            elif match[5]:
+                named[version] = item
             else:
                 parts.setdefault(version, {})[int(match[3] or 1)] = item
                 expected[version] = int(match[4] or 1)
@@ -103,7 +109,7 @@ class LogFiles:
             for version, found in parts.items()
             if len(found) == expected[version]
         }
-        return cls(dict(sorted(commits.items())), whole)
+        return cls(dict(sorted(commits.items())), whole, named)
 
     @property
     def oldest(self) -> int:
