@@ -6,7 +6,7 @@ import pytest
 
 from tests.pages.kit import LAKE, TOKEN, Answer, Book, Served, served
 
-PATHS = ("/", "/table/flights", "/table/none", "/theme.css", "/none", "/a/../b")
+PATHS = ("/", "/table/flights", "/table/none", "/assets/theme.css", "/assets/none", "/a/../b")
 
 
 def check_refused(answer: Answer, status: int) -> None:
@@ -183,14 +183,14 @@ def test_there_is_only_reading(here: Served, method: str) -> None:
         ("/table/../../etc/passwd", {404}),
         ("/table/%2e%2e/%2e%2e/etc/passwd", {404}),
         ("/table/%2E%2E%2F%2E%2E%2Fetc%2Fpasswd", {404}),
-        ("/%2e%2e%2fpage.py", {404}),
-        ("/..", {404}),
-        ("/..%5c..%5cpage.py", {404}),
+        ("/assets/%2e%2e%2fpage.py", {404}),
+        ("/assets/..", {404}),
+        ("/assets/..%5c..%5cpage.py", {404}),
         ("/table/flights/", {404}),
         ("/table/..%5c..%5cetc", {404}),
         ("/table/%00", {400}),
         ("/table/flights%00.txt", {400}),
-        ("/theme.css%00", {400}),
+        ("/assets/theme.css%00", {400}),
         ("/table/%0a", {400}),
         ("/table/a%0ab", {400}),
         ("/a%7f", {400}),
@@ -243,7 +243,7 @@ def test_headers_have_an_end(here: Served) -> None:
 
 
 def test_every_answer_has_the_headers(here: Served) -> None:
-    for target in ("/", "/table/flights", "/table/none", "/theme.css", "/none"):
+    for target in ("/", "/table/flights", "/table/none", "/assets/theme.css", "/assets/none"):
         for method in ("GET", "HEAD"):
             check_headers(here.ask(target, method))
 

@@ -76,14 +76,14 @@ def test_a_connection_serves_several_requests(here: Served) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_comes_again_only_when_it_has_changed(here: Served, name: str) -> None:
     media, contents = FILES[name]
-    answer = here.ask(f"/{name}")
+    answer = here.ask(f"/assets/{name}")
     assert answer.text.encode() == contents
     assert answer.headers["content-type"] == f"{media}; charset=utf-8"
     assert answer.headers["cache-control"] == "no-cache"
-    again = here.ask(f"/{name}", if_none_match=answer.headers["etag"])
+    again = here.ask(f"/assets/{name}", if_none_match=answer.headers["etag"])
     assert (again.status, again.text) == (304, "")
     assert again.headers["etag"] == answer.headers["etag"]
-    assert here.ask(f"/{name}", if_none_match='"another"').status == 200
+    assert here.ask(f"/assets/{name}", if_none_match='"another"').status == 200
 
 
 def test_a_page_that_is_not_there_says_so_in_the_frame_of_the_others(here: Served) -> None:
@@ -173,7 +173,7 @@ def test_a_slow_store_keeps_nobody_else_waiting_and_few_pages_are_made_at_once()
         assert here.ask("/").status == 200
         more = [pool.submit(here.ask, "/slow") for _ in range(7)]
         assert full.wait(30)
-        assert here.ask("/theme.css").status == 200
+        assert here.ask("/assets/theme.css").status == 200
         assert here.ask("/", cookie="").status == 403
         go_on.set()
         answers = [future.result(60) for future in (*first, *more)]

@@ -48,12 +48,12 @@ REQUESTS: dict[str, tuple[str, str, dict[str, str]]] = {
     "image": ("GET", "/", {**CROSS, "sec_fetch_mode": "no-cors", "sec_fetch_dest": "image"}),
     "script": (
         "GET",
-        "/page.js",
+        "/assets/page.js",
         {**CROSS, "sec_fetch_mode": "no-cors", "sec_fetch_dest": "script"},
     ),
     "style": (
         "GET",
-        "/theme.css",
+        "/assets/theme.css",
         {**CROSS, "sec_fetch_mode": "no-cors", "sec_fetch_dest": "style"},
     ),
     "frame": ("GET", "/", {**CROSS, "sec_fetch_mode": "navigate", "sec_fetch_dest": "iframe"}),
@@ -61,7 +61,7 @@ REQUESTS: dict[str, tuple[str, str, dict[str, str]]] = {
     "sandboxed frame": ("GET", "/", {"origin": "null", "sec_fetch_mode": "cors"}),
     "another port of this host": (
         "GET",
-        "/page.js",
+        "/assets/page.js",
         {"sec_fetch_site": "same-site", "sec_fetch_mode": "no-cors", "sec_fetch_dest": "script"},
     ),
     "its fetch": (
@@ -155,7 +155,7 @@ def test_websockets_are_not_spoken_with_the_reader_either(here: Served) -> None:
 
 def test_our_own_pages_get_their_files(here: Served) -> None:
     own = {"sec_fetch_site": "same-origin", "origin": f"http://{here.host}"}
-    for dest, target in (("script", "/page.js"), ("style", "/theme.css")):
+    for dest, target in (("script", "/assets/page.js"), ("style", "/assets/theme.css")):
         answer = here.ask(target, **own, sec_fetch_mode="no-cors", sec_fetch_dest=dest)
         assert answer.status == 200
         assert LAKE in answer.text

@@ -230,8 +230,8 @@ class LandingReport:
             "reasons": [asdict(reason) for reason in self.reasons],
             "spans": [_span(span) for span in self.spans],
             "streams_left_out": self.streams_left_out,
-            "pace": [list(point) for point in self.pace],
-            "reading_pace": [list(point) for point in self.reading_pace],
+            "pace": [[round(at, 3), *done] for at, *done in self.pace],
+            "reading_pace": [[round(at, 3), *done] for at, *done in self.reading_pace],
         }
 
     def to_json(self) -> str:

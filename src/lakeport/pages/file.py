@@ -16,7 +16,7 @@ from lakeport.html import document
 from lakeport.html.plan import plan_body
 from lakeport.html.render import render
 from lakeport.html.run import run_body
-from lakeport.pages.lake import is_table, open_pages
+from lakeport.pages.lake import open_pages
 from lakeport.pages.page import Page
 from lakeport.pages.written import check_path, write_page
 from lakeport.tables.overview import lake_facts
@@ -112,16 +112,16 @@ def file_of_lake(pages: LakePages) -> PageFile:
     Raises:
         LakeportError: the lake can't be told.
     """
-    lake = lake_facts(pages.storage, pages.folder)
-    if is_table(lake):
+    if pages.is_table:
         return _alone(pages.of_table(""))
+    lake = lake_facts(pages.storage, pages.folder)
     filling = _Filling()
     changed = sorted(lake.tables, key=lambda t: t.last_change.timestamp() if t.last_change else 0)
     for table in reversed(changed):
         filling.add(partial(pages.of_table, table.name))
     for run in list_runs(pages.storage, pages.folder, _RUNS):
         filling.add(partial(pages.of_run, run, filling.href))
-    first = pages.of_lake(lake, filling.href)
+    first = pages.of_lake(filling.href, lake)
     body = render("file.html", pages=[first, *filling.made])
     html = document.alone(first.title, [(first.title, "")], body, filling.href)
     return PageFile(html, 1 + len(filling.made), filling.left_out)

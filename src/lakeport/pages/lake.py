@@ -15,11 +15,11 @@ from lakeport.html import document
 from lakeport.html.lake import Href, RunLine, lake_body
 from lakeport.html.render import asset
 from lakeport.html.run import run_body
-from lakeport.html.table import table_body
+from lakeport.html.table import Preview, table_body
 from lakeport.pages.page import Page
 from lakeport.pages.preview import preview
-from lakeport.tables.lake import open_lake
-from lakeport.tables.overview import lake_facts, table_facts
+from lakeport.tables.lake import of_a_table, open_lake
+from lakeport.tables.overview import lake_facts, table_and_rows
 from lakeport.tables.runs import list_runs, run_named, samples
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lakeport.model import Storage
     from lakeport.tables.runs import LakeRun
 
-__all__ = ["LakePages", "is_table", "linked_to", "open_pages"]
+__all__ = ["LakePages", "linked_to", "open_pages"]
 
 _ASSETS = {"theme.css": "text/css", "page.js": "text/javascript"}
 _TABLE: Final = "/table/"
@@ -49,11 +49,6 @@ def open_pages(config: DestinationConfig, *, masked: bool = False) -> LakePages:
         DestinationError: the store refused.
     """
     return LakePages(*open_lake(config), masked)
-
-
-def is_table(lake: LakeFacts) -> bool:
-    """Whether a target is no lake but a table."""
-    return [table.uri.rstrip("/") for table in lake.tables] == [lake.uri.rstrip("/")]
 
 
 def linked_to(path: str) -> str:
@@ -95,8 +90,7 @@ class LakePages:
     def made(self, path: str, href: Href) -> Page | None:
         """The page at a path, with such links; see `page`."""
         if path == "/":
-            lake = lake_facts(self.storage, self.folder)
-            return self.of_table("") if is_table(lake) else self.of_lake(lake, href)
+            return self.of_table("") if self.is_table else self.of_lake(href)
         if path.startswith(_TABLE) and _is_name(name := path.removeprefix(_TABLE)):
             return self.of_table(name)
         if path.startswith(_RUN):
@@ -104,8 +98,14 @@ class LakePages:
             return None if run is None else self.of_run(run, href)
         return None
 
-    def of_lake(self, lake: LakeFacts, href: Href) -> Page:
-        """The lake's page."""
+    @property
+    def is_table(self) -> bool:
+        """Whether the target is no lake but a table."""
+        return of_a_table(self.storage, self.folder) is not None
+
+    def of_lake(self, href: Href, lake: LakeFacts | None = None) -> Page:
+        """The lake's page; `lake` is what it holds, where that is known already."""
+        lake = lake or lake_facts(self.storage, self.folder)
         runs = list_runs(self.storage, self.folder, _RUNS)
         pages = _pages(lake)
         lines = [_line(run, pages) for run in runs]
@@ -119,8 +119,9 @@ class LakePages:
         """
         folder = f"{self.folder}/{name}".strip("/")
         title = name or unquote(self.storage.uri(folder).rstrip("/").rpartition("/")[2])
-        facts = table_facts(self.storage, folder, title)
-        body = table_body(facts, preview(self.storage, folder), masked=self.masked)
+        facts, rows = table_and_rows(self.storage, folder, title)
+        first = Preview() if self.masked else preview(rows, facts.uri)
+        body = table_body(facts, first, masked=self.masked)
         return Page(f"{_TABLE}{name}" if name else "/", title, body)
 
     def of_run(self, run: LakeRun, href: Href) -> Page:

@@ -64,7 +64,7 @@ def nice(most: float) -> float:
     >>> nice(337), nice(1000), nice(0)
     (500, 1000, 1)
     """
-    if most <= 0:
+    if most < 1e-9:
         return 1
     power = 10.0 ** math.floor(math.log10(most))
     found = next(step * power for step in _STEPS if step * power >= most * 0.999999)

@@ -63,7 +63,7 @@ def site(
     """
     served = _Site(pages, tuple(secrets), on_error)
     return Starlette(
-        routes=[Route("/{name}", served.asset), Route("/{path:path}", served.page)],
+        routes=[Route("/assets/{name}", served.asset), Route("/{path:path}", served.page)],
         middleware=[Middleware(Gate, address=address, token=token)],
     )
 
