@@ -56,8 +56,8 @@ class PageFile:
 class _Filling:
     """Pages of a file, as long as there is room; links lead to those that it has."""
 
+    room: int
     made: list[Page] = field(default_factory=list)
-    room: int = _LARGEST
     left_out: int = 0
 
     def add(self, make: Callable[[], Page]) -> None:
@@ -109,8 +109,12 @@ def page(
     return made
 
 
-def file_of_lake(pages: LakePages) -> PageFile:
+def file_of_lake(pages: LakePages, largest: int = _LARGEST) -> PageFile:
     """A lake with its tables, those that changed last first, and its newest runs; or one table.
+
+    Args:
+        pages: the lake's.
+        largest: characters of the pages behind the lake's own; others are left out.
 
     Raises:
         LakeportError: the lake can't be told.
@@ -118,7 +122,7 @@ def file_of_lake(pages: LakePages) -> PageFile:
     if pages.is_table:
         return _alone(pages.of_table(""))
     lake = lake_facts(pages.storage, pages.folder)
-    filling = _Filling()
+    filling = _Filling(largest)
     changed = sorted(lake.tables, key=lambda t: t.last_change.timestamp() if t.last_change else 0)
     for table in reversed(changed):
         filling.add(partial(pages.of_table, table.name))
