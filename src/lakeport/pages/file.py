@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 from urllib.parse import quote
 
+import msgspec
+
 from lakeport.config.load import load_target
 from lakeport.errors import LakeportError, SourceError
 from lakeport.html import document
 from lakeport.html.plan import plan_body
 from lakeport.html.render import render
+from lakeport.html.report import RunFacts
 from lakeport.html.run import run_body
 from lakeport.pages.lake import open_pages
 from lakeport.pages.page import Page
@@ -155,8 +158,8 @@ def file_of_run(pages: LakePages, name: str) -> PageFile:
 
 def file_of_report(report: Mapping[str, Any]) -> PageFile:
     """A run by its report alone, as `LandingReport.to_dict` gives it."""
-    body = run_body(report, (), _nowhere, {})
-    return _alone(Page("/", f"Run {report['run_id']}", body))
+    facts = msgspec.convert(report, RunFacts)
+    return _alone(Page("/", f"Run {facts.run_id}", run_body(facts, (), _nowhere, {})))
 
 
 def file_of_plan(plan: Mapping[str, Any]) -> PageFile:

@@ -11,9 +11,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
+from lakeport.errors import SourceError
 from lakeport.html import document
 from lakeport.html.lake import Href, RunLine, lake_body
 from lakeport.html.render import asset
+from lakeport.html.report import run_facts
 from lakeport.html.run import run_body
 from lakeport.html.table import Preview, table_body
 from lakeport.pages.page import Page
@@ -125,12 +127,20 @@ class LakePages:
         return Page(f"{_TABLE}{name}" if name else "/", title, body)
 
     def of_run(self, run: LakeRun, href: Href) -> Page:
-        """A run's page."""
-        pages = {
-            str(s["table"]).rstrip("/"): self._table_page(s["table"]) for s in run.report["streams"]
-        }
+        """A run's page.
+
+        Raises:
+            SourceError: its report says what no report says.
+        """
+        facts = run_facts(run.report)
+        if facts is None:
+            raise SourceError(
+                f"the report of run {run.run_id!r} can't be read: {run.name}.json",
+                "others than lakeport have written it, or changed it.",
+            )
+        pages = {each.table.rstrip("/"): self._table_page(each.table) for each in facts.streams}
         found = samples(self.storage, run.report, _SAMPLES)
-        body = run_body(run.report, found, href, pages, masked=self.masked)
+        body = run_body(facts, found, href, pages, masked=self.masked)
         return Page(f"{_RUN}{run.name}", f"Run {run.run_id}", body)
 
     def trail(self, page: Page) -> list[tuple[str, str]]:
@@ -149,18 +159,18 @@ def _pages(lake: LakeFacts) -> dict[str, str]:
 
 
 def _line(run: LakeRun, pages: Mapping[str, str]) -> RunLine:
-    uris = [str(stream["table"]).rstrip("/") for stream in run.report["streams"]]
-    named = [(unquote(uri.rpartition("/")[2]), pages.get(uri, "")) for uri in uris if uri]
+    facts = run_facts(run.report)
+    uris = [each.table.rstrip("/") for each in facts.streams] if facts else []
     return RunLine(
-        path=f"{_RUN}{run.name}",
+        path=f"{_RUN}{run.name}" if facts else "",
         run_id=run.run_id,
         ok=run.ok,
         error=run.error or "",
         started=run.started,
         seconds=run.seconds,
         rows=run.rows,
-        rejected=int(run.report.get("rejected") or 0),
-        tables=named,
+        rejected=facts.rejected if facts else 0,
+        tables=[(unquote(uri.rpartition("/")[2]), pages.get(uri, "")) for uri in uris if uri],
     )
 
 
