@@ -189,3 +189,15 @@ def test_the_token_is_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
         here.ask("/", cookie="")
         here.send(f"GET /?token={TOKEN}\r\n\r\n".encode())
     assert TOKEN not in caplog.text
+
+
+def test_what_no_folder_can_be_called_is_not_asked_for() -> None:
+    book = Book()
+    with served(book) as here:
+        for path in ("/table/../x", "/table/%2e/x", "/a//b", "/a/", "//a", f"/table/{'a' * 256}"):
+            answer = here.ask(path)
+            assert answer.status == 404
+            assert "There is no page at " in answer.text
+        assert book.asked == []
+        here.ask(f"/table/{'a' * 255}")
+    assert len(book.asked) == 1

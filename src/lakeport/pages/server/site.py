@@ -36,6 +36,7 @@ OnError = Callable[[BaseException], None]
 """Is told of an error that ended a page, in the page's thread."""
 
 _AT_ONCE: Final = 4
+_LONGEST_NAME: Final = 255  # bytes, of folders on a disk
 _STATUS: Final = (
     (Unreachable, HTTPStatus.SERVICE_UNAVAILABLE),
     (DestinationError, HTTPStatus.BAD_GATEWAY),
@@ -137,9 +138,11 @@ class _Site:
 
 
 def _names_something(path: str) -> bool:
-    """Whether a path can be a page's: it leads down, from name to name.
+    """Whether a path can be a page's: it leads down, by names that a folder can have.
 
     >>> [_names_something(path) for path in ("/", "/table/a b", "/table/../x", "/a//b", "/a/")]
     [True, True, False, False, False]
     """
-    return path == "/" or {"", ".", ".."}.isdisjoint(path[1:].split("/"))
+    names = path[1:].split("/")
+    known = all(len(name.encode()) <= _LONGEST_NAME for name in names)
+    return path == "/" or (known and {"", ".", ".."}.isdisjoint(names))
