@@ -184,7 +184,7 @@ _FOCUS = """element => {
     covered: top !== null && !element.contains(top) && !top.contains(element),
   };
 }"""
-_NAMED = re.compile(r'- \w+ "(.+?)"')
+_STOP = re.compile(r"- '?(?:(\w+) \"(.+?)\"(?: \[.*\])?'?(?::.*)?|text: (.+))$")
 
 
 def walk(page: Page, most: int = 400) -> list[str]:
@@ -197,7 +197,7 @@ def walk(page: Page, most: int = 400) -> list[str]:
         most: how many stops the page has at most.
 
     Returns:
-        The stops as a screen reader tells them, such as `link "flights"`.
+        The stops as a screen reader tells them, such as `link flights`.
     """
     stops: list[str] = []
     for _ in range(most):
@@ -212,8 +212,10 @@ def walk(page: Page, most: int = 400) -> list[str]:
         assert told["ring"], f"no ring around the focus: {told['html']}"
         assert not told["covered"], f"something lies on the focus: {told['html']}"
         said = focused.aria_snapshot().splitlines()[0]
-        assert _NAMED.match(said), f"without a name: {said}, {told['html']}"
-        stops.append(said.removeprefix("- ").removesuffix(":"))
+        stop = _STOP.match(said)
+        assert stop, f"without a name: {said}, {told['html']}"
+        role, name, summary = stop.groups()
+        stops.append(f"{role} {name}" if role else f"summary {summary}")
     raise AssertionError(f"more than {most} stops, the last ones: {stops[-3:]}")
 
 
