@@ -14,7 +14,7 @@ _DOCTEST = re.compile(r"^(?P<indent> *)>>> .*(?:\n(?P=indent)\S.*)*", re.M)
 _FLAG = re.compile(r" *# doctest: .*$", re.M)
 
 
-class Doctests(griffe.Extension):  # type: ignore[misc]
+class Doctests(griffe.Extension):
     """Called by the generator for every name that it reads."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:

@@ -40,16 +40,31 @@ GROUPS = (
         "Loads, what they would do, and what they need.",
         ("loading", "sources", "storage"),
     ),
-    Group("streams", "Streams", "Structured streams, landed micro-batch by micro-batch.", ("streams",)),
+    Group(
+        "streams",
+        "Streams",
+        "Structured streams, landed micro-batch by micro-batch.",
+        ("streams",),
+    ),
     Group("tables", "Tables", "Looking at tables, and maintaining them.", ("tables", "pages")),
-    Group("config", "Keys of a config", "As keyword arguments, with their types; what they mean is told on the page on "
-        "[configuration](../configuration.md).", ("config",)),
-    Group("errors", "Errors", "Each is a `LakeportError`, with an exit code and a hint.", ("errors",)),
+    Group(
+        "config",
+        "Keys of a config",
+        "As keyword arguments, with their types. [Configuration](../configuration.md) tells what "
+        "they mean.",
+        ("config",),
+    ),
+    Group(
+        "errors",
+        "Errors",
+        "Each is a `LakeportError`, with an exit code and a hint.",
+        ("errors",),
+    ),
 )
 
 OPTIONS = {
     "DestinationConfig": "members: false",
-    # Keys have no docstrings: the page on configuration tells their meaning, the source their types.
+    # Their keys have no docstrings: the source shows them with their types.
     "StoreKeys": "show_source: true",
     "TargetKeys": "show_source: true",
 }
@@ -79,13 +94,17 @@ def group_of(home: str) -> Group:
 
 
 def homes(init: Path) -> dict[str, str]:
-    """Every public name with the module that defines it, functions first, as `__init__` has them."""
+    """Every public name, functions first, with the module that it comes from."""
     tree = ast.parse(init.read_text("utf-8"))
     imported = dict(_imported(tree))
     public = [name for name in _public(tree) if name != "__version__"]
     if missing := [name for name in public if name not in imported]:
         raise SystemExit(f"{init}: no import tells where {', '.join(missing)} come from")
-    return {name: imported[name] for name in sorted(public, key=lambda name: (name[0].isupper(), name))}
+    return {name: imported[name] for name in sorted(public, key=_functions_first)}
+
+
+def _functions_first(name: str) -> tuple[bool, str]:
+    return name[0].isupper(), name
 
 
 def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:

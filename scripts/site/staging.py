@@ -17,7 +17,7 @@ from tests.docs.pages import DOCS, ROOT, pages
 HERE = Path(__file__).parent
 REPOSITORY = "https://github.com/lakeport/lakeport"
 
-_FENCE = re.compile(r"^(?P<open> *```\w+)[^\n]*\n(?P<text>.*?)^ *```$", re.M | re.S)
+_FENCE = re.compile(r"^(?P<open> *```\w*)[^\n]*\n(?P<text>.*?)^ *```$", re.M | re.S)
 _LINK = re.compile(r"(?<=\]\()(?P<target>[^)\s]+)(?=\))")
 _MARK = re.compile(r"^<!-- .* -->\n", re.M)
 _ROW = re.compile(r"^\|.*$", re.M)
@@ -96,7 +96,8 @@ def config(docs: Path) -> str:
     text = text.replace("SOURCE", str(ROOT / "src")).replace("HERE", str(HERE))
 
     def listed(found: re.Match[str]) -> str:
-        names = sorted(str(page.relative_to(docs)) for page in (docs / found["folder"]).glob("*.md"))
+        folder = docs / found["folder"]
+        names = sorted(str(page.relative_to(docs)) for page in folder.glob("*.md"))
         return "\n".join(f"{found['indent']}{name}" for name in names if f"- {name}\n" not in text)
 
     whole = _FOLDER.sub(listed, text)

@@ -16,11 +16,11 @@ from lakeport.cli.page import Mask
 from lakeport.cli.tables.lake import Target, opened_lake
 from lakeport.host.extras import missing
 from lakeport.loading.report import Failure
+from lakeport.pages.server.address import LOOPBACK, Address, listening
 from lakeport.scrub import scrub
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.pages.server.address import Address
     from lakeport.pages.server.site import OnError
 
 __all__ = ["ui"]
@@ -35,7 +35,7 @@ def ui(
     host: Annotated[
         str,
         typer.Option("--host", metavar="H", help="Another interface, such as 0.0.0.0 for all."),
-    ] = "127.0.0.1",
+    ] = LOOPBACK,
     mask: Mask = False,
     no_open: Annotated[bool, typer.Option("--no-open", help="Don't open a browser.")] = False,
     set_keys: SetKeys = None,
@@ -46,7 +46,6 @@ def ui(
     output = Json() if json_out else Console()
     with opened_lake(output, target, set_keys, debug) as config:
         try:
-            from lakeport.pages.server.address import listening
             from lakeport.pages.server.browser import has_display, opened
             from lakeport.pages.server.serve import server
             from lakeport.pages.server.site import site

@@ -7,6 +7,7 @@ send requests here, so all that comes is checked before anything is read: which 
 
 from __future__ import annotations
 
+import re
 import secrets
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode
@@ -26,6 +27,7 @@ TOKEN: Final = "token"  # noqa: S105  # a name
 HEAD_BYTES: Final = 16 << 10
 """The most that the headers of a request may have."""
 _LONGEST: Final = 4096  # bytes of a path with its query: an object's key has 1,024, escaped 3,072
+_CONTROL: Final = re.compile(r"[\0-\x1f\x7f]")
 _READING: Final = ("GET", "HEAD")
 
 
@@ -64,7 +66,7 @@ class Gate:
             return plain(414, "Too long", words("No page has an address of that length."))
         if sum(len(name) + len(value) for name, value in request.scope["headers"]) > HEAD_BYTES:
             return plain(431, "Too long", words("No browser sends headers of that length."))
-        if not target.startswith(b"/"):
+        if not target.startswith(b"/") or _CONTROL.search(request.scope["path"]):
             return plain(400, "No path", words("Ask for a path, such as `/`."))
         if _foreign(request):
             return self._refusal()

@@ -18,7 +18,7 @@ import msgspec
 
 from lakeport.html.facts import ColumnFacts
 from lakeport.tables.overview.leaves import Leaf
-from lakeport.tables.overview.values import UNREADABLE, cut_reason, order, reader, spelled
+from lakeport.tables.overview.values import UNREADABLE, bounds, cut_reason, reader, spelled
 from lakeport.writers.delta.log.history import KnownFile
 
 __all__ = ["column_facts"]
@@ -106,10 +106,10 @@ def _column(told: _Told, leaf: Leaf, known: Sequence[bool]) -> dict[str, Any]:
     ]
     low = _read([told.low[place] for place in bounded], leaf)
     high = _read([told.high[place] for place in bounded], leaf)
-    bounds = _bounds(low, high, leaf, exact=False)
-    if bounds and told.deletes:
-        bounds["approximate"] = bounds["approximate"] or _DELETED
-    return {"nulls": _nulls(told, counts), **bounds}
+    found = _bounds(low, high, leaf, exact=False)
+    if found and told.deletes:
+        found["approximate"] = found["approximate"] or _DELETED
+    return {"nulls": _nulls(told, counts), **found}
 
 
 def _nulls(told: _Told, counts: Sequence[int | None]) -> int | None:
@@ -132,10 +132,9 @@ def _bounds(
 ) -> dict[str, Any]:
     if not low or not high:
         return {}
-    key = order if leaf.type in ("float", "double") else None
-    bounds = min(low, key=key), max(high, key=key)
-    reason = "" if exact else next(filter(None, map(cut_reason, bounds)), "")
-    least, greatest = (spelled(value, leaf.type) for value in bounds)
+    found = bounds(low, high)
+    reason = "" if exact else next(filter(None, map(cut_reason, found)), "")
+    least, greatest = (spelled(value, leaf.type) for value in found)
     return {"minimum": least, "maximum": greatest, "approximate": reason}
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakeport.html.facts import ColumnFacts
-from lakeport.tables.overview.values import order, spelled
+from lakeport.tables.overview.values import bounds, spelled
 from lakeport.tables.views import type_word
 from lakeport.writers.delta.stats import leaves
 
@@ -75,14 +75,12 @@ def footer_columns(footers: Sequence[Footer]) -> list[ColumnFacts]:
         counts = [column.nulls for column in there]
         nulls = None if None in counts else absent + sum(count or 0 for count in counts)
         full = [column for column in there if not column.empty]
-        bounds: dict[str, str] = {}
+        told: dict[str, str] = {}
         kinds = {column.type for column in there}
         if full and len(kinds) == 1 and all(column.low is not None for column in full):
-            bounds = {
-                "minimum": spelled(min((column.low for column in full), key=order)),
-                "maximum": spelled(max((column.high for column in full), key=order)),
-            }
-        found.append(ColumnFacts(name, there[-1].type, nulls=nulls, **bounds))
+            least, greatest = bounds([c.low for c in full], [c.high for c in full])
+            told = {"minimum": spelled(least), "maximum": spelled(greatest)}
+        found.append(ColumnFacts(name, there[-1].type, nulls=nulls, **told))
     return found
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
-__all__ = ["UNREADABLE", "cut_reason", "order", "reader", "spelled"]
+__all__ = ["UNREADABLE", "bounds", "cut_reason", "reader", "spelled"]
 
 UNREADABLE = (ValueError, TypeError, ArithmeticError)
 """What readers raise."""
@@ -44,15 +45,23 @@ def reader(type_: Any) -> Callable[[Any], Any] | None:
     return _READERS.get(type_) or next(starts, None)
 
 
-def order(value: Any) -> Any:
-    """What values are compared by: NaN is greater than all numbers, as for Spark.
+def bounds(low: Collection[Any], high: Collection[Any]) -> tuple[Any, Any]:
+    """The least and the greatest value; NaN is greater than all numbers, as for Spark.
 
-    >>> max([1.0, math.nan, math.inf], key=order)
-    nan
+    Args:
+        low: the least values of some parts, at least one.
+        high: the greatest ones.
+
+    >>> bounds([1.0, math.nan], [math.nan, math.inf])
+    (1.0, nan)
     """
-    if isinstance(value, float):
-        return (True, 0.0) if math.isnan(value) else (False, value)
-    return value
+    floats = all(isinstance(value, float) for value in (*islice(low, 1), *islice(high, 1)))
+    key = _order if floats and math.isnan(sum(low) + sum(high)) else None
+    return min(low, key=key), max(high, key=key)
+
+
+def _order(value: float) -> tuple[bool, float]:
+    return (True, 0.0) if math.isnan(value) else (False, value)
 
 
 def spelled(value: Any, type_: Any = "string") -> str:
@@ -110,6 +119,8 @@ def _date(value: Any) -> date:
 
 def _moment(value: Any) -> datetime:
     found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    if found.tzinfo is UTC:
+        return found
     return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
 
 

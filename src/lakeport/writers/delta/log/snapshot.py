@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import reduce
 from itertools import takewhile
 from typing import Any
 
@@ -221,16 +220,23 @@ class _Replay:
                 self._domains[body["domain"]] = body["configuration"]
 
 
-def _checkpoint(storage: Storage, key: str, columns: frozenset[str]) -> list[Mapping[str, Any]]:
+def _checkpoint(
+    storage: Storage, key: str, columns: frozenset[str]
+) -> Iterator[Mapping[str, Mapping[str, Any]]]:
     import pyarrow.parquet as pq
 
     with storage.open(key) as file:
         source = pq.ParquetFile(file)
         present = {*source.schema_arrow.names}
         table = source.read(columns=sorted(columns & present))
-    told = [column.is_valid() for column in table.columns]
-    if not told:
-        return []
-    table = table.filter(reduce(pc.or_, told))  # a row holds one action, often none of these
-    rows: list[Mapping[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
-    return rows
+    for kind in table.column_names:
+        for body in _bodies(table[kind].drop_null()):
+            yield {kind: body}
+
+
+def _bodies(structs: pa.ChunkedArray) -> Iterator[dict[str, Any]]:
+    """Structs as mappings: field by field, which takes half the time of row by row."""
+    names = [field.name for field in structs.type]
+    parts = (pc.struct_field(structs, [place]) for place in range(len(names)))
+    columns = [part.to_pylist(maps_as_pydicts="strict") for part in parts]
+    return (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
