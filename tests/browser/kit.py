@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request
 
 from tests.browser.chromium import AXE
 
@@ -222,6 +223,22 @@ def walk(page: Page, most: int = 400) -> list[str]:
 def enlarge_text(page: Page) -> None:
     """Letters twice as large, as a reader sets them in the browser; the window stays."""
     page.evaluate("document.documentElement.style.fontSize = '200%'")
+
+
+def picture(page: Page, path: Path, *, whole: bool = False) -> None:
+    """Take a picture of what is in sight, or of the whole page.
+
+    On a loaded machine the browser sometimes has no frame to give, and says so.
+    """
+    for _ in range(9):
+        try:
+            page.screenshot(path=path, full_page=whole, animations="disabled")
+        except Error as error:
+            if "Unable to capture screenshot" not in error.message:
+                raise
+        else:
+            return
+    raise AssertionError(f"the browser gave no picture of {page.url}")
 
 
 def moving(page: Page) -> int:
