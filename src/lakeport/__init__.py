@@ -39,9 +39,12 @@ if TYPE_CHECKING:
     from lakeport.host.activity import Activity
     from lakeport.loading.check import CheckReport, check
     from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan, plan
+    from lakeport.loading.quarantine import Rejection
     from lakeport.loading.report import Failure, LandingReport, Observer, StreamReport
     from lakeport.loading.run import land
+    from lakeport.loading.timeline import Span
     from lakeport.model import Landed
+    from lakeport.pages.file import PageFile, page
     from lakeport.sources.csv.options import CsvOptions
     from lakeport.storage.checks import CheckItem
     from lakeport.streams.handle import LandingStream, StreamStatus
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from lakeport.tables.records import (
         AlterReport,
         CompactReport,
+        History,
         HistoryEntry,
         OptimizeReport,
         PartitionReport,
@@ -80,6 +84,7 @@ __all__ = [
     "DestinationConfig",
     "DestinationError",
     "Failure",
+    "History",
     "HistoryEntry",
     "InputError",
     "LakeRun",
@@ -94,13 +99,16 @@ __all__ = [
     "Observer",
     "OptimizeReport",
     "OutcomeUnknown",
+    "PageFile",
     "PartitionReport",
     "PermissionRefused",
+    "Rejection",
     "RestoreReport",
     "RunMismatch",
     "SchemaConflict",
     "SingerState",
     "SourceError",
+    "Span",
     "SparkFailure",
     "StoreKeys",
     "StreamPlan",
@@ -118,6 +126,7 @@ __all__ = [
     "check",
     "land",
     "land_stream",
+    "page",
     "plan",
     "runs",
     "tables",
@@ -134,6 +143,7 @@ _HOMES = {
     "CsvOptions": "lakeport.sources.csv.options",
     "DestinationConfig": "lakeport.config.base",
     "Failure": "lakeport.loading.report",
+    "History": "lakeport.tables.records",
     "HistoryEntry": "lakeport.tables.records",
     "LakeRun": "lakeport.tables.runs",
     "LakeTable": "lakeport.tables.lake",
@@ -143,9 +153,12 @@ _HOMES = {
     "LandingStream": "lakeport.streams.handle",
     "Observer": "lakeport.loading.report",
     "OptimizeReport": "lakeport.tables.records",
+    "PageFile": "lakeport.pages.file",
     "PartitionReport": "lakeport.tables.records",
+    "Rejection": "lakeport.loading.quarantine",
     "RestoreReport": "lakeport.tables.records",
     "SingerState": "lakeport.tables.records",
+    "Span": "lakeport.loading.timeline",
     "StoreKeys": "lakeport.config.keys",
     "StreamPlan": "lakeport.loading.plan",
     "StreamReport": "lakeport.loading.report",
@@ -159,6 +172,7 @@ _HOMES = {
     "check": "lakeport.loading.check",
     "land": "lakeport.loading.run",
     "land_stream": "lakeport.streams.start",
+    "page": "lakeport.pages.file",
     "plan": "lakeport.loading.plan",
     "runs": "lakeport.tables.runs",
 }

@@ -255,7 +255,7 @@ HANDED_OVER = """
             here_too = os.getpid() == driver
             if here_too:
                 (here / f"begun-{number}").touch()
-                wait_for(Runtime._current._ready.is_set)
+                wait_for(Runtime._current.start_up.is_set)
             return [(number, here_too)]
 """
 

@@ -11,6 +11,7 @@ import base64
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -19,11 +20,21 @@ from urllib.parse import quote
 from lakeport.errors import BadRecord, InputError, ObjectExists
 from lakeport.model import Storage
 
-__all__ = ["Quarantine", "check_limit", "encode_record", "quarantine_key"]
+__all__ = [
+    "Quarantine",
+    "Rejection",
+    "Rejections",
+    "check_limit",
+    "encode_record",
+    "quarantine_key",
+]
 
 _LINES = "~lines"
 _ENDS_LIKE_A_SEQUENCE = re.compile(r"-(?=[0-9]+$)")
 _LONGEST = 200
+_MOST_KINDS = 200
+_MOST_REASONS = 20
+_OTHERS = ("", "other reasons")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +84,51 @@ class Quarantine:
             if self.storage.get(key) != data:  # left by an attempt whose batch did not land
                 self.storage.put(key, data)
         return self.storage.uri(key)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """How many records of a stream were set aside for one reason.
+
+    Attributes:
+        stream: the stream's name; empty for lines that are of none.
+        column: dotted path of the column at fault; empty where the whole record is.
+        reason: in words, without a record's values; `other reasons` sums up the rest.
+        count: records.
+    """
+
+    stream: str
+    column: str
+    reason: str
+    count: int
+
+
+class Rejections:
+    """Counts bad records by their reasons, of which a stream has a limited number."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._streams: dict[str, Counter[tuple[str, str]]] = {}
+
+    def add(self, records: Iterable[BadRecord]) -> None:
+        """Count records."""
+        for record in records:
+            kinds = self._streams.setdefault(record.stream, Counter())
+            kind = record.column, record.reason
+            kinds[kind if kind in kinds or len(kinds) < _MOST_KINDS else _OTHERS] += 1
+
+    def told(self) -> tuple[Rejection, ...]:
+        """Each stream's most frequent reasons, and the sum of the others."""
+        found: list[Rejection] = []
+        for stream, kinds in self._streams.items():
+            named = Counter(kinds)
+            others = named.pop(_OTHERS, 0)
+            ranked = named.most_common()
+            others += sum(count for _, count in ranked[_MOST_REASONS:])
+            rest = [(_OTHERS, others)] if others else []
+            for (column, reason), count in [*ranked[:_MOST_REASONS], *rest]:
+                found.append(Rejection(stream, column, reason, count))
+        return tuple(found)
 
 
 def quarantine_key(run_id: str, stream: str, sequence: int, *, lines: bool = False) -> str:

@@ -22,6 +22,13 @@
 | `state` | the last STATE that was emitted; null if none |
 | `warnings` | sentences that concern no single stream |
 | `parser` | what read Singer, JSON and CSV, if any: `native` or, without the kernel, `pyarrow` |
+| `command` | the command line, as a list without secrets; null for a run that Python code began |
+| `reasons` | bad records by reason: list of objects with `stream`, `column`, `reason`, `count` |
+| `spans` | when what was done: list of objects with `stage`, `stream`, `start`, `end` (seconds |
+| | since `started`), `tasks` (0 for the driver), `busy` (seconds of all of them) |
+| `streams_left_out` | streams that are too many for `spans` |
+| `pace` | what tasks had written by when: list of seconds, rows, bytes of files |
+| `reading_pace` | what was read of a Singer stream by when: list of seconds, records, bytes |
 | `error` | null, or an object with `type`, `message`, `hint` |
 """
 
@@ -29,28 +36,28 @@ from __future__ import annotations
 
 import json
 import secrets
-import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lakeport.errors import LakeportError
 from lakeport.model import Landed
-from lakeport.native import parser
 from lakeport.scrub import scrub
 
 if TYPE_CHECKING:
+    from lakeport.host.pace import Point
+    from lakeport.loading.quarantine import Rejection
+    from lakeport.loading.timeline import Span
     from lakeport.model import Storage
 
 __all__ = [
     "Failure",
     "LandingReport",
     "Observer",
-    "ReportBuilder",
     "StreamReport",
     "keep",
 ]
@@ -151,6 +158,12 @@ class LandingReport:
     warnings: tuple[str, ...] = ()
     error: Failure | None = None
     parser: str = ""
+    command: tuple[str, ...] | None = None
+    reasons: tuple[Rejection, ...] = ()
+    spans: tuple[Span, ...] = ()
+    streams_left_out: int = 0
+    pace: tuple[Point, ...] = ()
+    reading_pace: tuple[Point, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -185,6 +198,16 @@ class LandingReport:
             f"streams={len(self.streams)}, rows={self.rows}, rejected={self.rejected}{failed})"
         )
 
+    def _repr_html_(self) -> str:
+        """The run as notebooks show it: figures, what was landed, where the time went."""
+        import msgspec
+
+        from lakeport.html.document import notebook
+        from lakeport.html.report import RunFacts
+        from lakeport.html.run import run_part
+
+        return notebook(run_part(msgspec.convert(self.to_dict(), RunFacts)))
+
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, as the module's docstring describes them."""
         return {
@@ -206,6 +229,12 @@ class LandingReport:
             "warnings": list(self.warnings),
             "parser": self.parser,
             "error": asdict(self.error) if self.error else None,
+            "command": None if self.command is None else list(self.command),
+            "reasons": [asdict(reason) for reason in self.reasons],
+            "spans": [_span(span) for span in self.spans],
+            "streams_left_out": self.streams_left_out,
+            "pace": [[round(at, 3), *done] for at, *done in self.pace],
+            "reading_pace": [[round(at, 3), *done] for at, *done in self.reading_pace],
         }
 
     def to_json(self) -> str:
@@ -221,127 +250,6 @@ def keep(report: LandingReport, storage: Storage) -> None:
         storage.put(key, report.to_json().encode() + b"\n")
 
 
-class ReportBuilder:
-    """Adds up what happens during a run.
-
-    Args:
-        run_id: the run's name.
-        target: URI of the destination.
-        secrets: values to mask in the error.
-        now: reads the clock, UTC.
-        tick: reads a clock that never steps back, in seconds.
-    """
-
-    def __init__(
-        self,
-        run_id: str,
-        target: str = "",
-        *,
-        secrets: Iterable[str] = (),
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        tick: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._now, self._tick = now, tick
-        self._run_id, self._target = run_id, target
-        self._secrets = tuple(secrets)
-        self._started, self._begin = now(), tick()
-        self._streams: dict[str, StreamReport] = {}
-        self._stray = 0
-        self._quarantine: dict[str, None] = {}
-        self._warnings: dict[str, None] = {}
-        self._state: bytes | None = None
-
-    def landed(self, landed: Landed, seconds: float = 0.0) -> None:
-        """Add a batch, and the seconds that it took."""
-        old = self._stream(landed.stream)
-        self._streams[landed.stream] = replace(
-            old,
-            table=landed.table,
-            rows=old.rows + landed.rows,
-            files=old.files + (0 if landed.skipped else len(landed.files)),
-            bytes=old.bytes + (0 if landed.skipped else landed.bytes),
-            batches=old.batches + 1,
-            skipped_batches=old.skipped_batches + landed.skipped,
-            removed_files=old.removed_files + landed.removed_files,
-            first_version=_first(old.first_version, landed.version),
-            last_version=_first(landed.version, old.last_version),
-            seconds=old.seconds + seconds,
-            warnings=_unique(old.warnings, landed.warnings),
-            notes=_unique(old.notes, landed.notes),
-            columns={**old.columns, **landed.columns},
-            removed_rows=_sum(old.removed_rows, landed.removed_rows),
-            merged=_added(old.merged, landed.merged),
-        )
-
-    def retired(self, landed: Landed) -> None:
-        """Add a commit that took rows of earlier versions out of use."""
-        old = self._stream(landed.stream)
-        self._streams[landed.stream] = replace(
-            old,
-            table=landed.table,
-            files=old.files + len(landed.files),
-            bytes=old.bytes + landed.bytes,
-            removed_files=old.removed_files + landed.removed_files,
-            first_version=_first(old.first_version, landed.version),
-            last_version=landed.version,
-            warnings=_unique(old.warnings, landed.warnings),
-            removed_rows=_sum(old.removed_rows, landed.removed_rows),
-        )
-
-    def rejected(self, stream: str, count: int) -> None:
-        """Add bad records of a stream that were set aside."""
-        old = self._stream(stream)
-        self._streams[stream] = replace(old, rejected=old.rejected + count)
-
-    def dropped(self, stream: str, fields: Mapping[str, int]) -> None:
-        """Add undeclared fields that were left out: field -> records that held it."""
-        old = self._stream(stream)
-        total = dict(old.dropped)
-        for name, count in fields.items():
-            total[name] = total.get(name, 0) + count
-        self._streams[stream] = replace(old, dropped=total)
-
-    def stray(self, count: int) -> None:
-        """Add lines that belong to no stream."""
-        self._stray += count
-
-    def quarantined(self, uris: Iterable[str]) -> None:
-        """Add files with bad records."""
-        self._quarantine.update(dict.fromkeys(uris))
-
-    def state(self, state: bytes) -> None:
-        """Remember the STATE that went out."""
-        self._state = state
-
-    def warn(self, text: str, stream: str = "") -> None:
-        """Add a sentence, once, to a stream or to the whole run."""
-        if not stream:
-            self._warnings[text] = None
-            return
-        old = self._stream(stream)
-        self._streams[stream] = replace(old, warnings=_unique(old.warnings, (text,)))
-
-    def finish(self, error: BaseException | None = None) -> LandingReport:
-        """The report, of a run that failed if there is an error."""
-        return LandingReport(
-            run_id=self._run_id,
-            target=self._target,
-            started=self._started,
-            finished=self._now(),
-            seconds=self._tick() - self._begin,
-            streams=tuple(self._streams.values()),
-            stray_lines=self._stray,
-            quarantine=tuple(self._quarantine),
-            state=self._state,
-            warnings=tuple(self._warnings),
-            error=Failure.of(error).scrubbed(self._secrets) if error else None,
-            parser=parser(),
-        )
-
-    def _stream(self, name: str) -> StreamReport:
-        return self._streams.get(name) or StreamReport(name)
-
-
 def _stream(stream: StreamReport) -> dict[str, Any]:
     return {
         **asdict(stream),
@@ -351,20 +259,9 @@ def _stream(stream: StreamReport) -> dict[str, Any]:
     }
 
 
-def _first(*versions: int | None) -> int | None:
-    """The first version that there is."""
-    return next((version for version in versions if version is not None), None)
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
-
-
-def _added(one: Mapping[str, int], other: Mapping[str, int]) -> Mapping[str, int]:
-    """The sums of two counts; what one of them does not know is not known of both."""
-    if not one or not other:
-        return one or other
-    return {name: one[name] + other[name] for name in one if name in other}
+def _span(span: Span) -> dict[str, Any]:
+    moments = {name: round(getattr(span, name), 3) for name in ("start", "end", "busy")}
+    return {**asdict(span), **moments}
 
 
 def _place(error: BaseException) -> str:
@@ -374,7 +271,3 @@ def _place(error: BaseException) -> str:
 
 def _iso(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
-
-
-def _unique(one: tuple[str, ...], two: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*one, *two)))

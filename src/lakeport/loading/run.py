@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -27,12 +27,13 @@ from lakeport.errors import (
 )
 from lakeport.host import first_effect
 from lakeport.host.activity import activity
+from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.placed import placed
 from lakeport.loading.prepare import Prepared, prepare
 from lakeport.loading.progress import shown
 from lakeport.loading.quarantine import Quarantine, check_limit
-from lakeport.loading.report import Failure, LandingReport, Observer, ReportBuilder, keep
+from lakeport.loading.report import Failure, LandingReport, Observer, keep
 from lakeport.model import Mode
 from lakeport.sources.options import ReadOptions
 from lakeport.spark.causes import mask_causes
@@ -162,8 +163,10 @@ class _Run:
 
     def _land(self, source: Any, options: ReadOptions) -> None:
         self.prepared.check_place()
-        opening = self.prepared.opened(source, options, self._progress)
-        with translate_jvm_errors(self.runtime.secrets), opening as (opened, ready):
+        with translate_jvm_errors(self.runtime.secrets), ExitStack() as stack:
+            with self.report.timeline.stage("opening"):
+                opening = self.prepared.opened(source, options, self._progress)
+                opened, ready = stack.enter_context(opening)
             self.storage = ready.storage
             for text in ready.of_workers:
                 self._warn(text)
@@ -180,7 +183,7 @@ class _Run:
         with _executor() as executor:
             landing: Future[None] | None = None
             with activity("reading", source.name, total=source.bytes):
-                for flush in source:
+                for flush in self.report.timeline.each("reading", source):
                     if landing is not None:
                         landing.result()
                     landing = self._landing = executor.submit(self._flush, flush, source)
@@ -194,6 +197,7 @@ class _Run:
         if landing is not None and landing.done():
             landing.result()  # a failure ends the run without waiting for the flush to fill
         self.runtime.expect(size)
+        self.report.timeline.read(stream, records, size)
         if self.observer is not None:
             self.observer.on_progress(stream, records, size)
 
@@ -273,7 +277,8 @@ class _Run:
             )
 
     def _land_stream(self, stream: str, batches: Sequence[Batch], state: bytes | None) -> None:
-        loader = self._loader(stream)
+        with self.report.timeline.stage("planning", stream):
+            loader = self._loader(stream)
         begin = time.monotonic()
         with placed(loader.writer.uri):
             for landed in loader.land(batches, state):
@@ -295,7 +300,8 @@ class _Run:
         if self.config.mode is Mode.OVERWRITE or not self.config.process_activate_version_messages:
             return
         writer = self._loader(stream).writer
-        with self.cancellation.committing(writer.uri):
+        timed = self.report.timeline.stage("committing", stream)
+        with timed, self.cancellation.committing(writer.uri):
             retired = writer.retire(version)
         if retired is None:
             self._warn(
@@ -314,7 +320,12 @@ class _Run:
                 writer = open_table(self.config, self.storage, self.runtime, stream, self.name)
                 policies = Policies.of(self.config)
                 self._loaders[stream] = StreamLoader(
-                    writer, self.runtime, policies, self._on_bad, self.cancellation
+                    writer,
+                    self.runtime,
+                    policies,
+                    self._on_bad,
+                    self.cancellation,
+                    self.report.timeline,
                 )
             return self._loaders[stream]
 
@@ -328,7 +339,7 @@ class _Run:
         self._bad += len(bad)
         if bad:
             quarantine = Quarantine(self.storage, self.name)
-            self.report.quarantined(quarantine.write(bad, sequence, lines=lines))
+            self.report.quarantined(bad, quarantine.write(bad, sequence, lines=lines))
         check_limit(self._bad, self._records, self.config.max_bad_records)
 
     def _emit(self, state: bytes) -> None:
@@ -343,7 +354,8 @@ class _Run:
         for stream, versions in self._versions.items():
             table = self._loaders[stream].writer
             try:
-                table.compact(versions)
+                with self.report.timeline.stage("optimizing", stream):
+                    table.compact(versions)
             except LakeportError as error:
                 self._warn(f"the small files of {table.uri} were not merged: {error.message}")
 
@@ -354,6 +366,8 @@ class _Run:
 
     def _finish(self, error: BaseException | None) -> LandingReport:
         """Close the books of a load, and tell."""
+        start_up = self.runtime.start_up
+        self.report.timeline.passed("starting Spark", start_up.began, start_up.ended)
         report = self.report.finish(error)
         if not self.cancellation.at_once:
             if self.config.manifest:

@@ -26,6 +26,7 @@ from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.conflicts import explained, first_misfit
 from lakeport.loading.policies import Policies
 from lakeport.loading.tasks import contents_of, land_frame, land_splits, scan_split
+from lakeport.loading.timeline import Timeline
 from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, UnknownPolicy
 from lakeport.schema.evolution import TypeConflict, plan_evolution
 from lakeport.schema.kinds import merge_kinds, type_of_kind
@@ -56,6 +57,7 @@ class StreamLoader:
         on_bad: takes a batch, its bad records and the number of all its records; raises when the
             run has too many bad ones.
         cancellation: asks for an end before the next commit.
+        timeline: takes down when what is done.
     """
 
     writer: TableWriter
@@ -63,6 +65,7 @@ class StreamLoader:
     policies: Policies
     on_bad: Callable[[Batch, Sequence[BadRecord], int], None]
     cancellation: Cancellation = field(default_factory=Cancellation)
+    timeline: Timeline = field(default_factory=Timeline)
     _dropped: dict[str, int] = field(default_factory=dict)
     _extra: dict[str, pa.DataType] = field(default_factory=dict)
 
@@ -88,7 +91,8 @@ class StreamLoader:
     def _land(self, batches: Sequence[Batch], state: bytes | None) -> Landed | None:
         keyed = [self.policies.renamed(batch) for batch in batches]
         whole = _together(keyed)
-        before = self.writer.landed_before(whole)
+        with self.timeline.stage("planning", whole.stream):
+            before = self.writer.landed_before(whole)
         if before is not None:
             for batch in batches:
                 self._count_again(batch)
@@ -157,7 +161,7 @@ class StreamLoader:
         }
 
     def _scan(self, reader: Reader, batch: Batch) -> Scan:
-        with activity("checking", batch.stream, total=batch.bytes):
+        with self._stage("checking", batch.stream, total=batch.bytes):
             found = run_tasks(
                 self.runtime, partial(scan_split, reader), batch.splits, size=batch.bytes
             )
@@ -187,9 +191,12 @@ class StreamLoader:
         names = self.policies.keys_of(whole)
         tasks, left_out = self._tasks(parts), tuple[str, ...]()
         while True:
-            plan = self.writer.plan(incoming, whole, names, parts[0].shape.clock, len(tasks))
-            with activity("writing", whole.stream, total=whole.bytes, rows_total=whole.records):
-                staged = self._stage(tasks, plan, whole.bytes)
+            with self.timeline.stage("planning", whole.stream):
+                plan = self.writer.plan(incoming, whole, names, parts[0].shape.clock, len(tasks))
+            size, rows = whole.bytes, whole.records
+            with self._stage("writing", whole.stream, total=size, rows_total=rows) as start:
+                staged = self._staged(tasks, plan, size)
+                self.timeline.tasks(whole.stream, staged, start)
             if whole.optional and not staged:
                 return None
             try:
@@ -214,8 +221,17 @@ class StreamLoader:
 
     @contextmanager
     def _committing(self, stream: str) -> Iterator[None]:
-        with activity("committing", stream), self.cancellation.committing(self.writer.uri):
+        with self._stage("committing", stream), self.cancellation.committing(self.writer.uri):
             yield
+
+    @contextmanager
+    def _stage(
+        self, what: str, stream: str, *, total: int = -1, rows_total: int = -1
+    ) -> Iterator[float]:
+        """Be at a stage, for those who look now and for the report; gives when it began."""
+        going_on = activity(what, stream, total=total, rows_total=rows_total)
+        with self.timeline.stage(what, stream) as start, going_on:
+            yield start
 
     def _uneven(self, staged: Sequence[Staged]) -> tuple[str, ...]:
         """Say it when one task had most of a batch that was worth sharing out."""
@@ -249,7 +265,7 @@ class StreamLoader:
             tasks += [_Task(part, group) for group in _groups(part.batch.splits, files)]
         return tasks
 
-    def _stage(self, tasks: Sequence[_Task], plan: TablePlan, size: int) -> list[Staged]:
+    def _staged(self, tasks: Sequence[_Task], plan: TablePlan, size: int) -> list[Staged]:
         first = tasks[0].part
         if first.batch.frame is not None:
             shape = first.shape.aligned(plan.schema)

@@ -15,6 +15,7 @@ from lakeport.schema.types import cast_batch
 from lakeport.shape.columns import Shape
 from lakeport.sources.content import content_read
 from lakeport.writers.base import Sink
+from lakeport.writers.stopwatch import each, measured, stage
 
 __all__ = ["contents_of", "land_frame", "land_splits", "scan_split"]
 
@@ -49,7 +50,7 @@ def land_splits(
                 folders = "".join(f" {name}={value}" for name, value in split.folders)
                 content.append((split.uri, (digest := read.digest()) and digest + folders))
 
-    staged = sink.write(shape(_counted(batches())), index)
+    staged = _staged("parsing", sink, shape(_counted(batches())), index)
     return [replace(one, content=tuple(content)) for one in staged[:1]] + staged[1:]
 
 
@@ -83,4 +84,27 @@ def land_frame(
     shape: Shape, sink: Sink, batches: Iterator[pa.RecordBatch], partition: int
 ) -> list[Staged]:
     """Shape and stage a partition of a Spark frame."""
-    return sink.write(shape(cast_batch(batch, shape.source) for batch in batches), partition)
+    rows = shape(cast_batch(batch, shape.source) for batch in batches)
+    return _staged("reading", sink, rows, partition)
+
+
+def _staged(source: str, sink: Sink, batches: Iterator[pa.RecordBatch], index: int) -> list[Staged]:
+    """Stage a task's rows, and note with the first object what that took.
+
+    Args:
+        source: the stage that making the rows is.
+        sink: encodes and stages.
+        batches: the rows, shaped.
+        index: the task's number.
+    """
+    with measured() as watch:
+
+        def counted() -> Iterator[pa.RecordBatch]:
+            for batch in each(source, batches):
+                watch.did(rows=batch.num_rows)
+                yield batch
+
+        with stage("encoding"):
+            staged = sink.write(counted(), index)
+        work = watch.work()
+    return [replace(one, work=work) for one in staged[:1]] + staged[1:]

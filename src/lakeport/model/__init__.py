@@ -20,7 +20,7 @@ from lakeport.model.batches import (
     Split,
     UnknownPolicy,
 )
-from lakeport.model.storage import Level, Staged, StageWriter, Storage, StoredObject
+from lakeport.model.storage import Level, Staged, StageWriter, Storage, StoredObject, Work
 
 __all__ = [
     "Batch",
@@ -37,4 +37,5 @@ __all__ = [
     "Storage",
     "StoredObject",
     "UnknownPolicy",
+    "Work",
 ]

@@ -15,7 +15,22 @@ __all__ = [
     "Staged",
     "Storage",
     "StoredObject",
+    "Work",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a task did, and when; moments are seconds since 1970, by the clock of its machine.
+
+    Attributes:
+        stages: stage -> when it first began, when it last ended, and the seconds between that were
+            spent on it, several threads' added up.
+        pace: moments, with the rows read and the bytes staged since the one before.
+    """
+
+    stages: Mapping[str, tuple[float, float, float]]
+    pace: tuple[tuple[float, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +49,7 @@ class Staged:
         split: index of the task that wrote it.
         content: what the task read, the file and a digest for each split; with its first object,
             if asked for.
+        work: what the task did and when; with its first object.
     """
 
     key: str
@@ -45,6 +61,7 @@ class Staged:
     stats: str = ""
     split: int = 0
     content: tuple[tuple[str, str], ...] = ()
+    work: Work | None = None
 
 
 @dataclass(frozen=True, slots=True)

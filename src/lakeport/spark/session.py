@@ -25,6 +25,7 @@ from lakeport.spark import adopt
 from lakeport.spark.failures import translate, translated
 from lakeport.spark.jvm.java import find_java
 from lakeport.spark.jvm.launch import Launch, stopped
+from lakeport.spark.jvm.start_up import StartUp
 from lakeport.spark.lease import Lease, Refused, Store, lease_for, required
 from lakeport.spark.settings import attempts_of, check, cores_of, heap_mb, is_local, master_of
 from lakeport.spark.warmup.first_use import FirstUse
@@ -53,6 +54,7 @@ class Runtime:
         adopted: whether somebody else built the session; it is then never stopped.
         streams: number of streaming queries on it; while there is one, nothing takes its place.
         secrets: values that were handed over and must not be in any message.
+        start_up: from when to when it started; one waits for it.
     """
 
     _current: ClassVar[Runtime | None] = None
@@ -78,7 +80,7 @@ class Runtime:
         self._owner = os.getpid()
         self._lock = threading.RLock()
         self._session_lock = threading.Lock()  # making one takes a second: jobs need not wait
-        self._ready = threading.Event()
+        self.start_up = StartUp()
         self._begun = self._awaited = self._stopped = False
         self._first_use = FirstUse()
         self._error: LakeportError | None = None
@@ -164,6 +166,7 @@ class Runtime:
             else:
                 self._launch = self._launch or self._own(find_java(), self.needs)
                 atexit.register(self.stop)
+                self.start_up.begin()
                 self._builder.start()
             self._begun = True
             self._first_use.begin(self)
@@ -180,7 +183,7 @@ class Runtime:
 
     def spares(self, size: int) -> bool:
         """Whether tasks that read so many bytes (-1: unknown) are done here: Spark is not there."""
-        return self.optional and size >= 0 and not self._ready.is_set()
+        return self.optional and size >= 0 and not self.start_up.is_set()
 
     @property
     def context(self) -> SparkContext:
@@ -192,7 +195,7 @@ class Runtime:
         """
         self.begin()
         with activity("starting Spark"):
-            self._ready.wait()
+            self.start_up.wait()
         if self._error is not None:
             raise self._error
         if self._stopped or self._context is None:
@@ -201,13 +204,13 @@ class Runtime:
 
     def idle(self) -> bool:
         """Wait for the context, and say whether nobody has waited for the session, to use it."""
-        self._ready.wait()
+        self.start_up.wait()
         return not self._awaited and not self._stopped
 
     @property
     def spark(self) -> SparkSession:
         """The session, made when first asked for; raises like `context`."""
-        self._awaited |= not self._ready.is_set()
+        self._awaited |= not self.start_up.is_set()
         context = self.context
         with self._session_lock:
             if self._session is None:
@@ -287,7 +290,7 @@ class Runtime:
         """Where jobs make folders for their tasks to share; None where these share no disk."""
         if not self.is_local:
             return None
-        self._ready.wait()
+        self.start_up.wait()
         with self._lock:
             jvm = self._launch.jvm if isinstance(self._launch, Launch) else None
             if self._folder is None and jvm is not None:
@@ -310,8 +313,8 @@ class Runtime:
             if self._stopped:
                 return
             self._stopped = True
-            started = self._ready.is_set()
-        self._ready.set()
+            started = self.start_up.is_set()
+        self.start_up.set()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
         if (launch := self._launch) is None:
@@ -332,7 +335,7 @@ class Runtime:
         lease = self._launch
         if not isinstance(lease, Lease):
             return warm != "require"
-        joined = self._ready.is_set() and (store is None or lease.claim(*store()))
+        joined = self.start_up.is_set() and (store is None or lease.claim(*store()))
         return warm != "off" and (joined or not self._begun)
 
     def _check_idle(self, needs: frozenset[str], keep: SparkContext | None) -> None:
@@ -360,7 +363,7 @@ class Runtime:
         self._context = context
         self._master = str(context.master)
         self.attempts = attempts_of(dict(conf.getAll()) | {"spark.master": self._master})
-        self._ready.set()
+        self.start_up.set()
 
     def _build(self) -> None:
         """Body of the background thread: the JVM, then the context."""
@@ -374,7 +377,7 @@ class Runtime:
         except BaseException as error:
             self._error = translate(error)
         finally:
-            self._ready.set()
+            self.start_up.set()
 
     def _open(self) -> SparkContext:
         launch = self._launch

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from lakeport.destinations import open_table
 from lakeport.errors import DestinationError, LakeportError
+from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.policies import Policies
-from lakeport.loading.report import LandingReport, Observer, ReportBuilder
+from lakeport.loading.report import LandingReport, Observer
 from lakeport.loading.stream import StreamLoader
 from lakeport.model import Batch, Landed, Mode
 from lakeport.spark.failures import translate
@@ -71,8 +72,14 @@ class MicroBatches:
         self._target = storage.uri()
         self._policies = Policies.of(config)
         self._writer = open_table(config, storage, runtime, stream)
-        self._loader = StreamLoader(self._writer, runtime, self._policies, lambda *_: None)
         self._total = self._builder()
+        self._loader = StreamLoader(
+            self._writer,
+            runtime,
+            self._policies,
+            lambda *_: None,
+            timeline=self._total.timeline,
+        )
         self._bytes = -1
         self._untidied: list[int] = []
         self._lock = Lock()
@@ -148,7 +155,8 @@ class MicroBatches:
         """Merge small files that have piled up. The rows are durable: what fails is a warning."""
         versions, self._untidied = self._untidied, []
         try:
-            self._writer.compact(versions)
+            with self._total.timeline.stage("optimizing", self._stream):
+                self._writer.compact(versions)
         except Exception as error:
             reason = translate(error, self._runtime.secrets).message
             self.warn(f"the small files of {self._writer.uri} were not merged: {reason}")

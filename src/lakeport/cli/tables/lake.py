@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from lakeport.tables.lake import LakeTable
     from lakeport.tables.runs import LakeRun
 
-__all__ = ["runs", "show_tables", "tables"]
+__all__ = ["Target", "opened_lake", "runs", "show_tables", "tables"]
 
 _TABLES = ("name", "format", "rows", "size", "files", "last change")
 _TABLES_SPARE = ("files", "last change", "size")
 _RUNS = ("started", "run id", "rows", "streams", "seconds", "result")
+_FOR_PAGES = ("command", "reasons", "spans", "streams_left_out", "pace", "reading_pace")
 _RUNS_SPARE = ("streams", "seconds", "rows", "started")
 
 Target = Annotated[str, typer.Argument(metavar="TARGET", help="A folder, a URI, or a config file.")]
@@ -36,7 +37,7 @@ def tables(
 ) -> None:
     """List a lake's tables: format, rows, size, files, last change."""
     output = Json() if json_out else Console()
-    with _lake(output, target, set_keys, debug) as config:
+    with opened_lake(output, target, set_keys, debug) as config:
         from lakeport.tables.lake import tables as listed
 
         show_tables(output, target, listed(config))
@@ -54,7 +55,7 @@ def runs(
 ) -> None:
     """List the runs of a lake, the newest first."""
     output = Json() if json_out else Console()
-    with _lake(output, target, set_keys, debug) as config:
+    with opened_lake(output, target, set_keys, debug) as config:
         from lakeport.tables.runs import runs as listed
 
         found = listed(config, 1 if last else limit)
@@ -70,7 +71,7 @@ def runs(
 
 
 @contextmanager
-def _lake(
+def opened_lake(
     output: Console | Json, target: str, set_keys: Sequence[str] | None, debug: bool
 ) -> Iterator[DestinationConfig]:
     """The target's config; errors take the way that every command's take."""
@@ -129,10 +130,10 @@ def _show_runs(output: Console, found: Sequence[LakeRun]) -> None:
 
 
 def _show_run(output: Console, run: LakeRun) -> None:
-    """Everything that a report tells, but for what is empty."""
+    """Everything that a report tells in words, but for what is empty."""
     report: dict[str, Any] = {**run.report, "result": "ok" if run.ok else run.error}
     streams = [_stream(stream) for stream in report.pop("streams", ())]
-    left_out = ("report", "ok", "run_id", "error")
+    left_out = ("report", "ok", "run_id", "error", *_FOR_PAGES)
     facts = {name: value for name, value in report.items() if name not in left_out}
     output.facts(f"run {run.run_id}", readable({k: v for k, v in facts.items() if _tells(v)}))
     for stream in streams:

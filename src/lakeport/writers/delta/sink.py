@@ -20,6 +20,7 @@ from lakeport.model import Staged, StageWriter, Storage
 from lakeport.writers.delta.log.actions import partition_folder, serialise_value
 from lakeport.writers.delta.stats import INDEXED_COLUMNS, leaves, nan_leaves, stats_json
 from lakeport.writers.dictionary import repeating_columns
+from lakeport.writers.stopwatch import shared, uploading, waiting
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -238,12 +239,14 @@ class _Pool:
 
     def finish(self) -> list[Staged]:
         """Close every file, several at a time: each waits for the store, or for the disk."""
-        before, waiting = list(self._staged), list(self._parts.values())
-        if len(waiting) < 2:
-            return before + [file for part in waiting for file in self._close(part)]
-        executor = ThreadPoolExecutor(min(len(waiting), _CLOSED_AT_ONCE), "lakeport-close")
+        before, left = list(self._staged), list(self._parts.values())
+        if len(left) < 2:
+            return before + [file for part in left for file in self._close(part)]
+        executor = ThreadPoolExecutor(min(len(left), _CLOSED_AT_ONCE), "lakeport-close")
+        close = shared(self._close)
         try:
-            closed = list(executor.map(self._close, waiting))
+            with waiting():
+                closed = list(executor.map(close, left))
         finally:
             executor.shutdown(cancel_futures=True)
         return before + [file for files in closed for file in files]
@@ -282,7 +285,7 @@ class _File:
         self._split = split
         self._leaves = leaves(sink.files)
         self._nans: set[int] = set()
-        self._output = sink.storage.stage(key, "application/vnd.apache.parquet")
+        self._output = uploading(sink.storage.stage(key, "application/vnd.apache.parquet"))
         self._target = _Target(self._output)
         self._writer: pq.ParquetWriter | None = None
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lakeport.model import Staged, StageWriter, Storage
 from lakeport.writers.files.encode import EncodedFile, Encoder
 from lakeport.writers.naming import check_key, object_name
+from lakeport.writers.stopwatch import uploading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -124,7 +125,7 @@ class Sink:
 
     def _begin(self, split: int, part: int) -> _Object:
         key = self.names.task_key(split, part)
-        out = self.storage.stage(key, self.encoder.content_type)
+        out = uploading(self.storage.stage(key, self.encoder.content_type))
         try:
             return _Object(key, split, out, self.encoder.open(self.schema, out))
         except BaseException:

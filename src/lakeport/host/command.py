@@ -1,0 +1,67 @@
+"""The command line that a run was started by, so that its report can tell how to repeat it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from lakeport.scrub import MASK, is_secret_name, scrub
+
+__all__ = ["command_line", "masked", "started_by"]
+
+_given: ContextVar[tuple[str, ...] | None] = ContextVar("lakeport_command", default=None)
+
+
+@contextmanager
+def started_by(program: str, arguments: Sequence[str]) -> Iterator[None]:
+    """Have what the body runs be started by this command line."""
+    token = _given.set((program, *arguments))
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
+def command_line() -> tuple[str, ...] | None:
+    """The program and its arguments; None for what Python code calls."""
+    return _given.get()
+
+
+def masked(arguments: Iterable[str], secrets: Iterable[str]) -> tuple[str, ...]:
+    """The same arguments without secrets.
+
+    Args:
+        arguments: a command line.
+        secrets: those that are known; what looks like one is masked, too.
+
+    >>> masked(["land", "a.csv", '--config_json={"api_key": "x", "path": "/lake"}'], [])
+    ('land', 'a.csv', '--config_json={"api_key": "**********", "path": "/lake"}')
+    """
+    known = tuple(secrets)
+    return tuple(_masked(argument, known) for argument in arguments)
+
+
+def _masked(argument: str, secrets: tuple[str, ...]) -> str:
+    option, brace, rest = argument.partition("{")
+    if brace and (not option or option.endswith("=")):
+        try:
+            values = json.loads(brace + rest)
+        except ValueError:
+            return scrub(argument, secrets)
+        # Where JSON escapes a secret, it does not look like itself.
+        if (safe := _without(values, secrets)) != values:
+            return option + json.dumps(safe, ensure_ascii=False)
+    return scrub(argument, secrets)
+
+
+def _without(value: Any, secrets: tuple[str, ...], name: str = "") -> Any:
+    if isinstance(value, dict):
+        return {key: _without(one, secrets, key) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_without(one, secrets, name) for one in value]
+    if not isinstance(value, str):
+        return value
+    return MASK if value and is_secret_name(name) else scrub(value, secrets)

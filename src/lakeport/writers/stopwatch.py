@@ -1,0 +1,185 @@
+"""What a task spends on each stage of its work, measured while it goes on.
+
+What is done within a stage counts as that stage, but for what another stage within it takes:
+
+```
+encoding ━━━━┓         ┏━━━━━┓       ┏━━━━▶   seconds of each, and none counts twice
+  parsing    ┗━━━━━━━━━┛     ┃       ┃
+  uploading                  ┗━━━━━━━┛
+```
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from lakeport.host.pace import Pace
+from lakeport.model import Work
+
+if TYPE_CHECKING:
+    from lakeport.model import StageWriter
+
+__all__ = ["Stopwatch", "each", "measured", "shared", "stage", "uploading", "waiting"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+_STEPS = 30
+_TOLD_BYTES = 1 << 20
+
+
+class Stopwatch:
+    """Takes the time of one task; several threads may work for it."""
+
+    def __init__(self) -> None:
+        """Begin."""
+        self._lock = threading.Lock()
+        self._began = time.time()
+        self._stages: dict[str, tuple[float, float, float]] = {}
+        self._pace = Pace(_STEPS)
+
+    def took(self, name: str, began: float, ended: float, seconds: float) -> None:
+        """Add a stage's time."""
+        with self._lock:
+            first, last, total = self._stages.get(name, (began, ended, 0.0))
+            self._stages[name] = min(first, began), max(last, ended), total + seconds
+
+    def did(self, *, rows: int = 0, size: int = 0) -> None:
+        """Add rows that were read, or bytes that were staged."""
+        with self._lock:
+            self._pace.add(time.time() - self._began, rows, size)
+
+    def work(self) -> Work:
+        """What was done so far."""
+        steps = self._pace.done()
+        pace = tuple((self._began + at, rows, size) for at, rows, size in steps)
+        return Work(dict(self._stages), pace)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A stage that goes on in a thread, and the seconds that others took within it."""
+
+    watch: Stopwatch
+    name: str = ""
+    within: float = 0.0
+
+
+_current: ContextVar[_Open | None] = ContextVar("lakeport_stage", default=None)
+
+
+@contextmanager
+def measured() -> Iterator[Stopwatch]:
+    """Measure what this thread does while the body runs."""
+    watch, before = Stopwatch(), _current.get()
+    _current.set(_Open(watch))
+    try:
+        yield watch
+    finally:
+        _current.set(before)
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Count what the body does as this stage; without effect where nobody measures."""
+    outer = _current.get()
+    if outer is None:
+        yield
+        return
+    mine, began, tick = _Open(outer.watch, name), time.time(), time.perf_counter()
+    _current.set(mine)
+    try:
+        yield
+    finally:
+        seconds = time.perf_counter() - tick
+        _current.set(outer)
+        outer.within += seconds
+        if name:
+            mine.watch.took(name, began, began + seconds, seconds - mine.within)
+
+
+def waiting() -> AbstractContextManager[None]:
+    """Count what the body does as no stage: others work meanwhile, who count for themselves."""
+    return stage("")
+
+
+def shared(function: Callable[P, R]) -> Callable[P, R]:
+    """The same function for other threads, where it counts as this thread's stage."""
+    outer = _current.get()
+    if outer is None:
+        return function
+
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        token = _current.set(_Open(outer.watch))
+        try:
+            with stage(outer.name):
+                return function(*args, **kwargs)
+        finally:
+            _current.reset(token)
+
+    return run
+
+
+def each(name: str, items: Iterable[T]) -> Iterator[T]:
+    """The same items; what each takes to come counts as a stage."""
+    waiting_for = iter(items)
+    while True:
+        with stage(name):
+            try:
+                item = next(waiting_for)
+            except StopIteration:
+                return
+        yield item
+
+
+def uploading(out: StageWriter) -> StageWriter:
+    """The same sink of bytes; what it takes counts as a stage. Itself where nobody measures."""
+    open_ = _current.get()
+    return out if open_ is None else _Measured(out, open_.watch)
+
+
+class _Measured:
+    """Implements `model.StageWriter`. Encoders write small pieces: each costs next to nothing."""
+
+    def __init__(self, out: StageWriter, watch: Stopwatch) -> None:
+        self._out, self._watch = out, watch
+        self._began = self._seconds = 0.0
+        self._size = 0
+
+    def write(self, data: bytes | memoryview, /) -> int:
+        tick = time.perf_counter()
+        written = self._out.write(data)
+        self._spent(time.perf_counter() - tick)
+        self._size += written
+        if self._size >= _TOLD_BYTES:
+            self._tell()
+        return written
+
+    def finish(self) -> Mapping[str, Any]:
+        tick = time.perf_counter()
+        done = self._out.finish()
+        self._spent(time.perf_counter() - tick)
+        self._tell()
+        return done
+
+    def abort(self) -> None:
+        self._out.abort()
+
+    def _spent(self, seconds: float) -> None:
+        if (stage_ := _current.get()) is not None:
+            stage_.within += seconds
+        self._began = self._began or time.time() - seconds
+        self._seconds += seconds
+
+    def _tell(self) -> None:
+        self._watch.took("uploading", self._began, time.time(), self._seconds)
+        self._watch.did(size=self._size)
+        self._began = self._seconds = 0.0
+        self._size = 0
