@@ -35,7 +35,7 @@ def test_every_page_is_in_the_navigation(docs: Path) -> None:
 def test_a_page_that_is_not_in_the_navigation_is_told(docs: Path) -> None:
     (docs / "forgotten.md").write_text("# Forgotten\n")
     try:
-        with pytest.raises(SystemExit, match="differ in .*forgotten.md"):
+        with pytest.raises(SystemExit, match=r"differ in .*forgotten\.md"):
             config(docs)
     finally:
         (docs / "forgotten.md").unlink()
