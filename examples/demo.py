@@ -51,10 +51,8 @@ def main(lake: Path) -> None:
     show(reports, lake)
     page = lake.with_name(f"{lake.name}.html")
     lakeport.page(lake, page)
-    console.print(
-        f"Open [bold]{page}[/bold] to see the lake, or `.venv/bin/lakeport ui {lake}` to see it live.",
-        soft_wrap=True,
-    )
+    console.print(f"Open [bold]{page}[/bold] in a browser to see the lake.")
+    console.print(f"`.venv/bin/lakeport ui {lake}` shows it live.")
 
 
 def months(lake: Path) -> list[lakeport.LandingReport]:

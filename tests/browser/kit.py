@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request
 
 from tests.browser.chromium import AXE
 
@@ -184,7 +185,7 @@ _FOCUS = """element => {
     covered: top !== null && !element.contains(top) && !top.contains(element),
   };
 }"""
-_NAMED = re.compile(r'- \w+ "(.+?)"')
+_STOP = re.compile(r"- '?(?:(\w+) \"(.+?)\"(?: \[.*\])?'?(?::.*)?|text: (.+))$")
 
 
 def walk(page: Page, most: int = 400) -> list[str]:
@@ -197,7 +198,7 @@ def walk(page: Page, most: int = 400) -> list[str]:
         most: how many stops the page has at most.
 
     Returns:
-        The stops as a screen reader tells them, such as `link "flights"`.
+        The stops as a screen reader tells them, such as `link flights`.
     """
     stops: list[str] = []
     for _ in range(most):
@@ -212,14 +213,32 @@ def walk(page: Page, most: int = 400) -> list[str]:
         assert told["ring"], f"no ring around the focus: {told['html']}"
         assert not told["covered"], f"something lies on the focus: {told['html']}"
         said = focused.aria_snapshot().splitlines()[0]
-        assert _NAMED.match(said), f"without a name: {said}, {told['html']}"
-        stops.append(said.removeprefix("- ").removesuffix(":"))
+        stop = _STOP.match(said)
+        assert stop, f"without a name: {said}, {told['html']}"
+        role, name, summary = stop.groups()
+        stops.append(f"{role} {name}" if role else f"summary {summary}")
     raise AssertionError(f"more than {most} stops, the last ones: {stops[-3:]}")
 
 
 def enlarge_text(page: Page) -> None:
     """Letters twice as large, as a reader sets them in the browser; the window stays."""
     page.evaluate("document.documentElement.style.fontSize = '200%'")
+
+
+def picture(page: Page, path: Path, *, whole: bool = False) -> None:
+    """Take a picture of what is in sight, or of the whole page.
+
+    On a loaded machine the browser sometimes has no frame to give, and says so.
+    """
+    for _ in range(9):
+        try:
+            page.screenshot(path=path, full_page=whole, animations="disabled")
+        except Error as error:
+            if "Unable to capture screenshot" not in error.message:
+                raise
+        else:
+            return
+    raise AssertionError(f"the browser gave no picture of {page.url}")
 
 
 def moving(page: Page) -> int:

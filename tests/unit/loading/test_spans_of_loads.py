@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import lakeport
+from lakeport.cli import programs
 from lakeport.cli.app import main
 from tests.spans import check, check_landed
 
@@ -112,3 +113,20 @@ def test_the_report_tells_the_command(
     shown = capsys.readouterr().out
     assert "run r 1" in shown
     assert not [name for name in ("spans", "pace", "command", "reasons") if name in shown]
+
+
+@pytest.mark.parametrize("program", ["target-lakeport", "lakeport"])
+def test_singer_targets_tell_their_commands(tmp_path: Path, program: str) -> None:
+    lake, lines = tmp_path / "lake", tmp_path / "lines.jsonl"
+    lines.write_bytes(singer("a", records=3).getvalue())
+    config = {"path": str(lake), "file_type": "parquet"}
+    if program == "lakeport":
+        arguments = ["target", "local", "--config_json", json.dumps(config)]
+        arguments += ["--input_file_path", str(lines)]
+    else:
+        file = tmp_path / "config.json"
+        file.write_text(json.dumps({"destination": "local", **config}))
+        arguments = ["--config", str(file), "--input", str(lines)]
+    assert programs.run(program, arguments) == 0
+    (run,) = lakeport.runs(lake)
+    assert run.rows == 3 and run.report["command"] == [program, *arguments]
