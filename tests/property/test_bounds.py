@@ -127,7 +127,7 @@ def test_numbers_are_no_texts() -> None:
 def test_not_a_number_is_the_greatest() -> None:
     stats = '{"numRecords":2,"minValues":{"v":1.5},"maxValues":{"v":"NaN"},"nullCount":{"v":0}}'
     found = told("double", [DataFile("f", 1, {}, stats), file([math.pi])])
-    assert (found.minimum, found.maximum) == ("1.5", "nan")
+    assert (found.minimum, found.maximum) == ("1.5", "NaN")
 
 
 def test_bounds_that_are_cut_say_so() -> None:

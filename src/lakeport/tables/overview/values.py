@@ -74,6 +74,8 @@ def spelled(value: Any, type_: Any = "string") -> str:
     """
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Decimal):
         scale = _SCALE.search(str(type_))
         return format(value, f".{scale[1]}f" if scale else "f")
