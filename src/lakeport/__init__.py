@@ -39,8 +39,10 @@ if TYPE_CHECKING:
     from lakeport.host.activity import Activity
     from lakeport.loading.check import CheckReport, check
     from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan, plan
+    from lakeport.loading.quarantine import Rejection
     from lakeport.loading.report import Failure, LandingReport, Observer, StreamReport
     from lakeport.loading.run import land
+    from lakeport.loading.timeline import Span
     from lakeport.model import Landed
     from lakeport.pages.file import PageFile, page
     from lakeport.sources.csv.options import CsvOptions
@@ -100,11 +102,13 @@ __all__ = [
     "PageFile",
     "PartitionReport",
     "PermissionRefused",
+    "Rejection",
     "RestoreReport",
     "RunMismatch",
     "SchemaConflict",
     "SingerState",
     "SourceError",
+    "Span",
     "SparkFailure",
     "StoreKeys",
     "StreamPlan",
@@ -151,8 +155,10 @@ _HOMES = {
     "OptimizeReport": "lakeport.tables.records",
     "PageFile": "lakeport.pages.file",
     "PartitionReport": "lakeport.tables.records",
+    "Rejection": "lakeport.loading.quarantine",
     "RestoreReport": "lakeport.tables.records",
     "SingerState": "lakeport.tables.records",
+    "Span": "lakeport.loading.timeline",
     "StoreKeys": "lakeport.config.keys",
     "StreamPlan": "lakeport.loading.plan",
     "StreamReport": "lakeport.loading.report",

@@ -18,6 +18,7 @@ from lakeport.loading.report import LandingReport
 from lakeport.model import Landed
 from lakeport.spark.session import Runtime
 from lakeport.spark.settings import cores_of
+from tests.spans import check
 from tests.streaming.kit import COLUMNS, Inbox, until
 
 
@@ -134,6 +135,23 @@ def test_a_checkpoint_is_one_tables(start: Start, inbox: Inbox, tmp_path: Path) 
     (tmp_path / "checkpoint" / ".lakeport.json.crc").unlink()
     with pytest.raises(ConfigError, match="not written by this version"):
         start()
+
+
+def test_the_report_of_a_stream_tells_when_what_was_done(
+    start: Start, inbox: Inbox, tmp_path: Path
+) -> None:
+    inbox.add(range(5, 8))
+    stream = start(available_now=True)
+    stream.wait()
+    found = check(stream.report)
+    stages = ("planning", "writing", "reading", "encoding", "uploading", "committing")
+    assert {("events", stage) for stage in stages} <= found.keys()
+    assert sum(span.tasks for span in found["events", "encoding"]) >= 2
+    assert stream.report.pace[-1][1:] == (stream.report.rows, stream.report.bytes)
+    until(lambda: bool(lakeport.runs(tmp_path / "lake")))
+    (kept,) = lakeport.runs(tmp_path / "lake")
+    assert len(kept.report["spans"]) == len(stream.report.spans) and kept.report["pace"]
+    assert stream.last_report is not None and stream.last_report.spans == ()
 
 
 def test_strict_evolution_ends_the_stream(start: Start, inbox: Inbox, tmp_path: Path) -> None:

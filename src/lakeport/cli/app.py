@@ -23,6 +23,7 @@ from lakeport.cli.tables.lake import runs, tables
 from lakeport.cli.tables.maintain import state
 from lakeport.cli.tables.table import table
 from lakeport.cli.target import target
+from lakeport.cli.ui import ui
 from lakeport.cli.warm import warm
 from lakeport.errors import ConfigError
 from lakeport.host.command import started_by
@@ -106,6 +107,7 @@ app.command(
     "page",
     **about(LOOK, "lakeport page ./lake", "lakeport page s3://bucket/raw/orders -o orders.html"),
 )(page)
+app.command("ui", **about(LOOK, "lakeport ui ./lake", "lakeport ui lake.yaml --port 8080"))(ui)
 app.add_typer(table, name="table")
 app.add_typer(state, name="state")
 app.command(

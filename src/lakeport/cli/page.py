@@ -133,5 +133,5 @@ def _tell(output: Output, made: PageFile, path: str) -> None:
         return
     assert isinstance(output, Console)
     what = f", {counted(made.pages, 'page')}" if made.pages > 1 else ""
-    more = f"; {count(made.left_out)} more would make it too large" if made.left_out else ""
+    more = f"; {count(made.left_out)} have none, `lakeport ui` shows all" if made.left_out else ""
     output.say(f"{shown(path)}: {size(len(made.html.encode()))}{what}{more}")

@@ -38,8 +38,8 @@ def linked(title: str, trail: Trail, body: Markup, href: Callable[[str], str]) -
         trail,
         body,
         href,
-        style=tag("link", rel="stylesheet", href=href("/theme.css")),
-        script=tag("script", src=href("/page.js")),
+        style=tag("link", rel="stylesheet", href=href("/assets/theme.css")),
+        script=tag("script", src=href("/assets/page.js")),
         policy="",
     )
 

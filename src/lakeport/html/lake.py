@@ -95,7 +95,7 @@ def _totals(lake: LakeFacts, runs: Sequence[RunLine]) -> list[tuple[str, object]
         ("rows", f"{count(sum(known))}{more}"),
         ("size", size(sum(table.bytes or 0 for table in lake.tables))),
         ("files", count(sum(table.files or 0 for table in lake.tables))),
-        ("runs shown", f"{count(len(runs))}, {count(failed)} failed"),
+        ("runs shown", f"{count(len(runs))}, {count(failed) if failed else 'none'} failed"),
     ]
 
 
@@ -161,4 +161,4 @@ def _days(runs: Sequence[RunLine], now: datetime, height: int = 110) -> Markup:
     levels = [(0.0, ""), (1.0, count(top))]
     told = f"runs by day: {count(sum(ok for ok, _ in found.values()))} good, "
     told += f"{count(sum(bad for _, bad in found.values()))} failed"
-    return frame(told, height, *drawn, grid(14, box, levels), *ticks)
+    return frame(told, height, grid(14, box, levels, *drawn), *ticks)

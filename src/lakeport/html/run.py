@@ -1,14 +1,11 @@
-"""A run: where its time went, what it landed, what it set aside, and how to repeat it.
-
-Reports of older versions lack some keys: a page shows what there is.
-"""
+"""A run: where its time went, what it landed, what it set aside, and how to repeat it."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 from urllib.parse import unquote
 
@@ -17,15 +14,14 @@ from markupsafe import Markup
 from lakeport.html.charts.timeline import Span, rate, stage_class, stages, timeline
 from lakeport.html.facts import BadSample
 from lakeport.html.render import render
+from lakeport.html.report import RunFacts, StreamFacts
 from lakeport.html.text import count, duration, moment, size
 
 __all__ = ["run_body", "run_part"]
 
-Report = Mapping[str, Any]
-
 
 def run_body(
-    report: Report,
+    run: RunFacts,
     samples: Sequence[BadSample],
     href: Callable[[str], str],
     pages: Mapping[str, str],
@@ -35,88 +31,64 @@ def run_body(
     """The page of a run.
 
     Args:
-        report: as `LandingReport.to_dict` gives it.
+        run: what its report says.
         samples: some of its bad records.
         href: gives the links.
         pages: table's URI -> its page.
         masked: whether the records' values are left out.
     """
-    spans = _spans(report)
-    written, read = _pace(report, "pace"), _pace(report, "reading_pace")
     shown = [replace(s, record="masked") for s in samples] if masked else samples
     return render(
         "run.html",
-        r={"streams_left_out": 0, **report},
+        **_facts(run, pages),
         href=href,
-        totals=_totals(report),
-        warnings=_warnings(report),
-        spans=spans,
-        timeline=timeline(spans, report["seconds"]) if spans else "",
-        stages=_stages(spans),
         paces=[
             (title, _rates(points), points)
-            for title, points in (("Written", written), ("Read", read))
+            for title, points in (("Written", run.pace), ("Read", run.reading_pace))
             if len(points) > 1
         ],
-        streams=[_stream(stream, pages) for stream in report["streams"]],
-        set_aside=report.get("quarantine", ()),
-        reasons=report.get("reasons", ()),
         samples=shown,
-        command=shlex.join(report.get("command") or ()),
+        command=shlex.join(run.command or ()),
     )
 
 
-def run_part(report: Report) -> Markup:
+def run_part(run: RunFacts) -> Markup:
     """A run in a notebook: its figures, its timeline and what was landed."""
-    spans = _spans(report)
-    return render(
-        "part_run.html",
-        r=report,
-        totals=_totals(report),
-        warnings=_warnings(report),
-        timeline=timeline(spans, report["seconds"]) if spans else "",
-        stages=_stages(spans),
-        streams=[_stream(stream, {}) for stream in report["streams"]],
-    )
+    return render("part_run.html", **_facts(run, {}))
 
 
-def _totals(report: Report) -> list[tuple[str, object]]:
-    seconds = report["seconds"]
+def _facts(run: RunFacts, pages: Mapping[str, str]) -> dict[str, Any]:
+    spans = [(each.stage, each.stream, each.start, each.end) for each in run.spans]
+    return {
+        "r": run,
+        "totals": _totals(run),
+        "warnings": [
+            *run.warnings,
+            *(f"{each.stream}: {words}" for each in run.streams for words in each.warnings),
+        ],
+        "spans": spans,
+        "timeline": timeline(spans, run.seconds) if spans else "",
+        "stages": _stages(spans),
+        "streams": [_stream(each, pages) for each in run.streams],
+    }
+
+
+def _totals(run: RunFacts) -> list[tuple[str, object]]:
     told: list[tuple[str, object]] = [
-        ("result", "ok" if report["ok"] else "failed"),
-        ("rows", count(report["rows"])),
-        ("size", size(report["bytes"])),
-        ("files", count(report["files"])),
-        ("took", duration(seconds)),
+        ("result", "ok" if run.ok else "failed"),
+        ("rows", count(run.rows)),
+        ("size", size(run.bytes)),
+        ("files", count(run.files)),
+        ("took", duration(run.seconds)),
     ]
-    if report["rows"] and seconds:
-        told.append(("rows a second", count(report["rows"] / seconds)))
-    if report.get("rejected"):
-        told.append(("set aside", count(report["rejected"])))
-    told.append(("started", moment(datetime.fromisoformat(report["started"]).astimezone(UTC))))
-    if report.get("parser"):
-        told.append(("read by", f"{report['parser']} parser"))
+    if run.rows and run.seconds > 0:
+        told.append(("rows a second", count(run.rows / run.seconds)))
+    if run.rejected:
+        told.append(("set aside", count(run.rejected)))
+    told.append(("started", moment(run.started.astimezone(UTC))))
+    if run.parser:
+        told.append(("read by", f"{run.parser} parser"))
     return told
-
-
-def _warnings(report: Report) -> list[str]:
-    own = list(report.get("warnings", ()))
-    return own + [
-        f"{stream['stream']}: {words}"
-        for stream in report["streams"]
-        for words in stream.get("warnings", ())
-    ]
-
-
-def _spans(report: Report) -> list[Span]:
-    return [
-        (each["stage"], each["stream"], each["start"], each["end"])
-        for each in report.get("spans", ())
-    ]
-
-
-def _pace(report: Report, key: str) -> list[tuple[float, float, float]]:
-    return [(each[0], each[1], each[2]) for each in report.get(key, ())]
 
 
 def _rates(pace: Sequence[tuple[float, float, float]]) -> Markup:
@@ -134,25 +106,32 @@ def _stages(spans: Sequence[Span]) -> list[tuple[str, str, float]]:
     ]
 
 
-def _stream(stream: Report, pages: Mapping[str, str]) -> dict[str, Any]:
-    uri = stream["table"].rstrip("/")
-    first, last = stream.get("first_version"), stream.get("last_version")
-    facts: list[tuple[str, object]] = []
-    if stream.get("removed_files"):
-        facts.append(("files replaced", count(stream["removed_files"])))
-    if stream.get("removed_rows"):
-        facts.append(("rows replaced", count(stream["removed_rows"])))
-    facts += [(name, count(rows)) for name, rows in stream.get("merged", {}).items()]
-    if stream.get("skipped_batches"):
-        facts.append(("batches landed before", count(stream["skipped_batches"])))
-    facts += [(f"left out: {name}", count(n)) for name, n in stream.get("dropped", {}).items()]
-    facts += [("note", note) for note in stream.get("notes", ())]
+def _stream(stream: StreamFacts, pages: Mapping[str, str]) -> dict[str, Any]:
+    uri = stream.table.rstrip("/")
+    first, last = stream.first_version, stream.last_version
     return {
-        **stream,
+        "stream": stream.stream,
         "table": unquote(uri.rpartition("/")[2]) or uri,
         "path": pages.get(uri, ""),
+        "rows": stream.rows,
+        "files": stream.files,
+        "bytes": stream.bytes,
+        "rejected": stream.rejected,
+        "seconds": stream.seconds,
         "versions": "" if last is None else count(last) if first == last else f"{first} to {last}",
         "last": -1 if last is None else last,
-        "facts": facts,
-        "columns": list(stream.get("columns", {}).items()),
+        "facts": _remarks(stream),
+        "columns": list(stream.columns.items()),
     }
+
+
+def _remarks(stream: StreamFacts) -> list[tuple[str, object]]:
+    counted = {
+        "files replaced": stream.removed_files,
+        "rows replaced": stream.removed_rows,
+        **stream.merged,
+        "batches landed before": stream.skipped_batches,
+        **{f"left out: {name}": records for name, records in stream.dropped.items()},
+    }
+    told: list[tuple[str, object]] = [(name, count(n)) for name, n in counted.items() if n]
+    return told + [("note", note) for note in stream.notes]

@@ -6,11 +6,12 @@ import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from markupsafe import Markup
 
 from lakeport.html.charts.files import histogram, size_bins, treemap
-from lakeport.html.charts.growth import changes, file_changes, growth, marks
+from lakeport.html.charts.growth import changes, file_changes, growth, marks, over_time
 from lakeport.html.facts import ColumnFacts, TableFacts
 from lakeport.html.render import render
 from lakeport.html.text import count, cut, file_size, moment, plural, share, size, tag
@@ -77,6 +78,8 @@ def table_body(facts: TableFacts, preview: Preview, *, masked: bool = False) -> 
         sizes=growth(versions, lambda v: v.bytes, "size", size, 130) if versions else "",
         changes=changes(versions) if versions else "",
         file_changes=file_changes(versions) if versions else "",
+        grown=over_time(facts.growth),
+        points=[(datetime.fromtimestamp(at, UTC), rows) for at, rows in facts.growth],
         before=max(versions[0].number, versions[-1].number - 1) if versions else 0,
         schemas=_schemas(facts),
         histogram=histogram(
@@ -102,8 +105,9 @@ def table_part(facts: TableFacts) -> Markup:
 
 
 def _grown(facts: TableFacts) -> Markup:
-    many = len(facts.versions) > 1
-    return growth(facts.versions, lambda v: v.rows, "rows", height=120) if many else Markup("")
+    if len(facts.versions) > 1:
+        return growth(facts.versions, lambda v: v.rows, "rows", height=120)
+    return over_time(facts.growth, 120)
 
 
 def _totals(facts: TableFacts) -> list[tuple[str, object]]:

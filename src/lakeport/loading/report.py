@@ -200,10 +200,13 @@ class LandingReport:
 
     def _repr_html_(self) -> str:
         """The run as notebooks show it: figures, what was landed, where the time went."""
+        import msgspec
+
         from lakeport.html.document import notebook
+        from lakeport.html.report import RunFacts
         from lakeport.html.run import run_part
 
-        return notebook(run_part(self.to_dict()))
+        return notebook(run_part(msgspec.convert(self.to_dict(), RunFacts)))
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, as the module's docstring describes them."""
@@ -230,8 +233,8 @@ class LandingReport:
             "reasons": [asdict(reason) for reason in self.reasons],
             "spans": [_span(span) for span in self.spans],
             "streams_left_out": self.streams_left_out,
-            "pace": [list(point) for point in self.pace],
-            "reading_pace": [list(point) for point in self.reading_pace],
+            "pace": [[round(at, 3), *done] for at, *done in self.pace],
+            "reading_pace": [[round(at, 3), *done] for at, *done in self.reading_pace],
         }
 
     def to_json(self) -> str:

@@ -196,7 +196,7 @@ class StreamLoader:
             size, rows = whole.bytes, whole.records
             with self._stage("writing", whole.stream, total=size, rows_total=rows) as start:
                 staged = self._staged(tasks, plan, size)
-            self.timeline.tasks(whole.stream, staged, start)
+                self.timeline.tasks(whole.stream, staged, start)
             if whole.optional and not staged:
                 return None
             try:

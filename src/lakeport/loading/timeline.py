@@ -185,7 +185,7 @@ class Timeline:
         if lane and span.start - lane[-1].end < _ADJACENT:
             lane[-1] = lane[-1].with_next(span)
             return
-        if lane and span.end - span.start < _TOO_SHORT:
+        if lane and not span.tasks and span.end - span.start < _TOO_SHORT:
             return
         lane.append(span)
         self._count += 1
@@ -201,8 +201,7 @@ def _largest(lanes: _Lanes) -> tuple[_Lanes, int]:
         by_stream.setdefault(stream, {})[stream, stage] = spans
 
     def order(stream: str) -> tuple[bool, float]:
-        took = sum(span.end - span.start for spans in by_stream[stream].values() for span in spans)
-        return stream != "", -took
+        return stream != "", -sum(s.busy for spans in by_stream[stream].values() for s in spans)
 
     kept: _Lanes = {}
     for place, stream in enumerate(sorted(by_stream, key=order)):
@@ -234,4 +233,4 @@ def _closed_up(lanes: _Lanes, most: int) -> _Lanes:
 
 def _until(end: float, points: Sequence[Point]) -> tuple[Point, ...]:
     """Points whose last step may not have been over yet."""
-    return tuple((round(min(at, end), 3), rows, size) for at, rows, size in points)
+    return tuple((min(at, end), rows, size) for at, rows, size in points)

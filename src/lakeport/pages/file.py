@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 from urllib.parse import quote
 
+import msgspec
+
 from lakeport.config.load import load_target
 from lakeport.errors import LakeportError, SourceError
 from lakeport.html import document
 from lakeport.html.plan import plan_body
 from lakeport.html.render import render
+from lakeport.html.report import RunFacts
 from lakeport.html.run import run_body
-from lakeport.pages.lake import is_table, open_pages
+from lakeport.pages.lake import open_pages
 from lakeport.pages.page import Page
 from lakeport.pages.written import check_path, write_page
 from lakeport.tables.overview import lake_facts
@@ -30,7 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["PageFile", "file_of_lake", "file_of_plan", "file_of_report", "file_of_run", "page"]
 
 _LARGEST: Final = 8_000_000  # characters of the pages behind a lake's own
-_RUNS: Final = 50
+_TABLES: Final = 50
+_RUNS: Final = 20
 _SOUGHT: Final = 1000  # runs among which one is sought by its id
 
 
@@ -41,7 +45,7 @@ class PageFile:
     Attributes:
         html: the document.
         pages: how many pages it has.
-        left_out: how many tables and runs have none, as it would become too large.
+        left_out: how many tables, and of the newest runs how many, have none, as there are many.
     """
 
     html: str = field(repr=False)
@@ -53,8 +57,8 @@ class PageFile:
 class _Filling:
     """Pages of a file, as long as there is room; links lead to those that it has."""
 
+    room: int
     made: list[Page] = field(default_factory=list)
-    room: int = _LARGEST
     left_out: int = 0
 
     def add(self, make: Callable[[], Page]) -> None:
@@ -106,25 +110,30 @@ def page(
     return made
 
 
-def file_of_lake(pages: LakePages) -> PageFile:
+def file_of_lake(pages: LakePages, largest: int = _LARGEST) -> PageFile:
     """A lake with its tables, those that changed last first, and its newest runs; or one table.
+
+    Args:
+        pages: the lake's.
+        largest: characters of the pages behind the lake's own; others are left out.
 
     Raises:
         LakeportError: the lake can't be told.
     """
-    lake = lake_facts(pages.storage, pages.folder)
-    if is_table(lake):
+    if pages.is_table:
         return _alone(pages.of_table(""))
-    filling = _Filling()
+    lake = lake_facts(pages.storage, pages.folder)
+    filling = _Filling(largest)
     changed = sorted(lake.tables, key=lambda t: t.last_change.timestamp() if t.last_change else 0)
-    for table in reversed(changed):
+    for table in changed[: -_TABLES - 1 : -1]:
         filling.add(partial(pages.of_table, table.name))
     for run in list_runs(pages.storage, pages.folder, _RUNS):
         filling.add(partial(pages.of_run, run, filling.href))
-    first = pages.of_lake(lake, filling.href)
+    first = pages.of_lake(filling.href, lake)
     body = render("file.html", pages=[first, *filling.made])
     html = document.alone(first.title, [(first.title, "")], body, filling.href)
-    return PageFile(html, 1 + len(filling.made), filling.left_out)
+    left_out = filling.left_out + max(0, len(changed) - _TABLES)
+    return PageFile(html, 1 + len(filling.made), left_out)
 
 
 def file_of_run(pages: LakePages, name: str) -> PageFile:
@@ -155,8 +164,8 @@ def file_of_run(pages: LakePages, name: str) -> PageFile:
 
 def file_of_report(report: Mapping[str, Any]) -> PageFile:
     """A run by its report alone, as `LandingReport.to_dict` gives it."""
-    body = run_body(report, (), _nowhere, {})
-    return _alone(Page("/", f"Run {report['run_id']}", body))
+    facts = msgspec.convert(report, RunFacts)
+    return _alone(Page("/", f"Run {facts.run_id}", run_body(facts, (), _nowhere, {})))
 
 
 def file_of_plan(plan: Mapping[str, Any]) -> PageFile:

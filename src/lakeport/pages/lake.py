@@ -11,15 +11,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
+from lakeport.errors import SourceError
 from lakeport.html import document
 from lakeport.html.lake import Href, RunLine, lake_body
 from lakeport.html.render import asset
+from lakeport.html.report import run_facts
 from lakeport.html.run import run_body
-from lakeport.html.table import table_body
+from lakeport.html.table import Preview, table_body
 from lakeport.pages.page import Page
 from lakeport.pages.preview import preview
-from lakeport.tables.lake import open_lake
-from lakeport.tables.overview import lake_facts, table_facts
+from lakeport.tables.lake import of_a_table, open_lake
+from lakeport.tables.overview import lake_facts, table_and_rows
 from lakeport.tables.runs import list_runs, run_named, samples
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from lakeport.model import Storage
     from lakeport.tables.runs import LakeRun
 
-__all__ = ["LakePages", "is_table", "linked_to", "open_pages"]
+__all__ = ["LakePages", "linked_to", "open_pages"]
 
 _ASSETS = {"theme.css": "text/css", "page.js": "text/javascript"}
 _TABLE: Final = "/table/"
@@ -49,11 +51,6 @@ def open_pages(config: DestinationConfig, *, masked: bool = False) -> LakePages:
         DestinationError: the store refused.
     """
     return LakePages(*open_lake(config), masked)
-
-
-def is_table(lake: LakeFacts) -> bool:
-    """Whether a target is no lake but a table."""
-    return [table.uri.rstrip("/") for table in lake.tables] == [lake.uri.rstrip("/")]
 
 
 def linked_to(path: str) -> str:
@@ -95,8 +92,7 @@ class LakePages:
     def made(self, path: str, href: Href) -> Page | None:
         """The page at a path, with such links; see `page`."""
         if path == "/":
-            lake = lake_facts(self.storage, self.folder)
-            return self.of_table("") if is_table(lake) else self.of_lake(lake, href)
+            return self.of_table("") if self.is_table else self.of_lake(href)
         if path.startswith(_TABLE) and _is_name(name := path.removeprefix(_TABLE)):
             return self.of_table(name)
         if path.startswith(_RUN):
@@ -104,8 +100,14 @@ class LakePages:
             return None if run is None else self.of_run(run, href)
         return None
 
-    def of_lake(self, lake: LakeFacts, href: Href) -> Page:
-        """The lake's page."""
+    @property
+    def is_table(self) -> bool:
+        """Whether the target is no lake but a table."""
+        return of_a_table(self.storage, self.folder) is not None
+
+    def of_lake(self, href: Href, lake: LakeFacts | None = None) -> Page:
+        """The lake's page; `lake` is what it holds, where that is known already."""
+        lake = lake or lake_facts(self.storage, self.folder)
         runs = list_runs(self.storage, self.folder, _RUNS)
         pages = _pages(lake)
         lines = [_line(run, pages) for run in runs]
@@ -118,18 +120,27 @@ class LakePages:
             SourceError: there is none.
         """
         folder = f"{self.folder}/{name}".strip("/")
-        facts = table_facts(self.storage, folder, name)
-        body = table_body(facts, preview(self.storage, folder), masked=self.masked)
-        title = name or unquote(facts.uri.rstrip("/").rpartition("/")[2])
+        title = name or unquote(self.storage.uri(folder).rstrip("/").rpartition("/")[2])
+        facts, rows = table_and_rows(self.storage, folder, title)
+        first = Preview() if self.masked else preview(rows, facts.uri)
+        body = table_body(facts, first, masked=self.masked)
         return Page(f"{_TABLE}{name}" if name else "/", title, body)
 
     def of_run(self, run: LakeRun, href: Href) -> Page:
-        """A run's page."""
-        pages = {
-            str(s["table"]).rstrip("/"): self._table_page(s["table"]) for s in run.report["streams"]
-        }
+        """A run's page.
+
+        Raises:
+            SourceError: its report says what no report says.
+        """
+        facts = run_facts(run.report)
+        if facts is None:
+            raise SourceError(
+                f"the report of run {run.run_id!r} can't be read: {run.name}.json",
+                "others than lakeport have written it, or changed it.",
+            )
+        pages = {each.table.rstrip("/"): self._table_page(each.table) for each in facts.streams}
         found = samples(self.storage, run.report, _SAMPLES)
-        body = run_body(run.report, found, href, pages, masked=self.masked)
+        body = run_body(facts, found, href, pages, masked=self.masked)
         return Page(f"{_RUN}{run.name}", f"Run {run.run_id}", body)
 
     def trail(self, page: Page) -> list[tuple[str, str]]:
@@ -148,18 +159,18 @@ def _pages(lake: LakeFacts) -> dict[str, str]:
 
 
 def _line(run: LakeRun, pages: Mapping[str, str]) -> RunLine:
-    uris = [str(stream["table"]).rstrip("/") for stream in run.report["streams"]]
-    named = [(unquote(uri.rpartition("/")[2]), pages.get(uri, "")) for uri in uris if uri]
+    facts = run_facts(run.report)
+    uris = [each.table.rstrip("/") for each in facts.streams] if facts else []
     return RunLine(
-        path=f"{_RUN}{run.name}",
+        path=f"{_RUN}{run.name}" if facts else "",
         run_id=run.run_id,
         ok=run.ok,
         error=run.error or "",
         started=run.started,
         seconds=run.seconds,
         rows=run.rows,
-        rejected=int(run.report.get("rejected") or 0),
-        tables=named,
+        rejected=facts.rejected if facts else 0,
+        tables=[(unquote(uri.rpartition("/")[2]), pages.get(uri, "")) for uri in uris if uri],
     )
 
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.errors import LakeportError
 from lakeport.html.table import Preview
 from lakeport.html.text import cut
-from lakeport.tables.versions import Versions
-from lakeport.tables.views import DeltaView, FilesView
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakeport.model import Storage
+    from lakeport.tables.views import DeltaView, FilesView
 
 __all__ = ["preview"]
 
@@ -25,40 +23,20 @@ _COLUMNS: Final = 100
 _LONGEST: Final = 120  # characters of a value
 
 
-class _NeedsSpark(Exception):
-    """Only Spark could tell."""
-
-
-def preview(storage: Storage, folder: str) -> Preview:
+def preview(view: DeltaView | FilesView, uri: str) -> Preview:
     """The first rows of a table, read without Spark; a note in their place where that can't be.
 
     Args:
-        storage: where it is.
-        folder: its key.
+        view: has them.
+        uri: the table, as users name it.
     """
     try:
-        rows = _rows(storage, folder)
-    except _NeedsSpark:
-        rows = None
+        rows = view.preview(_ROWS)
     except LakeportError as error:
         return Preview(note=f"The rows can't be read: {error.message}")
     if rows is None:
-        uri = storage.uri(folder)
         return Preview(note=f"Only Spark can read its files: `lakeport table preview {uri}` does.")
     return _shown(rows)
-
-
-def _rows(storage: Storage, folder: str) -> pa.Table | None:
-    versions = Versions.of(storage, folder)
-    found = versions.files_or_version(None, None)
-    if isinstance(found, FilesView):
-        return found.preview(_ROWS)
-    contents = versions.contents(found, _no_session)
-    return DeltaView(storage, folder, contents).preview(_ROWS)
-
-
-def _no_session() -> NoReturn:
-    raise _NeedsSpark
 
 
 def _shown(rows: pa.Table) -> Preview:

@@ -82,7 +82,7 @@ class Table:
         from lakeport.tables.overview import table_facts
 
         try:
-            facts = table_facts(self._location.storage, self._location.folder, "")
+            facts = table_facts(self._location.storage, self._location.folder, self.uri)
         except LakeportError:
             return None  # `repr` tells its name
         return notebook(table_part(facts))

@@ -15,6 +15,7 @@ from lakeport.html.facts import (
     TableFacts,
     VersionFacts,
 )
+from lakeport.html.report import RunFacts, run_facts
 
 BEGIN = datetime(2026, 3, 1, 10, 30, tzinfo=UTC)
 CHANGES = list(Change)
@@ -128,6 +129,12 @@ def report(text: str = "t", **others: Any) -> dict[str, Any]:
         "reasons": [{"stream": text, "column": text, "reason": text, "count": 2}],
     }
     return known | others
+
+
+def run(text: str = "t") -> RunFacts:
+    found = run_facts(report(text))
+    assert found is not None
+    return found
 
 
 def plan(text: str = "t") -> dict[str, Any]:

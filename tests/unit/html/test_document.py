@@ -66,9 +66,10 @@ def test_the_style_of_a_notebook_is_that_of_its_own_cell_alone() -> None:
 def test_a_linked_document_takes_its_style_and_script_from_beside_it() -> None:
     page = document.linked("t", [("t", "")], table_part(made.table()), lambda path: path)
     found = elements(page)
-    assert [each.attributes["src"] for each in found if each.name == "script"] == ["/page.js"]
+    scripts = [each.attributes["src"] for each in found if each.name == "script"]
+    assert scripts == ["/assets/page.js"]
     links = {
         each.attributes["rel"]: each.attributes["href"] for each in found if each.name == "link"
     }
-    assert links["stylesheet"] == "/theme.css"
+    assert links["stylesheet"] == "/assets/theme.css"
     assert not [each for each in found if each.name == "style"]

@@ -32,7 +32,7 @@ def of_table(text: str) -> str:
 
 def of_run(text: str) -> str:
     return run_body(
-        made.report(text), [BadSample(text, text, text, text, text)], lambda path: f"#{path}", {}
+        made.run(text), [BadSample(text, text, text, text, text)], lambda path: f"#{path}", {}
     )
 
 

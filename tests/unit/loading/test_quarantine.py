@@ -10,7 +10,14 @@ from typing import cast
 import pytest
 
 from lakeport.errors import BadRecord, InputError, ObjectExists
-from lakeport.loading.quarantine import Quarantine, check_limit, encode_record, quarantine_key
+from lakeport.loading.quarantine import (
+    Quarantine,
+    Rejection,
+    Rejections,
+    check_limit,
+    encode_record,
+    quarantine_key,
+)
 from lakeport.model import Storage
 from lakeport.storage.local.store import LocalStorage
 
@@ -162,3 +169,28 @@ def test_on_a_disk_only_the_owner_reads_them(tmp_path: Path) -> None:
     assert json.loads(file.read_bytes())["line"] == B.line
     modes = [path.stat().st_mode & 0o777 for path in (file, file.parent, file.parent.parent)]
     assert modes == [0o600, 0o700, 0o755]
+
+
+def test_bad_records_are_counted_by_their_reasons() -> None:
+    found = Rejections()
+    found.add([BadRecord("a", 1, "n", "no number"), BadRecord("", 2, "", "no message")])
+    found.add([BadRecord("a", 3, "d", "no date", b"canary")] * 3)
+    found.add([BadRecord("a", 9, "n", "no number")])
+    assert found.told() == (
+        Rejection("a", "d", "no date", 3),
+        Rejection("a", "n", "no number", 2),
+        Rejection("", "", "no message", 1),
+    )
+
+
+def test_of_many_reasons_the_most_frequent_are_told_and_the_others_summed() -> None:
+    found, expected = Rejections(), 0
+    for number in range(1_000):
+        count = 500 if number in (3, 150) else 1 + number % 3
+        expected += count
+        found.add([BadRecord("a", 1, f"c{number}", "no number")] * count)
+    told = found.told()
+    assert len(told) == 21 and sum(one.count for one in told) == expected
+    assert [(one.column, one.count) for one in told[:2]] == [("c3", 500), ("c150", 500)]
+    assert told[-1] == Rejection("a", "", "other reasons", told[-1].count)
+    assert found.told() == told

@@ -5,10 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from lakeport.errors import SchemaConflict
+from lakeport.errors import BadRecord, SchemaConflict
+from lakeport.host.command import started_by
+from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan
-from lakeport.loading.report import Failure, LandingReport, ReportBuilder
-from lakeport.model import Landed
+from lakeport.loading.report import Failure, LandingReport
+from lakeport.model import Landed, Staged, Work
 
 START = datetime(2024, 3, 4, 15, 30, 45, 123456, tzinfo=UTC)
 
@@ -35,7 +37,7 @@ def filled() -> ReportBuilder:
     report.dropped("b", {"x": 1})
     report.dropped("b", {"x": 2, "y": 1})
     report.stray(3)
-    report.quarantined(["/lake/q1", "/lake/q1"])
+    report.quarantined([], ["/lake/q1", "/lake/q1"])
     report.warn("general")
     report.warn("general")
     report.warn("own", "b")
@@ -69,6 +71,28 @@ def test_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (a["first_version"], a["last_version"]) == (3, 5)
     assert (a["notes"], b["notes"]) == ([], ["b.csv: tabs", "c.csv: pipes"])
     assert (b["first_version"], b["last_version"], b["dropped"]) == (None, None, {"x": 3, "y": 1})
+
+
+def test_the_document_tells_when_what_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = builder(("canary-5f3a",))
+    with started_by("lakeport", ["land", "-", "--to", "s3://canary-5f3a@b/c"]):
+        begun = builder(("canary-5f3a",))
+    assert report.finish().command is None
+    with begun.timeline.stage("writing", "a") as start:
+        work = Work({"parsing": (0.0, 1e10, 1.23456)}, ((1e10, 5, 50),))
+        begun.timeline.tasks("a", [Staged("k", {}, 5, 50, work=work)], start)
+    begun.timeline.read("a", 5, 60)
+    begun.quarantined([BadRecord("a", 1, "n", "no number", b"canary")], ["/lake/q"])
+    values = json.loads(begun.finish().to_json())
+    assert values["command"] == ["lakeport", "land", "-", "--to", "s3://**********@b/c"]
+    assert values["reasons"] == [{"stream": "a", "column": "n", "reason": "no number", "count": 1}]
+    assert values["spans"] == [
+        {"stage": "writing", "stream": "a", "start": 2.0, "end": 6.0, "tasks": 0, "busy": 4.0},
+        {"stage": "parsing", "stream": "a", "start": 2.0, "end": 4.0, "tasks": 1, "busy": 1.235},
+    ]
+    assert values["streams_left_out"] == 0
+    assert values["pace"] == [[4.0, 0, 0], [4.05, 5, 50]]
+    assert values["reading_pace"] == [[8.0, 0, 0], [8.1, 5, 60]]
 
 
 def test_reports_and_plans_show_themselves_in_a_line() -> None:

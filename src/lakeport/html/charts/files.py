@@ -92,7 +92,7 @@ def histogram(sizes: Sequence[int], small: int, target: int, height: int = 190) 
         if (p - 1) % 5 == 0
     ]
     levels = [(0, ""), (0.5, count(top / 2) if top > 1 else ""), (1, count(top))]
-    return frame(told, height, band, *drawn, grid(14, box, levels), *ticks)
+    return frame(told, height, grid(14, box, levels, band, *drawn), *ticks)
 
 
 def treemap(partitions: Sequence[PartitionFacts], height: int = 280) -> Markup:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 
 from markupsafe import Markup
 
@@ -10,7 +11,7 @@ from lakeport.html.charts.plot import area, at, frame, grid, label, nice, stretc
 from lakeport.html.facts import Change, VersionFacts
 from lakeport.html.text import count, joined, tag
 
-__all__ = ["changes", "file_changes", "growth", "marks", "sparkline"]
+__all__ = ["changes", "file_changes", "growth", "marks", "over_time", "sparkline"]
 
 _SHAPES = {
     Change.APPEND: "M0-5a5 5 0 1 0 .01 0z",  # a disc
@@ -24,6 +25,7 @@ _SHAPES = {
 }
 _LANE = 18  # pixels
 _MOST_BARS = 240
+_WIDEST = 4  # percent of a picture's width, for a bar
 
 
 def growth(
@@ -64,9 +66,30 @@ def growth(
     return frame(
         told,
         height,
-        stretched(14, box, area(points, "rows")),
-        grid(14, box, levels),
+        grid(14, box, levels, stretched(14, box, area(points, "rows"))),
         _axis(least, most, height - 5),
+    )
+
+
+def over_time(points: Sequence[tuple[float, int]], height: int = 170) -> Markup:
+    """Rows over time, as a line; its points are (Unix seconds, rows), oldest first."""
+    if len(points) < 2:
+        return Markup("")
+    least, most = points[0][0], points[-1][0]
+    top, box = nice(max(rows for _, rows in points)), height - 34
+    drawn: list[tuple[float, float]] = []
+    for moment, rows in points:
+        if drawn:
+            drawn.append((at(moment, least, most), drawn[-1][1]))
+        drawn.append((at(moment, least, most), rows / top))
+    days = [f"{datetime.fromtimestamp(each, UTC):%Y-%m-%d %H:%M} UTC" for each in (least, most)]
+    told = f"rows over time, from {count(points[0][1])} to {count(points[-1][1])}"
+    levels = [(0, ""), (0.5, count(top / 2)), (1, count(top))]
+    return frame(
+        told,
+        height,
+        grid(14, box, levels, stretched(14, box, area(drawn, "rows"))),
+        *(label(day, x, height - 5) for x, day in enumerate(days)),
     )
 
 
@@ -97,6 +120,7 @@ def file_changes(versions: Sequence[VersionFacts], height: int = 150) -> Markup:
     box = height - 34
     middle = 14 + box * up / span
     width = 100 / len(bars)
+    wide = min(width * 0.8, _WIDEST)
     drawn = []
     for place, (first, last, added, removed) in enumerate(bars):
         name = f"version {first:,}" if first == last else f"versions {first:,} to {last:,}"
@@ -108,8 +132,8 @@ def file_changes(versions: Sequence[VersionFacts], height: int = 150) -> Markup:
                 tag(
                     "rect",
                     tag("title", f"{name}: {count(value)} files {kind}"),
-                    x=f"{place * width + width * 0.1:.3f}%",
-                    width=f"{width * 0.8:.3f}%",
+                    x=f"{(place + 0.5) * width - wide / 2:.3f}%",
+                    width=f"{wide:.3f}%",
                     y=f"{middle - tall if kind == 'added' else middle:.1f}",
                     height=f"{tall:.1f}",
                     class_=kind,

@@ -64,7 +64,7 @@ def nice(most: float) -> float:
     >>> nice(337), nice(1000), nice(0)
     (500, 1000, 1)
     """
-    if most <= 0:
+    if most < 1e-9:
         return 1
     power = 10.0 ** math.floor(math.log10(most))
     found = next(step * power for step in _STEPS if step * power >= most * 0.999999)
@@ -78,22 +78,21 @@ def label(text: object, x: float, y: float, anchor: str = "", class_: str = "tic
     return tag("text", text, x=place, y=f"{y:g}", text_anchor=side, class_=class_)
 
 
-def grid(top: float, height: float, levels: Sequence[tuple[float, str]]) -> Markup:
-    """Lines across a box, each with its words above it.
+def grid(top: float, height: float, levels: Sequence[tuple[float, str]], *drawn: object) -> Markup:
+    """What is drawn in a box, above lines across it and below the lines' words.
 
     Args:
         top: of the box, in pixels.
         height: of the box, in pixels.
-        levels: how high each is, from 0 to 1, and what it says.
+        levels: how high each line is, from 0 to 1, and what it says.
+        drawn: what is between them.
     """
-    lines = []
-    for share, words in levels:
+    lines, words = [], []
+    for share, said in levels:
         y = top + height * (1 - share)
-        lines.append(
-            tag("line", x1="0", x2="100%", y1=f"{y:g}", y2=f"{y:g}", class_="rule")
-            + (label(words, 0, y - 3) if words else Markup(""))
-        )
-    return joined(lines)
+        lines.append(tag("line", x1="0", x2="100%", y1=f"{y:g}", y2=f"{y:g}", class_="rule"))
+        words.append(label(said, 0, y - 3) if said else Markup(""))
+    return joined([*lines, *drawn, *words])
 
 
 def area(points: Iterable[tuple[float, float]], class_: str) -> Markup:

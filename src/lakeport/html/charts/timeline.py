@@ -16,14 +16,17 @@ Span = tuple[str, str, float, float]
 """A stage, the stream that it is of (empty for all), its start and its end in seconds."""
 
 _STAGES = (
+    "opening",
     "starting Spark",
     "reading",
     "checking",
+    "planning",
+    "writing",
     "parsing",
     "encoding",
-    "writing",
     "uploading",
     "committing",
+    "optimizing",
 )
 """Stages with a colour of their own, in the order in which data pass them."""
 _BAR, _GAP, _HEAD = 12, 3, 18  # pixels
@@ -107,12 +110,12 @@ def rate(
         for edge in (start, end)
     ]
     box = height - 34
+    levels = [(0.0, ""), (1.0, f"{shown(top)} {words} a second".replace("  ", " "))]
     peak = shown(max(value for _, _, value in rates))
     return frame(
         f"{words} a second over {duration(most)}, {peak} at most",
         height,
-        stretched(14, box, area(drawn, "rate")),
-        grid(14, box, [(0, ""), (1, f"{shown(top)} {words} a second".replace("  ", " "))]),
+        grid(14, box, levels, stretched(14, box, area(drawn, "rate"))),
         _seconds(most, height - 5),
     )
 

@@ -21,19 +21,18 @@ if TYPE_CHECKING:
     from lakeport.model import Storage
     from lakeport.writers.delta.log.snapshot import LogFiles
 
-__all__ = ["delta_facts"]
+__all__ = ["delta_facts", "delta_history"]
 
 _LOG_BYTES = 128 << 20
 _PROGRAMS = ("Athena", "delta-rs", "DuckDB", "Spark", "Trino")
 
 
-def delta_facts(storage: Storage, folder: str, name: str, log: LogFiles) -> TableFacts:
-    """Tell a Delta table.
+def delta_history(storage: Storage, folder: str, log: LogFiles) -> History:
+    """Read a Delta table's log.
 
     Args:
         storage: where it is.
         folder: its key.
-        name: its name on the page.
         log: the files of its log.
 
     Raises:
@@ -47,8 +46,23 @@ def delta_facts(storage: Storage, folder: str, name: str, log: LogFiles) -> Tabl
         raise SourceError(
             f"the log of {storage.uri(folder)} lacks files, or is too large to be shown: "
             "it does not tell what the table holds",
-            "`lakeport table describe` asks Spark.",
+            "`lakeport table show` asks Spark.",
         )
+    return history
+
+
+def delta_facts(
+    storage: Storage, folder: str, name: str, log: LogFiles, history: History
+) -> TableFacts:
+    """Tell a Delta table.
+
+    Args:
+        storage: where it is.
+        folder: its key.
+        name: its name on the page.
+        log: the files of its log.
+        history: what these tell.
+    """
     columns = [leaves(schema) for schema in history.schemas]
     newest = leaves(str(history.metadata["schemaString"]))
     names = PartitionNames(_partition_columns(history, newest))

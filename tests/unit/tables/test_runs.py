@@ -1,0 +1,187 @@
+"""One run by its name, and samples of the bad records that it has set aside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakeport
+from lakeport.errors import BadRecord
+from lakeport.html.facts import BadSample
+from lakeport.loading.quarantine import Quarantine
+from lakeport.storage.local.store import LocalStorage
+from lakeport.tables.runs import LakeRun, run_named, samples
+
+REPORTS = "_lakeport/reports"
+OLD = {
+    "report": 1,
+    "ok": True,
+    "run_id": "old",
+    "target": "/lake",
+    "started": "2024-05-01T10:30:00+00:00",
+    "finished": "2024-05-01T10:30:01+00:00",
+    "seconds": 1.0,
+    "rows": 3,
+    "streams": [{"stream": "people"}],
+    "error": None,
+}
+
+
+def named(lake: Path, name: str) -> LakeRun | None:
+    return run_named(LocalStorage(str(lake)), "", name)
+
+
+def write(lake: Path, name: str, report: Any) -> None:
+    file = lake / REPORTS / f"{name}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(report))
+
+
+def test_a_run_is_read_by_the_name_of_its_report(tmp_path: Path) -> None:
+    write(tmp_path, "20240501-103000-1a2b3c4d", OLD)
+    later = {**OLD, "run_id": "later", "started": "2024-05-02T10:30:00+00:00"}
+    write(tmp_path, "20240502-103000-00000000", later)
+    newest, oldest = lakeport.runs(tmp_path)
+    assert (newest.name, newest.run_id) == ("20240502-103000-00000000", "later")
+    assert oldest.name == "20240501-103000-1a2b3c4d" == oldest.to_dict()["name"]
+    assert named(tmp_path, oldest.name) == oldest
+    assert named(tmp_path, "last") == newest
+    found = named(tmp_path, oldest.name)
+    assert found is not None and found.report == OLD
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        "../outside",
+        "../../outside",
+        "x/../20240501-103000-1a2b3c4d",
+        "/20240501-103000-1a2b3c4d",
+        "20240501-103000-1a2b3c4d.json",
+        "20240501-103000-1a2b3c4d\n",
+        "20240501-103000-1a2b3c4d\0",
+        "20240501-103000-ffffffff",
+    ],
+)
+def test_what_names_no_report_is_no_run(tmp_path: Path, name: str) -> None:
+    lake = tmp_path / "lake"
+    write(lake, "20240501-103000-1a2b3c4d", OLD)
+    (lake / REPORTS / "x").mkdir()
+    for outside in (lake / "_lakeport", lake, tmp_path):
+        (outside / "outside.json").write_text(json.dumps(OLD))
+    assert named(lake, name) is None
+
+
+def test_a_damaged_report_is_no_run(tmp_path: Path) -> None:
+    write(tmp_path, "20240501-103000-1a2b3c4d", {"report": 1})
+    assert named(tmp_path, "20240501-103000-1a2b3c4d") is None
+    assert named(tmp_path, "last") is None
+
+
+def set_aside(lake: Path, records: list[BadRecord], sequence: int = 0) -> list[str]:
+    storage = LocalStorage(str(lake))
+    return list(Quarantine(storage, "r1").write(records, sequence))
+
+
+def bad(line: int, reason: str = "no number", raw: bytes = b"x", **more: Any) -> BadRecord:
+    return BadRecord(more.pop("stream", "a"), line, more.pop("column", "n"), reason, raw, **more)
+
+
+def test_bad_records_are_told_with_their_place(tmp_path: Path) -> None:
+    uris = set_aside(
+        tmp_path,
+        [
+            bad(7, raw=b'{"n": "x"}', file="b.csv"),
+            bad(0, "too long", raw="é".encode() * 900),
+            bad(3, raw=b"\xff\xfe|1", stream="", column=""),
+        ],
+    )
+    assert samples(LocalStorage(str(tmp_path)), {"quarantine": uris}) == [
+        BadSample("", "", "no number", "line 3", "\\xff\\xfe|1"),
+        BadSample("a", "n", "no number", "b.csv, line 7", '{"n": "x"}'),
+        BadSample("a", "n", "too long", "", "é" * 499 + "…"),
+    ]
+
+
+def test_each_reason_has_its_share_of_the_samples(tmp_path: Path) -> None:
+    uris = set_aside(tmp_path, [bad(line) for line in range(1, 200)])
+    uris += set_aside(tmp_path, [bad(line, "no date", column="d") for line in (5, 6)], 1)
+    found = samples(LocalStorage(str(tmp_path)), {"quarantine": uris}, 6)
+    assert [(sample.reason, sample.where) for sample in found] == [
+        ("no date", "line 5"),
+        ("no date", "line 6"),
+        *(("no number", f"line {line}") for line in (1, 2, 3, 4)),
+    ]
+
+
+def test_of_a_large_file_the_beginning_is_read(tmp_path: Path) -> None:
+    uris = set_aside(tmp_path, [bad(line, raw=b"y" * 1_000) for line in range(1, 2_000)])
+    storage = LocalStorage(str(tmp_path))
+    whole = samples(storage, {"quarantine": uris}, 10_000)
+    assert 100 < len(whole) < 300
+    assert {len(sample.record) for sample in whole} == {500}
+
+
+def test_what_is_damaged_or_gone_gives_nothing(tmp_path: Path) -> None:
+    first, second, gone = (set_aside(tmp_path, [bad(1)], number)[0] for number in range(3))
+    lines = ["{", "[]", "null", '{"stream": "a"}', '{"raw_base64": "?"}', "[" * 100_000]
+    good = Path(first).read_text()
+    Path(first).write_text("\n".join([*lines, good]))
+    Path(second).write_bytes(b"\xff\x00\n" * 10)
+    Path(gone).unlink()
+    storage = LocalStorage(str(tmp_path))
+    assert len(samples(storage, {"quarantine": [first, second, gone]})) == 1
+    for report in ({}, {"quarantine": None}, {"quarantine": "x"}, {"quarantine": [1, None, {}]}):
+        assert samples(storage, report) == []
+
+
+def test_no_file_but_a_quarantine_file_of_the_lake_is_read(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    (own,) = set_aside(lake, [bad(1)])
+    (other,) = set_aside(tmp_path / "lake2", [bad(1)])
+    line = Path(own).read_text()
+    folder = Path(own).parent
+    (lake / "people").mkdir()
+    for outside in (tmp_path / "x.jsonl", lake / "people" / "x.jsonl", folder / "x.txt"):
+        outside.write_text(line)
+    (folder / "link.jsonl").symlink_to(tmp_path / "x.jsonl")
+    uris = [
+        other,
+        str(tmp_path / "x.jsonl"),
+        str(lake / "people" / "x.jsonl"),
+        str(folder / "x.txt"),
+        str(folder / "link.jsonl"),
+        f"{lake}/_lakeport/quarantine/../../people/x.jsonl",
+        f"{lake}/_lakeport/quarantine/../../../x.jsonl",
+        f"{lake}/_lakeport/quarantine//{tmp_path}/x.jsonl",
+        f"file://{own}",
+        "x.jsonl",
+        "\0",
+    ]
+    storage = LocalStorage(str(lake))
+    assert samples(storage, {"quarantine": uris}) == []
+    assert len(samples(storage, {"quarantine": [own, *uris, own]})) == 1
+
+
+def test_a_report_names_the_samples_of_its_run(tmp_path: Path) -> None:
+    source = tmp_path / "people.csv"
+    source.write_text("id,name\n1,Ada\nx,Grace\n3,Edsger\n")
+    lake = tmp_path / "lake"
+    columns = {"id": "int64", "name": "string"}
+    report = lakeport.land(
+        source, lake, schema=columns, on_bad_record="quarantine", file_type="parquet"
+    )
+    (reason,) = report.reasons
+    assert (reason.stream, reason.column, reason.count) == ("people", "id", 1)
+    newest = named(lake, "last")
+    assert newest is not None
+    (sample,) = samples(LocalStorage(str(lake)), newest.report)
+    assert (sample.column, sample.reason) == (reason.column, reason.reason)
+    assert (sample.where, sample.record) == ("line 3", "x,Grace")
+    assert "Grace" not in json.dumps(newest.report)
