@@ -132,7 +132,7 @@ def test_not_a_number_is_the_greatest() -> None:
 
 def test_bounds_that_are_cut_say_so() -> None:
     long = told("string", [file(["a" * 32]), file(["b"])])
-    assert "32" in long.approximate
+    assert "cut" in long.approximate
     assert told("string", [file(["\U0001f600" * 16])]).approximate
     assert told("string", [file(["a" * 31])]).approximate == ""
     assert "millisecond" in told("timestamp", [file([datetime(2024, 5, 1)])]).approximate

@@ -23,8 +23,8 @@ _CUT = 32
 _SCALE = re.compile(r"decimal\(\d+,(\d+)\)")
 _WHOLE = frozenset({"byte", "short", "integer", "long"})
 _FLOATING = frozenset({"float", "double"})
-_TEXTS = "texts longer than 32 characters are cut in the log"
-_TIMES = "the log keeps times to the millisecond"
+_TEXTS = "long texts are cut in the statistics"
+_TIMES = "the statistics keep times to the millisecond"
 
 
 def reader(type_: Any) -> Callable[[Any], Any] | None:
