@@ -230,7 +230,7 @@ def _oldest_checkpoint(
             continue
         try:
             return version, read_checkpoint(storage, folder, [item.key for item in items])
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OSError) as error:
             damaged = damaged or DestinationError(
                 f"{storage.uri(items[0].key)} is no checkpoint of a Delta table",
                 "the file is damaged, or something else wrote it: bring it back from a copy.",
