@@ -36,6 +36,11 @@ class Pace:
             self._halve()
         self._add(int(at / self.step), rows, size)
 
+    def coarsen(self, step: float) -> None:
+        """See that steps are at least so long, as what is added comes at such intervals."""
+        while self.step < step:
+            self._halve()
+
     def done(self) -> list[Point]:
         """What was done in each step, at its end; steps without anything are left out."""
         return [((step + 1) * self.step, *self._steps[step]) for step in sorted(self._steps)]

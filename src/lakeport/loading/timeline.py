@@ -151,6 +151,7 @@ class Timeline:
                 for name, (began, ended, busy) in work.stages.items():
                     span = Span(name, stream, within(began), within(ended), 1, busy)
                     found[name] = found[name].with_next(span) if name in found else span
+                self._written.coarsen(work.step)
                 for moment, rows, size in work.pace:
                     self._written.add(within(moment), rows, size)
             for span in found.values():

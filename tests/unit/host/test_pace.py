@@ -42,3 +42,14 @@ def test_nothing_is_before_the_beginning() -> None:
     pace = Pace(4, 1.0)
     pace.add(-3.0, rows=1)
     assert pace.points() == ((1.0, 1, 0),)
+
+
+def test_steps_are_not_shorter_than_what_is_added() -> None:
+    pace = Pace(100, 0.5)
+    pace.add(0.2, rows=1)
+    pace.coarsen(2.0)
+    for at in (2.0, 4.0, 6.0):  # one every two seconds
+        pace.add(at, rows=10)
+    assert pace.points() == ((2.0, 1, 0), (4.0, 11, 0), (6.0, 21, 0), (8.0, 31, 0))
+    pace.coarsen(1.0)
+    assert pace.step == 2.0
