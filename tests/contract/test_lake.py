@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 import lakeport
+from lakeport.config.load import load_target
 from lakeport.errors import SourceError
+from lakeport.tables.lake import open_lake
+from lakeport.tables.overview import lake_facts, table_facts
 from tests.contract.conftest import Land
 from tests.contract.targets import INTEGER, Target, records, schema, singer
 
@@ -29,3 +32,20 @@ def test_tables_and_runs_are_listed(target: Target, land: Land) -> None:
     with pytest.raises(SourceError, match="did you mean users") as caught:
         lakeport.Table("user", target.config()).describe()
     assert "users, visits" in caught.value.hint
+
+
+def test_pages_tell_what_tables_hold(target: Target, land: Land) -> None:
+    for numbers in ([1, 2], [3]):
+        lines = singer(
+            schema("users", {"id": INTEGER}), *records("users", [{"id": n} for n in numbers])
+        )
+        land(lines)
+    storage, folder = open_lake(load_target(target.config(), {}))
+    (line,) = lake_facts(storage, folder).tables
+    assert (line.name, line.files, [rows for _, rows in line.growth]) == ("users", 2, [2, 3])
+    told = table_facts(storage, f"{folder}/users".lstrip("/"), "users")
+    assert (told.format, told.rows, len(told.files)) == (target.format, 3, 2)
+    assert [version.rows for version in told.versions] == [2, 3] * (target.format == "delta")
+    (ident,) = (column for column in told.columns if column.name == "id")
+    bounds = (ident.nulls, ident.minimum, ident.maximum)
+    assert bounds == ((None, None, None) if target.format == "csv" else (0, "1", "3"))

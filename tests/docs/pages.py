@@ -15,6 +15,7 @@ _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<text>.*?)^(?P=indent)```$", re.M | re.S
 )
 _LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
+_PICTURE = re.compile(r"!\[([^\]\n]*)\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.M)
 
 
@@ -61,6 +62,11 @@ def prose(page: Path) -> str:
 def links(page: Path) -> list[str]:
     """The targets of a page's links."""
     return _LINK.findall(prose(page))
+
+
+def pictures(page: Path) -> list[tuple[str, str]]:
+    """A page's pictures: what is to be read in their place, and their files."""
+    return _PICTURE.findall(prose(page))
 
 
 def anchors(page: Path) -> set[str]:

@@ -23,6 +23,7 @@ from tests.docs.pages import (
     lakeport_arguments,
     links,
     pages,
+    pictures,
     slug,
 )
 
@@ -48,6 +49,18 @@ def test_links_have_targets(page: Path) -> None:
         assert target.exists(), link
         if anchor:
             assert anchor in anchors(target), link
+
+
+@each_page
+def test_pictures_are_there_and_told_in_words(page: Path) -> None:
+    for words, name in pictures(page):
+        assert (page.parent / name).is_file(), name
+        assert len(words.split()) > 3, name
+
+
+def test_every_picture_is_shown() -> None:
+    shown = {(page.parent / name).resolve() for page in pages() for _, name in pictures(page)}
+    assert [path for path in DOCS.rglob("*.svg") if path not in shown] == []
 
 
 def test_every_page_is_on_the_map() -> None:

@@ -17,11 +17,13 @@ from lakeport.cli.land import land
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard, mute_stdout
 from lakeport.cli.output.help import LAND, LOOK, SET_UP, Commands, about
+from lakeport.cli.page import page
 from lakeport.cli.signals import endable
 from lakeport.cli.tables.lake import runs, tables
 from lakeport.cli.tables.maintain import state
 from lakeport.cli.tables.table import table
 from lakeport.cli.target import target
+from lakeport.cli.ui import ui
 from lakeport.cli.warm import warm
 from lakeport.errors import ConfigError
 from lakeport.host.command import started_by
@@ -101,6 +103,11 @@ app.command(
     "tables", **about(LOOK, "lakeport tables ./lake", "lakeport tables s3://bucket/raw --json")
 )(tables)
 app.command("runs", **about(LOOK, "lakeport runs ./lake", "lakeport runs lake.yaml --last"))(runs)
+app.command(
+    "page",
+    **about(LOOK, "lakeport page ./lake", "lakeport page s3://bucket/raw/orders -o orders.html"),
+)(page)
+app.command("ui", **about(LOOK, "lakeport ui ./lake", "lakeport ui lake.yaml --port 8080"))(ui)
 app.add_typer(table, name="table")
 app.add_typer(state, name="state")
 app.command(

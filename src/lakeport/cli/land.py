@@ -27,6 +27,7 @@ from lakeport.cli.options import (
 )
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard
+from lakeport.cli.page import PagePath, observed, page_of_plan
 from lakeport.cli.remarks import about_internal
 from lakeport.sources.csv.options import CsvOptions
 
@@ -77,6 +78,7 @@ def land(
         bool, typer.Option("--plan", help="Show what would happen, and write nothing.")
     ] = False,
     state: StatePath = None,
+    page: PagePath = None,
     set_keys: SetKeys = None,
     spark: SparkKeys = None,
     debug: Debug = False,
@@ -279,10 +281,13 @@ def land(
         refuse_secrets(given, type(config))
         what = source[0] if len(source) == 1 else source
         if only_plan:
-            output.plan(plan.plan(what, config, **read_options))
+            found = plan.plan(what, config, **read_options)
+            if page is not None:
+                page_of_plan(found, page)
+            output.plan(found)
         else:
             output.remarks = partial(about_internal, config, _LEAVE_OUT)
-            run.land(what, config, observer=output, **read_options)
+            run.land(what, config, observer=observed(output, page), **read_options)
 
 
 def _output(json_out: bool, state: Path | None, streams_states: bool) -> Output:

@@ -27,6 +27,7 @@ _AGAIN_SECONDS: Final = 0.05
 _LONGEST_SECONDS: Final = 5.0
 _AGAIN, _END = b"\0", b"\xff"  # no signal has these numbers
 _IMPORT_SYSTEM: Final = "<frozen importlib"
+_asked = threading.Event()
 
 
 class Terminated(KeyboardInterrupt):
@@ -36,9 +37,10 @@ class Terminated(KeyboardInterrupt):
 def leave(code: int) -> NoReturn:
     """End the process; at once where it was asked to end, as a request to a store may hang.
 
-    The interpreter would wait for the threads that such requests are sent by.
+    The interpreter would wait for the threads that such requests are sent by. For a run in a warm
+    session the code tells; a command that serves until it is asked to end succeeds by that.
     """
-    if code in (INTERRUPTED, TERMINATED):
+    if code in (INTERRUPTED, TERMINATED) or _asked.is_set():
         atexit._run_exitfuncs()
         os._exit(code)
     sys.exit(code)
@@ -94,6 +96,7 @@ class _Due:
         self._before.callback(signal.signal, number, signal.signal(number, handler))
 
     def _raise(self, kind: type[KeyboardInterrupt], frame: FrameType | None) -> None:
+        _asked.set()
         if _imports(frame) <= self._imports:
             raise kind
         self._later(kind)

@@ -1,16 +1,20 @@
-"""What the pages show of tables, as frozen values. Sizes are in bytes, moments in UTC.
+"""What the pages show of tables and bad records, as frozen values.
 
-Those who look at tables fill them in; what can't be told without Spark is None.
+Sizes are in bytes, moments in UTC. Those who look at tables fill them in; what can't be told
+without Spark is None.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 __all__ = [
+    "MOST_PARTITIONS",
+    "MOST_POINTS",
+    "BadSample",
     "Change",
     "ColumnFacts",
     "FileFacts",
@@ -20,6 +24,11 @@ __all__ = [
     "TableFacts",
     "VersionFacts",
 ]
+
+MOST_PARTITIONS = 20
+"""So many partitions a version names."""
+MOST_POINTS = 60
+"""So many points a table's growth has."""
 
 
 class Change(StrEnum):
@@ -53,7 +62,7 @@ class VersionFacts:
         bytes_removed: size of the files that it removed; None where one does not say.
         files_added: how many data files it added.
         files_removed: how many it removed.
-        schema: place of its schema in `TableFacts.schemas`.
+        schema: place of its schema in `TableFacts.schemas`; -1 where the log no longer tells.
         partitions: the partitions that it touched, as `column=value`; at most `MOST_PARTITIONS`.
         more_partitions: how many further ones it touched.
         run_id: id or name of the run that made it; None for other programs.
@@ -162,6 +171,8 @@ class TableFacts:
         features: the table features of the protocol.
         readers: program -> why it can't read the table; empty where it can.
         properties: the table's properties, as pairs.
+        growth: rows at moments, oldest first, of a table of files, whose loads its manifests tell:
+            (Unix seconds, rows); at most `MOST_POINTS`.
         last_change: when it last changed.
         notes: what could not be told and why, in sentences.
     """
@@ -186,6 +197,7 @@ class TableFacts:
     features: tuple[str, ...] = ()
     readers: Sequence[tuple[str, str]] = ()
     properties: Sequence[tuple[str, str]] = ()
+    growth: Sequence[tuple[float, int]] = ()
     last_change: datetime | None = None
     notes: tuple[str, ...] = ()
 
@@ -218,8 +230,27 @@ class LakeTableFacts:
 
 @dataclass(frozen=True, slots=True)
 class LakeFacts:
-    """A lake: its tables by name, and its newest runs as their reports tell them, newest first."""
+    """A lake: its tables by name."""
 
     uri: str
     tables: Sequence[LakeTableFacts]
-    runs: Sequence[dict[str, object]] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class BadSample:
+    """One bad record.
+
+    Attributes:
+        stream: its stream's name; empty for a line that is of none.
+        column: dotted path of the column at fault; empty where the whole record is.
+        reason: what is wrong with it, in words.
+        where: its file, if the source had several, and its line, such as `b.csv, line 7`; may be
+            empty.
+        record: what came, as text, cut to 500 characters.
+    """
+
+    stream: str
+    column: str
+    reason: str
+    where: str
+    record: str

@@ -87,13 +87,23 @@ class StreamPlan:
 
 @dataclass(frozen=True, slots=True)
 class LandingPlan:
-    """What a load would do to all its tables."""
+    """What a load would do to all its tables.
+
+    Attributes:
+        target: URI of the destination.
+        file_type: `delta`, `parquet` or `csv`.
+        mode: `append`, `overwrite` or `merge`.
+        streams: what it would do to each table.
+        warnings: sentences that concern no single stream.
+        source: what the source is called, such as a file's name; may be empty.
+    """
 
     target: str
     file_type: str
     mode: str
     streams: tuple[StreamPlan, ...]
     warnings: tuple[str, ...] = ()
+    source: str = ""
 
     def __repr__(self) -> str:
         """Where to, and which tables; `to_dict` has the rest."""
@@ -101,6 +111,13 @@ class LandingPlan:
         return (
             f"LandingPlan({self.file_type}, {self.mode}, to {self.target}: {tables or 'nothing'})"
         )
+
+    def _repr_html_(self) -> str:
+        """The plan as notebooks show it: source, steps, tables and their columns."""
+        from lakeport.html.document import notebook
+        from lakeport.html.plan import plan_part
+
+        return notebook(plan_part(self.to_dict()))
 
     def to_json(self) -> str:
         """The plan as one JSON object on one line; numbers that are None are -1 there."""
@@ -156,7 +173,8 @@ def plan(
     config, storage = prepared.config, prepared.storage
     streams = tuple(_stream(prepared, stream, each) for stream, each in seen.items())
     warnings = ready.warnings
-    return LandingPlan(storage.uri(), config.file_type, config.mode.value, streams, warnings)
+    mode = config.mode.value
+    return LandingPlan(storage.uri(), config.file_type, mode, streams, warnings, opened.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,6 +198,16 @@ class LandingReport:
             f"streams={len(self.streams)}, rows={self.rows}, rejected={self.rejected}{failed})"
         )
 
+    def _repr_html_(self) -> str:
+        """The run as notebooks show it: figures, what was landed, where the time went."""
+        import msgspec
+
+        from lakeport.html.document import notebook
+        from lakeport.html.report import RunFacts
+        from lakeport.html.run import run_part
+
+        return notebook(run_part(msgspec.convert(self.to_dict(), RunFacts)))
+
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, as the module's docstring describes them."""
         return {

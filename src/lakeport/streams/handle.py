@@ -68,6 +68,10 @@ class LandingStream:
         state = "active" if self.active else "ended"
         return f"LandingStream(id={self.id!r}, {state}, rows={self.report.rows})"
 
+    def _repr_html_(self) -> str:
+        """The stream as notebooks show it: what has landed since its start."""
+        return self.report._repr_html_()
+
     @property
     def id(self) -> str:
         """The query's id, which its checkpoint keeps: the run id of all that it lands."""

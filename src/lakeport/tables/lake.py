@@ -26,8 +26,10 @@ from lakeport.destinations import open_storage
 from lakeport.errors import LakeportError, SourceError
 from lakeport.storage.local.store import LocalStorage
 from lakeport.tables.views import data_kind, footer_rows
-from lakeport.writers.delta.log.actions import row_count
-from lakeport.writers.delta.log.snapshot import LogFiles, replay
+from lakeport.writers.delta.compaction import SMALL_FILE_BYTES
+from lakeport.writers.delta.log.history import Amount, Version, read_history
+from lakeport.writers.delta.log.snapshot import LogFiles
+from lakeport.writers.files.loads import growth, loads
 from lakeport.writers.naming import HOME
 
 if TYPE_CHECKING:
@@ -35,7 +37,18 @@ if TYPE_CHECKING:
     from lakeport.config.keys import StoreKeys, Target
     from lakeport.model import Level, Storage, StoredObject
 
-__all__ = ["LakeTable", "absent", "list_tables", "many", "of_a_table", "open_lake", "tables"]
+__all__ = [
+    "LakeTable",
+    "SeenTable",
+    "absent",
+    "find_tables",
+    "list_tables",
+    "many",
+    "of_a_table",
+    "open_lake",
+    "see_tables",
+    "tables",
+]
 
 _FOLDERS = 10_000
 _FILES = 10_000
@@ -80,6 +93,23 @@ class LakeTable:
         return {**asdict(self), "last_change": moment}
 
 
+@dataclass(frozen=True, slots=True)
+class SeenTable:
+    """One table of a lake, with what its line on a page shows besides.
+
+    Attributes:
+        table: the table.
+        small_files: how many of its files are small; None when unknown.
+        growth: its rows at moments, oldest first: (Unix seconds, rows).
+        files: the files of a table of files, whose footers would tell its rows.
+    """
+
+    table: LakeTable
+    small_files: int | None = None
+    growth: Sequence[tuple[float, int]] = ()
+    files: Sequence[StoredObject] = ()
+
+
 def tables(to: Target | DestinationConfig, **keys: Unpack[StoreKeys]) -> list[LakeTable]:
     """List the tables of a lake, by name.
 
@@ -122,18 +152,32 @@ def open_lake(config: DestinationConfig) -> tuple[Storage, str]:
 
 def list_tables(storage: Storage, folder: str) -> list[LakeTable]:
     """The tables in a folder of a store; see `tables`."""
+    return [seen.table for seen in see_tables(storage, folder)]
+
+
+def see_tables(storage: Storage, folder: str, points: int = 0) -> list[SeenTable]:
+    """The tables in a folder of a store, by name, with what else is told on the way.
+
+    Args:
+        storage: where the lake is.
+        folder: its key; empty when it is the storage's root.
+        points: how many points of each table's growth are wanted; each may cost a request.
+
+    Raises:
+        SourceError: there are too many folders to look into.
+        DestinationError: the store refused.
+    """
     found = sorted(find_tables(storage, folder))
     with ThreadPoolExecutor(_THREADS) as pool:
-        looked = list(pool.map(lambda one: _look(storage, folder, *one), found))
-        told = [one for one, _ in looked]
+        told = list(pool.map(lambda one: _look(storage, folder, one, points), found))
         waiting: dict[int, Sequence[StoredObject]] = {}
         room = _FOOTERS
-        for place, (one, files) in enumerate(looked):
-            if one.format == "parquet" and len(files) <= room:
-                waiting[place], room = files, room - len(files)
+        for place, seen in enumerate(told):
+            if seen.table.format == "parquet" and len(seen.files) <= room:
+                waiting[place], room = seen.files, room - len(seen.files)
         sums = pool.map(lambda files: _footers(storage, files), waiting.values())
         for place, rows in zip(waiting, sums, strict=True):
-            told[place] = replace(told[place], rows=rows)
+            told[place] = replace(told[place], table=replace(told[place].table, rows=rows))
     return told
 
 
@@ -265,35 +309,43 @@ def _data(level: Level) -> bool:
     return any(data_kind(item.key.rpartition("/")[2]) for item in level.objects)
 
 
-def _look(
-    storage: Storage, above: str, key: str, is_delta: bool
-) -> tuple[LakeTable, Sequence[StoredObject]]:
-    """What one table is, and the files whose footers would tell its rows."""
+def _look(storage: Storage, above: str, found: tuple[str, bool], points: int) -> SeenTable:
+    """What one table is."""
+    key, is_delta = found
     name = key.removeprefix(above).strip("/") or storage.uri(key).rstrip("/").rpartition("/")[2]
     one = LakeTable(name, storage.uri(key), "delta" if is_delta else "")
     try:
-        return (_delta(storage, key, one), ()) if is_delta else _plain(storage, key, one)
+        return (_delta if is_delta else _plain)(storage, key, one, points)
     except LakeportError as error:
-        return replace(one, problem=error.message), ()
+        return SeenTable(replace(one, problem=error.message))
 
 
-def _delta(storage: Storage, key: str, one: LakeTable) -> LakeTable:
+def _delta(storage: Storage, key: str, one: LakeTable, points: int) -> SeenTable:
     log = LogFiles.of(storage, key)
     if log.newest < 0:
-        return replace(one, problem="its `_delta_log` has no version")
+        return SeenTable(replace(one, problem="its `_delta_log` has no version"))
     newest = log.commits.get(log.newest) or log.checkpoints[log.newest][0]
     one = replace(one, version=log.newest, last_change=_moment(newest.modified))
-    start = max(log.checkpoints, default=-1)
-    size = sum(item.bytes for item in log.checkpoints.get(start, ()))
-    size += sum(item.bytes for version, item in log.commits.items() if version > start)
-    contents = replay(storage, log, log.newest) if size <= _LOG_BYTES else None
-    if contents is None:
-        return one
-    sizes = [int(file["size"]) for file in contents.files]
-    return replace(one, rows=row_count(contents.files), bytes=sum(sizes), files=len(sizes))
+    since = max(log.checkpoints, default=-1)
+    wanted = max(log.newest - since, points)
+    history = read_history(storage, key, log, most_bytes=_LOG_BYTES, most_versions=wanted)
+    if history is None:
+        return SeenTable(one)
+    held = Amount.of(history.files)
+    small = sum((known.file.size or 0) < SMALL_FILE_BYTES for known in history.files)
+    one = replace(one, rows=held.rows, bytes=held.bytes, files=held.files)
+    return SeenTable(one, small, _growth(history.versions[-points:]) if points else ())
 
 
-def _plain(storage: Storage, key: str, one: LakeTable) -> tuple[LakeTable, Sequence[StoredObject]]:
+def _growth(versions: Sequence[Version]) -> list[tuple[float, int]]:
+    return [
+        (version.at.timestamp(), version.held.rows)
+        for version in versions
+        if version.at is not None and version.held is not None and version.held.rows is not None
+    ]
+
+
+def _plain(storage: Storage, key: str, one: LakeTable, points: int) -> SeenTable:
     listed = islice(storage.list(key), _FILES + 1)
     files: list[StoredObject] = []
     kinds, count = set[str](), 0
@@ -305,10 +357,12 @@ def _plain(storage: Storage, key: str, one: LakeTable) -> tuple[LakeTable, Seque
             kinds.add(kind)
     one = replace(one, format=", ".join(sorted(kinds)))
     if count > _FILES:
-        return one, ()
+        return SeenTable(one)
     last = max((item.modified for item in files), default=0.0)
     size = sum(item.bytes for item in files)
-    return replace(one, bytes=size, files=len(files), last_change=_moment(last)), files
+    one = replace(one, bytes=size, files=len(files), last_change=_moment(last))
+    small = sum(item.bytes < SMALL_FILE_BYTES for item in files)
+    return SeenTable(one, small, growth(loads(storage, key, points), None) if points else (), files)
 
 
 def _footers(storage: Storage, files: Sequence[StoredObject]) -> int | None:

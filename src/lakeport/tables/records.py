@@ -14,6 +14,7 @@ from typing import Any
 __all__ = [
     "AlterReport",
     "CompactReport",
+    "History",
     "HistoryEntry",
     "OptimizeReport",
     "PartitionReport",
@@ -159,6 +160,17 @@ class HistoryEntry:
     def to_dict(self) -> dict[str, Any]:
         """The entry as plain values."""
         return {**asdict(self), "timestamp": _iso(self.timestamp)}
+
+
+class History(list[HistoryEntry]):
+    """Versions of a table, newest first; a list that notebooks show as a table."""
+
+    def _repr_html_(self) -> str:
+        """The versions as notebooks show them."""
+        from lakeport.html.document import notebook
+        from lakeport.html.render import render
+
+        return notebook(render("part_history.html", entries=self))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Unpack
 
-from lakeport.errors import SourceError
+from lakeport.errors import LakeportError, SourceError
 from lakeport.tables.records import (
     AlterReport,
     CompactReport,
-    HistoryEntry,
+    History,
     OptimizeReport,
     RestoreReport,
     SingerState,
@@ -75,6 +75,18 @@ class Table:
     def __repr__(self) -> str:
         return f"Table({self.uri!r})"
 
+    def _repr_html_(self) -> str | None:
+        """The table as notebooks show it: figures, growth, columns; None where none can be told."""
+        from lakeport.html.document import notebook
+        from lakeport.html.table import table_part
+        from lakeport.tables.overview import table_facts
+
+        try:
+            facts = table_facts(self._location.storage, self._location.folder, self.uri)
+        except LakeportError:
+            return None  # `repr` tells its name
+        return notebook(table_part(facts))
+
     @property
     def uri(self) -> str:
         """The table, as users name it."""
@@ -124,14 +136,14 @@ class Table:
         storage, folder = self._location.storage, self._location.folder
         return list_tables(storage, folder) if many(storage, folder) else []
 
-    def history(self, limit: int = 20) -> list[HistoryEntry]:
+    def history(self, limit: int = 20) -> History:
         """List the newest versions, newest first.
 
         Raises:
             SourceError: this is not a Delta table.
         """
         versions = self._versions()
-        return versions.entries(versions.newest(), limit)
+        return History(versions.entries(versions.newest(), limit))
 
     def preview(
         self,

@@ -22,7 +22,17 @@ from lakeport.writers.delta.log.actions import parse_path, parse_value, row_coun
 from lakeport.writers.delta.log.commits import Commit
 from lakeport.writers.delta.log.snapshot import Contents
 
-__all__ = ["DeltaView", "FilesView", "data_kind", "entry", "footer_rows", "gone"]
+__all__ = [
+    "DeltaView",
+    "FilesView",
+    "data_kind",
+    "declared",
+    "entry",
+    "footer_rows",
+    "gone",
+    "size_facts",
+    "type_word",
+]
 
 
 @dataclass(frozen=True)
@@ -46,9 +56,9 @@ class DeltaView:
         lacking = lacking_readers(protocol).items()
         return TableDescription(
             format="delta",
-            columns=_declared(state.schema_json),
+            columns=declared(state.schema_json),
             rows=row_count(files),
-            **_sizes([file["size"] for file in files]),
+            **size_facts([file["size"] for file in files]),
             version=state.version,
             partition_columns=state.partition_columns,
             partitions=len(groups(self.contents)) if state.partition_columns else 0,
@@ -136,8 +146,10 @@ class FilesView:
             SourceError: a file is damaged.
         """
         rows = self._rows() if self.kind == "parquet" else None
-        columns = tuple(TableColumn(item.name, _word(item.type)) for item in self.preview(1).schema)
-        sizes = _sizes([item.bytes for item in self.files])
+        columns = tuple(
+            TableColumn(item.name, type_word(item.type)) for item in self.preview(1).schema
+        )
+        sizes = size_facts([item.bytes for item in self.files])
         return TableDescription(self.kind, columns, rows, **sizes)
 
     def preview(self, limit: int) -> pa.Table:
@@ -151,7 +163,7 @@ class FilesView:
         for item in self.files:
             if len(rows) >= limit:
                 break
-            with self._readable(item):
+            with self.readable(item):
                 found = read(self.storage, item.key, limit)
             try:
                 rows = pa.concat_tables([rows, found], promote_options="permissive")
@@ -165,12 +177,12 @@ class FilesView:
     def _rows(self) -> int:
         rows = 0
         for item in self.files:
-            with self._readable(item):
+            with self.readable(item):
                 rows += sum(footer_rows(self.storage, [item]))
         return rows
 
     @contextmanager
-    def _readable(self, item: StoredObject) -> Iterator[None]:
+    def readable(self, item: StoredObject) -> Iterator[None]:
         """What Arrow can't read is told by its name."""
         try:
             yield
@@ -258,19 +270,21 @@ def _values(file: Mapping[str, Any]) -> Mapping[str, str | None]:
     return dict(file.get("partitionValues") or {})
 
 
-def _declared(schema: Mapping[str, Any]) -> tuple[TableColumn, ...]:
+def declared(schema: Mapping[str, Any]) -> tuple[TableColumn, ...]:
     """The columns of a table, those of types that lakeport can't write by Spark's word for them."""
     columns = []
     for item in schema["fields"]:
         try:
-            told = _word(from_spark_json(json.dumps({"type": "struct", "fields": [item]})).types[0])
+            told = type_word(
+                from_spark_json(json.dumps({"type": "struct", "fields": [item]})).types[0]
+            )
         except SchemaConflict:
             told = _spark_word(item["type"])
         columns.append(TableColumn(item["name"], told))
     return tuple(columns)
 
 
-def _word(type_: pa.DataType) -> str:
+def type_word(type_: pa.DataType) -> str:
     """A type in the words of a landing report, one with parts by all of them."""
     return str(type_) if pa.types.is_nested(type_) else type_name(type_)
 
@@ -290,7 +304,8 @@ def _spark_word(type_: Any) -> str:
     return f"{type_['type']}<{', '.join(_spark_word(type_[part]) for part in parts)}>"
 
 
-def _sizes(sizes: Sequence[int]) -> dict[str, Any]:
+def size_facts(sizes: Sequence[int]) -> dict[str, Any]:
+    """How many files, their bytes, how many are small, and a warning where most are."""
     small = sum(size < SMALL_FILE_BYTES for size in sizes)
     facts: dict[str, Any] = {"files": len(sizes), "bytes": sum(sizes), "small_files": small}
     if small >= MANY_SMALL_FILES and small * 2 > len(sizes):

@@ -10,9 +10,10 @@ import pytest
 
 import lakeport
 from lakeport.errors import BadRecord
+from lakeport.html.facts import BadSample
 from lakeport.loading.quarantine import Quarantine
 from lakeport.storage.local.store import LocalStorage
-from lakeport.tables.runs import BadSample, run_named, samples
+from lakeport.tables.runs import LakeRun, run_named, samples
 
 REPORTS = "_lakeport/reports"
 OLD = {
@@ -29,6 +30,10 @@ OLD = {
 }
 
 
+def named(lake: Path, name: str) -> LakeRun | None:
+    return run_named(LocalStorage(str(lake)), "", name)
+
+
 def write(lake: Path, name: str, report: Any) -> None:
     file = lake / REPORTS / f"{name}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -42,9 +47,9 @@ def test_a_run_is_read_by_the_name_of_its_report(tmp_path: Path) -> None:
     newest, oldest = lakeport.runs(tmp_path)
     assert (newest.name, newest.run_id) == ("20240502-103000-00000000", "later")
     assert oldest.name == "20240501-103000-1a2b3c4d" == oldest.to_dict()["name"]
-    assert run_named(tmp_path, oldest.name) == oldest
-    assert run_named(tmp_path, "last") == newest
-    found = run_named(tmp_path, oldest.name)
+    assert named(tmp_path, oldest.name) == oldest
+    assert named(tmp_path, "last") == newest
+    found = named(tmp_path, oldest.name)
     assert found is not None and found.report == OLD
 
 
@@ -70,13 +75,13 @@ def test_what_names_no_report_is_no_run(tmp_path: Path, name: str) -> None:
     (lake / REPORTS / "x").mkdir()
     for outside in (lake / "_lakeport", lake, tmp_path):
         (outside / "outside.json").write_text(json.dumps(OLD))
-    assert run_named(lake, name) is None
+    assert named(lake, name) is None
 
 
 def test_a_damaged_report_is_no_run(tmp_path: Path) -> None:
     write(tmp_path, "20240501-103000-1a2b3c4d", {"report": 1})
-    assert run_named(tmp_path, "20240501-103000-1a2b3c4d") is None
-    assert run_named(tmp_path, "last") is None
+    assert named(tmp_path, "20240501-103000-1a2b3c4d") is None
+    assert named(tmp_path, "last") is None
 
 
 def set_aside(lake: Path, records: list[BadRecord], sequence: int = 0) -> list[str]:
@@ -174,7 +179,7 @@ def test_a_report_names_the_samples_of_its_run(tmp_path: Path) -> None:
     )
     (reason,) = report.reasons
     assert (reason.stream, reason.column, reason.count) == ("people", "id", 1)
-    newest = run_named(lake, "last")
+    newest = named(lake, "last")
     assert newest is not None
     (sample,) = samples(LocalStorage(str(lake)), newest.report)
     assert (sample.column, sample.reason) == (reason.column, reason.reason)

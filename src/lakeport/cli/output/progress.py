@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Terminal", "aside", "begin", "begin_early", "end", "note"]
 
-_LOOKING: Final = ("table", "tables", "runs", "state")
+_LOOKING: Final = ("table", "tables", "runs", "state", "ui")
 _LABELS: Final = {
     "land": "landing",
     "plan": "planning",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lakeport.tables.lake import LakeTable
     from lakeport.tables.runs import LakeRun
 
-__all__ = ["runs", "show_tables", "tables"]
+__all__ = ["Target", "opened_lake", "runs", "show_tables", "tables"]
 
 _TABLES = ("name", "format", "rows", "size", "files", "last change")
 _TABLES_SPARE = ("files", "last change", "size")
@@ -37,7 +37,7 @@ def tables(
 ) -> None:
     """List a lake's tables: format, rows, size, files, last change."""
     output = Json() if json_out else Console()
-    with _lake(output, target, set_keys, debug) as config:
+    with opened_lake(output, target, set_keys, debug) as config:
         from lakeport.tables.lake import tables as listed
 
         show_tables(output, target, listed(config))
@@ -55,7 +55,7 @@ def runs(
 ) -> None:
     """List the runs of a lake, the newest first."""
     output = Json() if json_out else Console()
-    with _lake(output, target, set_keys, debug) as config:
+    with opened_lake(output, target, set_keys, debug) as config:
         from lakeport.tables.runs import runs as listed
 
         found = listed(config, 1 if last else limit)
@@ -71,7 +71,7 @@ def runs(
 
 
 @contextmanager
-def _lake(
+def opened_lake(
     output: Console | Json, target: str, set_keys: Sequence[str] | None, debug: bool
 ) -> Iterator[DestinationConfig]:
     """The target's config; errors take the way that every command's take."""

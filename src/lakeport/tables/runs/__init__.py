@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakeport.tables.runs.listing import LakeRun, run_named, runs
-from lakeport.tables.runs.quarantined import BadSample, samples
+from lakeport.tables.runs.listing import LakeRun, list_runs, run_named, runs
+from lakeport.tables.runs.quarantined import samples
 
-__all__ = ["BadSample", "LakeRun", "run_named", "runs", "samples"]
+__all__ = ["LakeRun", "list_runs", "run_named", "runs", "samples"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lakeport.config.keys import StoreKeys, Target
     from lakeport.model import Storage
 
-__all__ = ["LakeRun", "run_named", "runs"]
+__all__ = ["LakeRun", "list_runs", "run_named", "runs"]
 
 _REPORTS = "_lakeport/reports"
 _THREADS = 16
@@ -79,40 +79,50 @@ def runs(
         DestinationError: the store refused.
     """
     storage, lake = open_lake(load_target(to, keys))
+    found = list_runs(storage, lake, limit)
+    if not found and (refused := of_a_table(storage, lake)):
+        raise refused
+    return found
+
+
+def list_runs(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
+    """The newest runs of a lake; see `runs`.
+
+    Args:
+        storage: where the lake is.
+        lake: its key; empty when it is the storage's root.
+        limit: how many at most.
+
+    Raises:
+        DestinationError: the store refused.
+    """
     for folder in _folders(lake):
         # A name begins with the time, and the store lists by name.
         found = [item.key for item in storage.list(folder) if item.key.endswith(_SUFFIX)]
         if found:
             return _newest(storage, folder, found, limit)
-    if refused := of_a_table(storage, lake):
-        raise refused
     return []
 
 
-def run_named(
-    to: Target | DestinationConfig, name: str, **keys: Unpack[StoreKeys]
-) -> LakeRun | None:
+def run_named(storage: Storage, lake: str, name: str) -> LakeRun | None:
     """Read one run that left a report in a lake.
 
     Args:
-        to: a folder, a URI, a config file or a config, as `land` takes it.
+        storage: where the lake is.
+        lake: its key; empty when it is the storage's root.
         name: the name of its report, see `LakeRun.name`; or `last`, for the newest one.
-        keys: further keys of the config, such as `aws_endpoint`.
 
     Returns:
         The run; None where there is none. What no report is called, such as a path, is not looked
         for.
 
     Raises:
-        ConfigError: the target is none.
-        SourceError: it is no folder of this machine, or `last` is asked of a table.
         DestinationError: the store refused.
     """
     if name == _LAST:
-        return next(iter(runs(to, 1, **keys)), None)
+        return next(iter(list_runs(storage, lake, 1)), None)
     if not _NAME.fullmatch(name):
         return None
-    storage, lake = open_lake(load_target(to, keys))
     found = (storage.get(f"{folder}/{name}{_SUFFIX}") for folder in _folders(lake))
     return next((run for data in found if (run := _run(name, data)) is not None), None)
 

@@ -11,41 +11,21 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import LakeportError
+from lakeport.html.facts import BadSample
 
 if TYPE_CHECKING:
     from lakeport.model import Storage
 
-__all__ = ["BadSample", "samples"]
+__all__ = ["samples"]
 
 _FOLDER = "_lakeport/quarantine"
 _FILES = 32
 _BYTES = 256 << 10
 _CHARACTERS = 500
 _THREADS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class BadSample:
-    """One bad record.
-
-    Attributes:
-        stream: its stream's name; empty for a line that is of none.
-        column: dotted path of the column at fault; empty where the whole record is.
-        reason: what is wrong with it, in words.
-        where: its file, if the source had several, and its line, such as `b.csv, line 7`; may be
-            empty.
-        record: what came, as text, cut to 500 characters.
-    """
-
-    stream: str
-    column: str
-    reason: str
-    where: str
-    record: str
 
 
 def samples(storage: Storage, report: Mapping[str, Any], limit: int = 50) -> list[BadSample]:

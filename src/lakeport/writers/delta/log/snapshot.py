@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import reduce
 from itertools import takewhile
 from typing import Any
 
@@ -30,7 +29,8 @@ __all__ = [
 ]
 
 _LOG_FILE = re.compile(
-    r"/_delta_log/(\d{20})(?:\.(json)|\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet)$"
+    r"/_delta_log/(\d{20})(?:\.(json)|\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet"
+    r"|\.checkpoint\.([0-9A-Fa-f-]{36})\.(?:parquet|json))$"
 )
 STATE_COLUMNS = frozenset({"metaData", "protocol", "txn"})
 """The kinds of action that tell a table's schema, properties and protocol, and its batches."""
@@ -73,10 +73,12 @@ class LogFiles:
     Attributes:
         commits: version -> its commit file.
         checkpoints: version -> the files of a classic checkpoint, complete ones only.
+        named_checkpoints: version -> a checkpoint of the second kind, which has a UUID in its name.
     """
 
     commits: Mapping[int, StoredObject]
     checkpoints: Mapping[int, tuple[StoredObject, ...]]
+    named_checkpoints: Mapping[int, StoredObject] = field(default_factory=dict)
 
     @classmethod
     def of(cls, storage: Storage, folder: str) -> LogFiles:
@@ -88,6 +90,7 @@ class LogFiles:
         commits: dict[int, StoredObject] = {}
         parts: dict[int, dict[int, StoredObject]] = {}
         expected: dict[int, int] = {}
+        named: dict[int, StoredObject] = {}
         for item in storage.list(log_folder(folder)):
             match = _LOG_FILE.search(f"/{item.key}")
             if match is None:
@@ -95,6 +98,8 @@ class LogFiles:
             version = int(match[1])
             if match[2]:
                 commits[version] = item
+            elif match[5]:
+                named[version] = item
             else:
                 parts.setdefault(version, {})[int(match[3] or 1)] = item
                 expected[version] = int(match[4] or 1)
@@ -103,7 +108,7 @@ class LogFiles:
             for version, found in parts.items()
             if len(found) == expected[version]
         }
-        return cls(dict(sorted(commits.items())), whole)
+        return cls(dict(sorted(commits.items())), whole, named)
 
     @property
     def oldest(self) -> int:
@@ -215,16 +220,23 @@ class _Replay:
                 self._domains[body["domain"]] = body["configuration"]
 
 
-def _checkpoint(storage: Storage, key: str, columns: frozenset[str]) -> list[Mapping[str, Any]]:
+def _checkpoint(
+    storage: Storage, key: str, columns: frozenset[str]
+) -> Iterator[Mapping[str, Mapping[str, Any]]]:
     import pyarrow.parquet as pq
 
     with storage.open(key) as file:
         source = pq.ParquetFile(file)
         present = {*source.schema_arrow.names}
         table = source.read(columns=sorted(columns & present))
-    told = [column.is_valid() for column in table.columns]
-    if not told:
-        return []
-    table = table.filter(reduce(pc.or_, told))  # a row holds one action, often none of these
-    rows: list[Mapping[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
-    return rows
+    for kind in table.column_names:
+        for body in _bodies(table[kind].drop_null()):
+            yield {kind: body}
+
+
+def _bodies(structs: pa.ChunkedArray) -> Iterator[dict[str, Any]]:
+    """Structs as mappings: field by field, which takes half the time of row by row."""
+    names = [field.name for field in structs.type]
+    parts = (pc.struct_field(structs, [place]) for place in range(len(names)))
+    columns = [part.to_pylist(maps_as_pydicts="strict") for part in parts]
+    return (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))

@@ -1,0 +1,137 @@
+"""`lakeport page`: what `lakeport ui` shows, as one HTML file; and the pages of loads and plans."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lakeport.cli.options import Debug, JsonOut, SetKeys, keys, refuse_secrets
+from lakeport.cli.output.console import Console, Json, Output
+from lakeport.cli.output.errors import Guard
+from lakeport.cli.output.formatting import count, counted, shown, size
+from lakeport.errors import ConfigError
+from lakeport.pages.written import check_path, write_page
+
+if TYPE_CHECKING:
+    from lakeport.loading.plan import LandingPlan
+    from lakeport.loading.report import LandingReport, Observer
+    from lakeport.model import Landed
+    from lakeport.pages.file import PageFile
+
+__all__ = ["Mask", "PagePath", "observed", "page", "page_of_plan"]
+
+Mask = Annotated[
+    bool,
+    typer.Option("--mask", help="Leave out values: rows, bad records, minima and maxima."),
+]
+PagePath = Annotated[
+    Path | None,
+    typer.Option("--page", metavar="FILE", help="Write an HTML page of it, too."),
+]
+
+
+def page(
+    target: Annotated[
+        str,
+        typer.Argument(metavar="TARGET", help="A lake or a table: a folder, a URI, a config file."),
+    ],
+    output_path: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="The file; `-` is stdout.")
+    ] = "page.html",
+    run: Annotated[
+        str | None,
+        typer.Option("--run", metavar="ID", help="The page of a run: its id, or `last`."),
+    ] = None,
+    mask: Mask = False,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """Write a lake, a table or a run as one HTML file with pictures."""
+    output: Output = Json() if json_out else Console()
+    with Guard(output, debug, cut_off=("nothing was changed", "")) as guard:
+        output.begin(f"looking at {target}")
+        from lakeport.config.load import load_target
+        from lakeport.pages import file, lake
+
+        given = keys({}, set_keys, None)
+        config = load_target(target, given)
+        guard.protect(config)
+        refuse_secrets(given, type(config))
+        pages = lake.open_pages(config, masked=mask)
+        made = file.file_of_lake(pages) if run is None else file.file_of_run(pages, run)
+        if output_path == "-":
+            sys.stdout.write(made.html)
+            return
+        write_page(made.html, Path(output_path))
+        _tell(output, made, output_path)
+
+
+def observed(output: Output, path: Path | None) -> Observer:
+    """The output of a load, which leaves the page of its run in a file, if there is a path.
+
+    Raises:
+        ConfigError: nothing can be written there.
+    """
+    if path is None:
+        return output
+    check_path(path)
+    return _Paged(output, path)
+
+
+def page_of_plan(plan: LandingPlan, path: Path) -> None:
+    """Write the page of a plan.
+
+    Raises:
+        ConfigError: nothing can be written there.
+    """
+    from lakeport.pages.file import file_of_plan
+
+    write_page(file_of_plan(plan.to_dict()).html, path)
+
+
+class _Paged:
+    """An output of a load that leaves the page of its run."""
+
+    def __init__(self, output: Output, path: Path) -> None:
+        self._output, self._path = output, path
+
+    def on_progress(self, stream: str, records: int, size: int) -> None:
+        self._output.on_progress(stream, records, size)
+
+    def on_landed(self, landed: Landed) -> None:
+        self._output.on_landed(landed)
+
+    def on_state(self, state: bytes) -> None:
+        self._output.on_state(state)
+
+    def on_warning(self, text: str) -> None:
+        self._output.on_warning(text)
+
+    def on_finished(self, report: LandingReport) -> None:
+        from lakeport.pages.file import file_of_report
+
+        try:
+            write_page(file_of_report(report.to_dict()).html, self._path)
+        except ConfigError as error:  # what has landed has landed
+            self._output.on_warning(error.message)
+        self._output.on_finished(report)
+
+
+def _tell(output: Output, made: PageFile, path: str) -> None:
+    facts = {
+        "page": path,
+        "bytes": len(made.html.encode()),
+        "pages": made.pages,
+        "left_out": made.left_out,
+    }
+    if isinstance(output, Json):
+        output.document(facts)
+        return
+    assert isinstance(output, Console)
+    what = f", {counted(made.pages, 'page')}" if made.pages > 1 else ""
+    more = f"; {count(made.left_out)} have none, `lakeport ui` shows all" if made.left_out else ""
+    output.say(f"{shown(path)}: {size(len(made.html.encode()))}{what}{more}")

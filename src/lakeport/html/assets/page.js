@@ -1,0 +1,183 @@
+// What a page can do beyond being read: sort, search, compare, copy, the reader's time and theme.
+"use strict";
+(() => {
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const number = new Intl.NumberFormat("en-US");
+
+  for (const time of all("time")) {
+    const at = new Date(time.dateTime);
+    if (!isNaN(at)) {
+      time.textContent = at.toLocaleString("sv-SE", { dateStyle: "short", timeStyle: "medium" });
+    }
+  }
+
+  // Sorting: by `data-v` where a cell has it; numbers as numbers, unknown ones last.
+  const key = (row, place) => {
+    const cell = row.cells[place];
+    return cell.dataset.v ?? cell.textContent.trim();
+  };
+  const before = (one, other) => {
+    const [a, b] = [Number(one), Number(other)];
+    const numbers = one !== "" && other !== "" && !isNaN(a) && !isNaN(b);
+    return numbers ? a - b : one.localeCompare(other);
+  };
+  const sort = (table, place, down) => {
+    const body = table.tBodies[0];
+    const rows = [...body.rows].map((row) => [key(row, place), row]);
+    rows.sort(([a], [b]) => (a === "") - (b === "") || (down ? before(b, a) : before(a, b)));
+    body.append(...rows.map(([, row]) => row));
+  };
+  for (const table of all("table.sortable")) {
+    const titles = [...table.tHead.rows[0].cells];
+    titles.forEach((title, place) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "sort";
+      button.append(...title.childNodes);
+      title.append(button);
+      button.addEventListener("click", () => {
+        const down = title.getAttribute("aria-sort") === "ascending";
+        titles.forEach((other) => other.removeAttribute("aria-sort"));
+        title.setAttribute("aria-sort", down ? "descending" : "ascending");
+        sort(table, place, down);
+      });
+    });
+  }
+
+  // Search and filter: each form is above the table that it is for.
+  for (const form of all("form.filters")) {
+    const rows = [...form.nextElementSibling.querySelector("tbody").rows];
+    const [search, choice] = [form.querySelector(".search"), form.querySelector(".choice")];
+    const told = form.querySelector(".matches");
+    const show = () => {
+      const words = search.value.toLowerCase().split(/\s+/);
+      const tag = choice.value;
+      let count = 0;
+      for (const row of rows) {
+        const text = row.textContent.toLowerCase();
+        const fits = words.every((word) => text.includes(word));
+        row.hidden = !(fits && (!tag || row.dataset.tags.split(" ").includes(tag)));
+        count += !row.hidden;
+      }
+      told.textContent = `${number.format(count)} of ${number.format(rows.length)}`;
+    };
+    form.hidden = false;
+    form.addEventListener("input", show);
+    form.addEventListener("submit", (event) => event.preventDefault());
+    show();
+  }
+
+  // Two versions beside each other.
+  const element = (name, text, kind) => {
+    const made = document.createElement(name);
+    made.textContent = text;
+    if (kind) made.className = kind;
+    return made;
+  };
+  const list = (title, lines) => {
+    if (!lines.length) return [];
+    const made = document.createElement("ul");
+    made.append(...lines.map((line) => element("li", line)));
+    return [element("h3", title), made];
+  };
+  const signed = (value) => (value > 0 ? "+" : value < 0 ? "−" : "±") + number.format(Math.abs(value));
+  const columns = (one, other) => {
+    const [old, now] = [new Map(one), new Map(other)];
+    return [
+      ...other.filter(([name]) => !old.has(name)).map(([name, type]) => `new: ${name}, ${type}`),
+      ...one.filter(([name]) => !now.has(name)).map(([name, type]) => `gone: ${name}, ${type}`),
+      ...other
+        .filter(([name, type]) => old.has(name) && old.get(name) !== type)
+        .map(([name, type]) => `${name}: ${old.get(name)} became ${type}`),
+    ];
+  };
+  for (const section of all(".compare")) {
+    const page = section.parentElement;
+    const rows = new Map(all("tr[data-version]", page).map((row) => [Number(row.dataset.version), row]));
+    const schemas = JSON.parse(section.querySelector(".schemas").textContent);
+    const [from, to] = [section.querySelector(".from"), section.querySelector(".to")];
+    const out = section.querySelector(".difference");
+    const counted = (one, other, name) => {
+      const [a, b] = [one.dataset[name], other.dataset[name]];
+      return a === "" || b === "" ? `${name}: unknown` : `${name}: ${number.format(a)} → ${number.format(b)} (${signed(b - a)})`;
+    };
+    const show = () => {
+      const [one, other] = [rows.get(from.valueAsNumber), rows.get(to.valueAsNumber)];
+      if (!one || !other) {
+        out.replaceChildren(element("p", `There are versions ${section.dataset.oldest} to ${section.dataset.newest}.`, "note"));
+        return;
+      }
+      const [least, most] = [from.valueAsNumber, to.valueAsNumber].sort((a, b) => a - b);
+      const touched = new Set();
+      let more = false;
+      for (const [version, row] of rows) {
+        if (version > least && version <= most) {
+          if (row.dataset.partitions) row.dataset.partitions.split("\n").forEach((name) => touched.add(name));
+          more ||= row.dataset.more !== "0";
+        }
+      }
+      const named = [...touched].sort();
+      const partitions = named.slice(0, 50);
+      if (named.length > 50 || more) partitions.push("and further ones");
+      const schema = columns(schemas[one.dataset.schema], schemas[other.dataset.schema]);
+      out.replaceChildren(
+        ...list("Table", ["rows", "bytes", "files"].map((name) => counted(one, other, name))),
+        ...list("Columns", schema.length ? schema : ["the same"]),
+        ...list(`Partitions written by versions ${least + 1} to ${most}`, partitions),
+      );
+    };
+    section.hidden = false;
+    section.addEventListener("input", show);
+    section.querySelector("form").addEventListener("submit", (event) => event.preventDefault());
+    show();
+  }
+
+  // Commands are copied by a button.
+  for (const command of all(".command")) {
+    const button = element("button", "Copy", "copy");
+    button.type = "button";
+    button.setAttribute("aria-label", `Copy: ${command.querySelector("span").textContent}`);
+    const said = element("output", "", "unseen");
+    command.append(button, said);
+    button.addEventListener("click", async () => {
+      const code = command.querySelector("code");
+      try {
+        await navigator.clipboard.writeText(code.textContent);
+        button.textContent = "Copied";
+        said.textContent = "copied";
+      } catch {
+        getSelection().selectAllChildren(code); // to be copied by keyboard
+        button.textContent = "Selected";
+        said.textContent = "selected";
+      }
+    });
+  }
+
+  // The theme is the system's, until the reader chooses.
+  const root = document.body;
+  const button = document.querySelector("button.theme");
+  const kept = (value) => {
+    try {
+      return value ? localStorage.setItem("lakeport-theme", value) : localStorage.getItem("lakeport-theme");
+    } catch {
+      return null; // a browser that keeps nothing
+    }
+  };
+  const dark = () => (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  const name = () => {
+    button.textContent = dark() ? "Light" : "Dark";
+    button.setAttribute("aria-label", `Show in ${dark() ? "light" : "dark"} colours`);
+  };
+  if (button) {
+    const chosen = kept();
+    if (chosen === "dark" || chosen === "light") root.dataset.theme = chosen;
+    button.hidden = false;
+    name();
+    button.addEventListener("click", () => {
+      root.dataset.theme = dark() ? "light" : "dark";
+      kept(root.dataset.theme);
+      name();
+    });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", name);
+  }
+})();

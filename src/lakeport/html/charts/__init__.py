@@ -1,0 +1,1 @@
+"""Pictures as inline SVG, each a function of plain values."""

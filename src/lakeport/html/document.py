@@ -1,0 +1,98 @@
+"""Whole documents: with links to the style and the script, with both in them, or for notebooks."""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from lakeport.html.render import asset, render
+from lakeport.html.text import tag
+
+__all__ = ["alone", "linked", "notebook"]
+
+_ICON = "data:image/svg+xml," + quote(
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><path fill="#2563eb" '
+    'd="M1 5q3.5-3 7 0t7 0v3q-3.5 3-7 0t-7 0zm0 6q3.5-3 7 0t7 0v3q-3.5 3-7 0t-7 0z"/></svg>'
+)
+Trail = Sequence[tuple[str, str]]
+"""Where a page is: names and paths, from the lake on; no path for the page itself."""
+
+
+def linked(title: str, trail: Trail, body: Markup, href: Callable[[str], str]) -> str:
+    """A document that takes its style and its script from beside it.
+
+    Args:
+        title: names it among others.
+        trail: where it is.
+        body: what is in its `<main>`.
+        href: gives the links, those of the files, too.
+    """
+    return _document(
+        title,
+        trail,
+        body,
+        href,
+        style=tag("link", rel="stylesheet", href=href("/assets/theme.css")),
+        script=tag("script", src=href("/assets/page.js")),
+        policy="",
+    )
+
+
+def alone(title: str, trail: Trail, body: Markup, href: Callable[[str], str]) -> str:
+    """A document that needs nothing but itself; what else would run or be loaded is forbidden."""
+    style, script = asset("theme.css"), asset("page.js")
+    policy = (
+        f"default-src 'none'; style-src 'sha256-{_digest(style)}'; "
+        f"script-src 'sha256-{_digest(script)}'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    return _document(
+        title,
+        trail,
+        body,
+        href,
+        style=tag("style", Markup(style)),  # noqa: S704 -- a file of ours
+        script=tag("script", Markup(script)),  # noqa: S704
+        policy=policy,
+    )
+
+
+def notebook(part: Markup) -> str:
+    """A part for a notebook's cell, with the style that it needs."""
+    style = tag("style", Markup(asset("theme.css")))  # noqa: S704 -- a file of ours
+    return str(tag("div", style, part, class_="lakeport"))
+
+
+def _document(
+    title: str,
+    trail: Trail,
+    body: Markup,
+    href: Callable[[str], str],
+    *,
+    style: Markup,
+    script: Markup,
+    policy: str,
+) -> str:
+    return render(
+        "frame.html",
+        title=f"{title} · lakeport",
+        trail=trail,
+        body=body,
+        href=href,
+        style=style,
+        script=script,
+        policy=policy,
+        icon=_ICON,
+        version=version("lakeport"),
+        made=datetime.now(UTC),
+    )
+
+
+def _digest(text: str) -> str:
+    return b64encode(hashlib.sha256(text.encode()).digest()).decode()

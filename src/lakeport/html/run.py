@@ -1,0 +1,137 @@
+"""A run: where its time went, what it landed, what it set aside, and how to repeat it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC
+from typing import Any
+from urllib.parse import unquote
+
+from markupsafe import Markup
+
+from lakeport.html.charts.timeline import Span, rate, stage_class, stages, timeline
+from lakeport.html.facts import BadSample
+from lakeport.html.render import render
+from lakeport.html.report import RunFacts, StreamFacts
+from lakeport.html.text import count, duration, moment, size
+
+__all__ = ["run_body", "run_part"]
+
+
+def run_body(
+    run: RunFacts,
+    samples: Sequence[BadSample],
+    href: Callable[[str], str],
+    pages: Mapping[str, str],
+    *,
+    masked: bool = False,
+) -> Markup:
+    """The page of a run.
+
+    Args:
+        run: what its report says.
+        samples: some of its bad records.
+        href: gives the links.
+        pages: table's URI -> its page.
+        masked: whether the records' values are left out.
+    """
+    shown = [replace(s, record="masked") for s in samples] if masked else samples
+    return render(
+        "run.html",
+        **_facts(run, pages),
+        href=href,
+        paces=[
+            (title, _rates(points), points)
+            for title, points in (("Written", run.pace), ("Read", run.reading_pace))
+            if len(points) > 1
+        ],
+        samples=shown,
+        command=shlex.join(run.command or ()),
+    )
+
+
+def run_part(run: RunFacts) -> Markup:
+    """A run in a notebook: its figures, its timeline and what was landed."""
+    return render("part_run.html", **_facts(run, {}))
+
+
+def _facts(run: RunFacts, pages: Mapping[str, str]) -> dict[str, Any]:
+    spans = [(each.stage, each.stream, each.start, each.end) for each in run.spans]
+    return {
+        "r": run,
+        "totals": _totals(run),
+        "warnings": [
+            *run.warnings,
+            *(f"{each.stream}: {words}" for each in run.streams for words in each.warnings),
+        ],
+        "spans": spans,
+        "timeline": timeline(spans, run.seconds) if spans else "",
+        "stages": _stages(spans),
+        "streams": [_stream(each, pages) for each in run.streams],
+    }
+
+
+def _totals(run: RunFacts) -> list[tuple[str, object]]:
+    told: list[tuple[str, object]] = [
+        ("result", "ok" if run.ok else "failed"),
+        ("rows", count(run.rows)),
+        ("size", size(run.bytes)),
+        ("files", count(run.files)),
+        ("took", duration(run.seconds)),
+    ]
+    if run.rows and run.seconds > 0:
+        told.append(("rows a second", count(run.rows / run.seconds)))
+    if run.rejected:
+        told.append(("set aside", count(run.rejected)))
+    told.append(("started", moment(run.started.astimezone(UTC))))
+    if run.parser:
+        told.append(("read by", f"{run.parser} parser"))
+    return told
+
+
+def _rates(pace: Sequence[tuple[float, float, float]]) -> Markup:
+    rows = rate([(at, rows) for at, rows, _ in pace], "rows", count)
+    if not any(read for _, _, read in pace):
+        return rows
+    return rows + rate([(at, read) for at, _, read in pace], "", size)
+
+
+def _stages(spans: Sequence[Span]) -> list[tuple[str, str, float]]:
+    """Class, name and seconds of each stage, all its spans together."""
+    return [
+        (stage_class(stage), stage, sum(s[3] - s[2] for s in spans if s[0] == stage))
+        for stage in stages(spans)
+    ]
+
+
+def _stream(stream: StreamFacts, pages: Mapping[str, str]) -> dict[str, Any]:
+    uri = stream.table.rstrip("/")
+    first, last = stream.first_version, stream.last_version
+    return {
+        "stream": stream.stream,
+        "table": unquote(uri.rpartition("/")[2]) or uri,
+        "path": pages.get(uri, ""),
+        "rows": stream.rows,
+        "files": stream.files,
+        "bytes": stream.bytes,
+        "rejected": stream.rejected,
+        "seconds": stream.seconds,
+        "versions": "" if last is None else count(last) if first == last else f"{first} to {last}",
+        "last": -1 if last is None else last,
+        "facts": _remarks(stream),
+        "columns": list(stream.columns.items()),
+    }
+
+
+def _remarks(stream: StreamFacts) -> list[tuple[str, object]]:
+    counted = {
+        "files replaced": stream.removed_files,
+        "rows replaced": stream.removed_rows,
+        **stream.merged,
+        "batches landed before": stream.skipped_batches,
+        **{f"left out: {name}": records for name, records in stream.dropped.items()},
+    }
+    told: list[tuple[str, object]] = [(name, count(n)) for name, n in counted.items() if n]
+    return told + [("note", note) for note in stream.notes]

@@ -1,0 +1,165 @@
+"""A table: its versions, files, partitions, columns, readers, first rows."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from markupsafe import Markup
+
+from lakeport.html.charts.files import histogram, size_bins, treemap
+from lakeport.html.charts.growth import changes, file_changes, growth, marks, over_time
+from lakeport.html.facts import ColumnFacts, TableFacts
+from lakeport.html.render import render
+from lakeport.html.text import count, cut, file_size, moment, plural, share, size, tag
+
+__all__ = ["Preview", "table_body", "table_part"]
+
+_VERSIONS = (
+    ("version", "n"),
+    ("when", ""),
+    ("what", ""),
+    ("rows", "n"),
+    ("rows added", "n"),
+    ("rows removed", "n"),
+    ("size", "n"),
+    ("files added", "n"),
+    ("files removed", "n"),
+    ("run", ""),
+    ("STATE", ""),
+)
+_MOST_PARTITIONS = 1000
+_MOST_SCHEMA = 200_000  # characters of all schemas that two versions are compared by
+_LONGEST = 200  # characters of a value
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The first rows of a table.
+
+    Attributes:
+        columns: titles, each with `n` for numbers.
+        rows: of each cell its text, and `n` for numbers.
+        note: what is to be said of them; empty for nothing.
+    """
+
+    columns: Sequence[tuple[str, str]] = ()
+    rows: Sequence[Sequence[tuple[str, str]]] = ()
+    note: str = ""
+
+
+def table_body(facts: TableFacts, preview: Preview, *, masked: bool = False) -> Markup:
+    """The page of a table.
+
+    Args:
+        facts: what the table is.
+        preview: its first rows.
+        masked: whether values of its columns are left out.
+    """
+    versions = facts.versions
+    partitions = sorted(facts.partitions, key=lambda p: -p.bytes)
+
+    def value(text: str | None) -> Markup | str:
+        if text is None:
+            return ""
+        return tag("span", "masked", class_="note") if masked else cut(text, _LONGEST)
+
+    return render(
+        "table.html",
+        t=facts,
+        marks=marks(),
+        totals=_totals(facts),
+        warnings=[*([facts.warning] if facts.warning else []), *facts.notes],
+        version_columns=_VERSIONS,
+        rows=growth(versions, lambda v: v.rows, "rows") if versions else "",
+        sizes=growth(versions, lambda v: v.bytes, "size", size, 130) if versions else "",
+        changes=changes(versions) if versions else "",
+        file_changes=file_changes(versions) if versions else "",
+        grown=over_time(facts.growth),
+        points=[(datetime.fromtimestamp(at, UTC), rows) for at, rows in facts.growth],
+        before=max(versions[0].number, versions[-1].number - 1) if versions else 0,
+        schemas=_schemas(facts),
+        histogram=histogram(
+            [f.bytes for f in facts.files], facts.small_file_bytes, facts.target_file_bytes
+        ),
+        band=f"The band marks {file_size(facts.small_file_bytes)} to "
+        f"{file_size(facts.target_file_bytes)}: "
+        "large enough to be read fast.",
+        bins=size_bins([f.bytes for f in facts.files]),
+        treemap=treemap(partitions) if partitions else "",
+        partitions=partitions[:_MOST_PARTITIONS],
+        more_partitions=max(0, len(partitions) - _MOST_PARTITIONS),
+        nulls_share=lambda column: _nulls_share(column, facts.rows),
+        value=value,
+        preview=Preview(note="The rows are masked.") if masked else preview,
+        commands=_commands(facts),
+    )
+
+
+def table_part(facts: TableFacts) -> Markup:
+    """A table in a notebook: its figures, growth and columns."""
+    return render("part_table.html", t=facts, totals=_totals(facts), rows=_grown(facts))
+
+
+def _grown(facts: TableFacts) -> Markup:
+    if len(facts.versions) > 1:
+        return growth(facts.versions, lambda v: v.rows, "rows", height=120)
+    return over_time(facts.growth, 120)
+
+
+def _totals(facts: TableFacts) -> list[tuple[str, object]]:
+    few = f", {count(facts.small_files)} small" if facts.small_files else ""
+    told: list[tuple[str, object]] = [
+        ("format", facts.format),
+        ("rows", count(facts.rows)),
+        ("size", size(facts.bytes)),
+        ("files", f"{count(len(facts.files))}{few}"),
+        ("columns", count(len(facts.columns))),
+    ]
+    if facts.partition_columns:
+        words = f"{count(len(facts.partitions))} by {', '.join(facts.partition_columns)}"
+        told.append(("partitions", words))
+    if facts.versions:
+        older = f", {count(facts.older_versions)} older ones gone" if facts.older_versions else ""
+        told.append(("version", f"{count(facts.versions[-1].number)}{older}"))
+    if facts.last_change is not None:
+        told.append(("last change", moment(facts.last_change)))
+    return told
+
+
+def _schemas(facts: TableFacts) -> Markup:
+    """The schemas as JSON that may stand in a `<script>`."""
+    told = json.dumps([[list(pair) for pair in schema] for schema in facts.schemas])
+    if len(told) > _MOST_SCHEMA:
+        told = json.dumps([[] for _ in facts.schemas])
+    safe = told.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return Markup(safe)  # noqa: S704 -- no character is left that ends it
+
+
+def _nulls_share(column: ColumnFacts, rows: int | None) -> str:
+    return f" ({share(column.nulls or 0, rows)})" if rows and column.nulls else ""
+
+
+def _commands(facts: TableFacts) -> list[tuple[str, str]]:
+    """What is done with a table, as one would type it."""
+    uri = shlex.quote(facts.uri)
+    told = [("Show it in a terminal", f"lakeport table show {uri}")]
+    if not facts.versions:
+        return [*told, ("Show some rows", f"lakeport table preview {uri}")]
+    newest = facts.versions[-1]
+    told += [
+        (f"Merge its {plural(facts.small_files, 'small file')}", f"lakeport table optimize {uri}"),
+        ("See which files nobody needs any more", f"lakeport table vacuum {uri} --dry-run"),
+        ("Delete them", f"lakeport table vacuum {uri}"),
+    ]
+    if newest.run_id and newest.number:
+        line = f"lakeport table undo {uri} {shlex.quote(newest.run_id)}"
+        told.append((f"Undo the newest run, {newest.run_id}", line))
+    if len(facts.versions) > 1:
+        before = facts.versions[-2].number
+        line = f"lakeport table restore {uri} --version {before}"
+        told.append((f"Bring back version {before:,}", line))
+    return told

@@ -1,0 +1,166 @@
+"""Numbers, sizes and moments as people read them, and elements of HTML and SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from markupsafe import Markup, escape
+
+__all__ = [
+    "age",
+    "count",
+    "cut",
+    "duration",
+    "file_size",
+    "joined",
+    "moment",
+    "plural",
+    "share",
+    "signed",
+    "size",
+    "tag",
+]
+
+_VOID = frozenset({"input", "link", "rect", "line", "path", "circle", "polyline", "polygon"})
+
+
+def count(value: float | None) -> str:
+    """A number with its thousands apart; `?` when it is unknown.
+
+    >>> count(336776), count(None)
+    ('336,776', '?')
+    """
+    return "?" if value is None or value < 0 else f"{value:,.0f}"
+
+
+def signed(value: int | None, sign: str) -> str:
+    """A number with a sign before it, unless it is zero.
+
+    >>> signed(2000, "+"), signed(0, "+"), signed(None, "+")
+    ('+2,000', '0', '?')
+    """
+    return f"{sign}{value:,}" if value else count(value)
+
+
+def cut(text: str, longest: int) -> str:
+    """A text of at most so many characters.
+
+    >>> cut("abcdef", 4)
+    'abc…'
+    """
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def plural(value: int, thing: str) -> str:
+    """A number of things.
+
+    >>> plural(1, "row"), plural(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{value:,} {thing}" if value == 1 else f"{value:,} {thing}s"
+
+
+def size(value: float | None) -> str:
+    """A size in bytes in the unit that fits; `?` when it is unknown.
+
+    >>> size(999), size(8_123_456), size(999_999), size(None)
+    ('999 B', '8.1 MB', '1.0 MB', '?')
+    """
+    if value is None or value < 0:
+        return "?"
+    for unit in ("B", "KB", "MB", "GB"):
+        if value < 999.95:  # more would be rounded to 1000.0
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:,.1f} TB"
+
+
+def file_size(value: int) -> str:
+    """A bound between sizes of files, as Spark and Delta count them: by powers of two.
+
+    >>> file_size(32 << 20), file_size(512), file_size(3 << 29)
+    ('32 MB', '512 B', '1.5 GB')
+    """
+    told = float(value)
+    for unit in ("B", "KB", "MB", "GB"):
+        if told < 1024:
+            return f"{told:g} {unit}"
+        told /= 1024
+    return f"{told:g} TB"
+
+
+def share(part: float, whole: float) -> str:
+    """A part of a whole in percent.
+
+    >>> share(1, 3), share(0, 0), share(1, 1000)
+    ('33 %', '0 %', '< 1 %')
+    """
+    if not whole or not part:
+        return "0 %"
+    percent = 100 * part / whole
+    return "< 1 %" if percent < 1 else f"{percent:.0f} %"
+
+
+def duration(seconds: float) -> str:
+    """A time span in the unit that fits.
+
+    >>> duration(0.04), duration(12.34), duration(200), duration(90_000)
+    ('40 ms', '12.3 s', '3 min 20 s', '1 d 1 h')
+    """
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 99.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days:,} d {hours} h" if hours else f"{days:,} d"
+
+
+def age(seconds: float) -> str:
+    """How long ago something was, in its largest unit.
+
+    >>> age(0.2), age(75), age(90_000), age(-5)
+    ('now', '1 min', '1 d', 'now')
+    """
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        if seconds >= length:
+            return f"{seconds // length:,.0f} {unit}"
+    return "now"
+
+
+def moment(value: datetime | None) -> Markup:
+    """A moment: in UTC, until the page's script says it in the reader's zone; UTC on hover."""
+    if value is None:
+        return Markup("?")
+    at = value.astimezone(UTC)
+    told = f"{at:%Y-%m-%d %H:%M:%S} UTC"
+    return tag("time", told, datetime=at.isoformat(timespec="seconds"), title=told)
+
+
+def tag(name: str, *inside: object, **attributes: object) -> Markup:
+    """An element; what is inside and the attributes' values are escaped unless they are markup.
+
+    Attributes that are None are left out; `class_` is `class`, and `_` is `-`.
+
+    >>> tag("td", "<b>", class_="n", data_v=3, title=None)
+    Markup('<td class="n" data-v="3">&lt;b&gt;</td>')
+    """
+    told = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if not inside and name in _VOID:
+        return Markup(f"<{name}{told}/>")  # noqa: S704 -- names are ours, values are escaped
+    return Markup(f"<{name}{told}>{joined(inside)}</{name}>")  # noqa: S704
+
+
+def joined(parts: Iterable[object]) -> Markup:
+    """Parts after each other, escaped unless they are markup."""
+    return Markup("").join(map(escape, parts))

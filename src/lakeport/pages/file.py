@@ -1,0 +1,182 @@
+"""Pages in one HTML file that needs nothing but itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Unpack
+from urllib.parse import quote
+
+import msgspec
+
+from lakeport.config.load import load_target
+from lakeport.errors import LakeportError, SourceError
+from lakeport.html import document
+from lakeport.html.plan import plan_body
+from lakeport.html.render import render
+from lakeport.html.report import RunFacts
+from lakeport.html.run import run_body
+from lakeport.pages.lake import open_pages
+from lakeport.pages.page import Page
+from lakeport.pages.written import check_path, write_page
+from lakeport.tables.overview import lake_facts
+from lakeport.tables.runs import list_runs, run_named
+
+if TYPE_CHECKING:
+    from lakeport.config.base import DestinationConfig
+    from lakeport.config.keys import StoreKeys, Target
+    from lakeport.pages.lake import LakePages
+
+__all__ = ["PageFile", "file_of_lake", "file_of_plan", "file_of_report", "file_of_run", "page"]
+
+_LARGEST: Final = 8_000_000  # characters of the pages behind a lake's own
+_TABLES: Final = 50
+_RUNS: Final = 20
+_SOUGHT: Final = 1000  # runs among which one is sought by its id
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """A file of pages.
+
+    Attributes:
+        html: the document.
+        pages: how many pages it has.
+        left_out: how many tables, and of the newest runs how many, have none, as there are many.
+    """
+
+    html: str = field(repr=False)
+    pages: int = 1
+    left_out: int = 0
+
+
+@dataclass
+class _Filling:
+    """Pages of a file, as long as there is room; links lead to those that it has."""
+
+    room: int
+    made: list[Page] = field(default_factory=list)
+    left_out: int = 0
+
+    def add(self, make: Callable[[], Page]) -> None:
+        try:
+            page = make() if self.room > 0 else None
+        except LakeportError:
+            page = None  # the lake's page says what is wrong with it
+        if page is None or len(page.body) > self.room:
+            self.left_out += 1
+            return
+        self.room -= len(page.body)
+        self.made.append(page)
+
+    def href(self, path: str) -> str:
+        known = path == "/" or any(page.path == path for page in self.made)
+        return f"#{quote(path)}" if known else ""
+
+
+def page(
+    to: Target | DestinationConfig,
+    output: str | os.PathLike[str] = "page.html",
+    *,
+    run: str | None = None,
+    mask: bool = False,
+    **keys: Unpack[StoreKeys],
+) -> PageFile:
+    """Write a lake, a table or a run as one HTML file with pictures.
+
+    Args:
+        to: a folder, a URI, a config file or a config, as `land` takes it; a lake or a table.
+        output: the file.
+        run: the page of a run: its id, or `last`.
+        mask: whether values are left out: rows, bad records, minima and maxima.
+        keys: further keys of the config, such as `aws_endpoint`.
+
+    Raises:
+        ConfigError: the target is none, or the file can't be written.
+        SourceError: it is no folder of this machine, or there is no such run.
+        DestinationError: the store refused.
+
+    Example:
+        >>> import lakeport
+        >>> lakeport.page("./lake", "lake.html")  # doctest: +SKIP
+    """
+    check_path(Path(output))
+    pages = open_pages(load_target(to, keys), masked=mask)
+    made = file_of_lake(pages) if run is None else file_of_run(pages, run)
+    write_page(made.html, Path(output))
+    return made
+
+
+def file_of_lake(pages: LakePages, largest: int = _LARGEST) -> PageFile:
+    """A lake with its tables, those that changed last first, and its newest runs; or one table.
+
+    Args:
+        pages: the lake's.
+        largest: characters of the pages behind the lake's own; others are left out.
+
+    Raises:
+        LakeportError: the lake can't be told.
+    """
+    if pages.is_table:
+        return _alone(pages.of_table(""))
+    lake = lake_facts(pages.storage, pages.folder)
+    filling = _Filling(largest)
+    changed = sorted(lake.tables, key=lambda t: t.last_change.timestamp() if t.last_change else 0)
+    for table in changed[: -_TABLES - 1 : -1]:
+        filling.add(partial(pages.of_table, table.name))
+    for run in list_runs(pages.storage, pages.folder, _RUNS):
+        filling.add(partial(pages.of_run, run, filling.href))
+    first = pages.of_lake(filling.href, lake)
+    body = render("file.html", pages=[first, *filling.made])
+    html = document.alone(first.title, [(first.title, "")], body, filling.href)
+    left_out = filling.left_out + max(0, len(changed) - _TABLES)
+    return PageFile(html, 1 + len(filling.made), left_out)
+
+
+def file_of_run(pages: LakePages, name: str) -> PageFile:
+    """One run of a lake.
+
+    Args:
+        pages: the lake's.
+        name: its id, the name of its report, or `last`.
+
+    Raises:
+        SourceError: the lake has no such run.
+        LakeportError: it can't be told.
+    """
+    newest = list_runs(pages.storage, pages.folder, _SOUGHT)
+    run = run_named(pages.storage, pages.folder, name) or next(
+        (run for run in newest if run.run_id == name), None
+    )
+    if run is None:
+        known = [run.run_id for run in newest[:5]]
+        raise SourceError(
+            f"{pages.storage.uri(pages.folder)} has no report of a run {name!r}",
+            f"the newest are {', '.join(known)}; `lakeport runs` lists them."
+            if known
+            else "no run has left a report there: `manifest: true` has each leave one.",
+        )
+    return _alone(pages.of_run(run, _nowhere))
+
+
+def file_of_report(report: Mapping[str, Any]) -> PageFile:
+    """A run by its report alone, as `LandingReport.to_dict` gives it."""
+    facts = msgspec.convert(report, RunFacts)
+    return _alone(Page("/", f"Run {facts.run_id}", run_body(facts, (), _nowhere, {})))
+
+
+def file_of_plan(plan: Mapping[str, Any]) -> PageFile:
+    """A plan, as `LandingPlan.to_dict` gives it."""
+    return _alone(Page("/", "Plan", plan_body(plan)))
+
+
+def _alone(page: Page) -> PageFile:
+    return PageFile(document.alone(page.title, [(page.title, "")], page.body, _nowhere))
+
+
+def _nowhere(path: str) -> str:
+    """The link to a page that is not in the file."""
+    return ""

@@ -1,0 +1,182 @@
+"""The pages of a target: its lake, each of its tables, each of its runs.
+
+Reads logs, footers, manifests and reports; starts no Spark, and writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, unquote
+
+from lakeport.errors import SourceError
+from lakeport.html import document
+from lakeport.html.lake import Href, RunLine, lake_body
+from lakeport.html.render import asset
+from lakeport.html.report import run_facts
+from lakeport.html.run import run_body
+from lakeport.html.table import Preview, table_body
+from lakeport.pages.page import Page
+from lakeport.pages.preview import preview
+from lakeport.tables.lake import of_a_table, open_lake
+from lakeport.tables.overview import lake_facts, table_and_rows
+from lakeport.tables.runs import list_runs, run_named, samples
+
+if TYPE_CHECKING:
+    from lakeport.config.base import DestinationConfig
+    from lakeport.html.facts import LakeFacts
+    from lakeport.model import Storage
+    from lakeport.tables.runs import LakeRun
+
+__all__ = ["LakePages", "linked_to", "open_pages"]
+
+_ASSETS = {"theme.css": "text/css", "page.js": "text/javascript"}
+_TABLE: Final = "/table/"
+_RUN: Final = "/run/"
+_RUNS = 200
+_SAMPLES = 20
+
+
+def open_pages(config: DestinationConfig, *, masked: bool = False) -> LakePages:
+    """The pages of a target.
+
+    Args:
+        config: the target.
+        masked: whether values of columns and records are left out.
+
+    Raises:
+        SourceError: it is no folder of this machine.
+        DestinationError: the store refused.
+    """
+    return LakePages(*open_lake(config), masked)
+
+
+def linked_to(path: str) -> str:
+    """The link to a page that is served; empty where there is none."""
+    return quote(path)
+
+
+@dataclass(frozen=True)
+class LakePages:
+    """The pages of a lake, or of a single table; see `lakeport.pages.page.Pages`.
+
+    Attributes:
+        storage: where it is.
+        folder: its key there.
+        masked: whether values of columns and records are left out.
+    """
+
+    storage: Storage
+    folder: str
+    masked: bool = False
+
+    def page(self, path: str, query: Mapping[str, str] | None = None) -> Page | None:
+        """The page at a path, percent-decoded; None where there is none.
+
+        Raises:
+            LakeportError: it can't be told.
+        """
+        return self.made(path, linked_to)
+
+    def document(self, page: Page) -> str:
+        """The whole document of a page, with links to the style and the script."""
+        return document.linked(page.title, self.trail(page), page.body, linked_to)
+
+    def asset(self, name: str) -> tuple[str, bytes] | None:
+        """Media type and contents of a file that documents link to."""
+        kind = _ASSETS.get(name)
+        return None if kind is None else (kind, asset(name).encode())
+
+    def made(self, path: str, href: Href) -> Page | None:
+        """The page at a path, with such links; see `page`."""
+        if path == "/":
+            return self.of_table("") if self.is_table else self.of_lake(href)
+        if path.startswith(_TABLE) and _is_name(name := path.removeprefix(_TABLE)):
+            return self.of_table(name)
+        if path.startswith(_RUN):
+            run = run_named(self.storage, self.folder, path.removeprefix(_RUN))
+            return None if run is None else self.of_run(run, href)
+        return None
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the target is no lake but a table."""
+        return of_a_table(self.storage, self.folder) is not None
+
+    def of_lake(self, href: Href, lake: LakeFacts | None = None) -> Page:
+        """The lake's page; `lake` is what it holds, where that is known already."""
+        lake = lake or lake_facts(self.storage, self.folder)
+        runs = list_runs(self.storage, self.folder, _RUNS)
+        pages = _pages(lake)
+        lines = [_line(run, pages) for run in runs]
+        return Page("/", "Lake", lake_body(lake, lines, datetime.now(UTC), href))
+
+    def of_table(self, name: str) -> Page:
+        """A table's page.
+
+        Raises:
+            SourceError: there is none.
+        """
+        folder = f"{self.folder}/{name}".strip("/")
+        title = name or unquote(self.storage.uri(folder).rstrip("/").rpartition("/")[2])
+        facts, rows = table_and_rows(self.storage, folder, title)
+        first = Preview() if self.masked else preview(rows, facts.uri)
+        body = table_body(facts, first, masked=self.masked)
+        return Page(f"{_TABLE}{name}" if name else "/", title, body)
+
+    def of_run(self, run: LakeRun, href: Href) -> Page:
+        """A run's page.
+
+        Raises:
+            SourceError: its report says what no report says.
+        """
+        facts = run_facts(run.report)
+        if facts is None:
+            raise SourceError(
+                f"the report of run {run.run_id!r} can't be read: {run.name}.json",
+                "others than lakeport have written it, or changed it.",
+            )
+        pages = {each.table.rstrip("/"): self._table_page(each.table) for each in facts.streams}
+        found = samples(self.storage, run.report, _SAMPLES)
+        body = run_body(facts, found, href, pages, masked=self.masked)
+        return Page(f"{_RUN}{run.name}", f"Run {run.run_id}", body)
+
+    def trail(self, page: Page) -> list[tuple[str, str]]:
+        """The way to a page, from the lake on."""
+        return [(page.title, "")] if page.path == "/" else [("Lake", "/"), (page.title, "")]
+
+    def _table_page(self, uri: str) -> str:
+        """The page of a table that a report names; empty where it is none of this lake."""
+        above = self.storage.uri(self.folder).rstrip("/") + "/"
+        name = uri.rstrip("/").removeprefix(above)
+        return f"{_TABLE}{unquote(name)}" if uri.startswith(above) and name else ""
+
+
+def _pages(lake: LakeFacts) -> dict[str, str]:
+    return {table.uri.rstrip("/"): f"{_TABLE}{table.name}" for table in lake.tables}
+
+
+def _line(run: LakeRun, pages: Mapping[str, str]) -> RunLine:
+    facts = run_facts(run.report)
+    uris = [each.table.rstrip("/") for each in facts.streams] if facts else []
+    return RunLine(
+        path=f"{_RUN}{run.name}" if facts else "",
+        run_id=run.run_id,
+        ok=run.ok,
+        error=run.error or "",
+        started=run.started,
+        seconds=run.seconds,
+        rows=run.rows,
+        rejected=facts.rejected if facts else 0,
+        tables=[(unquote(uri.rpartition("/")[2]), pages.get(uri, "")) for uri in uris if uri],
+    )
+
+
+def _is_name(name: str) -> bool:
+    """Whether it can be a table's folder below the target, and nothing outside of it."""
+    parts = name.split("/")
+    return (
+        all(part not in ("", ".", "..") for part in parts) and "\\" not in name and "\0" not in name
+    )

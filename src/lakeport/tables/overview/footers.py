@@ -1,0 +1,106 @@
+"""What Parquet footers tell of a table's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakeport.html.facts import ColumnFacts
+from lakeport.tables.overview.values import bounds, spelled
+from lakeport.tables.views import type_word
+from lakeport.writers.delta.stats import leaves
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from lakeport.model import Storage
+
+__all__ = ["Footer", "footer_columns", "read_footer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What one file's footer tells.
+
+    Attributes:
+        rows: how many the file has.
+        columns: dotted path -> its statistics.
+    """
+
+    rows: int
+    columns: Mapping[str, _Column]
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    type: str
+    nulls: int | None
+    low: Any = None
+    high: Any = None
+    empty: bool = False
+
+
+def read_footer(storage: Storage, key: str) -> Footer:
+    """Read one file's footer.
+
+    Raises:
+        DestinationError: the store refused.
+        pyarrow.ArrowException: it is no Parquet file.
+    """
+    import pyarrow.parquet as pq
+
+    with storage.open(key) as file:
+        footer = pq.read_metadata(file)
+    schema = footer.schema.to_arrow_schema()
+    columns: dict[str, _Column] = {}
+    for leaf in leaves(schema):
+        if leaf.repeated:
+            name = leaf.path[0]
+            columns.setdefault(name, _Column(type_word(schema.field(name).type), None))
+        else:
+            columns[".".join(leaf.path)] = _column(footer, leaf.index, leaf.type)
+    return Footer(footer.num_rows, columns)
+
+
+def footer_columns(footers: Sequence[Footer]) -> list[ColumnFacts]:
+    """The columns of files, in the order in which they are met; a file without one has nulls."""
+    names = dict.fromkeys(name for footer in footers for name in footer.columns)
+    found = []
+    for name in names:
+        each = [footer.columns.get(name) for footer in footers]
+        there = [column for column in each if column is not None]
+        absent = sum(f.rows for f, column in zip(footers, each, strict=True) if column is None)
+        counts = [column.nulls for column in there]
+        nulls = None if None in counts else absent + sum(count or 0 for count in counts)
+        full = [column for column in there if not column.empty]
+        told: dict[str, str] = {}
+        kinds = {column.type for column in there}
+        if full and len(kinds) == 1 and all(column.low is not None for column in full):
+            least, greatest = bounds([c.low for c in full], [c.high for c in full])
+            told = {"minimum": spelled(least), "maximum": spelled(greatest)}
+        found.append(ColumnFacts(name, there[-1].type, nulls=nulls, **told))
+    return found
+
+
+def _column(footer: pq.FileMetaData, index: int, type_: pa.DataType) -> _Column:
+    nulls: int | None = 0
+    lows, highs = [], []
+    unsure = False
+    for group in range(footer.num_row_groups):
+        chunk = footer.row_group(group).column(index)
+        stats = chunk.statistics
+        count = stats.null_count if stats is not None and stats.has_null_count else None
+        nulls = None if nulls is None or count is None else nulls + count
+        if count == chunk.num_values:
+            continue
+        if stats is None or not stats.has_min_max or isinstance(stats.min, bytes):
+            unsure = True
+            continue
+        lows.append(stats.min)
+        highs.append(stats.max)
+    word = type_word(type_)
+    if unsure or not lows:
+        return _Column(word, nulls, empty=not unsure)
+    return _Column(word, nulls, min(lows), max(highs))

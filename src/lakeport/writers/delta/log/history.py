@@ -1,0 +1,340 @@
+"""A table's versions with what each held, by one walk through its log, without Spark.
+
+```
+oldest checkpoint ─▶ commit ─▶ commit ─▶ … ─▶ newest
+   contents           + added - removed        contents
+```
+Commits before the oldest checkpoint are walked backwards from it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from lakeport.errors import DestinationError
+from lakeport.writers.delta.log.actions import CLUSTERING_DOMAIN
+from lakeport.writers.delta.log.checkpoint_files import Checkpoint, read_checkpoint
+from lakeport.writers.delta.log.entries import DataFile, Entry, read_commits
+from lakeport.writers.delta.schema import logical_paths
+
+if TYPE_CHECKING:
+    from lakeport.model import Storage
+    from lakeport.writers.delta.log.snapshot import LogFiles
+
+__all__ = ["Amount", "History", "KnownFile", "Version", "read_history"]
+
+Values = Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """So many files.
+
+    Attributes:
+        files: how many.
+        known_bytes: the size of those that say it.
+        known_rows: the rows of those that say them.
+        unsized: how many do not say their size.
+        uncounted: how many do not say their rows.
+    """
+
+    files: int = 0
+    known_bytes: int = 0
+    known_rows: int = 0
+    unsized: int = 0
+    uncounted: int = 0
+
+    @classmethod
+    def of(cls, files: Iterable[KnownFile]) -> Amount:
+        """Count files."""
+        sizes, rows = [], []
+        for known in files:
+            sizes.append(known.file.size)
+            rows.append(known.rows)
+        return cls(
+            len(rows),
+            sum(filter(None, sizes)),
+            sum(filter(None, rows)),
+            sizes.count(None),
+            rows.count(None),
+        )
+
+    def changed(self, added: Amount, removed: Amount) -> Amount:
+        """The amount after some came and others went."""
+        return Amount(
+            self.files + added.files - removed.files,
+            self.known_bytes + added.known_bytes - removed.known_bytes,
+            self.known_rows + added.known_rows - removed.known_rows,
+            self.unsized + added.unsized - removed.unsized,
+            self.uncounted + added.uncounted - removed.uncounted,
+        )
+
+    @property
+    def bytes(self) -> int | None:
+        """Their size; None where one does not say."""
+        return None if self.unsized else self.known_bytes
+
+    @property
+    def rows(self) -> int | None:
+        """Their rows; None where one does not say."""
+        return None if self.uncounted else self.known_rows
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFile:
+    """A data file of the newest version.
+
+    Attributes:
+        file: as the log has it.
+        rows: its rows; None where its statistics do not say.
+        schema: place in `History.schemas` of the schema when it first came, or of the oldest known.
+    """
+
+    file: DataFile
+    rows: int | None
+    schema: int
+
+
+@dataclass(slots=True)
+class Version:
+    """One commit, and what the table held after it.
+
+    Attributes:
+        number: its number.
+        info: the `commitInfo` action; empty when the writer left none.
+        schema: place of its schema in `History.schemas`; -1 where the log no longer tells.
+        added: the files that it added.
+        removed: the files that it removed.
+        held: the files that the table had then; None where the log no longer tells.
+        touched: the partitions of these files, each once, as the log spells them, the first ones.
+        more_touched: how many further ones there are.
+        changes_metadata: whether it changes the table's schema or properties.
+    """
+
+    number: int
+    info: Mapping[str, Any] = field(default_factory=dict)
+    schema: int = -1
+    added: Amount = field(default_factory=Amount)
+    removed: Amount = field(default_factory=Amount)
+    held: Amount | None = None
+    touched: tuple[Values, ...] = ()
+    more_touched: int = 0
+    changes_metadata: bool = False
+
+    @property
+    def at(self) -> datetime | None:
+        """When it was committed; None where the commit does not say."""
+        stamp = self.info.get("inCommitTimestamp") or self.info.get("timestamp")
+        if not isinstance(stamp, (int, float)):
+            return None
+        return datetime.fromtimestamp(stamp / 1000, UTC)
+
+
+@dataclass(slots=True)
+class History:
+    """A table's versions, as far back as its log tells them, and what it holds now.
+
+    Attributes:
+        versions: oldest first.
+        files: the data files of the newest version.
+        metadata: the newest `metaData` action.
+        protocol: the newest `protocol` action.
+        schemas: the schemas that the versions have had, each once, as Delta's JSON text.
+        domains: domain -> its `domainMetadata` text.
+    """
+
+    versions: list[Version] = field(default_factory=list)
+    files: Sequence[KnownFile] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    protocol: Mapping[str, Any] = field(default_factory=dict)
+    schemas: list[str] = field(default_factory=list)
+    domains: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def cluster_columns(self) -> tuple[str, ...]:
+        """The columns by which the table is clustered, nested ones as dotted paths."""
+        listed = json.loads(self.domains.get(CLUSTERING_DOMAIN, "{}")).get("clusteringColumns", ())
+        return logical_paths(json.loads(self.metadata["schemaString"]), listed)
+
+
+def read_history(
+    storage: Storage,
+    folder: str,
+    log: LogFiles,
+    *,
+    most_bytes: int,
+    most_versions: int | None = None,
+    most_partitions: int = 0,
+) -> History | None:
+    """Walk through a table's log.
+
+    Args:
+        storage: where the table is.
+        folder: its key; empty when it is the storage's root.
+        log: the files of its log.
+        most_bytes: of commits and of one checkpoint; older commits are left out.
+        most_versions: so many commits at most.
+        most_partitions: how many partitions a version names.
+
+    Returns:
+        None when what may be read does not tell the table's contents.
+
+    Raises:
+        DestinationError: the store refused, or a file is damaged.
+    """
+    commits = _newest_commits(log, most_bytes, most_versions)
+    first = log.newest - len(commits) + 1
+    start, checkpoint = -1, Checkpoint()
+    if first > 0:
+        found = _oldest_checkpoint(storage, folder, log, first - 1, most_bytes)
+        if found is None:
+            return None
+        start, checkpoint = found
+    walk = _Walk(most_partitions)
+    if start < first:
+        walk.begin(checkpoint)
+    numbers = range(first, log.newest + 1)
+    for number, entries in zip(numbers, read_commits(storage, commits), strict=True):
+        walk.commit(number, entries)
+        if number == start:
+            walk.begin(checkpoint)
+    return walk.end()
+
+
+def _newest_commits(log: LogFiles, most_bytes: int, most: int | None) -> list[str]:
+    """The keys of the newest commits without a gap, oldest first."""
+    keys: list[str] = []
+    for version in range(log.newest, -1, -1):
+        item = log.commits.get(version)
+        if item is None or len(keys) == most or (most_bytes := most_bytes - item.bytes) < 0:
+            break
+        keys.append(item.key)
+    return keys[::-1]
+
+
+def _oldest_checkpoint(
+    storage: Storage, folder: str, log: LogFiles, since: int, most_bytes: int
+) -> tuple[int, Checkpoint] | None:
+    """The oldest checkpoint that can be read, from a version on."""
+    import pyarrow as pa
+
+    files = {version: (item,) for version, item in log.named_checkpoints.items()}
+    damaged: Exception | None = None
+    for version, items in sorted({**files, **log.checkpoints}.items()):
+        if version < since or sum(item.bytes for item in items) > most_bytes:
+            continue
+        try:
+            return version, read_checkpoint(storage, folder, [item.key for item in items])
+        except pa.ArrowException as error:
+            damaged = damaged or DestinationError(
+                f"{storage.uri(items[0].key)} is no checkpoint of a Delta table",
+                "the file is damaged, or something else wrote it: bring it back from a copy.",
+            )
+            damaged.__cause__ = error
+    if damaged is not None:
+        raise damaged
+    return None
+
+
+class _Walk:
+    """The commits of a log, one after the other."""
+
+    def __init__(self, most_partitions: int) -> None:
+        self._most_partitions = most_partitions
+        self._history = History()
+        self._files: dict[Any, KnownFile] = {}
+        self._since: dict[str, int] = {}
+        self._held: Amount | None = None
+        self._schema = -1
+
+    def begin(self, checkpoint: Checkpoint) -> None:
+        """Take over what a checkpoint has, instead of what the commits before it told."""
+        if checkpoint.metadata is not None:
+            self._use_schema(checkpoint.metadata)
+        self._history.protocol = checkpoint.protocol or self._history.protocol
+        self._history.domains = dict(checkpoint.domains)
+        schema = self._schema
+        self._files = {file.ident: self._known(file) for file in checkpoint.files}
+        self._held = held = Amount.of(self._files.values())
+        for version in reversed(self._history.versions):
+            version.held = held
+            held = held.changed(version.removed, version.added)
+            version.schema = schema if version.schema < 0 else version.schema
+            schema = -1 if version.changes_metadata else schema
+
+    def commit(self, number: int, entries: Sequence[Entry]) -> None:
+        """Apply one commit."""
+        version = Version(number)
+        for entry in entries:
+            self._describe(version, entry)
+        version.schema = self._schema
+        gone = [known for e in entries if e.remove is not None for known in self._take(e.remove)]
+        came = []
+        for entry in entries:
+            if entry.add is not None:
+                known = self._known(entry.add)
+                gone += self._take(entry.add, known=True)
+                self._files[entry.add.ident] = known
+                came.append(known)
+        version.added, version.removed = Amount.of(came), Amount.of(gone)
+        self._touch(version, (*came, *gone))
+        if self._held is not None:
+            version.held = self._held = self._held.changed(version.added, version.removed)
+        self._history.versions.append(version)
+
+    def end(self) -> History | None:
+        """What was found; None when no schema was among it."""
+        history = self._history
+        history.files = tuple(self._files.values())
+        return history if history.metadata and history.protocol else None
+
+    def _known(self, file: DataFile) -> KnownFile:
+        # A file that is brought back has no more columns than when it came.
+        if self._since.get(file.path, -1) < 0:
+            self._since[file.path] = self._schema
+        return KnownFile(file, file.rows, self._since[file.path])
+
+    def _take(self, file: DataFile, *, known: bool = False) -> list[KnownFile]:
+        """The file that goes, as it came; nothing when it isn't there."""
+        gone = self._files.pop(file.ident, None)
+        if gone is not None:
+            return [gone]
+        return [] if known or self._held is not None else [KnownFile(file, file.rows, -1)]
+
+    def _describe(self, version: Version, entry: Entry) -> None:
+        if entry.commit_info is not None:
+            version.info = entry.commit_info
+        elif entry.meta_data is not None:
+            version.changes_metadata = True
+            self._use_schema(entry.meta_data)
+        elif entry.protocol is not None:
+            self._history.protocol = entry.protocol
+        elif entry.domain_metadata is not None:
+            domain = entry.domain_metadata
+            if domain.get("removed"):
+                self._history.domains.pop(domain["domain"], None)
+            else:
+                self._history.domains[domain["domain"]] = domain["configuration"]
+
+    def _use_schema(self, metadata: Mapping[str, Any]) -> None:
+        self._history.metadata = metadata
+        schemas, text = self._history.schemas, metadata["schemaString"]
+        if text not in schemas:
+            schemas.append(text)
+        self._schema = schemas.index(text)
+
+    def _touch(self, version: Version, files: Iterable[KnownFile]) -> None:
+        if not self._most_partitions:
+            return
+        seen: dict[tuple[str | None, ...], Values] = {}
+        for known in files:
+            values = known.file.partition_values
+            if values:
+                seen.setdefault(tuple(values.values()), values)
+        version.touched = tuple(islice(seen.values(), self._most_partitions))
+        version.more_touched = len(seen) - len(version.touched)

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.pages.kit import LAKE, Book, Served, served
+
+
+@pytest.fixture(scope="module")
+def here() -> Iterator[Served]:
+    """A lake with a page, which tests only read."""
+    with served(Book({"/": lambda query: LAKE, "/table/flights": lambda query: LAKE})) as found:
+        yield found

@@ -1,0 +1,109 @@
+"""Folders of Parquet and CSV files, told by footers and manifests."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lakeport
+from lakeport.errors import SourceError
+from tests.unit.tables.overview.kit import facts
+
+
+def rows(start: int, count: int, **more: Any) -> pa.Table:
+    numbers = range(start, start + count)
+    at = datetime(2024, 5, 1, 10, tzinfo=UTC)
+    columns = {
+        "id": pa.array(numbers, pa.int64()),
+        "text": pa.array([None if n % 5 == 0 else str(n) for n in numbers]),
+        "amount": pa.array([Decimal(n) / 4 for n in numbers], pa.decimal128(9, 2)),
+        "at": pa.array([at + timedelta(seconds=n) for n in numbers], pa.timestamp("us", "UTC")),
+        "on": pa.array([date(1969, 12, 30) + timedelta(days=n) for n in numbers]),
+        "inner": pa.array([{"a": n} for n in numbers]),
+        "list": pa.array([[n] for n in numbers]),
+        "never": pa.array([None] * count, pa.string()),
+    }
+    return pa.table({**columns, **{name: pa.array([v] * count) for name, v in more.items()}})
+
+
+def test_parquet_footers_tell_what_duckdb_counts(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    pq.write_table(rows(3, 30), tmp_path / "t" / "a.parquet", row_group_size=7)
+    pq.write_table(rows(33, 10, extra=1.5), tmp_path / "t" / "b.parquet")
+    told = facts(tmp_path / "t")
+    data = f"read_parquet('{tmp_path}/t/*.parquet', union_by_name = true)"
+    assert [c.name for c in told.columns][-4:] == ["inner.a", "list", "never", "extra"]
+    for column in told.columns:
+        if column.name == "list":
+            assert (column.nulls, column.minimum) == (None, None)
+            continue
+        path = ".".join(f'"{part}"' for part in column.name.split("."))
+        ((nulls, least, greatest),) = duckdb.sql(
+            f"SELECT count(*) - count({path}), min({path}), max({path}) FROM {data}"
+        ).fetchall()
+        assert (column.nulls, column.minimum, column.maximum) == (
+            nulls,
+            text(least),
+            text(greatest),
+        ), column
+    assert (told.format, told.rows, len(told.files), told.small_files) == ("parquet", 40, 2, 2)
+    assert (told.versions, told.schemas, told.protocol) == ((), (), None)
+
+
+def text(value: Any) -> str | None:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+    return None if value is None else str(value)
+
+
+def test_manifests_tell_how_files_came(tmp_path: Path) -> None:
+    for number, kind in enumerate(("csv", "csv", "parquet")):
+        records = [{"id": n, "day": "2024-05-01"} for n in range(number + 3)]
+        lakeport.land(records, tmp_path, table=f"raw/{kind}", file_type=kind)
+    texts, parquet = facts_below(tmp_path, "raw/csv"), facts_below(tmp_path, "raw/parquet")
+    assert (texts.format, texts.rows, [n for _, n in texts.growth]) == ("csv", 7, [3, 7])
+    assert (parquet.rows, [n for _, n in parquet.growth]) == (5, [5])
+    assert texts.growth[0][0] <= texts.growth[1][0]
+    assert [c.type for c in texts.columns][:2] == ["string", "string"]
+    assert "CSV files do not say" in texts.notes[0]
+
+
+def facts_below(root: Path, name: str) -> Any:
+    from lakeport.storage.local.store import LocalStorage
+    from lakeport.tables.overview import table_facts
+
+    return table_facts(LocalStorage(str(root)), name, name)
+
+
+def test_files_by_partition(tmp_path: Path) -> None:
+    for day, count in (("2024-05-01", 3), ("2024-05-02", 4), ("__HIVE_DEFAULT_PARTITION__", 1)):
+        folder = tmp_path / "t" / f"day={day}" / "of=a%2Fb"
+        folder.mkdir(parents=True)
+        pq.write_table(rows(0, count), folder / "a.parquet")
+    told = facts(tmp_path / "t")
+    assert told.partition_columns == ("day", "of")
+    assert [(p.name, p.rows, p.files, p.small_files) for p in told.partitions] == [
+        ("day=2024-05-01/of=a/b", 3, 1, 1),
+        ("day=2024-05-02/of=a/b", 4, 1, 1),
+        ("day=null/of=a/b", 1, 1, 1),
+    ]
+    assert [(c.name, c.role) for c in told.columns][-2:] == [
+        ("day", "partition"),
+        ("of", "partition"),
+    ]
+
+
+def test_what_is_no_table_is_told(tmp_path: Path) -> None:
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "a.parquet").write_bytes(b"PAR1")
+    with pytest.raises(SourceError, match=r"a\.parquet is damaged"):
+        facts(tmp_path / "half")
+    with pytest.raises(SourceError, match="there is no table"):
+        facts(tmp_path / "none")
