@@ -93,7 +93,7 @@ class Timeline:
         self._lanes: _Lanes = {}
         self._count = 0
         self._open: dict[object, Span] = {}
-        self._read, self._written = Pace(MOST_POINTS), Pace(MOST_POINTS)
+        self._read, self._written = Pace(MOST_POINTS - 1), Pace(MOST_POINTS - 1)
         self._seen: dict[str, tuple[int, int]] = {}
 
     def elapsed(self) -> float:
