@@ -29,7 +29,8 @@ def check(report: lakeport.LandingReport) -> dict[tuple[str, str], list[lakeport
         assert all(one.end <= other.start for one, other in pairwise(spans)), spans
     for pace in (report.pace, report.reading_pace):
         assert len(pace) <= MOST_POINTS
-        assert all(0 < at <= report.seconds for at, _, _ in pace), pace
+        assert all(0 <= at <= report.seconds for at, _, _ in pace), pace
+        assert not pace or pace[0] == (0, 0, 0)
         for one, other in pairwise(pace):
             assert all(a <= b for a, b in zip(one, other, strict=True)), pace
     return found

@@ -31,7 +31,6 @@ NEEDED = {
     "lakeport.__main__ -> lakeport.cli.output.progress": "a client of a warm session shows nothing",
     "lakeport.cli.jars -> lakeport.spark.jvm.jars": _COMMAND,
     "lakeport.cli.tables.opened -> lakeport.tables": _COMMAND,
-    "lakeport.cli.ui -> lakeport.pages.server.address": _COMMAND,
     "lakeport.cli.warm -> lakeport.spark.jvm.jars": _COMMAND,
     "lakeport.mage.flags -> lakeport.config.files": _COMMAND,
     "lakeport.mage.flags -> lakeport.config.mage.catalog": _COMMAND,

@@ -15,7 +15,7 @@ class Pace:
     """Rows and bytes over time. When the steps do not reach, each becomes twice as long.
 
     Attributes:
-        most: how many steps there are at the most.
+        most: how many steps there are at the most; points are one more.
         step: how long each is, in seconds.
     """
 
@@ -36,20 +36,27 @@ class Pace:
             self._halve()
         self._add(int(at / self.step), rows, size)
 
+    def coarsen(self, step: float) -> None:
+        """See that steps are at least so long, as what is added comes at such intervals."""
+        while self.step < step:
+            self._halve()
+
     def done(self) -> list[Point]:
         """What was done in each step, at its end; steps without anything are left out."""
         return [((step + 1) * self.step, *self._steps[step]) for step in sorted(self._steps)]
 
     def points(self) -> tuple[Point, ...]:
-        """What was done in all by the ends of steps; lines from one to the next tell the rest.
+        """What was done in all, from nothing at 0, by the ends of steps; none if that is nothing.
+
+        Lines from one to the next tell the rest.
 
         >>> pace = Pace(most=8, step=1.0)
         >>> pace.add(2.5, rows=10)
         >>> pace.add(4.5, rows=5)
         >>> pace.points()
-        ((2.0, 0, 0), (3.0, 10, 0), (4.0, 10, 0), (5.0, 15, 0))
+        ((0.0, 0, 0), (2.0, 0, 0), (3.0, 10, 0), (4.0, 10, 0), (5.0, 15, 0))
         """
-        found: list[Point] = []
+        found: list[Point] = [(0.0, 0, 0)] if self._steps else []
         rows = size = last = 0
         for step in sorted(self._steps):
             if step > last:

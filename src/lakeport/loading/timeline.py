@@ -93,7 +93,7 @@ class Timeline:
         self._lanes: _Lanes = {}
         self._count = 0
         self._open: dict[object, Span] = {}
-        self._read, self._written = Pace(MOST_POINTS), Pace(MOST_POINTS)
+        self._read, self._written = Pace(MOST_POINTS - 1), Pace(MOST_POINTS - 1)
         self._seen: dict[str, tuple[int, int]] = {}
 
     def elapsed(self) -> float:
@@ -151,6 +151,7 @@ class Timeline:
                 for name, (began, ended, busy) in work.stages.items():
                     span = Span(name, stream, within(began), within(ended), 1, busy)
                     found[name] = found[name].with_next(span) if name in found else span
+                self._written.coarsen(work.step)
                 for moment, rows, size in work.pace:
                     self._written.add(within(moment), rows, size)
             for span in found.values():

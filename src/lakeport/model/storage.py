@@ -26,11 +26,13 @@ class Work:
     Attributes:
         stages: stage -> when it first began, when it last ended, and the seconds between that were
             spent on it, several threads' added up.
-        pace: moments, with the rows read and the bytes staged since the one before.
+        pace: moments, with the rows read and the bytes staged in the `step` before each.
+        step: seconds.
     """
 
     stages: Mapping[str, tuple[float, float, float]]
     pace: tuple[tuple[float, int, int], ...] = ()
+    step: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

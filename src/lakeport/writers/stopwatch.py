@@ -31,7 +31,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_STEPS = 30
+_STEPS = 60
 _TOLD_BYTES = 1 << 20
 
 
@@ -60,7 +60,7 @@ class Stopwatch:
         """What was done so far."""
         steps = self._pace.done()
         pace = tuple((self._began + at, rows, size) for at, rows, size in steps)
-        return Work(dict(self._stages), pace)
+        return Work(dict(self._stages), pace, self._pace.step)
 
 
 @dataclass(slots=True)

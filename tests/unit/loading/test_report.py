@@ -91,8 +91,8 @@ def test_the_document_tells_when_what_was_done(monkeypatch: pytest.MonkeyPatch) 
         {"stage": "parsing", "stream": "a", "start": 2.0, "end": 4.0, "tasks": 1, "busy": 1.235},
     ]
     assert values["streams_left_out"] == 0
-    assert values["pace"] == [[4.0, 0, 0], [4.05, 5, 50]]
-    assert values["reading_pace"] == [[8.0, 0, 0], [8.1, 5, 60]]
+    assert values["pace"] == [[0.0, 0, 0], [4.0, 0, 0], [4.05, 5, 50]]
+    assert values["reading_pace"] == [[0.0, 0, 0], [8.0, 0, 0], [8.1, 5, 60]]
 
 
 def test_reports_and_plans_show_themselves_in_a_line() -> None:

@@ -103,6 +103,17 @@ def test_tasks_are_put_where_they_ran(timeline: Timeline, clock: Clock) -> None:
     assert next(point for point in written if point[0] > 4)[1] == 71
 
 
+def test_a_steady_task_has_a_steady_pace(timeline: Timeline, clock: Clock) -> None:
+    begun = clock.time()
+    clock.seconds += 20
+    pace = tuple((begun + 0.13 + 0.4 * step, 8, 80) for step in range(1, 40))
+    staged = Staged("k", {}, 1, 1, work=Work({"parsing": (begun, begun + 16, 1.0)}, pace, 0.4))
+    timeline.tasks("a", [staged], 0.0)
+    _, written = timeline.paces(20.0)
+    rates = {round((b[1] - a[1]) / (b[0] - a[0])) for a, b in pairwise(written)}
+    assert rates == {0, 20} and written[-1][1:] == (39 * 8, 39 * 80)
+
+
 def test_what_is_read_is_the_sum_of_the_streams(timeline: Timeline, clock: Clock) -> None:
     for stream, records, size in (("a", 10, 100), ("b", 1, 5), ("a", 25, 260), ("b", 2, 11)):
         clock.seconds += 1
