@@ -148,7 +148,8 @@ _LABELS = """() => {
     const boxes = labels.map((text) => [text.textContent, text.getBoundingClientRect()]);
     for (const [words, box] of boxes) {
       if (box.left < frame.left - 1 || box.right > frame.right + 1 ||
-          box.top < frame.top - box.height / 4 || box.bottom > frame.bottom + box.height / 4) wrong.push(`cut: ${words}`);
+          box.top < frame.top - box.height / 4 ||
+          box.bottom > frame.bottom + box.height / 4) wrong.push(`cut: ${words}`);
     }
     boxes.forEach(([words, box], place) => {
       for (const [others, other] of boxes.slice(place + 1)) {

@@ -92,7 +92,7 @@ def make_long_history(table: Path) -> Path:
     commits: list[list[dict[str, Any]]] = [
         [PROTOCOL, metadata(columns, "c00"), did("CREATE TABLE")]
     ]
-    bounds = {name: 1 for name in columns}
+    bounds = dict.fromkeys(columns, 1)
     for version in range(1, VERSIONS):
         files = [
             add(

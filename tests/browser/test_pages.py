@@ -1,4 +1,4 @@
-"""Every page of a lake, in a file and served: readable at every size, in both themes, by everyone."""
+"""Every page of a lake, in a file and served, is for everyone: at every size, in both themes."""
 
 from __future__ import annotations
 
