@@ -217,7 +217,10 @@ def walk(page: Page, most: int = 400) -> list[str]:
         stop = _STOP.match(said)
         assert stop, f"without a name: {said}, {told['html']}"
         role, name, summary = stop.groups()
-        stops.append(f"{role} {name}" if role else f"summary {summary}")
+        if name and said.startswith("- '"):
+            name = name.replace("''", "'")  # as YAML quotes it
+        name = name and name.replace('\\"', '"')
+        stops.append(f"{role} {name}" if role else f"summary {str(summary).strip('"')}")
     raise AssertionError(f"more than {most} stops, the last ones: {stops[-3:]}")
 
 
