@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import time
+import webbrowser
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ import pytest
 
 import lakeport
 from lakeport.cli import app
+from lakeport.pages.server import browser as browsers
 from tests.pages.kit import command
 
 SERVED = re.compile(
@@ -276,3 +278,15 @@ def test_a_browser_that_can_t_be_opened_is_no_error(
     code, screen = on_a_terminal(str(lake), **{**browser, **changed})
     assert code == 0
     assert screen.count("\n") == 1, screen
+
+
+@pytest.mark.parametrize("chosen", [True, False])
+def test_a_browser_in_the_terminal_is_opened_only_where_it_was_chosen(
+    chosen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(webbrowser.GenericBrowser, "open", lambda self, url: opened.append(url))
+    monkeypatch.setattr(webbrowser, "get", lambda: webbrowser.GenericBrowser("lynx"))
+    monkeypatch.setenv("BROWSER", "lynx" if chosen else "")
+    browsers._open(tmp_path)
+    assert opened == [tmp_path.as_uri()] * chosen

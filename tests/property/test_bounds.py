@@ -127,12 +127,12 @@ def test_numbers_are_no_texts() -> None:
 def test_not_a_number_is_the_greatest() -> None:
     stats = '{"numRecords":2,"minValues":{"v":1.5},"maxValues":{"v":"NaN"},"nullCount":{"v":0}}'
     found = told("double", [DataFile("f", 1, {}, stats), file([math.pi])])
-    assert (found.minimum, found.maximum) == ("1.5", "nan")
+    assert (found.minimum, found.maximum) == ("1.5", "NaN")
 
 
 def test_bounds_that_are_cut_say_so() -> None:
     long = told("string", [file(["a" * 32]), file(["b"])])
-    assert "32" in long.approximate
+    assert "cut" in long.approximate
     assert told("string", [file(["\U0001f600" * 16])]).approximate
     assert told("string", [file(["a" * 31])]).approximate == ""
     assert "millisecond" in told("timestamp", [file([datetime(2024, 5, 1)])]).approximate

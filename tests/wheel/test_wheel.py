@@ -122,6 +122,18 @@ def test_it_lands_and_maintains_with_its_own_java(installed: Installed) -> None:
     ]
 
 
+def test_it_has_what_serves_pages(installed: Installed) -> None:
+    (installed.home / "empty").mkdir()
+    script = (
+        "import lakeport.pages.server.serve, lakeport.pages.server.site\n"
+        "from lakeport.config.load import load_target\n"
+        "from lakeport.pages.lake import open_pages\n"
+        "pages = open_pages(load_target('empty'))\n"
+        "print(pages.asset('theme.css')[0], pages.document(pages.page('/', {})))"
+    )
+    assert installed.run("python", "-c", script).startswith("text/css <!doctype html>")
+
+
 def test_its_pages_and_starts(installed: Installed) -> None:
     assert "SchemaConflict" in installed.run("lakeport", "explain", "SchemaConflict")
     assert "Singer" in installed.run("lakeport", "docs", "sources")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
     from types import FrameType
 
-__all__ = ["INTERRUPTED", "TERMINATED", "Terminated", "endable", "leave"]
+__all__ = ["ENDED", "INTERRUPTED", "TERMINATED", "Terminated", "endable", "leave"]
 
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
@@ -27,7 +27,14 @@ _AGAIN_SECONDS: Final = 0.05
 _LONGEST_SECONDS: Final = 5.0
 _AGAIN, _END = b"\0", b"\xff"  # no signal has these numbers
 _IMPORT_SYSTEM: Final = "<frozen importlib"
-_asked = threading.Event()
+
+
+class _Asked(int):
+    """A code of its own: 0 is also what finished work ends with."""
+
+
+ENDED: Final = _Asked(0)
+"""Exit code of a command that goes on until it is asked to end."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -37,10 +44,9 @@ class Terminated(KeyboardInterrupt):
 def leave(code: int) -> NoReturn:
     """End the process; at once where it was asked to end, as a request to a store may hang.
 
-    The interpreter would wait for the threads that such requests are sent by. For a run in a warm
-    session the code tells; a command that serves until it is asked to end succeeds by that.
+    The interpreter would wait for the threads that such requests are sent by.
     """
-    if code in (INTERRUPTED, TERMINATED) or _asked.is_set():
+    if code in (INTERRUPTED, TERMINATED) or code is ENDED:
         atexit._run_exitfuncs()
         os._exit(code)
     sys.exit(code)
@@ -96,7 +102,6 @@ class _Due:
         self._before.callback(signal.signal, number, signal.signal(number, handler))
 
     def _raise(self, kind: type[KeyboardInterrupt], frame: FrameType | None) -> None:
-        _asked.set()
         if _imports(frame) <= self._imports:
             raise kind
         self._later(kind)

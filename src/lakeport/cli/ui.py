@@ -13,6 +13,7 @@ import typer
 from lakeport.cli.options import Debug, JsonOut, SetKeys
 from lakeport.cli.output.console import Console, Json
 from lakeport.cli.page import Mask
+from lakeport.cli.signals import ENDED
 from lakeport.cli.tables.lake import Target, opened_lake
 from lakeport.host.extras import missing
 from lakeport.loading.report import Failure
@@ -30,7 +31,14 @@ def ui(
     target: Target,
     port: Annotated[
         int,
-        typer.Option("--port", metavar="N", min=0, max=65535, help="By default a free one."),
+        typer.Option(
+            "--port",
+            metavar="N",
+            min=0,
+            max=65535,
+            help="The port; by default a free one.",
+            show_default=False,
+        ),
     ] = 0,
     host: Annotated[
         str,
@@ -64,6 +72,7 @@ def ui(
                 _announce(output, target, address, token)
                 with opened(address.url(token)) if browse else nullcontext():
                     server(app).run(sockets=[listener])
+    raise typer.Exit(ENDED)
 
 
 def _announce(output: Console | Json, target: str, address: Address, token: str) -> None:

@@ -134,7 +134,7 @@ class ColumnFacts:
         nulls: how many; None where a file does not say.
         minimum: the least value as text; None where a file does not say, or all are null.
         maximum: the greatest, likewise.
-        approximate: why minimum and maximum may be wider than the values; empty where they are not.
+        approximate: why minimum and maximum may not be those of the values; empty where they are.
     """
 
     name: str

@@ -174,6 +174,11 @@ def _line(run: LakeRun, pages: Mapping[str, str]) -> RunLine:
     )
 
 
+def _name(uri: str, page: str) -> str:
+    """A table's name in this lake; of another one the last part of its URI."""
+    return page.removeprefix(_TABLE) or unquote(uri.rpartition("/")[2])
+
+
 def _is_name(name: str) -> bool:
     """Whether it can be a table's folder below the target, and nothing outside of it."""
     parts = name.split("/")

@@ -54,6 +54,7 @@ _FOLDERS = 10_000
 _FILES = 10_000
 _FOOTERS = 1_000
 _LOG_BYTES = 64 << 20
+_GROWTH = 12_000  # commits and manifests that are read for the growth of all tables
 _THREADS = 16
 _BESIDE = 200
 _NAMED = 20
@@ -161,13 +162,15 @@ def see_tables(storage: Storage, folder: str, points: int = 0) -> list[SeenTable
     Args:
         storage: where the lake is.
         folder: its key; empty when it is the storage's root.
-        points: how many points of each table's growth are wanted; each may cost a request.
+        points: how many points of each table's growth are wanted; each may cost a request, so
+            there are fewer where there are many tables.
 
     Raises:
         SourceError: there are too many folders to look into.
         DestinationError: the store refused.
     """
     found = sorted(find_tables(storage, folder))
+    points = min(points, _GROWTH // max(len(found), 1))
     with ThreadPoolExecutor(_THREADS) as pool:
         told = list(pool.map(lambda one: _look(storage, folder, one, points), found))
         waiting: dict[int, Sequence[StoredObject]] = {}

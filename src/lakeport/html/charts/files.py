@@ -21,6 +21,8 @@ Bin = tuple[int, int, int]
 _LEAST, _MOST = 10, 33  # powers of two: below 1 KB, beyond 8 GB
 _MOST_CELLS = 400
 _STEPS = 5  # of the colour that tells the share of small files
+_WIDTHS = (300, 450, 600, 800, 1000)  # of a picture, in pixels; the style knows these, too
+_LETTER, _MARGIN = 7.5, 12  # pixels
 
 
 def size_bins(sizes: Sequence[int]) -> list[Bin]:
@@ -125,18 +127,31 @@ def _cell(cell: tuple[str, int, int, int], place: dict[str, float], whole: int) 
         f"{name}: {size(weight)} ({share(weight, whole)}), {plural(files, 'file')}, "
         f"{count(small)} small"
     )
-    # An SVG of its own cuts off what does not fit into it.
     return tag(
         "svg",
         tag("title", words),
         tag("rect", width="100%", height="100%", class_=f"cell small-{step}"),
-        tag("text", name, x="6", y="16", class_="cell-name") if place["dy"] > 20 else "",
-        tag("text", size(weight), x="6", y="32", class_="cell-size") if place["dy"] > 38 else "",
+        _words(name, place["dx"], 16, "cell-name") if place["dy"] > 20 else "",
+        _words(size(weight), place["dx"], 32, "cell-size") if place["dy"] > 38 else "",
         x=f"{place['x'] / 10:.3f}%",
         y=f"{place['y']:.1f}",
         width=f"{place['dx'] / 10:.3f}%",
         height=f"{place['dy']:.1f}",
     )
+
+
+def _words(text: str, width: float, y: int, class_: str) -> Markup:
+    """A text in a cell, shown where the picture is so wide that it fits.
+
+    Args:
+        text: what it says.
+        width: of the cell, of 1000 that the picture has.
+        y: where it stands, in pixels.
+        class_: its own.
+    """
+    needed = (_LETTER * len(text) + _MARGIN) * 1000 / width
+    least = next((f"from-{each}" for each in _WIDTHS if each >= needed), "never")
+    return tag("text", text, x="6", y=f"{y}", class_=f"{class_} {least}")
 
 
 def _power(value: int) -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import html
 import sys
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
-from lakeport.loading.progress.words import Moment, lines
+from lakeport.loading.progress.words import Moment, lines, newest
 
 __all__ = ["Notebook"]
 
@@ -36,13 +38,24 @@ class Notebook:
 
     def draw(self, moment: Moment) -> None:
         """Show it in place of what was there."""
-        self._handle.update(_bundle(lines(moment, _WIDTH)), raw=True)
+        told = lines(moment, _WIDTH)
+        self._handle.update(_bundle(told, [each.share for each in newest(moment)]), raw=True)
 
     def clear(self) -> None:
         """Leave an empty output."""
         self._handle.update(_bundle([]), raw=True)
 
 
-def _bundle(told: list[str]) -> dict[str, str]:
-    text = "\n".join(told)
-    return {"text/plain": text, "text/html": f"<pre>{html.escape(text)}</pre>" if text else ""}
+def _bundle(told: list[str], shares: Sequence[float | None] = ()) -> dict[str, str]:
+    """What goes on as text, and with a bar where the share that is done is known."""
+    drawn = "".join(
+        f"<div>{_bar(share)}{html.escape(text)}</div>"
+        for text, share in zip_longest(told, shares[: len(told)])
+    )
+    return {"text/plain": "\n".join(told), "text/html": drawn}
+
+
+def _bar(share: float | None) -> str:
+    if share is None:
+        return ""
+    return f'<progress max="1" value="{share:.3f}" aria-label="share that is done"></progress> '

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lakeport.host.activity import Activity
 
-__all__ = ["Moment", "line", "lines", "seconds"]
+__all__ = ["Moment", "line", "lines", "newest", "seconds"]
 
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 _MOST = 4  # activities at once
@@ -38,13 +38,17 @@ def lines(moment: Moment, width: int) -> list[str]:
         moment: what is to be shown.
         width: columns of a line.
     """
-    running = moment.activities or (Activity(moment.label, "", moment.began),)
-    told = [line(each, moment.now, width) for each in running[-_MOST:]]
-    if (more := len(running) - _MOST) > 0:
+    told = [line(each, moment.now, width) for each in newest(moment)]
+    if (more := len(moment.activities) - _MOST) > 0:
         told.append(f"and {more} more")
     if moment.note and len(moment.note) <= width:
         told.append(moment.note)
     return told
+
+
+def newest(moment: Moment) -> tuple[Activity, ...]:
+    """The activities that are shown: those that began last, or the whole while there is none."""
+    return (moment.activities or (Activity(moment.label, "", moment.began),))[-_MOST:]
 
 
 def line(activity: Activity, now: float, width: int) -> str:

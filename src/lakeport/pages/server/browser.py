@@ -51,4 +51,7 @@ def opened(url: str) -> Iterator[None]:
 
 def _open(way: Path) -> None:
     with suppress(Exception):
-        webbrowser.open(way.as_uri())
+        browser = webbrowser.get()
+        # One that draws with letters would take this terminal.
+        if type(browser) is not webbrowser.GenericBrowser or os.environ.get("BROWSER"):
+            browser.open(way.as_uri())

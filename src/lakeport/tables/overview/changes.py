@@ -47,7 +47,8 @@ def change_of(version: Version) -> Change:
     if operation in _OPERATIONS:
         return _OPERATIONS[operation]
     if operation in ("WRITE", "STREAMING UPDATE"):
-        parameters: Mapping[str, Any] = version.info.get("operationParameters") or {}
+        told: Any = version.info.get("operationParameters")
+        parameters = told if isinstance(told, Mapping) else {}
         mode = str(parameters.get("mode") or parameters.get("outputMode") or "").lower()
         if mode in _MODES:
             return _MODES[mode]

@@ -72,7 +72,7 @@ class _Told:
         hook = Decimal if decimals else None
         decode = msgspec.json.Decoder(float_hook=hook).decode
         each = [_statistics(known.file.stats, decode) for known in files]
-        low, high, nulls = ([one.get(part) or _EMPTY for one in each] for part in _PARTS)
+        low, high, nulls = ([_tree(one.get(part)) for one in each] for part in _PARTS)
         deletes = any(known.file.deletion_vector is not None for known in files)
         return cls(files, [one.get("numRecords") for one in each], low, high, nulls, deletes)
 
@@ -87,7 +87,11 @@ def _statistics(stats: Any, decode: Any) -> Mapping[str, Any]:
         found = decode(stats)
     except msgspec.DecodeError:
         return _EMPTY
-    return found if isinstance(found, Mapping) else _EMPTY
+    return _tree(found)
+
+
+def _tree(told: Any) -> Mapping[str, Any]:
+    return told if isinstance(told, Mapping) else _EMPTY
 
 
 def _column(told: _Told, leaf: Leaf, known: Sequence[bool]) -> dict[str, Any]:
@@ -98,6 +102,7 @@ def _column(told: _Told, leaf: Leaf, known: Sequence[bool]) -> dict[str, Any]:
             records if count is None and not known[one.schema] else count
             for count, records, one in zip(counts, told.records, told.files, strict=True)
         ]
+    counts = [count if isinstance(count, int) else None for count in counts]
     # A file of nulls, or without rows, has no bounds.
     bounded = [
         place
@@ -166,5 +171,5 @@ def _read(trees: Sequence[Mapping[str, Any]], leaf: Leaf) -> list[Any] | None:
 def _each(trees: Sequence[Mapping[str, Any]], path: Sequence[str]) -> list[Any]:
     *above, last = path
     for name in above:
-        trees = [tree.get(name) or _EMPTY for tree in trees]
+        trees = [_tree(tree.get(name)) for tree in trees]
     return [tree.get(last) for tree in trees]

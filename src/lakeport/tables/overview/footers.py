@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Footer", "footer_columns", "read_footer"]
 
+_CUT = 64  # bytes of a text that programs in Rust keep
+
 
 @dataclass(frozen=True, slots=True)
 class Footer:
@@ -74,14 +76,26 @@ def footer_columns(footers: Sequence[Footer]) -> list[ColumnFacts]:
         absent = sum(f.rows for f, column in zip(footers, each, strict=True) if column is None)
         counts = [column.nulls for column in there]
         nulls = None if None in counts else absent + sum(count or 0 for count in counts)
-        full = [column for column in there if not column.empty]
-        told: dict[str, str] = {}
-        kinds = {column.type for column in there}
-        if full and len(kinds) == 1 and all(column.low is not None for column in full):
-            least, greatest = bounds([c.low for c in full], [c.high for c in full])
-            told = {"minimum": spelled(least), "maximum": spelled(greatest)}
-        found.append(ColumnFacts(name, there[-1].type, nulls=nulls, **told))
+        found.append(ColumnFacts(name, there[-1].type, nulls=nulls, **_bounds(there)))
     return found
+
+
+def _bounds(columns: Sequence[_Column]) -> dict[str, str]:
+    full = [column for column in columns if not column.empty]
+    alike = len({column.type for column in columns}) == 1
+    if not full or not alike or any(column.low is None for column in full):
+        return {}
+    found = bounds([column.low for column in full], [column.high for column in full])
+    least, greatest = map(spelled, found)
+    reason = next(filter(None, map(_reason, found)), "")
+    return {"minimum": least, "maximum": greatest, "approximate": reason}
+
+
+def _reason(bound: Any) -> str:
+    """Why a bound may not be that of the values; empty where it is."""
+    if isinstance(bound, str) and len(bound.encode()) >= _CUT:
+        return "long texts are cut in the statistics"
+    return "the statistics leave out NaN" if isinstance(bound, float) else ""
 
 
 def _column(footer: pq.FileMetaData, index: int, type_: pa.DataType) -> _Column:

@@ -23,8 +23,8 @@ _CUT = 32
 _SCALE = re.compile(r"decimal\(\d+,(\d+)\)")
 _WHOLE = frozenset({"byte", "short", "integer", "long"})
 _FLOATING = frozenset({"float", "double"})
-_TEXTS = "texts longer than 32 characters are cut in the log"
-_TIMES = "the log keeps times to the millisecond"
+_TEXTS = "long texts are cut in the statistics"
+_TIMES = "the statistics keep times to the millisecond"
 
 
 def reader(type_: Any) -> Callable[[Any], Any] | None:
@@ -74,6 +74,8 @@ def spelled(value: Any, type_: Any = "string") -> str:
     """
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, Decimal):
         scale = _SCALE.search(str(type_))
         return format(value, f".{scale[1]}f" if scale else "f")

@@ -131,8 +131,18 @@ def test_a_notebook_shows_it_below_the_cell_and_nothing_in_the_end(cell: _Cell) 
     with activity("reading", "<a>"), shown(None, "landing"):
         assert cell.drawn.wait(30)
     assert cell.shown[0]["text/plain"].startswith("reading <a> ...")
-    assert cell.shown[0]["text/html"].startswith("<pre>reading &lt;a&gt; ...")
+    assert cell.shown[0]["text/html"].startswith("<div>reading &lt;a&gt; ...")
     assert cell.shown[-1] == {"text/plain": "", "text/html": ""}
+
+
+def test_a_notebook_draws_a_bar_where_the_share_is_known(cell: _Cell) -> None:
+    with activity("reading", "a.csv", total=200), shown(None, "landing"):
+        advance(50)
+        for _ in range(2):  # the first may have looked before
+            cell.drawn.clear()
+            assert cell.drawn.wait(30)
+    bar = next(each["text/html"] for each in cell.shown if "<progress" in each["text/html"])
+    assert '<progress max="1" value="0.250"' in bar and "reading a.csv: 50 of 200 B (25%)" in bar
 
 
 def test_a_notebook_can_do_without(cell: _Cell, monkeypatch: pytest.MonkeyPatch) -> None:

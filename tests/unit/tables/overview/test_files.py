@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -11,6 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 import lakeport
 from lakeport.errors import SourceError
@@ -55,6 +57,16 @@ def test_parquet_footers_tell_what_duckdb_counts(tmp_path: Path) -> None:
         ), column
     assert (told.format, told.rows, len(told.files), told.small_files) == ("parquet", 40, 2, 2)
     assert (told.versions, told.schemas, told.protocol) == ((), (), None)
+
+
+def test_bounds_that_footers_cut_or_leave_out_say_so(tmp_path: Path) -> None:
+    data = pa.table({"long": ["x" * 100], "short": ["x" * 40], "number": [1.5]})
+    write_deltalake(tmp_path / "t", data)  # arrow-rs cuts texts
+    shutil.rmtree(tmp_path / "t" / "_delta_log")
+    long, short, number = facts(tmp_path / "t").columns
+    assert long.maximum != "x" * 100 and "cut" in long.approximate
+    assert (short.maximum, short.approximate) == ("x" * 40, "")
+    assert "NaN" in number.approximate
 
 
 def text(value: Any) -> str | None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import lakeport
 from lakeport.html.facts import MOST_POINTS
 from lakeport.storage.local.store import LocalStorage
+from lakeport.tables import lake
 from lakeport.tables.overview import lake_facts
 from tests.long_table import write_long_table
 
@@ -38,3 +41,13 @@ def test_growth_of_a_long_log_has_its_newest_points(tmp_path: Path) -> None:
     assert len(told.growth) == MOST_POINTS
     assert told.growth[-1][1] == told.rows
     assert told.growth[0][1] < told.growth[-1][1]
+
+
+def test_many_tables_have_fewer_points_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        write_long_table(tmp_path / name, versions=30, files=1, checkpoints=10)
+    assert [len(t.growth) for t in lake_facts(LocalStorage(str(tmp_path)), "").tables] == [30, 30]
+    monkeypatch.setattr(lake, "_GROWTH", 12)
+    assert [len(t.growth) for t in lake_facts(LocalStorage(str(tmp_path)), "").tables] == [6, 6]

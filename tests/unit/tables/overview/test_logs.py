@@ -12,11 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from lakeport.errors import DestinationError, SourceError
 from lakeport.html.facts import Change
 from lakeport.storage.local.store import LocalStorage
 from lakeport.writers.delta.log.checkpoint import write_checkpoint
+from tests.long_table import write_long_table
 from tests.unit.tables.overview.kit import PROTOCOL, add, did, facts, metadata, remove, write
 
 BEGIN = [PROTOCOL, metadata({"id": "long"})]
@@ -83,6 +85,25 @@ def test_only_a_checkpoint_is_left(tmp_path: Path) -> None:
     clean(log, 4)
     told = facts(tmp_path / "t")
     assert (told.rows, told.versions, told.older_versions) == (30, [], 4)
+
+
+def test_a_long_log_tells_what_delta_rs_tells(tmp_path: Path) -> None:
+    write_long_table(tmp_path / "t", versions=120, files=3, checkpoints=10)
+    clean(tmp_path / "t" / "_delta_log", 30)
+    (tmp_path / "t" / "_delta_log" / f"{10:020d}.checkpoint.parquet").unlink()
+    (tmp_path / "t" / "_delta_log" / f"{20:020d}.checkpoint.parquet").unlink()
+    told = facts(tmp_path / "t")
+    assert (told.versions[0].number, told.older_versions) == (30, 30)
+    for version in told.versions[::9]:
+        adds = pa.table(DeltaTable(tmp_path / "t", version=version.number).get_add_actions())
+        assert (version.files, version.rows, version.bytes) == (
+            len(adds),
+            pc.sum(adds["num_records"]).as_py(),
+            pc.sum(adds["size_bytes"]).as_py(),
+        )
+    kinds = {version.number: version.change for version in told.versions}
+    assert (kinds[50], kinds[51]) == (Change.OPTIMIZE, Change.APPEND)
+    assert sum(one.files for one in told.partitions) == len(told.files)
 
 
 @pytest.mark.parametrize("stats", ["text", "typed"])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
@@ -132,7 +133,9 @@ class Version:
         stamp = self.info.get("inCommitTimestamp") or self.info.get("timestamp")
         if not isinstance(stamp, (int, float)):
             return None
-        return datetime.fromtimestamp(stamp / 1000, UTC)
+        with suppress(ValueError, OverflowError, OSError):  # of a writer with units of its own
+            return datetime.fromtimestamp(stamp / 1000, UTC)
+        return None
 
 
 @dataclass(slots=True)
@@ -230,7 +233,7 @@ def _oldest_checkpoint(
             continue
         try:
             return version, read_checkpoint(storage, folder, [item.key for item in items])
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OSError) as error:
             damaged = damaged or DestinationError(
                 f"{storage.uri(items[0].key)} is no checkpoint of a Delta table",
                 "the file is damaged, or something else wrote it: bring it back from a copy.",
@@ -331,10 +334,10 @@ class _Walk:
     def _touch(self, version: Version, files: Iterable[KnownFile]) -> None:
         if not self._most_partitions:
             return
-        seen: dict[tuple[str | None, ...], Values] = {}
+        seen: dict[tuple[tuple[str, str | None], ...], Values] = {}
         for known in files:
             values = known.file.partition_values
             if values:
-                seen.setdefault(tuple(values.values()), values)
+                seen.setdefault(tuple(sorted(values.items())), values)
         version.touched = tuple(islice(seen.values(), self._most_partitions))
         version.more_touched = len(seen) - len(version.touched)

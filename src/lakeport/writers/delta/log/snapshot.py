@@ -228,6 +228,8 @@ def _checkpoint(
     with storage.open(key) as file:
         source = pq.ParquetFile(file)
         present = {*source.schema_arrow.names}
+        if "sidecar" in present and source.read(columns=["sidecar"])["sidecar"].drop_null():
+            raise pa.ArrowInvalid("a checkpoint of the newer kind, whose files lie in sidecars")
         table = source.read(columns=sorted(columns & present))
     for kind in table.column_names:
         for body in _bodies(table[kind].drop_null()):
