@@ -220,7 +220,8 @@ def walk(page: Page, most: int = 400) -> list[str]:
         if name and said.startswith("- '"):
             name = name.replace("''", "'")  # as YAML quotes it
         name = name and name.replace('\\"', '"')
-        stops.append(f"{role} {name}" if role else f"summary {str(summary).strip('"')}")
+        words = str(summary).strip('"')
+        stops.append(f"{role} {name}" if role else f"summary {words}")
     raise AssertionError(f"more than {most} stops, the last ones: {stops[-3:]}")
 
 

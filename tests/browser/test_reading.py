@@ -47,7 +47,9 @@ def test_titles_sort_numbers_as_numbers(reader: Reader, site: Site) -> None:
     for direction, reverse in (("ascending", False), ("descending", True)):
         title.get_by_role("button", name="rows").click()
         expect(title).to_have_attribute("aria-sort", direction)
-        rows = [int(text.replace(",", "")) for text in column(page, "table.lake", 3)]
+        *known, unknown = column(page, "table.lake", 3)
+        assert unknown == "?"  # nothing is counted in CSV files
+        rows = [int(text.replace(",", "")) for text in known]
         assert rows == sorted(rows, reverse=reverse) and len(set(rows)) > 2
     page.locator("table.lake thead th").nth(0).get_by_role("button").click()
     expect(title).not_to_have_attribute("aria-sort", re.compile(".*"))
@@ -60,7 +62,7 @@ def test_a_lake_is_searched_and_filtered(reader: Reader, site: Site) -> None:
     tables = (
         page.get_by_role("region", name="Tables").or_(page.locator("[aria-label=Tables]")).first
     )
-    search, choice = tables.get_by_label("Search"), tables.get_by_label("Show")
+    search, choice = tables.get_by_role("searchbox"), tables.get_by_label("Show")
     search.fill("ORDERS delta")
     expect(tables.locator("output.matches")).to_have_text("1 of 6")
     assert [name.split()[0] for name in column(page, "table.lake", 1)] == ["sales/orders"]
