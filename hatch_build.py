@@ -27,7 +27,10 @@ class KernelHook(BuildHookInterface[Any]):
         if version == "editable":
             return
         # For `lakeport docs` and `lakeport explain`; in a checkout they read the pages there.
-        build_data["force_include"][str(Path(self.root, "docs"))] = "lakeport/docs"
+        docs = Path(self.root, "docs")
+        for page in docs.rglob("*.md"):  # a terminal shows no pictures
+            place = page.relative_to(docs).as_posix()
+            build_data["force_include"][str(page)] = f"lakeport/docs/{place}"
         if loads(kernel):
             build_data["force_include"][str(kernel)] = KERNEL
             build_data["pure_python"] = False

@@ -173,5 +173,11 @@ def _special() -> Iterator[Goal]:
     for format_ in FORMATS:
         streams = value(Cell(COLD, "streams", 1_000, "local", format_))
         yield Goal(f"1,000 interleaved streams into {NAMES[format_]}", "s", 68, streams)
+    table = Cell(f"{COLD}: page of a table", "pages", 1_000, "local", "delta")
+    what = "the page of a table of 1,000 versions and 10,000 files, in a file"
+    yield Goal(what, "s", 1.5, value(table))
+    yield Goal(f"{what}: memory", "MB", 500, value(table, "memory_mb"))
+    lake = Cell(f"{COLD}: page of a lake", "pages", 1_000, "local", "delta")
+    yield Goal("the page of a lake of 1,000 tables, in a file", "s", 2.0, value(lake))
     many = value(Cell("10,000 partitions", "partitions", 200_000, "local", "delta"))
     yield Goal("10,000 partitions of a Delta table", "s", 95, many)

@@ -94,4 +94,5 @@ MEASURED = {
     "workers": "Workers",
     "workers on files": "Workers, on CSV files in a folder",
     "growth": "Growth",
+    "pages": "Pages, of a table by its versions and of a lake by its tables",
 }

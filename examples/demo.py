@@ -59,7 +59,7 @@ def months(lake: Path) -> list[lakeport.LandingReport]:
     """The flights once more, a month at a time, as a frame: each month is a version."""
     import pandas as pd
 
-    flights = pd.read_csv(source("flights"))
+    flights = pd.read_csv(source("flights")).convert_dtypes()  # whole numbers beside nulls
     return [
         lakeport.land(
             month, lake, table="flights_by_month", mode="append" if number > 1 else "overwrite"

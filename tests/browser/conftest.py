@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.browser.chromium import Chromium
 from tests.browser.kit import PATIENCE, Reader, reading
+from tests.browser.lakes import Site, make_lake, page_of, served
 
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """Chromium. It finds no host but this machine, so that nothing leaves it."""
-    import os
-
     chromium = Chromium.find(tmp_path_factory.mktemp("chromium"))
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
@@ -27,6 +28,32 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         )
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of many kinds of tables."""
+    return make_lake(tmp_path_factory.mktemp("pages") / "lake")
+
+
+@pytest.fixture(scope="session")
+def in_file(lake: Path) -> Site:
+    """Its pages in one file."""
+    return Site(page_of(lake, lake.parent / "page.html"))
+
+
+@pytest.fixture(scope="session")
+def live(lake: Path) -> Iterator[Site]:
+    """Its pages, served."""
+    with served(lake) as address:
+        yield Site(address)
+
+
+@pytest.fixture(params=["in_file", "live"])
+def site(request: pytest.FixtureRequest) -> Site:
+    """Its pages, in one file and served."""
+    found: Site = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest.fixture

@@ -7,13 +7,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urljoin
 
 import deltalake
 import pyarrow as pa
+from playwright.sync_api import Page
 
 import lakeport
+from tests.browser.kit import Reader
 from tests.unit.tables.overview.kit import PROTOCOL, add, did, metadata, remove, write
 
 SCRIPT = "<script>alert(1)</script>"
@@ -72,7 +76,7 @@ def _messages() -> Iterator[dict[str, Any]]:
 
 
 def _land_oddities(lake: Path) -> None:
-    hostile = pa.table({SCRIPT: [SCRIPT, IMAGE], "<b>bold</b>": [1, 2], "wörd's & \"more\"": [1, 2]})
+    hostile = pa.table({SCRIPT: [SCRIPT, IMAGE], "<b>bold</b>": [1, 2], 'wörd\'s & "more"': [1, 2]})
     lakeport.land(hostile, lake, table="files/hostile", file_type="parquet")
     lakeport.land(hostile, lake, table="files/lines", file_type="csv")
     plain = hostile.select([1]).rename_columns(["<script>alert`1`</script>"])
@@ -85,8 +89,10 @@ def _land_oddities(lake: Path) -> None:
 def make_long_history(table: Path) -> Path:
     """A Delta table's log of 1,000 versions and 10,000 files, most of them small; no rows."""
     columns = {f"c{n:02}": "long" for n in range(20)}
-    commits: list[list[dict[str, Any]]] = [[PROTOCOL, metadata(columns, "c00"), did("CREATE TABLE")]]
-    bounds = {name: 1 for name in columns}
+    commits: list[list[dict[str, Any]]] = [
+        [PROTOCOL, metadata(columns, "c00"), did("CREATE TABLE")]
+    ]
+    bounds = dict.fromkeys(columns, 1)
     for version in range(1, VERSIONS):
         files = [
             add(
@@ -124,3 +130,38 @@ def served(target: Path, *options: str) -> Iterator[str]:
             yield json.loads(process.stdout.readline())["url"]
         finally:
             process.terminate()
+
+
+@dataclass(frozen=True)
+class Site:
+    """Pages that can be opened: in one file, or served.
+
+    Attributes:
+        root: the address that opens the lake's page.
+    """
+
+    root: str
+
+    @property
+    def in_file(self) -> bool:
+        """Whether all pages are in one file."""
+        return self.root.startswith("file:")
+
+    def address(self, path: str) -> str:
+        """The address of a page, for who is in."""
+        return f"{self.root}#{quote(path)}" if self.in_file else urljoin(self.root, quote(path))
+
+    def open(self, reader: Reader, path: str = "/", *look: Any, **options: Any) -> Page:
+        """Open a page in a new window; see `Reader.open`.
+
+        Args:
+            reader: opens it.
+            path: of the page, such as `/table/sales/orders`.
+            look: size and theme.
+            options: further settings of the window.
+        """
+        if self.in_file:
+            return reader.open(self.address(path), *look, **options)
+        page = reader.open(self.root, *look, **options)
+        page.goto(self.address(path))
+        return page

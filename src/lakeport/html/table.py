@@ -61,6 +61,7 @@ def table_body(facts: TableFacts, preview: Preview, *, masked: bool = False) -> 
     """
     versions = facts.versions
     partitions = sorted(facts.partitions, key=lambda p: -p.bytes)
+    compared, touched = _compared(facts)
 
     def value(text: str | None) -> Markup | str:
         if text is None:
@@ -81,7 +82,8 @@ def table_body(facts: TableFacts, preview: Preview, *, masked: bool = False) -> 
         grown=over_time(facts.growth),
         points=[(datetime.fromtimestamp(at, UTC), rows) for at, rows in facts.growth],
         before=max(versions[0].number, versions[-1].number - 1) if versions else 0,
-        schemas=_schemas(facts),
+        compared=compared,
+        touched=dict(zip((v.number for v in versions), touched, strict=True)),
         histogram=histogram(
             [f.bytes for f in facts.files], facts.small_file_bytes, facts.target_file_bytes
         ),
@@ -130,13 +132,24 @@ def _totals(facts: TableFacts) -> list[tuple[str, object]]:
     return told
 
 
-def _schemas(facts: TableFacts) -> Markup:
-    """The schemas as JSON that may stand in a `<script>`."""
-    told = json.dumps([[list(pair) for pair in schema] for schema in facts.schemas])
-    if len(told) > _MOST_SCHEMA:
-        told = json.dumps([[] for _ in facts.schemas])
+def _compared(facts: TableFacts) -> tuple[Markup, list[str]]:
+    """What two versions are compared by.
+
+    Returns:
+        Schemas and names of partitions as JSON that may stand in a `<script>`; and for each version
+        the places of the partitions that it touched, in these names.
+    """
+    places: dict[str, int] = {}
+    touched = [
+        " ".join(str(places.setdefault(name, len(places))) for name in version.partitions)
+        for version in facts.versions
+    ]
+    schemas: list[object] = [list(map(list, schema)) for schema in facts.schemas]
+    if len(json.dumps(schemas)) > _MOST_SCHEMA:
+        schemas = [None for _ in schemas]
+    told = json.dumps({"schemas": schemas, "partitions": list(places)})
     safe = told.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    return Markup(safe)  # noqa: S704 -- no character is left that ends it
+    return Markup(safe), touched  # noqa: S704 -- no character is left that ends it
 
 
 def _nulls_share(column: ColumnFacts, rows: int | None) -> str:

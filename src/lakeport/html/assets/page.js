@@ -82,6 +82,7 @@
   };
   const signed = (value) => (value > 0 ? "+" : value < 0 ? "−" : "±") + number.format(Math.abs(value));
   const columns = (one, other) => {
+    if (!one || !other) return ["unknown"];
     const [old, now] = [new Map(one), new Map(other)];
     return [
       ...other.filter(([name]) => !old.has(name)).map(([name, type]) => `new: ${name}, ${type}`),
@@ -94,11 +95,12 @@
   for (const section of all(".compare")) {
     const page = section.parentElement;
     const rows = new Map(all("tr[data-version]", page).map((row) => [Number(row.dataset.version), row]));
-    const schemas = JSON.parse(section.querySelector(".schemas").textContent);
+    const { schemas, partitions: names } = JSON.parse(section.querySelector(".known").textContent);
     const [from, to] = [section.querySelector(".from"), section.querySelector(".to")];
     const out = section.querySelector(".difference");
+    const value = (row, name) => row.dataset[name] ?? row.cells[{ rows: 3, bytes: 6 }[name]].dataset.v;
     const counted = (one, other, name) => {
-      const [a, b] = [one.dataset[name], other.dataset[name]];
+      const [a, b] = [value(one, name), value(other, name)];
       return a === "" || b === "" ? `${name}: unknown` : `${name}: ${number.format(a)} → ${number.format(b)} (${signed(b - a)})`;
     };
     const show = () => {
@@ -112,13 +114,14 @@
       let more = false;
       for (const [version, row] of rows) {
         if (version > least && version <= most) {
-          if (row.dataset.partitions) row.dataset.partitions.split("\n").forEach((name) => touched.add(name));
+          if (row.dataset.partitions) row.dataset.partitions.split(" ").forEach((place) => touched.add(names[place]));
           more ||= row.dataset.more !== "0";
         }
       }
       const named = [...touched].sort();
       const partitions = named.slice(0, 50);
       if (named.length > 50 || more) partitions.push("and further ones");
+      // A log that was cleaned tells no schema (-1) of its oldest versions.
       const schema = columns(schemas[one.dataset.schema], schemas[other.dataset.schema]);
       out.replaceChildren(
         ...list("Table", ["rows", "bytes", "files"].map((name) => counted(one, other, name))),

@@ -1,0 +1,167 @@
+"""What readers do with the pages: follow links, sort, search, compare, copy."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import deltalake
+import pytest
+from playwright.sync_api import Page, expect
+
+import lakeport
+from tests.browser.kit import Reader
+from tests.browser.lakes import Site, make_long_history, page_of, served
+
+ORDERS = "/table/sales/orders"
+
+
+def column(page: Page, table: str, place: int) -> list[str]:
+    """The texts of a column of the rows that are shown."""
+    cells = page.locator(f"{table} tbody tr:visible > :nth-child({place})")
+    return [" ".join(text.split()) for text in cells.all_inner_texts()]
+
+
+def test_from_the_lake_to_a_table_to_a_run_and_back(reader: Reader, site: Site) -> None:
+    page = site.open(reader)
+    page.get_by_role("link", name="sales/orders", exact=True).first.click()
+    expect(page.locator("h1:visible")).to_have_text("sales/orders")
+    page.get_by_role("link", name="Lake").locator("visible=true").first.click()
+    expect(page.locator("h1:visible")).to_have_text("Lake")
+    page.get_by_role("link", name="failed", exact=True).click()
+    expect(page.locator("h1:visible")).to_have_text("Run failed")
+    expect(page.locator(".failed .state:visible")).to_have_text("failed")
+    page.go_back()
+    expect(page.locator("h1:visible")).to_have_text("Lake")
+    page.get_by_role("link", name="day-1", exact=True).click()
+    expect(page.locator("h1:visible")).to_have_text("Run day-1")
+    page.locator("main table a:visible", has_text="orders").click()
+    expect(page.locator("h1:visible")).to_have_text("sales/orders")
+
+
+def test_titles_sort_numbers_as_numbers(reader: Reader, site: Site) -> None:
+    page = site.open(reader)
+    title = page.locator("table.lake thead th").nth(2)
+    for direction, reverse in (("ascending", False), ("descending", True)):
+        title.get_by_role("button", name="rows").click()
+        expect(title).to_have_attribute("aria-sort", direction)
+        rows = [int(text.replace(",", "")) for text in column(page, "table.lake", 3)]
+        assert rows == sorted(rows, reverse=reverse) and len(set(rows)) > 2
+    page.locator("table.lake thead th").nth(0).get_by_role("button").click()
+    expect(title).not_to_have_attribute("aria-sort", re.compile(".*"))
+    names = column(page, "table.lake", 1)
+    assert names[-1].startswith("ödd") or names[0].startswith("a_table")
+
+
+def test_a_lake_is_searched_and_filtered(reader: Reader, site: Site) -> None:
+    page = site.open(reader)
+    tables = (
+        page.get_by_role("region", name="Tables").or_(page.locator("[aria-label=Tables]")).first
+    )
+    search, choice = tables.get_by_label("Search"), tables.get_by_label("Show")
+    search.fill("ORDERS delta")
+    expect(tables.locator("output.matches")).to_have_text("1 of 6")
+    assert [name.split()[0] for name in column(page, "table.lake", 1)] == ["sales/orders"]
+    search.fill("")
+    choice.select_option("files")
+    expect(tables.locator("output.matches")).to_have_text("2 of 6")
+    assert set(column(page, "table.lake", 2)) == {"parquet", "csv"}
+    search.fill("nothing of that kind")
+    expect(tables.locator("output.matches")).to_have_text("0 of 6")
+
+
+def test_runs_are_filtered_by_their_result(reader: Reader, site: Site) -> None:
+    page = site.open(reader)
+    runs = page.locator("section[aria-label=Runs]")
+    runs.get_by_label("Show").select_option("failed")
+    assert runs.locator("tbody tr:visible th").last.inner_text() == "failed"
+    assert runs.locator("table.sortable tbody tr:visible").count() == 1
+
+
+def test_every_picture_has_its_data_one_click_away(reader: Reader, site: Site) -> None:
+    for path in ("/", ORDERS):
+        page = site.open(reader, path)
+        sections = page.locator("section:visible", has=page.locator("figure svg.chart"))
+        for section in sections.all():
+            if section.locator("section:visible").count():
+                continue  # it holds others, each with its own
+            section.locator("summary").last.click()
+            assert section.locator("details[open] table:visible").count() > 0
+
+
+def test_two_versions_are_compared(reader: Reader, site: Site, lake: Path) -> None:
+    table = deltalake.DeltaTable(lake / "sales" / "orders")
+    page = site.open(reader, ORDERS)
+    compare = page.locator("section.compare:visible")
+    compare.get_by_label("From version").fill("0")
+    compare.get_by_label("to version").fill(str(table.version()))
+    rows = [table.to_pyarrow_table().num_rows, len(table.file_uris())]
+    table.load_as_version(0)
+    before = [table.to_pyarrow_table().num_rows, len(table.file_uris())]
+    told = compare.locator(".difference")
+    expect(told).to_contain_text(f"rows: {before[0]:,} → {rows[0]:,} (+{rows[0] - before[0]:,})")
+    expect(told).to_contain_text(f"files: {before[1]:,} → {rows[1]:,}")
+    expect(told).to_contain_text("new: note, string")
+    expect(told).to_contain_text("day=2026-11-03")
+    compare.get_by_label("From version").fill("4711")
+    expect(told).to_contain_text("There are versions 0 to")
+
+
+def test_a_command_is_copied(reader: Reader, site: Site, lake: Path) -> None:
+    page = site.open(reader, ORDERS, permissions=["clipboard-read", "clipboard-write"])
+    command = page.locator(".command:visible", has_text="table optimize")
+    command.get_by_role("button").click()
+    expect(command.get_by_role("button")).to_have_text("Copied")
+    uri = lake / "sales" / "orders"
+    assert page.evaluate("navigator.clipboard.readText()") == f"lakeport table optimize {uri}"
+
+
+def test_times_are_those_of_the_readers_zone(reader: Reader, site: Site, lake: Path) -> None:
+    newest = lakeport.Table(lake / "sales/orders").history(1)[0].timestamp
+    assert newest is not None
+    page = site.open(reader, ORDERS, timezone_id="America/St_Johns")
+    shown = page.locator("dd time:visible").first
+    local = newest.astimezone(ZoneInfo("America/St_Johns"))
+    assert shown.inner_text() == f"{local:%Y-%m-%d %H:%M:%S}"
+    assert shown.get_attribute("title") == f"{newest:%Y-%m-%d %H:%M:%S} UTC"
+    assert datetime.fromisoformat(shown.get_attribute("datetime") or "") == newest.replace(
+        microsecond=0
+    )
+
+
+def test_the_readers_choice_of_a_theme_stays(reader: Reader, live: Site) -> None:
+    page = live.open(reader)
+
+    def background() -> str:
+        found: str = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        return found
+
+    light = background()
+    page.get_by_role("button", name="Show in dark colours").click()
+    assert background() != light
+    page.goto(live.address(ORDERS))
+    assert background() != light
+    page.get_by_role("button", name="Show in light colours").click()
+    assert background() == light
+
+
+def test_a_long_history_is_one_small_page(
+    reader: Reader, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("long")
+    table = make_long_history(folder / "events")
+    page = reader.open(page_of(table, folder / "events.html"))
+    assert (folder / "events.html").stat().st_size < 2_000_000
+    assert page.locator("svg.chart:visible").count() >= 6
+    page.get_by_text("The versions as a table").click()
+    assert page.locator("tr[data-version]").count() == 1000
+    with served(table) as address:
+        assert reader.open(address).locator("h1").inner_text() == "events"
+
+
+def test_masked_pages_show_no_value(reader: Reader, lake: Path, tmp_path: Path) -> None:
+    page = reader.open(page_of(lake, tmp_path / "page.html", "--mask") + f"#{ORDERS}")
+    assert "customer 1" not in page.content()
+    assert page.get_by_text("masked").locator("visible=true").count() > 0
