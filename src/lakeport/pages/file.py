@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PageFile", "file_of_lake", "file_of_plan", "file_of_report", "file_of_run", "page"]
 
-_LARGEST: Final = 8_000_000  # characters of the pages behind a lake's own
+_LARGEST: Final = 8_000_000  # characters of the pages of a lake's tables
+_RUNS_ROOM: Final = 2_000_000  # of those of its runs
 _TABLES: Final = 50
 _RUNS: Final = 20
 _SOUGHT: Final = 1000  # runs among which one is sought by its id
@@ -68,6 +69,7 @@ class _Filling:
             page = None  # the lake's page says what is wrong with it
         if page is None or len(page.body) > self.room:
             self.left_out += 1
+            self.room = 0 if page else self.room  # the next would be made for nothing as well
             return
         self.room -= len(page.body)
         self.made.append(page)
@@ -115,7 +117,7 @@ def file_of_lake(pages: LakePages, largest: int = _LARGEST) -> PageFile:
 
     Args:
         pages: the lake's.
-        largest: characters of the pages behind the lake's own; others are left out.
+        largest: characters of the pages of its tables; others are left out.
 
     Raises:
         LakeportError: the lake can't be told.
@@ -127,6 +129,7 @@ def file_of_lake(pages: LakePages, largest: int = _LARGEST) -> PageFile:
     changed = sorted(lake.tables, key=lambda t: t.last_change.timestamp() if t.last_change else 0)
     for table in changed[: -_TABLES - 1 : -1]:
         filling.add(partial(pages.of_table, table.name))
+    filling.room = min(largest, _RUNS_ROOM)
     for run in list_runs(pages.storage, pages.folder, _RUNS):
         filling.add(partial(pages.of_run, run, filling.href))
     first = pages.of_lake(filling.href, lake)
