@@ -23,6 +23,7 @@ from lakeport.writers.delta.log.commits import Commit
 from lakeport.writers.delta.log.snapshot import Contents
 
 __all__ = [
+    "OPTIMIZE",
     "DeltaView",
     "FilesView",
     "data_kind",
@@ -33,6 +34,9 @@ __all__ = [
     "size_facts",
     "type_word",
 ]
+
+OPTIMIZE = ", or run `lakeport table optimize`"
+"""What mends small files of Delta tables, for `size_facts`."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class DeltaView:
             format="delta",
             columns=declared(state.schema_json),
             rows=row_count(files),
-            **size_facts([file["size"] for file in files]),
+            **size_facts([file["size"] for file in files], OPTIMIZE),
             version=state.version,
             partition_columns=state.partition_columns,
             partitions=len(groups(self.contents)) if state.partition_columns else 0,
@@ -304,14 +308,19 @@ def _spark_word(type_: Any) -> str:
     return f"{type_['type']}<{', '.join(_spark_word(type_[part]) for part in parts)}>"
 
 
-def size_facts(sizes: Sequence[int]) -> dict[str, Any]:
-    """How many files, their bytes, how many are small, and a warning where most are."""
+def size_facts(sizes: Sequence[int], remedy: str = "") -> dict[str, Any]:
+    """How many files, their bytes, how many are small, and a warning where most are.
+
+    Args:
+        sizes: of the files, in bytes.
+        remedy: what the warning names besides larger batches.
+    """
     small = sum(size < SMALL_FILE_BYTES for size in sizes)
     facts: dict[str, Any] = {"files": len(sizes), "bytes": sum(sizes), "small_files": small}
     if small >= MANY_SMALL_FILES and small * 2 > len(sizes):
         facts["warning"] = (
             f"{small} of {len(sizes)} files are smaller than {SMALL_FILE_BYTES >> 20} MB: "
-            "land larger batches, or run `lakeport table optimize`."
+            f"land larger batches{remedy}."
         )
     return facts
 

@@ -111,3 +111,15 @@ def test_texts_of_csv_files_stay_as_they_are(tmp_path: Path) -> None:
     table = lakeport.Table(tmp_path / "t")
     assert table.preview().to_pylist() == rows
     assert {column.type for column in table.describe().columns} == {"string"}
+
+
+@pytest.mark.parametrize(("file_type", "mended"), [("delta", True), ("parquet", False)])
+def test_many_small_files_are_told_with_what_mends_them(
+    tmp_path: Path, file_type: str, mended: bool
+) -> None:
+    for number in range(20):
+        rows = pa.table({"id": [number]})
+        lakeport.land(rows, tmp_path, table="t", file_type=file_type)
+    warning = lakeport.Table(tmp_path / "t").describe().warning
+    assert warning is not None and warning.startswith("20 of 20 files are smaller than 32 MB")
+    assert ("lakeport table optimize" in warning) is mended

@@ -11,7 +11,7 @@ from lakeport.tables.overview.changes import change_of
 from lakeport.tables.overview.columns import column_facts
 from lakeport.tables.overview.leaves import Leaf, leaves
 from lakeport.tables.overview.partitions import PartitionNames, partition_facts
-from lakeport.tables.views import size_facts
+from lakeport.tables.views import OPTIMIZE, size_facts
 from lakeport.writers.delta.compaction import SMALL_FILE_BYTES, target_bytes
 from lakeport.writers.delta.features import lacking_readers
 from lakeport.writers.delta.log.commits import Mark
@@ -76,7 +76,7 @@ def delta_facts(
     rows = [known.rows for known in history.files]
     properties = dict(history.metadata.get("configuration") or {})
     protocol = history.protocol
-    sizes = size_facts([file.bytes for file in files])
+    sizes = size_facts([file.bytes for file in files], OPTIMIZE)
     by = tuple(history.metadata.get("partitionColumns") or ())
     known = [frozenset(leaf.path for leaf in each) for each in columns]
     return TableFacts(
