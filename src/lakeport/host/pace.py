@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 __all__ = ["Pace", "Point"]
 
 Point = tuple[float, int, int]
 """Seconds, rows, bytes."""
 
 
-@dataclass
 class Pace:
     """Rows and bytes over time. When the steps do not reach, each becomes twice as long.
 
     Attributes:
-        most: how many steps there are at the most; points are one more.
-        step: how long each is, in seconds.
+        step: how long each step is, in seconds.
     """
 
-    most: int
-    step: float = 0.05
-    _steps: dict[int, tuple[int, int]] = field(default_factory=dict)
+    def __init__(self, most: int, step: float = 0.05) -> None:
+        """Begin with nothing; `most` is how many steps there are at the most, points one more."""
+        self.step = step
+        self._most = most
+        self._steps: dict[int, tuple[int, int]] = {}
 
     def add(self, at: float, rows: int = 0, size: int = 0) -> None:
         """Add what was done since the last call, in any order.
@@ -32,7 +30,7 @@ class Pace:
             size: bytes.
         """
         at = max(at, 0.0)
-        while at >= self.most * self.step:
+        while at >= self._most * self.step:
             self._halve()
         self._add(int(at / self.step), rows, size)
 

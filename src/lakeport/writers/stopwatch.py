@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from lakeport.host.pace import Pace
@@ -63,13 +62,13 @@ class Stopwatch:
         return Work(dict(self._stages), pace, self._pace.step)
 
 
-@dataclass(slots=True)
 class _Open:
     """A stage that goes on in a thread, and the seconds that others took within it."""
 
-    watch: Stopwatch
-    name: str = ""
-    within: float = 0.0
+    __slots__ = ("name", "watch", "within")
+
+    def __init__(self, watch: Stopwatch, name: str = "") -> None:
+        self.watch, self.name, self.within = watch, name, 0.0
 
 
 _current: ContextVar[_Open | None] = ContextVar("lakeport_stage", default=None)

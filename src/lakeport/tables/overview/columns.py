@@ -82,7 +82,7 @@ _PARTS = ("minValues", "maxValues", "nullCount")
 
 def _statistics(stats: Any, decode: Any) -> Mapping[str, Any]:
     if not isinstance(stats, str):
-        return stats or _EMPTY
+        return _tree(stats)
     try:
         found = decode(stats)
     except msgspec.DecodeError:
@@ -91,7 +91,7 @@ def _statistics(stats: Any, decode: Any) -> Mapping[str, Any]:
 
 
 def _tree(told: Any) -> Mapping[str, Any]:
-    return told if isinstance(told, Mapping) else _EMPTY
+    return told if isinstance(told, dict) else _EMPTY
 
 
 def _column(told: _Told, leaf: Leaf, known: Sequence[bool]) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def _version(version: Version, names: PartitionNames) -> VersionFacts:
         files_added=version.added.files,
         files_removed=version.removed.files,
         schema=version.schema,
-        partitions=tuple(dict.fromkeys(names.name(values) for values in version.touched)),
+        partitions=tuple(dict.fromkeys(map(names.name, version.touched))),
         more_partitions=version.more_touched,
         run_id=(mark.run_id or mark.batch_id or None) if mark else None,
         writer=info.get("engineInfo"),

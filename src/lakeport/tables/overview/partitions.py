@@ -23,7 +23,7 @@ class PartitionNames:
     """
 
     def __init__(self, columns: Sequence[Leaf]) -> None:
-        self._columns = list(columns)
+        self._columns = {leaf.path[0]: leaf for leaf in columns}
         self._known: dict[tuple[str | None, ...], str] = {}
 
     def name(self, values: Values | None) -> str:
@@ -33,7 +33,9 @@ class PartitionNames:
             values: column in the data files -> value as the log spells it.
         """
         told = values or {}
-        key = tuple(told.get(leaf.path[0]) for leaf in self._columns)
+        if told.keys() != self._columns.keys():  # of a time when the table had other columns
+            return "/".join(f"{name}={text or 'null'}" for name, text in told.items())
+        key = tuple(told[name] for name in self._columns)
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._spell(key)
@@ -41,7 +43,7 @@ class PartitionNames:
 
     def _spell(self, key: Iterable[str | None]) -> str:
         parts = []
-        for text, leaf in zip(key, self._columns, strict=True):
+        for text, leaf in zip(key, self._columns.values(), strict=True):
             value, read = text or "null", reader(leaf.type)
             if text and read is not None:
                 with suppress(*UNREADABLE):

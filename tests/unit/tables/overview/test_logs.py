@@ -314,3 +314,41 @@ def test_partitions_by_any_spelling_of_a_value(tmp_path: Path) -> None:
     assert [(c.nulls, c.minimum, c.approximate) for c in told.columns[1:]] == [
         (6, "2024-05-01T10:30:00Z", "")
     ]
+
+
+def test_partitions_of_a_time_with_other_columns_keep_their_names(tmp_path: Path) -> None:
+    columns = {"id": "long", "day": "date", "of": "string"}
+    begin = [PROTOCOL, metadata(columns, "day"), add("a", values={"day": "2024-05-01"})]
+    both = [add("b", values={"of": "x", "day": None}), add("c", values={"day": "", "of": "x"})]
+    later = [metadata(columns, "of", "day"), remove("a"), *both]
+    write(tmp_path / "t", [begin, later, [metadata(columns), remove("b"), remove("c"), add("d")]])
+    told = facts(tmp_path / "t")
+    assert [one.partitions for one in told.versions] == [
+        ("day=2024-05-01",),
+        ("of=x/day=null", "day=null/of=x", "day=2024-05-01"),
+        ("of=x/day=null", "day=null/of=x"),
+    ]
+    assert (told.partitions, told.files[0].partition) == ([], -1)
+
+
+ODD: list[dict[str, Any]] = [
+    {"commitInfo": {"timestamp": 10**20, "operation": "WRITE", "operationParameters": None}},
+    {"commitInfo": {"timestamp": "yesterday", "operation": None, "userMetadata": "no JSON"}},
+    {"add": {"path": "o", "partitionValues": {}, "size": 1, "stats": "5"}},
+    {"add": {"path": "o", "partitionValues": {}, "size": 1, "stats": '{"numRecords":"many"}'}},
+    {"add": {"path": "o", "partitionValues": {}, "size": 1, "stats": '{"nullCount":[1]}'}},
+    add("o", nulls={"id": {"a": 1}, "in": 5}, low={"id": [], "in": 3}, high={"id": {}}),
+]
+
+
+@pytest.mark.parametrize("action", ODD)
+def test_what_other_programs_may_leave_harms_no_page(
+    tmp_path: Path, action: dict[str, Any]
+) -> None:
+    inner = {"type": "struct", "fields": [{"name": "x", "type": "long", "metadata": {}}]}
+    begin = [PROTOCOL, metadata({"id": "long", "in": inner}), add("a", nulls={"id": 0})]
+    write(tmp_path / "t", [begin, [action]])
+    told = facts(tmp_path / "t")
+    assert len(told.versions) == 2 and told.versions[1].at is None
+    if "add" in action:
+        assert [(c.nulls, c.minimum) for c in told.columns] == [(None, None)] * 2

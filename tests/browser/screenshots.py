@@ -1,0 +1,74 @@
+"""`python -m tests.browser.screenshots`: takes the pictures of the pages that README and docs show.
+
+The lake is the demo's, as `make demo` leaves it. Where it lies on this machine is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+import lakeport
+from tests.browser.chromium import Chromium
+from tests.browser.kit import THEMES
+
+ROOT = Path(__file__).parents[2]
+PICTURES = ROOT / "docs" / "pictures"
+WINDOW = {"width": 1200, "height": 900}
+_SHORTEN = """folder => {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    texts.currentNode.data = texts.currentNode.data.replaceAll(folder, ".");
+  }
+}"""
+
+
+def main() -> None:
+    """Take all pictures, in both themes."""
+    with tempfile.TemporaryDirectory() as work, browsing(Path(work)) as browser:
+        lake = Path(work, "lake")
+        subprocess.run([sys.executable, ROOT / "examples" / "demo.py", lake], check=True)
+        run = next(run.name for run in lakeport.runs(lake) if run.streams == ("flights",))
+        lakeport.page(lake, Path(work, "lake.html"))
+        wanted = {"lake": "/", "table": "/table/flights_by_month", "run": f"/run/{run}"}
+        for name, path in {**wanted, "partitions": "/table/flights"}.items():
+            for theme in THEMES:
+                page = browser.new_page(viewport=WINDOW, color_scheme=theme, locale="en-US")
+                page.goto(f"{Path(work, 'lake.html').as_uri()}#{path}")
+                page.evaluate(_SHORTEN, str(work))
+                take(page, name, PICTURES / f"{name}-{theme}.png")
+                page.close()
+
+
+@contextmanager
+def browsing(work: Path) -> Iterator[Browser]:
+    """Chromium."""
+    fonts = work / "fonts"
+    fonts.mkdir()
+    chromium = Chromium.find(fonts)
+    with sync_playwright() as playwright:
+        yield playwright.chromium.launch(
+            executable_path=chromium.program,
+            chromium_sandbox=False,
+            env={**os.environ, **chromium.variables},
+        )
+
+
+def take(page: Page, name: str, path: Path) -> None:
+    """What is in sight at first, or the part of the page that it is about."""
+    if name == "partitions":
+        page.locator("section[aria-label=Files]:visible").screenshot(path=path)
+    else:
+        page.evaluate("scrollTo(0, 0)")
+        page.screenshot(path=path)
+
+
+if __name__ == "__main__":
+    main()
