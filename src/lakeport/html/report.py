@@ -57,6 +57,7 @@ class SpanFacts(msgspec.Struct, frozen=True):
     start: float
     end: float
     stream: str = ""
+    busy: float = 0.0
 
 
 class RunFacts(msgspec.Struct, frozen=True):

@@ -35,7 +35,9 @@ def lines(html: str) -> list[list[tuple[float, float]]]:
 def test_a_line_goes_on_from_version_to_version() -> None:
     versions = [made.version(0, rows=0), made.version(1, rows=50), made.version(2, rows=100)]
     drawn = growth.growth(versions, lambda v: v.rows, "rows")
-    assert lines(drawn) == [[(0, 100), (500, 100), (500, 50), (1000, 50), (1000, 0)]]
+    assert lines(drawn) == [
+        [(0, 100), (333.3, 100), (333.3, 50), (666.7, 50), (666.7, 0), (1000, 0)]
+    ]
     assert label(drawn) == "rows by version, from 0 in version 0 to 100 in version 2"
 
 

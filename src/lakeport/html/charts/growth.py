@@ -51,11 +51,11 @@ def growth(
     top = nice(max(v for _, v in known))
     points: list[tuple[float, float]] = []
     for number, v in known:
+        x = at(number, least, most + 1)
         if points:
-            points.append((at(number, least, most), points[-1][1]))  # it was so until then
-        points.append((at(number, least, most), v / top))
-    if len(points) == 1:
-        points = [(0, points[0][1]), (1, points[0][1])]
+            points.append((x, points[-1][1]))  # it was so until then
+        points.append((x, v / top))
+    points.append((1, points[-1][1]))
     first, last = known[0], known[-1]
     told = (
         f"{words} by version, from {shown(first[1])} in version {first[0]:,} "
@@ -103,7 +103,7 @@ def changes(versions: Sequence[VersionFacts]) -> Markup:
         top = row * (_LANE + 16)
         words = f"{kind.value} · {count(len(own))}"
         drawn.append(label(words, 0, top + 12, class_="lane"))
-        drawn += [_mark(version, at(version.number, least, most), top + 24) for version in own]
+        drawn += [_mark(version, _middle(version.number, least, most), top + 24) for version in own]
     height = len(kinds) * (_LANE + 16) + 18
     told = ", ".join(
         f"{count(sum(v.change is kind for v in versions))} {kind.value}" for kind in kinds
@@ -184,7 +184,7 @@ def sparkline(points: Sequence[tuple[float, float]], words: str) -> Markup:
 
 
 def _mark(version: VersionFacts, x: float, y: float) -> Markup:
-    place = f"{1 + x * 98:.2f}%"
+    place = f"{x * 100:.2f}%"
     return tag(
         "use",
         tag("title", _words(version)),
@@ -222,4 +222,9 @@ def _axis(least: int, most: int, y: float) -> Markup:
         return label(f"version {least:,}", 0.5, y)
     step = max(1, (most - least) // 4)
     numbers = dict.fromkeys([*range(least, most - step // 2, step), most])
-    return joined(label(f"v{number:,}", at(number, least, most), y) for number in numbers)
+    return joined(label(f"v{number:,}", _middle(number, least, most), y) for number in numbers)
+
+
+def _middle(number: int, least: int, most: int) -> float:
+    """Where the middle of a version is: each has as much of the width."""
+    return at(number + 0.5, least, most + 1)
