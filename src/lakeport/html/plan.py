@@ -78,10 +78,10 @@ def _steps(plan: Plan, streams: list[dict[str, Any]]) -> list[str]:
 
 
 def _doing(stream: Mapping[str, Any], mode: str) -> str:
-    rows = "" if stream["rows"] < 0 else f": {plural(stream['rows'], 'row')}"
+    rows = "" if stream["rows"] < 0 else f", {plural(stream['rows'], 'row')}"
     if not stream["exists"]:
         return f"is made{rows}"
-    version = f", now at version {stream['version']:,}" if stream["version"] >= 0 else ""
+    version = f", on version {stream['version']:,}" if stream["version"] >= 0 else ""
     return f"{mode}{rows}{version}"
 
 
