@@ -149,7 +149,9 @@ class Site:
 
     def address(self, path: str) -> str:
         """The address of a page, for who is in."""
-        return f"{self.root}#{quote(path)}" if self.in_file else urljoin(self.root, quote(path))
+        if self.in_file:
+            return self.root if path == "/" else f"{self.root}#{quote(path)}"
+        return urljoin(self.root, quote(path))
 
     def open(self, reader: Reader, path: str = "/", *look: Any, **options: Any) -> Page:
         """Open a page in a new window; see `Reader.open`.

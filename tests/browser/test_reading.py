@@ -167,3 +167,23 @@ def test_masked_pages_show_no_value(reader: Reader, lake: Path, tmp_path: Path) 
     page = reader.open(page_of(lake, tmp_path / "page.html", "--mask") + f"#{ORDERS}")
     assert "customer 1" not in page.content()
     assert page.get_by_text("masked").locator("visible=true").count() > 0
+
+
+def test_kinds_of_versions_differ_in_shape_and_colour(reader: Reader, site: Site) -> None:
+    page = site.open(reader, ORDERS)
+    marks = page.locator("svg.chart use:visible")
+    shapes = marks.evaluate_all("marks => marks.map((mark) => mark.getAttribute('href'))")
+    colours = marks.evaluate_all("marks => marks.map((mark) => getComputedStyle(mark).fill)")
+    kinds = set(zip(shapes, colours, strict=True))
+    assert len(kinds) == len(set(shapes)) == len(set(colours)) == 6
+
+
+def test_a_title_that_sorts_is_named_by_its_column_alone(reader: Reader, site: Site) -> None:
+    titles = site.open(reader).locator("table.lake thead th")
+    assert titles.nth(2).get_by_role("button", name="rows", exact=True).count() == 1
+
+
+def test_an_empty_lake_says_so(reader: Reader, tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    page = reader.open(page_of(tmp_path / "lake", tmp_path / "lake.html"))
+    expect(page.locator("main")).to_contain_text("There is no table yet")

@@ -127,12 +127,14 @@ def _cell(cell: tuple[str, int, int, int], place: dict[str, float], whole: int) 
         f"{name}: {size(weight)} ({share(weight, whole)}), {plural(files, 'file')}, "
         f"{count(small)} small"
     )
+    told = size(weight)
+    fits = _fitting(max(len(name), len(told)), place["dx"])
     return tag(
         "svg",
         tag("title", words),
         tag("rect", width="100%", height="100%", class_=f"cell small-{step}"),
-        _words(name, place["dx"], 16, "cell-name") if place["dy"] > 20 else "",
-        _words(size(weight), place["dx"], 32, "cell-size") if place["dy"] > 38 else "",
+        tag("text", name, x="6", y="16", class_=f"cell-name {fits}") if place["dy"] > 20 else "",
+        tag("text", told, x="6", y="32", class_=f"cell-size {fits}") if place["dy"] > 38 else "",
         x=f"{place['x'] / 10:.3f}%",
         y=f"{place['y']:.1f}",
         width=f"{place['dx'] / 10:.3f}%",
@@ -140,18 +142,15 @@ def _cell(cell: tuple[str, int, int, int], place: dict[str, float], whole: int) 
     )
 
 
-def _words(text: str, width: float, y: int, class_: str) -> Markup:
-    """A text in a cell, shown where the picture is so wide that it fits.
+def _fitting(letters: int, width: float) -> str:
+    """The class of texts that are shown where the picture is so wide that they fit.
 
     Args:
-        text: what it says.
-        width: of the cell, of 1000 that the picture has.
-        y: where it stands, in pixels.
-        class_: its own.
+        letters: of the longest of them.
+        width: of their cell, of 1000 that the picture has.
     """
-    needed = (_LETTER * len(text) + _MARGIN) * 1000 / width
-    least = next((f"from-{each}" for each in _WIDTHS if each >= needed), "never")
-    return tag("text", text, x="6", y=f"{y}", class_=f"{class_} {least}")
+    needed = (_LETTER * letters + _MARGIN) * 1000 / width
+    return next((f"from-{each}" for each in _WIDTHS if each >= needed), "never")
 
 
 def _power(value: int) -> int:
