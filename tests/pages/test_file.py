@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -168,6 +170,16 @@ def test_a_file_that_can_not_be_written(lake: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no folder"):
         lakeport.page(lake, tmp_path / "no" / "page.html")
     assert [path.name for path in tmp_path.iterdir() if "html" in path.name] == []
+
+
+def test_what_is_no_file_is_written_to_and_not_replaced(lake: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"  # as `/dev/stdout` may be
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit(pipe.read_text, "utf-8")
+        lakeport.page(lake / "sales", pipe)
+        assert read.result(60).endswith("</html>")
+    assert pipe.is_fifo()
 
 
 def test_the_command(lake: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from lakeport.errors import ConfigError
+from lakeport.host.whole_files import replace_whole
 
 __all__ = ["check_path", "write_page"]
 
@@ -29,12 +29,9 @@ def write_page(html: str, path: Path) -> None:
         ConfigError: it can't be written there.
     """
     check_path(path)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        partial.write_text(html, "utf-8")
-        partial.replace(path)
+        replace_whole(path, html.encode())
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise ConfigError(
             f"{path} can't be written: {error.strerror}", "name another file."
         ) from None

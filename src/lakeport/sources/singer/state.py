@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import secrets
-import shutil
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
 from lakeport.errors import ConfigError, DestinationError
+from lakeport.host.whole_files import replace_whole
 
 __all__ = ["PendingStates", "StateOutput", "merge_state"]
 
@@ -157,21 +155,9 @@ def _is_object(text: bytes) -> bool:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file so that a crash leaves the old content or the new; a device is written to."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        if path.exists() and not path.is_file():
-            path.write_bytes(content)
-            return
-        with temporary.open("xb") as file:
-            if path.exists():
-                shutil.copymode(path, temporary)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        replace_whole(path, content)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise DestinationError(
             f"the data has landed, but the state file {path} could not be written: "
             f"{error.strerror}",
