@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakeport.cli.options import Debug, JsonOut, SetKeys, keys, refuse_secrets
+from lakeport.cli.options import Debug, JsonOut, SetKeys
 from lakeport.cli.output.console import Console, Json, Output
-from lakeport.cli.output.errors import Guard
 from lakeport.cli.output.formatting import count, counted, shown, size
+from lakeport.cli.tables.lake import opened_lake
 from lakeport.errors import ConfigError
 from lakeport.pages.written import check_path, write_page
 
@@ -51,16 +51,10 @@ def page(
     debug: Debug = False,
 ) -> None:
     """Write a lake, a table or a run as one HTML file with pictures."""
-    output: Output = Json() if json_out else Console()
-    with Guard(output, debug, cut_off=("nothing was changed", "")) as guard:
-        output.begin(f"looking at {target}")
-        from lakeport.config.load import load_target
+    output = Json() if json_out else Console()
+    with opened_lake(output, target, set_keys, debug) as config:
         from lakeport.pages import file, lake
 
-        given = keys({}, set_keys, None)
-        config = load_target(target, given)
-        guard.protect(config)
-        refuse_secrets(given, type(config))
         pages = lake.open_pages(config, masked=mask)
         made = file.file_of_lake(pages) if run is None else file.file_of_run(pages, run)
         if output_path == "-":
@@ -121,17 +115,12 @@ class _Paged:
         self._output.on_finished(report)
 
 
-def _tell(output: Output, made: PageFile, path: str) -> None:
-    facts = {
-        "page": path,
-        "bytes": len(made.html.encode()),
-        "pages": made.pages,
-        "left_out": made.left_out,
-    }
+def _tell(output: Console | Json, made: PageFile, path: str) -> None:
+    written = len(made.html.encode())
     if isinstance(output, Json):
-        output.document(facts)
+        facts = {"pages": made.pages, "left_out": made.left_out}
+        output.document({"page": path, "bytes": written, **facts})
         return
-    assert isinstance(output, Console)
     what = f", {counted(made.pages, 'page')}" if made.pages > 1 else ""
     more = f"; {count(made.left_out)} have none, `lakeport ui` shows all" if made.left_out else ""
-    output.say(f"{shown(path)}: {size(len(made.html.encode()))}{what}{more}")
+    output.say(f"{shown(path)}: {size(written)}{what}{more}")

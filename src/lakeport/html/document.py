@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from lakeport.html.charts.growth import marks
 from lakeport.html.render import asset, render
 from lakeport.html.text import tag
 
@@ -91,6 +92,7 @@ def _document(
         icon=_ICON,
         version=version("lakeport"),
         made=datetime.now(UTC),
+        marks=marks(),
     )
 
 

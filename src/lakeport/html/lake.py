@@ -32,6 +32,8 @@ _COLUMNS = (
 )
 _MANY_SMALL = 20
 _DAYS = 14
+_Day = tuple[str, int, int, int]
+"""Day (UTC), good runs, failed ones, rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ def lake_body(lake: LakeFacts, runs: Sequence[RunLine], now: datetime, href: Hre
         now: the moment, UTC.
         href: gives the links.
     """
+    by_day = _by_day(runs, now)
     return render(
         "lake.html",
         lake=lake,
@@ -80,8 +83,8 @@ def lake_body(lake: LakeFacts, runs: Sequence[RunLine], now: datetime, href: Hre
         small={table.name: words for table in lake.tables if (words := _small(table))},
         sparks={table.name: _spark(table) for table in lake.tables},
         ages={table.name: _age(table, now) for table in lake.tables},
-        days=_days(runs, now),
-        by_day=_by_day(runs, now),
+        days=_days(by_day, now),
+        by_day=by_day,
     )
 
 
@@ -118,8 +121,8 @@ def _age(table: LakeTableFacts, now: datetime) -> str:
     return "?" if table.last_change is None else age((now - table.last_change).total_seconds())
 
 
-def _by_day(runs: Sequence[RunLine], now: datetime) -> list[tuple[str, int, int, int]]:
-    """Day (UTC), good runs, failed ones, rows; those of the last two weeks that had runs."""
+def _by_day(runs: Sequence[RunLine], now: datetime) -> list[_Day]:
+    """Those of the last two weeks that had runs."""
     found: dict[str, tuple[int, int, int]] = {}
     oldest = (now - timedelta(days=_DAYS - 1)).date()
     for run in reversed(runs):
@@ -130,9 +133,9 @@ def _by_day(runs: Sequence[RunLine], now: datetime) -> list[tuple[str, int, int,
     return [(day, *values) for day, values in found.items()]
 
 
-def _days(runs: Sequence[RunLine], now: datetime, height: int = 110) -> Markup:
+def _days(by_day: Sequence[_Day], now: datetime, height: int = 110) -> Markup:
     """Good and failed runs of each of the last days."""
-    found = {day: (good, failed) for day, good, failed, _ in _by_day(runs, now)}
+    found = {day: (good, failed) for day, good, failed, _ in by_day}
     if not found:
         return Markup("")
     days = [(now - timedelta(days=back)).date().isoformat() for back in reversed(range(_DAYS))]

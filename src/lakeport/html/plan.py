@@ -11,7 +11,7 @@ from markupsafe import Markup
 from lakeport.html.render import render
 from lakeport.html.text import count, plural
 
-__all__ = ["plan_body", "plan_part"]
+__all__ = ["plan_body"]
 
 Plan = Mapping[str, Any]
 
@@ -23,41 +23,32 @@ _MODES = {
 
 
 def plan_body(plan: Plan) -> Markup:
-    """The page of a plan.
+    """The page of a plan, which notebooks show as well.
 
     Args:
         plan: as `LandingPlan.to_dict` gives it.
     """
-    return render("plan.html", **_facts(plan))
-
-
-def plan_part(plan: Plan) -> Markup:
-    """A plan in a notebook."""
-    return render("plan.html", **_facts(plan))
-
-
-def _facts(plan: Plan) -> dict[str, Any]:
     streams = [{**each, "table": _name(each["table"])} for each in plan["streams"]]
     rows = [each["rows"] for each in streams]
     known = sum(value for value in rows if value >= 0)
     unknown = any(value < 0 for value in rows)
-    return {
-        "plan": {**plan, "streams": streams},
-        "totals": [
-            ("mode", plan["mode"]),
-            ("format", plan["file_type"]),
-            ("tables", count(len(streams))),
-            ("rows", f"{count(known)}{' and more' if unknown else ''}"),
-            ("files, about", count(sum(max(0, each["files"]) for each in streams))),
-        ],
-        "source": {
-            "title": plan.get("source") or "Source",
-            "words": plural(len(streams), "stream"),
-        },
-        "steps": _steps(plan, streams),
-        "doing": lambda stream: _doing(stream, plan["mode"]),
-        "stream_facts": _stream_facts,
-    }
+    totals = [
+        ("mode", plan["mode"]),
+        ("format", plan["file_type"]),
+        ("tables", count(len(streams))),
+        ("rows", f"{count(known)}{' and more' if unknown else ''}"),
+        ("files, about", count(sum(max(0, each["files"]) for each in streams))),
+    ]
+    source = {"title": plan.get("source") or "Source", "words": plural(len(streams), "stream")}
+    return render(
+        "plan.html",
+        plan={**plan, "streams": streams},
+        totals=totals,
+        source=source,
+        steps=_steps(plan, streams),
+        doing=lambda stream: _doing(stream, plan["mode"]),
+        stream_facts=_stream_facts,
+    )
 
 
 def _steps(plan: Plan, streams: list[dict[str, Any]]) -> list[str]:

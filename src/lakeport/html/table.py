@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from markupsafe import Markup
 
 from lakeport.html.charts.files import histogram, size_bins, treemap
-from lakeport.html.charts.growth import changes, file_changes, growth, marks, over_time
+from lakeport.html.charts.growth import changes, file_changes, growth, over_time
 from lakeport.html.facts import ColumnFacts, TableFacts
 from lakeport.html.render import render
 from lakeport.html.text import count, cut, file_size, moment, plural, share, size, tag
@@ -61,6 +61,7 @@ def table_body(facts: TableFacts, preview: Preview, *, masked: bool = False) -> 
     """
     versions = facts.versions
     partitions = sorted(facts.partitions, key=lambda p: -p.bytes)
+    sizes = [file.bytes for file in facts.files]
     compared, touched = _compared(facts)
 
     def value(text: str | None) -> Markup | str:
@@ -71,7 +72,6 @@ def table_body(facts: TableFacts, preview: Preview, *, masked: bool = False) -> 
     return render(
         "table.html",
         t=facts,
-        marks=marks(),
         totals=_totals(facts),
         warnings=[*([facts.warning] if facts.warning else []), *facts.notes],
         version_columns=_VERSIONS,
@@ -84,13 +84,11 @@ def table_body(facts: TableFacts, preview: Preview, *, masked: bool = False) -> 
         before=max(versions[0].number, versions[-1].number - 1) if versions else 0,
         compared=compared,
         touched=dict(zip((v.number for v in versions), touched, strict=True)),
-        histogram=histogram(
-            [f.bytes for f in facts.files], facts.small_file_bytes, facts.target_file_bytes
-        ),
+        histogram=histogram(sizes, facts.small_file_bytes, facts.target_file_bytes),
         band=f"The band marks {file_size(facts.small_file_bytes)} to "
         f"{file_size(facts.target_file_bytes)}: "
         "large enough to be read fast.",
-        bins=size_bins([f.bytes for f in facts.files]),
+        bins=size_bins(sizes),
         treemap=treemap(partitions) if partitions else "",
         partitions=partitions[:_MOST_PARTITIONS],
         more_partitions=max(0, len(partitions) - _MOST_PARTITIONS),

@@ -115,9 +115,9 @@ class LandingPlan:
     def _repr_html_(self) -> str:
         """The plan as notebooks show it: source, steps, tables and their columns."""
         from lakeport.html.document import notebook
-        from lakeport.html.plan import plan_part
+        from lakeport.html.plan import plan_body
 
-        return notebook(plan_part(self.to_dict()))
+        return notebook(plan_body(self.to_dict()))
 
     def to_json(self) -> str:
         """The plan as one JSON object on one line; numbers that are None are -1 there."""

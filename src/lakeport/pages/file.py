@@ -22,7 +22,6 @@ from lakeport.html.run import run_body
 from lakeport.pages.lake import open_pages
 from lakeport.pages.page import Page
 from lakeport.pages.written import check_path, write_page
-from lakeport.tables.overview import lake_facts
 from lakeport.tables.runs import list_runs, run_named
 
 if TYPE_CHECKING:
@@ -124,15 +123,15 @@ def file_of_lake(pages: LakePages, largest: int = _LARGEST) -> PageFile:
     """
     if pages.is_table:
         return _alone(pages.of_table(""))
-    lake = lake_facts(pages.storage, pages.folder)
+    lake, runs = pages.lake(), pages.runs()
     filling = _Filling(largest)
     changed = sorted(lake.tables, key=lambda t: t.last_change.timestamp() if t.last_change else 0)
     for table in changed[: -_TABLES - 1 : -1]:
         filling.add(partial(pages.of_table, table.name))
     filling.room = min(largest, _RUNS_ROOM)
-    for run in list_runs(pages.storage, pages.folder, _RUNS):
+    for run in runs[:_RUNS]:
         filling.add(partial(pages.of_run, run, filling.href))
-    first = pages.of_lake(filling.href, lake)
+    first = pages.of_lake(lake, runs, filling.href)
     body = render("file.html", pages=[first, *filling.made])
     html = document.alone(first.title, [(first.title, "")], body, filling.href)
     left_out = filling.left_out + max(0, len(changed) - _TABLES)
@@ -150,10 +149,10 @@ def file_of_run(pages: LakePages, name: str) -> PageFile:
         SourceError: the lake has no such run.
         LakeportError: it can't be told.
     """
-    newest = list_runs(pages.storage, pages.folder, _SOUGHT)
-    run = run_named(pages.storage, pages.folder, name) or next(
-        (run for run in newest if run.run_id == name), None
-    )
+    run = run_named(pages.storage, pages.folder, name)
+    if run is None:
+        newest = list_runs(pages.storage, pages.folder, _SOUGHT)
+        run = next((run for run in newest if run.run_id == name), None)
     if run is None:
         known = [run.run_id for run in newest[:5]]
         raise SourceError(

@@ -5,7 +5,7 @@ Reads logs, footers, manifests and reports; starts no Spark, and writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -92,7 +92,9 @@ class LakePages:
     def made(self, path: str, href: Href) -> Page | None:
         """The page at a path, with such links; see `page`."""
         if path == "/":
-            return self.of_table("") if self.is_table else self.of_lake(href)
+            return (
+                self.of_table("") if self.is_table else self.of_lake(self.lake(), self.runs(), href)
+            )
         if path.startswith(_TABLE) and _is_name(name := path.removeprefix(_TABLE)):
             return self.of_table(name)
         if path.startswith(_RUN):
@@ -105,10 +107,16 @@ class LakePages:
         """Whether the target is no lake but a table."""
         return of_a_table(self.storage, self.folder) is not None
 
-    def of_lake(self, href: Href, lake: LakeFacts | None = None) -> Page:
-        """The lake's page; `lake` is what it holds, where that is known already."""
-        lake = lake or lake_facts(self.storage, self.folder)
-        runs = list_runs(self.storage, self.folder, _RUNS)
+    def lake(self) -> LakeFacts:
+        """What the lake holds."""
+        return lake_facts(self.storage, self.folder)
+
+    def runs(self) -> list[LakeRun]:
+        """The newest runs, newest first."""
+        return list_runs(self.storage, self.folder, _RUNS)
+
+    def of_lake(self, lake: LakeFacts, runs: Sequence[LakeRun], href: Href) -> Page:
+        """The lake's page."""
         pages = _pages(lake)
         lines = [_line(run, pages) for run in runs]
         return Page("/", "Lake", lake_body(lake, lines, datetime.now(UTC), href))

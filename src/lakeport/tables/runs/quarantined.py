@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import LakeportError
 from lakeport.html.facts import BadSample
+from lakeport.html.text import cut
 
 if TYPE_CHECKING:
     from lakeport.model import Storage
@@ -102,11 +103,7 @@ def _sample(line: bytes) -> BadSample | None:
             column=str(values["column"]),
             reason=str(values["reason"]),
             where=", ".join(filter(None, place)),
-            record=_cut(str(raw)),
+            record=cut(str(raw), _CHARACTERS),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _CHARACTERS else f"{text[: _CHARACTERS - 1]}…"
