@@ -12,10 +12,10 @@ import typer
 from lakeport.cli.options import Debug, JsonOut
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard
-from lakeport.cli.output.formatting import count, counted, size
 from lakeport.errors import ConfigError, MissingDependency
 from lakeport.native import parser
 from lakeport.spark.jvm.java import find_java
+from lakeport.units import count, counted, size
 
 __all__ = ["jars", "version"]
 

@@ -10,10 +10,13 @@ import typer
 
 from lakeport.cli.options import Debug, JsonOut, SetKeys
 from lakeport.cli.output.console import Console, Json, Output
-from lakeport.cli.output.formatting import count, counted, shown, size
+from lakeport.cli.output.formatting import (
+    shown,
+)
 from lakeport.cli.tables.lake import opened_lake
 from lakeport.errors import ConfigError
 from lakeport.pages.written import check_path, write_page
+from lakeport.units import count, counted, size
 
 if TYPE_CHECKING:
     from lakeport.loading.plan import LandingPlan

@@ -12,7 +12,8 @@ from lakeport.html.charts.growth import sparkline
 from lakeport.html.charts.plot import frame, grid, label, nice
 from lakeport.html.facts import LakeFacts, LakeTableFacts
 from lakeport.html.render import render
-from lakeport.html.text import age, count, plural, size, tag
+from lakeport.html.text import age, tag
+from lakeport.units import count, counted, size
 
 __all__ = ["Href", "RunLine", "lake_body"]
 
@@ -106,7 +107,7 @@ def _small(table: LakeTableFacts) -> str:
     small, files = table.small_files or 0, table.files or 0
     if small < _MANY_SMALL or small * 2 <= files:
         return ""
-    return f"{count(small)} of {plural(files, 'file')} are small"
+    return f"{count(small)} of {counted(files, 'file')} are small"
 
 
 def _spark(table: LakeTableFacts) -> Markup:
@@ -150,7 +151,7 @@ def _days(by_day: Sequence[_Day], now: datetime, height: int = 110) -> Markup:
             drawn.append(
                 tag(
                     "rect",
-                    tag("title", f"{day}: {plural(runs_of, kind + ' run')}"),
+                    tag("title", f"{day}: {counted(runs_of, kind + ' run')}"),
                     x=f"{place * width + width * 0.15:.3f}%",
                     width=f"{width * 0.7:.3f}%",
                     y=f"{14 + box - below - tall:.1f}",

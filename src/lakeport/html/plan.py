@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from markupsafe import Markup
 
 from lakeport.html.render import render
-from lakeport.html.text import count, plural
+from lakeport.units import count, counted
 
 __all__ = ["plan_body"]
 
@@ -39,7 +39,7 @@ def plan_body(plan: Plan) -> Markup:
         ("rows", f"{count(known)}{' and more' if unknown else ''}"),
         ("files, about", count(sum(max(0, each["files"]) for each in streams))),
     ]
-    source = {"title": plan.get("source") or "Source", "words": plural(len(streams), "stream")}
+    source = {"title": plan.get("source") or "Source", "words": counted(len(streams), "stream")}
     return render(
         "plan.html",
         plan={**plan, "streams": streams},
@@ -56,12 +56,12 @@ def _steps(plan: Plan, streams: list[dict[str, Any]]) -> list[str]:
     new = sum(column["change"] == "new" for column in columns)
     bad = sum(each["bad"] for each in streams)
     keys = dict.fromkeys(key for each in streams for key in each["partition_keys"])
-    tables = plural(len(streams), "table")
+    tables = counted(len(streams), "table")
     return [
         "read every record",
-        *([f"{plural(bad, 'bad record')}: fail or set aside, as configured"] if bad else []),
-        f"give {plural(len(columns), 'column')} their types",
-        *([f"add {plural(new, 'new column')}"] if new else []),
+        *([f"{counted(bad, 'bad record')}: fail or set aside, as configured"] if bad else []),
+        f"give {counted(len(columns), 'column')} their types",
+        *([f"add {counted(new, 'new column')}"] if new else []),
         *([f"partition by {', '.join(keys)}"] if keys else []),
         f"write {plan['file_type']} files",
         _MODES.get(plan["mode"], plan["mode"] + " {}").format(tables),
@@ -69,7 +69,7 @@ def _steps(plan: Plan, streams: list[dict[str, Any]]) -> list[str]:
 
 
 def _doing(stream: Mapping[str, Any], mode: str) -> str:
-    rows = "" if stream["rows"] < 0 else f", {plural(stream['rows'], 'row')}"
+    rows = "" if stream["rows"] < 0 else f", {counted(stream['rows'], 'row')}"
     if not stream["exists"]:
         return f"is made{rows}"
     version = f", on version {stream['version']:,}" if stream["version"] >= 0 else ""

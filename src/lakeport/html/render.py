@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from lakeport import units
 from lakeport.html import text
 
 __all__ = ["asset", "cell", "render"]
@@ -45,8 +46,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(
-        count=text.count,
-        size=text.size,
+        count=units.count,
+        size=units.size,
         file_size=text.file_size,
         moment=text.moment,
         duration=text.duration,
@@ -55,5 +56,5 @@ def _environment() -> Environment:
         signed=text.signed,
         cut=text.cut,
     )
-    made.globals.update(cell=cell, plural=text.plural, share=text.share)
+    made.globals.update(cell=cell, counted=units.counted, share=text.share)
     return made

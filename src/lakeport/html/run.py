@@ -15,7 +15,8 @@ from lakeport.html.charts.timeline import Span, rate, stage_class, stages, timel
 from lakeport.html.facts import BadSample
 from lakeport.html.render import render
 from lakeport.html.report import RunFacts, StreamFacts
-from lakeport.html.text import count, duration, moment, size
+from lakeport.html.text import duration, moment
+from lakeport.units import count, size
 
 __all__ = ["run_body", "run_part"]
 

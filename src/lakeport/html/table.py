@@ -14,7 +14,8 @@ from lakeport.html.charts.files import histogram, size_bins, treemap
 from lakeport.html.charts.growth import changes, file_changes, growth, over_time
 from lakeport.html.facts import ColumnFacts, TableFacts
 from lakeport.html.render import render
-from lakeport.html.text import count, cut, file_size, moment, plural, share, size, tag
+from lakeport.html.text import cut, file_size, moment, share, tag
+from lakeport.units import count, counted, size
 
 __all__ = ["Preview", "table_body", "table_part"]
 
@@ -162,7 +163,7 @@ def _commands(facts: TableFacts) -> list[tuple[str, str]]:
         return [*told, ("Show some rows", f"lakeport table preview {uri}")]
     newest = facts.versions[-1]
     told += [
-        (f"Merge its {plural(facts.small_files, 'small file')}", f"lakeport table optimize {uri}"),
+        (f"Merge its {counted(facts.small_files, 'small file')}", f"lakeport table optimize {uri}"),
         ("See which files nobody needs any more", f"lakeport table vacuum {uri} --dry-run"),
         ("Delete them", f"lakeport table vacuum {uri}"),
     ]

@@ -1,4 +1,4 @@
-"""Numbers, sizes and moments as people read them, and elements of HTML and SVG."""
+"""Shares, spans and moments as people read them, and elements of HTML and SVG."""
 
 from __future__ import annotations
 
@@ -7,31 +7,21 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
+from lakeport.units import count
+
 __all__ = [
     "age",
-    "count",
     "cut",
     "duration",
     "file_size",
     "joined",
     "moment",
-    "plural",
     "share",
     "signed",
-    "size",
     "tag",
 ]
 
 _VOID = frozenset({"input", "link", "rect", "line", "path", "circle", "polyline", "polygon"})
-
-
-def count(value: float | None) -> str:
-    """A number with its thousands apart; `?` when it is unknown.
-
-    >>> count(336776), count(None)
-    ('336,776', '?')
-    """
-    return "?" if value is None or value < 0 else f"{value:,.0f}"
 
 
 def signed(value: int | None, sign: str) -> str:
@@ -50,30 +40,6 @@ def cut(text: str, longest: int) -> str:
     'abc…'
     """
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
-
-
-def plural(value: int, thing: str) -> str:
-    """A number of things.
-
-    >>> plural(1, "row"), plural(2000, "row")
-    ('1 row', '2,000 rows')
-    """
-    return f"{value:,} {thing}" if value == 1 else f"{value:,} {thing}s"
-
-
-def size(value: float | None) -> str:
-    """A size in bytes in the unit that fits; `?` when it is unknown.
-
-    >>> size(999), size(8_123_456), size(999_999), size(None)
-    ('999 B', '8.1 MB', '1.0 MB', '?')
-    """
-    if value is None or value < 0:
-        return "?"
-    for unit in ("B", "KB", "MB", "GB"):
-        if value < 999.95:  # more would be rounded to 1000.0
-            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:,.1f} TB"
 
 
 def file_size(value: int) -> str:

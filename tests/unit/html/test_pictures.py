@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from lakeport.html.charts import files, growth, plot, timeline
 from lakeport.html.facts import Change, PartitionFacts
-from lakeport.html.text import count, duration, size
+from lakeport.html.text import duration
+from lakeport.units import count, size
 from tests.unit.html import made
 from tests.unit.html.read import Element, elements
 

@@ -27,8 +27,6 @@ from lakeport.cli.output.formatting import (
     REPORT_SPARE,
     closing_line,
     column_lines,
-    count,
-    counted,
     footnotes,
     is_list_of_objects,
     jsonable,
@@ -41,6 +39,7 @@ from lakeport.cli.output.formatting import (
 )
 from lakeport.loading.report import Failure, LandingReport, Observer
 from lakeport.model import Landed
+from lakeport.units import count, counted
 
 if TYPE_CHECKING:
     from lakeport.loading.plan import LandingPlan, StreamPlan

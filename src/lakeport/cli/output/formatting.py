@@ -11,14 +11,13 @@ from typing import TypeGuard
 from lakeport.cli.output.fitting import cells, padded
 from lakeport.loading.report import LandingReport, StreamReport
 from lakeport.model import Landed
+from lakeport.units import count, counted, size
 
 __all__ = [
     "REPORT_COLUMNS",
     "REPORT_SPARE",
     "closing_line",
     "column_lines",
-    "count",
-    "counted",
     "footnotes",
     "is_list_of_objects",
     "jsonable",
@@ -30,7 +29,6 @@ __all__ = [
     "readable",
     "report_row",
     "shown",
-    "size",
     "table_lines",
 ]
 
@@ -40,43 +38,6 @@ REPORT_SPARE = ("table", "seconds", "version", "files", "size")
 """Those that a narrow terminal can do without, in this order."""
 
 _MOMENTS = frozenset({"finished", "last_change", "started", "timestamp"})
-
-
-def count(value: int | None) -> str:
-    """A number with its thousands apart, `?` when it is unknown (None, or negative).
-
-    Example:
-        >>> count(336776), count(None)
-        ('336,776', '?')
-    """
-    return "?" if value is None or value < 0 else f"{value:,}"
-
-
-def counted(value: int, thing: str) -> str:
-    """A number of things.
-
-    Example:
-        >>> counted(1, "row"), counted(2000, "row"), counted(2, "batch")
-        ('1 row', '2,000 rows', '2 batches')
-    """
-    plural = "es" if thing.endswith("ch") else "s"
-    return f"{count(value)} {thing}{'' if value == 1 else plural}"
-
-
-def size(value: float) -> str:
-    """A size in bytes in the unit that fits.
-
-    Example:
-        >>> size(999), size(8_123_456), size(999_999), size(-1)
-        ('999 B', '8.1 MB', '1.0 MB', '?')
-    """
-    if value < 0:
-        return "?"
-    for unit in ("B", "KB", "MB", "GB"):
-        if value < 999.95:  # more would be rounded to 1000.0
-            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:,.1f} TB"
 
 
 def moment(value: datetime) -> str:

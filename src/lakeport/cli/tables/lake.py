@@ -11,7 +11,12 @@ import typer
 from lakeport.cli.options import Debug, JsonOut, SetKeys, keys, refuse_secrets
 from lakeport.cli.output.console import Console, Json
 from lakeport.cli.output.errors import Guard
-from lakeport.cli.output.formatting import count, moment, readable, shown, size
+from lakeport.cli.output.formatting import (
+    moment,
+    readable,
+    shown,
+)
+from lakeport.units import count, size
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -99,7 +104,7 @@ def show_tables(output: Console | Json, target: str, found: Sequence[LakeTable])
             table.name,
             table.format or "?",
             count(table.rows),
-            size(-1 if table.bytes is None else table.bytes),
+            size(table.bytes),
             count(table.files),
             "?" if table.last_change is None else moment(table.last_change),
         )

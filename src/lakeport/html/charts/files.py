@@ -11,7 +11,8 @@ from markupsafe import Markup
 
 from lakeport.html.charts.plot import frame, grid, label, nice
 from lakeport.html.facts import PartitionFacts
-from lakeport.html.text import count, file_size, plural, share, size, tag
+from lakeport.html.text import file_size, share, tag
+from lakeport.units import count, counted, size
 
 __all__ = ["Bin", "histogram", "size_bins", "treemap"]
 
@@ -67,7 +68,8 @@ def histogram(sizes: Sequence[int], small: int, target: int, height: int = 190) 
                 tag(
                     "rect",
                     tag(
-                        "title", f"{file_size(least)} to {file_size(most)}: {plural(files, 'file')}"
+                        "title",
+                        f"{file_size(least)} to {file_size(most)}: {counted(files, 'file')}",
                     ),
                     x=f"{place * width + width * 0.08:.3f}%",
                     width=f"{width * 0.84:.3f}%",
@@ -87,7 +89,7 @@ def histogram(sizes: Sequence[int], small: int, target: int, height: int = 190) 
         class_="band",
     )
     few = sum(each < small for each in sizes)
-    told = f"{plural(len(sizes), 'file')} by size; {count(few)} smaller than {file_size(small)}"
+    told = f"{counted(len(sizes), 'file')} by size; {count(few)} smaller than {file_size(small)}"
     ticks = [
         label(file_size(1 << (p - 1)), place / len(columns), height - 5)
         for place, p in enumerate(columns)
@@ -114,7 +116,7 @@ def treemap(partitions: Sequence[PartitionFacts], height: int = 280) -> Markup:
         for cell, place in zip(cells, squarify.squarify(sizes, 0, 0, 1000, height), strict=True)
     ]
     told = (
-        f"{plural(len(partitions), 'partition')} by size; the largest, {ranked[0].name}, has "
+        f"{counted(len(partitions), 'partition')} by size; the largest, {ranked[0].name}, has "
         f"{share(ranked[0].bytes, whole)}"
     )
     return frame(told, height, *drawn)
@@ -124,7 +126,7 @@ def _cell(cell: tuple[str, int, int, int], place: dict[str, float], whole: int) 
     name, weight, files, small = cell
     step = math.ceil(small / files * (_STEPS - 1)) if files else 0
     words = (
-        f"{name}: {size(weight)} ({share(weight, whole)}), {plural(files, 'file')}, "
+        f"{name}: {size(weight)} ({share(weight, whole)}), {counted(files, 'file')}, "
         f"{count(small)} small"
     )
     told = size(weight)

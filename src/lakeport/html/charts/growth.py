@@ -9,7 +9,8 @@ from markupsafe import Markup
 
 from lakeport.html.charts.plot import area, at, frame, grid, label, nice, stretched
 from lakeport.html.facts import Change, VersionFacts
-from lakeport.html.text import count, joined, tag
+from lakeport.html.text import joined, tag
+from lakeport.units import count
 
 __all__ = ["changes", "file_changes", "growth", "marks", "over_time", "sparkline"]
 

@@ -8,7 +8,8 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from lakeport.html.charts.plot import area, at, frame, grid, label, nice, stretched
-from lakeport.html.text import duration, joined, plural, tag
+from lakeport.html.text import duration, joined, tag
+from lakeport.units import counted
 
 __all__ = ["Span", "rate", "stage_class", "stages", "timeline"]
 
@@ -77,7 +78,7 @@ def timeline(spans: Sequence[Span], seconds: float) -> Markup:
                 )
             top += _BAR + _GAP
         top += 6
-    told = f"timeline of {plural(len(lanes), 'lane')} over {duration(most)}"
+    told = f"timeline of {counted(len(lanes), 'lane')} over {duration(most)}"
     return frame(told, top + 18, *drawn, _seconds(most, top + 14))
 
 

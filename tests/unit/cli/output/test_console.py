@@ -8,10 +8,15 @@ from decimal import Decimal
 import pytest
 
 from lakeport.cli.output.console import Console, Json, Output
-from lakeport.cli.output.formatting import column_lines, count, shown, size, table_lines
+from lakeport.cli.output.formatting import (
+    column_lines,
+    shown,
+    table_lines,
+)
 from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan
 from lakeport.loading.report import Failure, LandingReport, StreamReport
 from lakeport.model import Landed
+from lakeport.units import count, size
 
 NOW = datetime(2024, 3, 4, tzinfo=UTC)
 LANDED = Landed("flights", "/lake/flights", 0, 336776, ("f",), 8_100_000, version=0)

@@ -1,0 +1,44 @@
+"""Numbers and sizes as people read them, in terminals and on pages."""
+
+from __future__ import annotations
+
+__all__ = ["count", "counted", "size"]
+
+
+def count(value: float | None) -> str:
+    """A number with its thousands apart, `?` when it is unknown (None, or negative).
+
+    Example:
+        >>> count(336776), count(2.5e6), count(None)
+        ('336,776', '2,500,000', '?')
+    """
+    if value is None or value < 0:
+        return "?"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.0f}"
+
+
+def counted(value: int, thing: str) -> str:
+    """A number of things.
+
+    Example:
+        >>> counted(1, "row"), counted(2000, "row"), counted(2, "batch")
+        ('1 row', '2,000 rows', '2 batches')
+    """
+    plural = "es" if thing.endswith("ch") else "s"
+    return f"{count(value)} {thing}{'' if value == 1 else plural}"
+
+
+def size(value: float | None) -> str:
+    """A size in bytes in the unit that fits, `?` when it is unknown (None, or negative).
+
+    Example:
+        >>> size(999), size(8_123_456), size(999_999), size(-1)
+        ('999 B', '8.1 MB', '1.0 MB', '?')
+    """
+    if value is None or value < 0:
+        return "?"
+    for unit in ("B", "KB", "MB", "GB"):
+        if value < 999.95:  # more would be rounded to 1000.0
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:,.1f} TB"
