@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from markupsafe import Markup
 
 from lakeport.html.charts.growth import sparkline
-from lakeport.html.charts.plot import frame, grid, label, nice
+from lakeport.html.charts.plot import bar, frame, grid, label, nice
 from lakeport.html.facts import LakeFacts, LakeTableFacts
 from lakeport.html.render import render
-from lakeport.html.text import age, tag
+from lakeport.html.text import age
 from lakeport.units import count, counted, size
 
 __all__ = ["Href", "RunLine", "lake_body"]
@@ -148,17 +148,9 @@ def _days(by_day: Sequence[_Day], now: datetime, height: int = 110) -> Markup:
             if not runs_of:
                 continue
             tall = max(2.0, box * runs_of / top)
-            drawn.append(
-                tag(
-                    "rect",
-                    tag("title", f"{day}: {counted(runs_of, kind + ' run')}"),
-                    x=f"{place * width + width * 0.15:.3f}%",
-                    width=f"{width * 0.7:.3f}%",
-                    y=f"{14 + box - below - tall:.1f}",
-                    height=f"{tall:.1f}",
-                    class_=kind,
-                )
-            )
+            words = f"{day}: {counted(runs_of, kind + ' run')}"
+            x, y = (place + 0.15) * width, 14 + box - below - tall
+            drawn.append(bar(words, x, width * 0.7, y, tall, kind))
             below += tall
     ticks = [label(days[at][5:], (at + 0.5) / _DAYS, height - 5) for at in (0, _DAYS // 2, -1)]
     ticks[-1] = label(days[-1][5:], 1, height - 5)

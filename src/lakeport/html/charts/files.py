@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import squarify
 from markupsafe import Markup
 
-from lakeport.html.charts.plot import frame, grid, label, nice
+from lakeport.html.charts.plot import bar, frame, grid, label, nice
 from lakeport.html.facts import PartitionFacts
 from lakeport.html.text import file_size, share, tag
 from lakeport.units import count, counted, size
@@ -64,30 +64,13 @@ def histogram(sizes: Sequence[int], small: int, target: int, height: int = 190) 
         least, most, files = by_power.get(power, (0, 0, 0))
         if files:
             tall = max(1.5, box * files / top)
-            drawn.append(
-                tag(
-                    "rect",
-                    tag(
-                        "title",
-                        f"{file_size(least)} to {file_size(most)}: {counted(files, 'file')}",
-                    ),
-                    x=f"{place * width + width * 0.08:.3f}%",
-                    width=f"{width * 0.84:.3f}%",
-                    y=f"{14 + box - tall:.1f}",
-                    height=f"{tall:.1f}",
-                    class_="small-file" if most <= small else "file",
-                )
-            )
+            words = f"{file_size(least)} to {file_size(most)}: {counted(files, 'file')}"
+            kind = "small-file" if most <= small else "file"
+            x, y = (place + 0.08) * width, 14 + box - tall
+            drawn.append(bar(words, x, width * 0.84, y, tall, kind))
     start, end = (_position(each, first) * width for each in (small, target))
-    band = tag(
-        "rect",
-        tag("title", f"right sizes: {file_size(small)} to {file_size(target)}"),
-        x=f"{start:.3f}%",
-        width=f"{max(end - start, 0.5):.3f}%",
-        y="14",
-        height=f"{box}",
-        class_="band",
-    )
+    words = f"right sizes: {file_size(small)} to {file_size(target)}"
+    band = bar(words, start, max(end - start, 0.5), 14, box, "band")
     few = sum(each < small for each in sizes)
     told = f"{counted(len(sizes), 'file')} by size; {count(few)} smaller than {file_size(small)}"
     ticks = [

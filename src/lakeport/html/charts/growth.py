@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup
 
-from lakeport.html.charts.plot import area, at, frame, grid, label, nice, stretched
+from lakeport.html.charts.plot import area, at, bar, frame, grid, label, nice, steps, stretched
 from lakeport.html.facts import Change, VersionFacts
 from lakeport.html.text import joined, tag
 from lakeport.units import count
@@ -50,12 +50,7 @@ def growth(
         return tag("p", f"No version tells its {words}.", class_="none")
     least, most = versions[0].number, versions[-1].number
     top = nice(max(v for _, v in known))
-    points: list[tuple[float, float]] = []
-    for number, v in known:
-        x = at(number, least, most + 1)
-        if points:
-            points.append((x, points[-1][1]))  # it was so until then
-        points.append((x, v / top))
+    points = steps((at(number, least, most + 1), v / top) for number, v in known)
     points.append((1, points[-1][1]))
     first, last = known[0], known[-1]
     told = (
@@ -78,11 +73,7 @@ def over_time(points: Sequence[tuple[float, int]], height: int = 170) -> Markup:
         return Markup("")
     least, most = points[0][0], points[-1][0]
     top, box = nice(max(rows for _, rows in points)), height - 34
-    drawn: list[tuple[float, float]] = []
-    for moment, rows in points:
-        if drawn:
-            drawn.append((at(moment, least, most), drawn[-1][1]))
-        drawn.append((at(moment, least, most), rows / top))
+    drawn = steps((at(moment, least, most), rows / top) for moment, rows in points)
     days = [f"{datetime.fromtimestamp(each, UTC):%Y-%m-%d %H:%M} UTC" for each in (least, most)]
     told = f"rows over time, from {count(points[0][1])} to {count(points[-1][1])}"
     levels = [(0, ""), (0.5, count(top / 2)), (1, count(top))]
@@ -129,17 +120,9 @@ def file_changes(versions: Sequence[VersionFacts], height: int = 150) -> Markup:
             if not value:
                 continue
             tall = max(1.0, box * value / span)
-            drawn.append(
-                tag(
-                    "rect",
-                    tag("title", f"{name}: {count(value)} files {kind}"),
-                    x=f"{(place + 0.5) * width - wide / 2:.3f}%",
-                    width=f"{wide:.3f}%",
-                    y=f"{middle - tall if kind == 'added' else middle:.1f}",
-                    height=f"{tall:.1f}",
-                    class_=kind,
-                )
-            )
+            words = f"{name}: {count(value)} files {kind}"
+            y = middle - tall if kind == "added" else middle
+            drawn.append(bar(words, (place + 0.5) * width - wide / 2, wide, y, tall, kind))
     zero = tag("line", x1="0", x2="100%", y1=f"{middle:.1f}", y2=f"{middle:.1f}", class_="zero")
     told = [label(f"{count(up)} added", 0, 11)]
     if down:
@@ -167,12 +150,7 @@ def sparkline(points: Sequence[tuple[float, float]], words: str) -> Markup:
         return Markup("")
     least, most = points[0][0], points[-1][0]
     top = max(value for _, value in points) or 1
-    drawn: list[tuple[float, float]] = []
-    for x, value in points:
-        place = at(x, least, most)
-        if drawn:
-            drawn.append((place, drawn[-1][1]))
-        drawn.append((place, 0.04 + 0.92 * value / top))
+    drawn = steps((at(x, least, most), 0.04 + 0.92 * value / top) for x, value in points)
     return tag(
         "svg",
         stretched(0, 24, area(drawn, "rows")),

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from lakeport.html.text import joined, tag
 
-__all__ = ["area", "at", "frame", "grid", "label", "nice", "stretched"]
+__all__ = ["area", "at", "bar", "frame", "grid", "label", "nice", "steps", "stretched"]
 
 WIDTH, HEIGHT = 1000, 100
 _STEPS = (1, 2, 2.5, 5, 10)
@@ -93,6 +93,46 @@ def grid(top: float, height: float, levels: Sequence[tuple[float, str]], *drawn:
         lines.append(tag("line", x1="0", x2="100%", y1=f"{y:g}", y2=f"{y:g}", class_="rule"))
         words.append(label(said, 0, y - 3) if said else Markup(""))
     return joined([*lines, *drawn, *words])
+
+
+def bar(
+    words: str, x: float, width: float, y: float, height: float, class_: str, **more: str
+) -> Markup:
+    """A bar, which says its words where the pointer rests.
+
+    Args:
+        words: what it is.
+        x: its left side, in percent of the picture's width.
+        width: likewise.
+        y: its top, in pixels.
+        height: in pixels.
+        class_: gives it its colour.
+        more: further attributes.
+    """
+    return tag(
+        "rect",
+        tag("title", words),
+        x=f"{x:.3f}%",
+        width=f"{width:.3f}%",
+        y=f"{y:.1f}",
+        height=f"{height:.1f}",
+        class_=class_,
+        **more,
+    )
+
+
+def steps(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The corners of a line that stays at each value until the next one.
+
+    >>> steps([(0, 1), (0.5, 3)])
+    [(0, 1), (0.5, 1), (0.5, 3)]
+    """
+    corners: list[tuple[float, float]] = []
+    for x, y in points:
+        if corners:
+            corners.append((x, corners[-1][1]))
+        corners.append((x, y))
+    return corners
 
 
 def area(points: Iterable[tuple[float, float]], class_: str) -> Markup:

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from lakeport.html.charts.plot import area, at, frame, grid, label, nice, stretched
-from lakeport.html.text import duration, joined, tag
+from lakeport.html.charts.plot import area, at, bar, frame, grid, label, nice, stretched
+from lakeport.html.text import duration, joined
 from lakeport.units import counted
 
 __all__ = ["Span", "rate", "stage_class", "stages", "timeline"]
@@ -64,18 +64,8 @@ def timeline(spans: Sequence[Span], seconds: float) -> Markup:
         for stage in stages(own):
             for _, _, start, end in (span for span in own if span[0] == stage):
                 words = f"{stage}: {duration(end - start)}, from {duration(start)} on"
-                drawn.append(
-                    tag(
-                        "rect",
-                        tag("title", words),
-                        x=f"{100 * at(start, 0, most):.3f}%",
-                        width=f"{max(100 * (end - start) / most, 0.15):.3f}%",
-                        y=f"{top}",
-                        height=f"{_BAR}",
-                        rx="2",
-                        class_=stage_class(stage),
-                    )
-                )
+                x, width = 100 * at(start, 0, most), max(100 * (end - start) / most, 0.15)
+                drawn.append(bar(words, x, width, top, _BAR, stage_class(stage), rx="2"))
             top += _BAR + _GAP
         top += 6
     told = f"timeline of {counted(len(lanes), 'lane')} over {duration(most)}"
