@@ -1,8 +1,12 @@
-"""What holds of the spans and the pace of every run."""
+"""What holds of the spans and the pace of every run, and inputs of such runs."""
 
 from __future__ import annotations
 
+import io
+import json
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import lakeport
 from lakeport.loading.timeline import MOST_POINTS, MOST_SPANS
@@ -58,3 +62,24 @@ def check_landed(report: lakeport.LandingReport, source: str = "parsing") -> Non
             assert first["writing"].start <= first[name].start
             assert first[name].end <= max(span.end for span in found[stream, "writing"])
     assert report.pace[-1][1:] == (report.rows, report.bytes)
+
+
+def write_people(file: Path) -> Path:
+    """Write a CSV file of 2,000 rows."""
+    file.write_text("id,name\n" + "".join(f"{n},name {n % 7}\n" for n in range(2_000)))
+    return file
+
+
+def singer(*streams: str, records: int = 1_000) -> io.BytesIO:
+    """Interleaved streams, one record of each stream after the other."""
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
+    lines: list[dict[str, Any]] = [
+        {"type": "SCHEMA", "stream": name, "schema": schema, "key_properties": ["id"]}
+        for name in streams
+    ]
+    lines += [
+        {"type": "RECORD", "stream": name, "record": {"id": number}}
+        for number in range(records)
+        for name in streams
+    ]
+    return io.BytesIO("".join(f"{json.dumps(line)}\n" for line in lines).encode())

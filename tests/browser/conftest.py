@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
-from tests.browser.chromium import Chromium
-from tests.browser.kit import PATIENCE, Reader, reading
+from tests.browser.kit import Reader, browsing, reading
 from tests.browser.lakes import Site, make_lake, page_of, served
 
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """Chromium. It finds no host but this machine, so that nothing leaves it."""
-    chromium = Chromium.find(tmp_path_factory.mktemp("chromium"))
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium.program,
-            chromium_sandbox=False,
-            env={**os.environ, **chromium.variables},
-            args=["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"],
-            timeout=PATIENCE,
-        )
-        yield browser
-        browser.close()
+    with browsing(tmp_path_factory.mktemp("chromium")) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

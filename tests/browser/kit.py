@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +11,17 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Error,
+    Page,
+    Request,
+    sync_playwright,
+)
 
-from tests.browser.chromium import AXE
+from tests.browser.chromium import AXE, Chromium
 
 Size = tuple[int, int]
 Theme = Literal["light", "dark"]
@@ -24,6 +33,26 @@ PATIENCE = 15_000  # milliseconds: a machine on which other tests run
 _TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 _QUIET = ("log", "info", "debug")
 _NO_NETWORK = ("about", "blob", "data")
+
+
+@contextmanager
+def browsing(work: Path) -> Iterator[Browser]:
+    """Chromium. It finds no host but this machine, so that nothing leaves it.
+
+    Args:
+        work: a folder that is there, for what it keeps of fonts.
+    """
+    chromium = Chromium.find(work)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=chromium.program,
+            chromium_sandbox=False,
+            env={**os.environ, **chromium.variables},
+            args=["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"],
+            timeout=PATIENCE,
+        )
+        yield browser
+        browser.close()
 
 
 @dataclass

@@ -18,14 +18,11 @@ from playwright.sync_api import Page
 
 import lakeport
 from tests.browser.kit import Reader
-from tests.unit.tables.overview.kit import PROTOCOL, add, did, metadata, remove, write
 
 SCRIPT = "<script>alert(1)</script>"
 IMAGE = "</td></script><img src=x onerror=alert(2)>"
 ODD = "ödd & <b>tàble<b> 100% '\"#?"
 LONG = "a_table_with_a_name_" + "that_is_long_and_goes_on_" * 5
-VERSIONS = 1000
-FILES = 10_000
 
 
 def make_lake(folder: Path) -> Path:
@@ -84,33 +81,6 @@ def _land_oddities(lake: Path) -> None:
     wide = pa.table({f"column_{n:03}_{'of_many' * (n % 9)}": [n] for n in range(60)})
     lakeport.land(wide, lake, table=LONG)
     lakeport.land(pa.table({"id": pa.array([], pa.int64())}), lake, table="nothing")
-
-
-def make_long_history(table: Path) -> Path:
-    """A Delta table's log of 1,000 versions and 10,000 files, most of them small; no rows."""
-    columns = {f"c{n:02}": "long" for n in range(20)}
-    commits: list[list[dict[str, Any]]] = [
-        [PROTOCOL, metadata(columns, "c00"), did("CREATE TABLE")]
-    ]
-    bounds = dict.fromkeys(columns, 1)
-    for version in range(1, VERSIONS):
-        files = [
-            add(
-                f"c00={n}/{version}-{n}.parquet",
-                100 + n,
-                size=(n + 1) << (10 + version % 19),
-                values={"c00": str(n)},
-                low=bounds,
-                high=bounds,
-                nulls=bounds,
-            )
-            for n in range(10 + version % 2)
-        ]
-        gone = [remove(f"c00=0/{version - 5}-0.parquet", size=1)] if version % 10 == 6 else []
-        operation = "MERGE" if version % 50 == 6 else "OPTIMIZE" if gone else "WRITE"
-        commits.append([did(operation, mode="Append"), *files, *gone])
-    write(table, commits)
-    return table
 
 
 def page_of(target: Path, output: Path, *options: str) -> str:

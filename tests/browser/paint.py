@@ -10,9 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.browser.kit import Reader
+from tests.browser.kit import Reader, browsing
 from tests.browser.lakes import Site, served
-from tests.browser.screenshots import browsing
 
 TIMES = 15
 _PAINTED = """() => new Promise((tell) => new PerformanceObserver((list) => {

@@ -5,19 +5,15 @@ The lake is the demo's, as `make demo` leaves it. Where it lies on this machine 
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Page
 
 import lakeport
-from tests.browser.chromium import Chromium
-from tests.browser.kit import THEMES
+from tests.browser.kit import THEMES, browsing, picture
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"
@@ -47,27 +43,13 @@ def main() -> None:
                 page.close()
 
 
-@contextmanager
-def browsing(work: Path) -> Iterator[Browser]:
-    """Chromium."""
-    fonts = work / "fonts"
-    fonts.mkdir()
-    chromium = Chromium.find(fonts)
-    with sync_playwright() as playwright:
-        yield playwright.chromium.launch(
-            executable_path=chromium.program,
-            chromium_sandbox=False,
-            env={**os.environ, **chromium.variables},
-        )
-
-
 def take(page: Page, name: str, path: Path) -> None:
     """What is in sight at first, or the part of the page that it is about."""
     if name == "partitions":
         page.locator("section[aria-label=Files]:visible").screenshot(path=path)
     else:
         page.evaluate("scrollTo(0, 0)")
-        page.screenshot(path=path)
+        picture(page, path)
 
 
 if __name__ == "__main__":

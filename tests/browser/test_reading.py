@@ -13,7 +13,8 @@ from playwright.sync_api import Page, expect
 
 import lakeport
 from tests.browser.kit import Reader
-from tests.browser.lakes import Site, make_long_history, page_of, served
+from tests.browser.lakes import Site, page_of, served
+from tests.long_table import write_long_table
 
 ORDERS = "/table/sales/orders"
 
@@ -153,7 +154,8 @@ def test_a_long_history_is_one_small_page(
     reader: Reader, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("long")
-    table = make_long_history(folder / "events")
+    table = folder / "events"
+    write_long_table(table)
     page = reader.open(page_of(table, folder / "events.html"))
     assert (folder / "events.html").stat().st_size < 2_000_000
     assert page.locator("svg.chart:visible").count() >= 6

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from deltalake import DeltaTable
 
 import lakeport
 from lakeport.spark.session import Runtime
-from tests.spans import check, check_landed
+from tests.spans import check, check_landed, singer, write_people
 
 
 @pytest.fixture(autouse=True)
@@ -26,23 +25,7 @@ def spark(runtime: Runtime) -> Any:
 
 @pytest.fixture
 def people(tmp_path: Path) -> Path:
-    file = tmp_path / "people.csv"
-    file.write_text("id,name\n" + "".join(f"{n},name {n % 7}\n" for n in range(2_000)))
-    return file
-
-
-def singer(*streams: str) -> io.BytesIO:
-    schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
-    lines: list[dict[str, Any]] = [
-        {"type": "SCHEMA", "stream": name, "schema": schema, "key_properties": ["id"]}
-        for name in streams
-    ]
-    lines += [
-        {"type": "RECORD", "stream": name, "record": {"id": number}}
-        for number in range(500)
-        for name in streams
-    ]
-    return io.BytesIO("".join(f"{json.dumps(line)}\n" for line in lines).encode())
+    return write_people(tmp_path / "people.csv")
 
 
 @pytest.mark.parametrize("file_type", ["delta", "parquet"])
@@ -50,7 +33,7 @@ def singer(*streams: str) -> io.BytesIO:
 def test_tasks_of_spark_tell_what_they_did_and_when(
     people: Path, tmp_path: Path, file_type: Any, singer_lines: bool
 ) -> None:
-    source: Any = singer("a", "b") if singer_lines else people
+    source: Any = singer("a", "b", records=500) if singer_lines else people
     report = lakeport.land(source, tmp_path / "lake", file_type=file_type)
     check_landed(report)
     assert report.rows == (1_000 if singer_lines else 2_000)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -12,29 +11,12 @@ import pytest
 import lakeport
 from lakeport.cli import programs
 from lakeport.cli.app import main
-from tests.spans import check, check_landed
+from tests.spans import check, check_landed, singer, write_people
 
 
 @pytest.fixture
 def people(tmp_path: Path) -> Path:
-    file = tmp_path / "people.csv"
-    file.write_text("id,name\n" + "".join(f"{n},name {n % 7}\n" for n in range(2_000)))
-    return file
-
-
-def singer(*streams: str, records: int = 1_000) -> io.BytesIO:
-    """Interleaved streams, one record of each stream after the other."""
-    schema = {"type": "object", "properties": {"id": {"type": "integer"}}}
-    lines: list[dict[str, Any]] = [
-        {"type": "SCHEMA", "stream": name, "schema": schema, "key_properties": ["id"]}
-        for name in streams
-    ]
-    lines += [
-        {"type": "RECORD", "stream": name, "record": {"id": number}}
-        for number in range(records)
-        for name in streams
-    ]
-    return io.BytesIO("".join(f"{json.dumps(line)}\n" for line in lines).encode())
+    return write_people(tmp_path / "people.csv")
 
 
 @pytest.mark.parametrize("file_type", ["parquet", "csv"])
