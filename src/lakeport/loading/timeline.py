@@ -18,10 +18,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 from lakeport.host.pace import Pace, Point
+from lakeport.writers.stopwatch import within
 
 if TYPE_CHECKING:
     from lakeport.model import Staged
@@ -116,14 +118,7 @@ class Timeline:
 
     def each(self, name: str, items: Iterable[T]) -> Iterator[T]:
         """The same items; what each takes to come is a stage."""
-        waiting_for = iter(items)
-        while True:
-            with self.stage(name):
-                try:
-                    item = next(waiting_for)
-                except StopIteration:
-                    return
-            yield item
+        return within(partial(self.stage, name), items)
 
     def passed(self, name: str, began: float | None, ended: float | None) -> None:
         """Add a stage that was timed elsewhere, by the same clock; None: it has not been yet."""

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from lakeport.host.pace import Pace
@@ -24,7 +25,7 @@ from lakeport.model import Work
 if TYPE_CHECKING:
     from lakeport.model import StageWriter
 
-__all__ = ["Stopwatch", "each", "measured", "shared", "stage", "uploading", "waiting"]
+__all__ = ["Stopwatch", "each", "measured", "shared", "stage", "uploading", "waiting", "within"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -128,9 +129,14 @@ def shared(function: Callable[P, R]) -> Callable[P, R]:
 
 def each(name: str, items: Iterable[T]) -> Iterator[T]:
     """The same items; what each takes to come counts as a stage."""
+    return within(partial(stage, name), items)
+
+
+def within(enter: Callable[[], AbstractContextManager[object]], items: Iterable[T]) -> Iterator[T]:
+    """The same items, each taken within a context of its own."""
     waiting_for = iter(items)
     while True:
-        with stage(name):
+        with enter():
             try:
                 item = next(waiting_for)
             except StopIteration:

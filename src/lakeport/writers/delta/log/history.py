@@ -18,10 +18,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import DestinationError
-from lakeport.writers.delta.log.actions import CLUSTERING_DOMAIN
 from lakeport.writers.delta.log.checkpoint_files import Checkpoint, read_checkpoint
+from lakeport.writers.delta.log.domains import apply_domain, cluster_columns
 from lakeport.writers.delta.log.entries import DataFile, Entry, read_commits
-from lakeport.writers.delta.schema import logical_paths
 
 if TYPE_CHECKING:
     from lakeport.model import Storage
@@ -161,8 +160,7 @@ class History:
     @property
     def cluster_columns(self) -> tuple[str, ...]:
         """The columns by which the table is clustered, nested ones as dotted paths."""
-        listed = json.loads(self.domains.get(CLUSTERING_DOMAIN, "{}")).get("clusteringColumns", ())
-        return logical_paths(json.loads(self.metadata["schemaString"]), listed)
+        return cluster_columns(self.domains, json.loads(self.metadata["schemaString"]))
 
 
 def read_history(
@@ -318,11 +316,7 @@ class _Walk:
         elif entry.protocol is not None:
             self._history.protocol = entry.protocol
         elif entry.domain_metadata is not None:
-            domain = entry.domain_metadata
-            if domain.get("removed"):
-                self._history.domains.pop(domain["domain"], None)
-            else:
-                self._history.domains[domain["domain"]] = domain["configuration"]
+            apply_domain(self._history.domains, entry.domain_metadata)
 
     def _use_schema(self, metadata: Mapping[str, Any]) -> None:
         self._history.metadata = metadata

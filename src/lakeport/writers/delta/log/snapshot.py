@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.model import Storage, StoredObject
-from lakeport.writers.delta.log.actions import CLUSTERING_DOMAIN, log_folder, parse_actions
-from lakeport.writers.delta.schema import logical_paths
+from lakeport.writers.delta.log.actions import log_folder, parse_actions
+from lakeport.writers.delta.log.domains import apply_domain, cluster_columns
 from lakeport.writers.delta.state import TableState
 
 __all__ = [
@@ -62,8 +61,7 @@ class Contents:
     @property
     def cluster_columns(self) -> tuple[str, ...]:
         """The columns by which the table is clustered, nested ones as dotted paths."""
-        listed = json.loads(self.domains.get(CLUSTERING_DOMAIN, "{}")).get("clusteringColumns", ())
-        return logical_paths(self.state.schema_json, listed)
+        return cluster_columns(self.domains, self.state.schema_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,10 +212,7 @@ class _Replay:
         elif kind in ("metaData", "protocol"):
             self._last[kind] = body
         elif kind == "domainMetadata":
-            if body.get("removed"):
-                self._domains.pop(body["domain"], None)
-            else:
-                self._domains[body["domain"]] = body["configuration"]
+            apply_domain(self._domains, body)
 
 
 def _checkpoint(
