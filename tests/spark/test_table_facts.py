@@ -23,12 +23,12 @@ def check(path: Path, since: int) -> TableFacts:
         frame = spark.read.format("delta").option("versionAsOf", version.number).load(str(path))
         assert version.rows == frame.count(), version
     newest = spark.read.format("delta").load(str(path))
-    newest.createOrReplaceTempView("told")
     for column in told.columns:
         name = ".".join(f"`{part}`" for part in column.name.split("."))
-        (row,) = spark.sql(
-            f"SELECT count_if({name} IS NULL), CAST(min({name}) AS STRING),"
-            f" CAST(max({name}) AS STRING) FROM told"
+        (row,) = newest.selectExpr(
+            f"count_if({name} IS NULL)",
+            f"CAST(min({name}) AS STRING)",
+            f"CAST(max({name}) AS STRING)",
         ).collect()
         assert column.nulls in (row[0], None), column
         if not column.approximate and column.type != "boolean":
