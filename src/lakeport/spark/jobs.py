@@ -361,8 +361,8 @@ def in_group(runtime: Runtime, job: Callable[[], list[R]]) -> list[R]:
 
 def _follow(context: SparkContext, group: str, done: threading.Event) -> None:
     """Tell, until the job is done, which share of its tasks has ended."""
-    tracker = context.statusTracker()
     with suppress(Exception):  # the job says what is wrong with Spark
+        tracker = context.statusTracker()
         while not done.wait(_LOOK_SECONDS):
             jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(group)))
             found = [tracker.getStageInfo(stage) for job in jobs for stage in job.stageIds]
