@@ -13,7 +13,7 @@ from lakeport.spark.jobs import _follow
 class Gone:
     """A context whose JVM has died."""
 
-    def statusTracker(self) -> Any:  # noqa: N802  # Spark's name
+    def statusTracker(self) -> Any:
         raise Py4JNetworkError("Error while sending or receiving")
 
 
