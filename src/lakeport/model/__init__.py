@@ -20,15 +20,19 @@ from lakeport.model.batches import (
     Split,
     UnknownPolicy,
 )
+from lakeport.model.bookmarks import Bookmark, Memory, Remembered
 from lakeport.model.storage import Level, Staged, StageWriter, Storage, StoredObject, Work
 
 __all__ = [
     "Batch",
+    "Bookmark",
     "Flush",
     "Landed",
     "Level",
+    "Memory",
     "Mode",
     "Reader",
+    "Remembered",
     "Scan",
     "Shaper",
     "Split",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeport.errors import BadRecord
+    from lakeport.model.bookmarks import Bookmark
     from lakeport.model.storage import Storage
 
 __all__ = [
@@ -145,6 +146,7 @@ class Batch:
         content: file -> the name of its content, once it was read; empty before, and for what is
             not remembered.
         schema_only: the stream brought a schema and no record; `sequence` is -1, a run's none.
+        bookmark: becomes durable with the batch; None where the source is not remembered.
     """
 
     stream: str
@@ -165,6 +167,7 @@ class Batch:
     remembered: bool = False
     content: Mapping[str, str] = field(default_factory=dict)
     schema_only: bool = False
+    bookmark: Bookmark | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,42 @@
+"""Files, and which of them are landed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from lakeport.config.inputs.base import Input
+
+__all__ = ["FilesSource"]
+
+
+class FilesSource(Input):
+    """Files, folders and globs, on a disk or in a store; only new ones if so wanted."""
+
+    files: str | tuple[str, ...] = Field(
+        description="Files, folders or globs, one or a list: paths or URIs."
+    )
+    new_only: bool = Field(
+        default=False, description="Land only files that the table has not had yet."
+    )
+    again: Literal["fail", "land", "ignore"] = Field(
+        default="fail",
+        description="What to do, with `new_only`, with files that changed since they were landed.",
+    )
+    source_format: str = Field(
+        default="", description="csv, tsv, json, jsonl, parquet, arrow, orc, avro, xlsx or singer."
+    )
+    csv: Mapping[str, Any] = Field(
+        default_factory=dict, description="How CSV files are written, such as `{delimiter: ';'}`."
+    )
+    columns_schema: str | Mapping[str, Any] | None = Field(
+        default=None,
+        alias="schema",
+        description="JSON schema of the records, or column: type; or the file that holds one.",
+    )
+    records_path: str = Field(
+        default="", description="Of JSON: where the records are, such as result.items."
+    )
+    sheet: str = Field(default="", description="Of Excel: which sheet; the first that shows.")
