@@ -12,9 +12,9 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -28,7 +28,7 @@ from lakeport.errors import (
 from lakeport.host import first_effect
 from lakeport.host.activity import activity
 from lakeport.loading.builder import ReportBuilder
-from lakeport.loading.cancellation import Cancellation
+from lakeport.loading.cancellation import Cancellation, landing_thread
 from lakeport.loading.placed import placed
 from lakeport.loading.prepare import Prepared, prepare
 from lakeport.loading.progress import shown
@@ -40,10 +40,13 @@ from lakeport.spark.causes import mask_causes
 from lakeport.spark.failures import translate_jvm_errors
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import Target, TargetKeys
     from lakeport.loading.progress import Hook
     from lakeport.loading.stream import StreamLoader
+    from lakeport.loading.transform.transform import Transform
     from lakeport.model import Batch, Flush, Landed, Storage
     from lakeport.sources.csv.options import CsvOptions
     from lakeport.sources.files.declared import Declared
@@ -65,6 +68,9 @@ def land(
     observer: Observer | None = None,
     on_state: Callable[[bytes], None] | None = None,
     progress: bool | Hook | None = None,
+    sql: str = "",
+    python: str | Callable[[DataFrame], DataFrame] = "",
+    views: Mapping[str, DataFrame] | None = None,
     **keys: Unpack[TargetKeys],
 ) -> LandingReport:
     """Land a source in a target.
@@ -90,6 +96,10 @@ def land(
         progress: whether to show what goes on, below a notebook's cell or on standard error; or
             a function that takes a tuple of `lakeport.Activity` five times a second, in a thread
             of its own. None: in notebooks, if there is no `observer`.
+        sql: one query in Spark SQL on `source`, whose result is landed in place of the source.
+        python: `module:function`, or a function, that takes a Spark DataFrame, the source or what
+            `sql` makes of it, and gives the one that is landed.
+        views: name -> another Spark DataFrame that `sql` may read.
         keys: keys of the config, which win over those in `to`, such as `table`, `mode`,
             `partition_keys`, `file_type` or `run_id`.
 
@@ -110,12 +120,14 @@ def land(
     wanted = False if progress is None and observer is not None else progress
     with shown(wanted, "landing"):
         prepared = prepare(load_target(to, keys), observer=observer)
+        from lakeport.loading.transform.transform import Transform
         from lakeport.sources.files.declared import declaration  # loads pyarrow, while Java starts
 
         options = ReadOptions(
             source_format, csv, declaration(schema), stray_lines, records_path, sheet
         )
-        return _Run(prepared, observer, on_state).land(source, options)
+        transform = Transform.given(prepared.runtime, sql, python, views or {})
+        return _Run(prepared, observer, on_state, transform).land(source, options)
 
 
 class _Run:
@@ -126,8 +138,10 @@ class _Run:
         prepared: Prepared,
         observer: Observer | None,
         on_state: Callable[[bytes], None] | None,
+        transform: Transform | None = None,
     ) -> None:
         self.prepared = prepared
+        self.transform = transform
         self.config = prepared.config
         self.storage: Storage = prepared.storage
         self.runtime = prepared.runtime
@@ -163,6 +177,8 @@ class _Run:
 
     def _land(self, source: Any, options: ReadOptions) -> None:
         self.prepared.check_place()
+        if self.transform is not None:
+            self.runtime.begin()
         with translate_jvm_errors(self.runtime.secrets), ExitStack() as stack:
             with self.report.timeline.stage("opening"):
                 opening = self.prepared.opened(source, options, self._progress)
@@ -180,8 +196,11 @@ class _Run:
 
     def _drain(self, source: Source) -> None:
         """Land each flush on a thread of its own while the source spools the next one."""
-        with _executor() as executor:
+        with landing_thread() as executor:
             landing: Future[None] | None = None
+            if self.transform is not None:
+                source = self.transform.gathered(source)
+                landing = self._landing = executor.submit(self.transform.check)
             with activity("reading", source.name, total=source.bytes):
                 for flush in self.report.timeline.each("reading", source):
                     if landing is not None:
@@ -238,7 +257,7 @@ class _Run:
 
         Files leave nothing, as there is nothing to put in one.
         """
-        from lakeport.loading.stream import columns_of
+        from lakeport.loading.batches.columns import columns_of
 
         if self.config.mode is Mode.OVERWRITE:
             self._warn(f"stream {batch.stream!r} brought no record: its table stays as it is.")
@@ -326,6 +345,7 @@ class _Run:
                     self._on_bad,
                     self.cancellation,
                     self.report.timeline,
+                    self.transform,
                 )
             return self._loaders[stream]
 
@@ -377,17 +397,3 @@ class _Run:
         if self.observer is not None:
             self.observer.on_finished(report)
         return report
-
-
-@contextmanager
-def _executor() -> Iterator[ThreadPoolExecutor]:
-    """The thread that flushes are landed on; it is waited for, unless the load was interrupted."""
-    executor = ThreadPoolExecutor(1, "lakeport-flush")
-    patient = True
-    try:
-        yield executor
-    except KeyboardInterrupt:
-        patient = False
-        raise
-    finally:
-        executor.shutdown(wait=patient)

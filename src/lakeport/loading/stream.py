@@ -9,7 +9,6 @@ otherwise the load starts at once, and only a record with an undeclared field ma
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,27 +19,28 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeport.errors import BadRecord, BadRecords, ObjectExists, SchemaConflict, UnknownFields
+from lakeport.errors import BadRecord, BadRecords, ObjectExists, UnknownFields
 from lakeport.host.activity import activity
+from lakeport.loading.batches.columns import columns_of, described, union
+from lakeport.loading.batches.sharing import groups, together
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.conflicts import explained, first_misfit
 from lakeport.loading.policies import Policies
 from lakeport.loading.tasks import contents_of, land_frame, land_splits, scan_split
 from lakeport.loading.timeline import Timeline
 from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, UnknownPolicy
-from lakeport.schema.evolution import TypeConflict, plan_evolution
+from lakeport.schema.evolution import TypeConflict
 from lakeport.schema.kinds import merge_kinds, type_of_kind
-from lakeport.schema.named import type_name
-from lakeport.schema.types import from_spark_json, normalise
 from lakeport.shape.columns import TIMESTAMP, Shape, header_name, internal_names
 from lakeport.spark.jobs import run_frame, run_tasks
 from lakeport.writers.base import LandedBefore, TablePlan, TableWriter
 from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
+    from lakeport.loading.transform.transform import Made, Transform
     from lakeport.spark.session import Runtime
 
-__all__ = ["StreamLoader", "columns_of"]
+__all__ = ["StreamLoader"]
 
 _MOST_OF_TWO = 1.7  # a task is said to have too much beyond this multiple of its fair share,
 _LEAST = 0.3  # and of the whole
@@ -58,6 +58,7 @@ class StreamLoader:
             run has too many bad ones.
         cancellation: asks for an end before the next commit.
         timeline: takes down when what is done.
+        transform: what is made of the source's rows; None: they land as they are.
     """
 
     writer: TableWriter
@@ -66,6 +67,7 @@ class StreamLoader:
     on_bad: Callable[[Batch, Sequence[BadRecord], int], None]
     cancellation: Cancellation = field(default_factory=Cancellation)
     timeline: Timeline = field(default_factory=Timeline)
+    transform: Transform | None = None
     _dropped: dict[str, int] = field(default_factory=dict)
     _extra: dict[str, pa.DataType] = field(default_factory=dict)
 
@@ -75,13 +77,19 @@ class StreamLoader:
         Optional batches that turn out to be empty are left out of the result. The STATE rides
         with the last commit, as it is true of the table from there on only.
         """
-        groups = [[batch] for batch in batches]
-        if self.policies.mode is Mode.OVERWRITE:
-            groups = [list(batches)] if batches else []
-        for number, group in enumerate(groups, 1):
-            landed = self._land(group, state if number == len(groups) else None)
+        commits = [[batch] for batch in batches]
+        if self.policies.mode is Mode.OVERWRITE or self._at_once(batches):
+            commits = [list(batches)] if batches else []
+        for number, group in enumerate(commits, 1):
+            landed = self._land(group, state if number == len(commits) else None)
             if landed is not None:
                 yield landed
+
+    def _at_once(self, batches: Sequence[Batch]) -> bool:
+        """Whether what is made of several batches has to be made of all of them together."""
+        if self.transform is None or len(batches) < 2:
+            return False
+        return not self.transform.row_wise(batches[0], columns_of(batches[0]))
 
     def take_dropped(self) -> dict[str, int]:
         """Undeclared field -> records that held it and landed without it, since the last call."""
@@ -90,7 +98,9 @@ class StreamLoader:
 
     def _land(self, batches: Sequence[Batch], state: bytes | None) -> Landed | None:
         keyed = [self.policies.renamed(batch) for batch in batches]
-        whole = _together(keyed)
+        whole = together(keyed)
+        if self.transform is not None:
+            whole = self.transform.named(whole)
         with self.timeline.stage("planning", whole.stream):
             before = self.writer.landed_before(whole)
         if before is not None:
@@ -110,15 +120,29 @@ class StreamLoader:
 
     def _parts(self, batches: Sequence[Batch], scan: bool) -> list[_Part]:
         """Batches with their kernels; all are scanned first, as a field is read by all it holds."""
-        readers = [self._scanned(batch) if scan else batch.reader for batch in batches]
+        scanned = [self._scanned(batch) if scan else batch.reader for batch in batches]
+        readers = [None if reader is None else self._extended(reader) for reader in scanned]
         clock = datetime.now(UTC)
+        if self.transform is not None:
+            made = self._made(self.transform, batches, readers)
+            shape = self.policies.shape(columns_of(made.batch), made.batch, clock)
+            return [_Part(made.batch, None, shape, made)]
         parts = []
-        for batch, reader in zip(batches, readers, strict=True):
-            known = None if reader is None else self._extended(reader)
+        for batch, known in zip(batches, readers, strict=True):
             columns = columns_of(batch) if known is None else known.schema
             shape = self.policies.shape(columns, batch, clock)
             parts.append(_Part(batch, known, shape))
         return parts
+
+    def _made(
+        self, transform: Transform, batches: Sequence[Batch], readers: Sequence[Reader | None]
+    ) -> Made:
+        """One batch of what is made of these."""
+        read = [(b, reader) for b, reader in zip(batches, readers, strict=True) if reader]
+        items = [(reader, splits) for b, reader in read for splits in self._shared(b)]
+        schemas = [reader.schema for _, reader in read] or [columns_of(batches[0])]
+        with self.timeline.stage("planning", batches[0].stream):
+            return transform.applied(together(batches), union(schemas), items)
 
     def _scanned(self, batch: Batch) -> Reader | None:
         """Scan a batch, hand its bad records on, and learn its undeclared fields."""
@@ -183,11 +207,15 @@ class StreamLoader:
             now, misfit = self.writer.current(), _misfit(conflict, parts)
             keys = now.partition_keys if now else ()
             raise explained(conflict, self.writer.uri, keys, misfit) from None
+        finally:
+            for part in parts:
+                if part.made is not None:
+                    part.made.close()
 
     def _committed(
         self, whole: Batch, parts: Sequence[_Part], state: bytes | None
     ) -> Landed | None:
-        incoming = _union([part.shape.schema for part in parts])
+        incoming = union([part.shape.schema for part in parts])
         names = self.policies.keys_of(whole)
         tasks, left_out = self._tasks(parts), tuple[str, ...]()
         while True:
@@ -205,7 +233,7 @@ class StreamLoader:
                     landed = self.writer.commit(plan, staged, known, state)
                 warnings = (*whole.warnings, *landed.warnings, *self._uneven(staged))
                 notes = (*whole.notes, *left_out, *landed.notes)
-                columns = _described(incoming, plan)
+                columns = described(incoming, plan)
                 return replace(landed, warnings=warnings, notes=notes, columns=columns)
             except ObjectExists:
                 self.writer.discard(staged)  # bound to names that are taken: stage under others
@@ -256,26 +284,31 @@ class StreamLoader:
         for part in parts:
             if part.reader is None:
                 return [_Task(part, ())]
-            files = number_of_files(
-                int(max(part.batch.bytes, 0) * part.batch.output_ratio),
-                self.runtime.cores,
-                self.policies.min_file_bytes,
-                self.policies.target_file_bytes,
-            )
-            tasks += [_Task(part, group) for group in _groups(part.batch.splits, files)]
+            tasks += [_Task(part, group) for group in self._shared(part.batch)]
         return tasks
+
+    def _shared(self, batch: Batch) -> list[tuple[Split, ...]]:
+        files = number_of_files(
+            int(max(batch.bytes, 0) * batch.output_ratio),
+            self.runtime.cores,
+            self.policies.min_file_bytes,
+            self.policies.target_file_bytes,
+        )
+        return groups(batch.splits, files)
 
     def _staged(self, tasks: Sequence[_Task], plan: TablePlan, size: int) -> list[Staged]:
         first = tasks[0].part
         if first.batch.frame is not None:
             shape = first.shape.aligned(plan.schema)
-            return run_frame(
+            staged = run_frame(
                 self.runtime,
                 first.batch.frame,
                 partial(land_frame, shape, plan.sink),
                 discard=self.writer.discard,
                 strays=self.writer.drop_strays,
             )
+            self._check_read(first, staged)
+            return staged
         items = [
             (i, task.part.reader, task.part.shape.aligned(plan.schema), task.splits)
             for i, task in enumerate(tasks)
@@ -289,14 +322,23 @@ class StreamLoader:
             strays=self.writer.drop_strays,
         )
 
+    def _check_read(self, part: _Part, staged: Sequence[Staged]) -> None:
+        try:
+            if part.made is not None:
+                part.made.check()
+        except BaseException:
+            self.writer.discard(staged)
+            raise
+
 
 @dataclass(frozen=True)
 class _Part:
-    """One batch with its kernels."""
+    """One batch with its kernels, and how it was made if it was."""
 
     batch: Batch
     reader: Reader | None
     shape: Shape
+    made: Made | None = None
 
     def without(self, files: Collection[str]) -> _Part:
         """The same without some files."""
@@ -313,29 +355,6 @@ class _Task:
     splits: tuple[Split, ...]
 
 
-def _together(batches: Sequence[Batch]) -> Batch:
-    """One batch that stands for several that land in one commit."""
-    if len(batches) == 1:
-        return batches[0]
-    digests = "".join(batch.digest for batch in batches)
-    return replace(
-        batches[-1],
-        records=sum(batch.records for batch in batches),
-        bytes=sum(batch.bytes for batch in batches),
-        notes=tuple(dict.fromkeys(note for batch in batches for note in batch.notes)),
-        digest=hashlib.sha256(digests.encode()).hexdigest() if digests else "",
-    )
-
-
-def columns_of(batch: Batch) -> pa.Schema:
-    """The columns of a batch as its source has them."""
-    if batch.reader is not None:
-        return batch.reader.schema
-    if batch.frame is None:
-        raise TypeError("a batch has a reader or a frame")
-    return normalise(from_spark_json(batch.frame.schema.json()))
-
-
 def _misfit(conflict: TypeConflict, parts: Sequence[_Part]) -> str:
     """The first value for which the table's column is too narrow, in words."""
     for part in parts:
@@ -346,41 +365,3 @@ def _misfit(conflict: TypeConflict, parts: Sequence[_Part]) -> str:
             if found:
                 return found
     return ""
-
-
-def _described(incoming: pa.Schema, plan: TablePlan) -> dict[str, str]:
-    """The columns that a batch brought, as the table spells and types them, in words."""
-    known = {f.name.lower(): f for f in plan.schema if f.name not in plan.untyped}
-    fields = [known.get(field.name.lower(), field) for field in incoming]
-    return {field.name: type_name(field.type) for field in fields}
-
-
-def _union(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """Columns of all batches that land together, in order of first appearance.
-
-    Raises:
-        SchemaConflict: two of them don't go together.
-    """
-    merged = schemas[0]
-    for schema in schemas[1:]:
-        try:
-            merged = plan_evolution(merged, schema, "evolve", Mode.APPEND).schema
-        except TypeConflict as conflict:  # of two batches: no table's column is to blame
-            raise SchemaConflict(conflict.message, conflict.hint) from None
-    return merged
-
-
-def _groups(splits: Sequence[Split], count: int) -> list[tuple[Split, ...]]:
-    """Contiguous groups of about equal size, at most `count` and none empty.
-
-    >>> [len(group) for group in _groups([Split("a")] * 5, 2)]
-    [3, 2]
-    """
-    count = max(1, min(count, len(splits)))
-    size, larger = divmod(len(splits), count)
-    groups, start = [], 0
-    for i in range(count):
-        end = start + size + (i < larger)
-        groups.append(tuple(splits[start:end]))
-        start = end
-    return groups
