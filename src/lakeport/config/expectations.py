@@ -204,6 +204,11 @@ class Expectation(Input):
         return self.kind in _ROW_WISE
 
     @property
+    def at_once(self) -> bool:
+        """Whether the whole input has to be looked at before any of it is committed."""
+        return not self.row_wise or self.otherwise == "fail"
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns that it names; those of a `check` are in its SQL."""
         if self.fresh is not None:

@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+from lakeport.config.expectations import Expectation, expectations
 from lakeport.config.load import load_target
-from lakeport.destinations import open_table
+from lakeport.destinations import open_table, table_rows
 from lakeport.errors import (
     BadRecord,
     ConfigError,
@@ -29,21 +31,25 @@ from lakeport.host import first_effect
 from lakeport.host.activity import activity
 from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.cancellation import Cancellation, landing_thread
+from lakeport.loading.expect.judging import RunJudge
 from lakeport.loading.placed import placed
 from lakeport.loading.prepare import Prepared, prepare
 from lakeport.loading.progress import shown
-from lakeport.loading.quarantine import Quarantine, check_limit
+from lakeport.loading.quarantine import Of, Quarantine, check_limit
 from lakeport.loading.report import Failure, LandingReport, Observer, keep
+from lakeport.loading.transform.gathered import gathered
 from lakeport.model import Mode
 from lakeport.sources.options import ReadOptions
 from lakeport.spark.causes import mask_causes
 from lakeport.spark.failures import translate_jvm_errors
+from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import Target, TargetKeys
+    from lakeport.loading.expect.checks import Checks
     from lakeport.loading.progress import Hook
     from lakeport.loading.stream import StreamLoader
     from lakeport.loading.transform.transform import Transform
@@ -71,6 +77,7 @@ def land(
     sql: str = "",
     python: str | Callable[[DataFrame], DataFrame] = "",
     views: Mapping[str, DataFrame] | None = None,
+    expect: Sequence[Mapping[str, Any] | Expectation] = (),
     **keys: Unpack[TargetKeys],
 ) -> LandingReport:
     """Land a source in a target.
@@ -99,7 +106,8 @@ def land(
         sql: one query in Spark SQL on `source`, whose result is landed in place of the source.
         python: `module:function`, or a function, that takes a Spark DataFrame, the source or what
             `sql` makes of it, and gives the one that is landed.
-        views: name -> another Spark DataFrame that `sql` may read.
+        views: name -> another Spark DataFrame that `sql` and `expect` may name.
+        expect: what is expected of the rows, checked before they are committed.
         keys: keys of the config, which win over those in `to`, such as `table`, `mode`,
             `partition_keys`, `file_type` or `run_id`.
 
@@ -119,6 +127,7 @@ def land(
     """
     wanted = False if progress is None and observer is not None else progress
     with shown(wanted, "landing"):
+        expected = expectations(expect)
         prepared = prepare(load_target(to, keys), observer=observer)
         from lakeport.loading.transform.transform import Transform
         from lakeport.sources.files.declared import declaration  # loads pyarrow, while Java starts
@@ -127,7 +136,8 @@ def land(
             source_format, csv, declaration(schema), stray_lines, records_path, sheet
         )
         transform = Transform.given(prepared.runtime, sql, python, views or {})
-        return _Run(prepared, observer, on_state, transform).land(source, options)
+        run = _Run(prepared, observer, on_state, transform, expected)
+        return run.land(source, options)
 
 
 class _Run:
@@ -139,9 +149,11 @@ class _Run:
         observer: Observer | None,
         on_state: Callable[[bytes], None] | None,
         transform: Transform | None = None,
+        expected: tuple[Expectation, ...] = (),
     ) -> None:
         self.prepared = prepared
         self.transform = transform
+        self.expected = expected
         self.config = prepared.config
         self.storage: Storage = prepared.storage
         self.runtime = prepared.runtime
@@ -199,8 +211,9 @@ class _Run:
         with landing_thread() as executor:
             landing: Future[None] | None = None
             if self.transform is not None:
-                source = self.transform.gathered(source)
                 landing = self._landing = executor.submit(self.transform.check)
+            if self.transform is not None or self.expected:
+                source = gathered(source, self._at_once)
             with activity("reading", source.name, total=source.bytes):
                 for flush in self.report.timeline.each("reading", source):
                     if landing is not None:
@@ -210,6 +223,12 @@ class _Run:
                 landing.result()
         self._check_tables(source.streams())
         self.report.stray(source.stray())
+
+    def _at_once(self, batch: Batch) -> bool:
+        """Whether the whole input has to be there before anything is made, or told, of it."""
+        if any(one.at_once for one in self.expected):
+            return True
+        return self.transform is not None and not self.transform.row_wise(batch)
 
     def _progress(self, stream: str, records: int, size: int) -> None:
         landing = self._landing
@@ -226,7 +245,7 @@ class _Run:
         self._records += len(flush.bad)
         self._bytes += sum(max(batch.bytes, 0) for batch in flush.batches)
         self.runtime.expect(self._bytes)
-        self._set_aside(flush.bad, sequence, lines=True)
+        self._set_aside(flush.bad, sequence, Of.LINES)
         for stream, count in Counter(record.stream for record in flush.bad).items():
             if stream:
                 self.report.rejected(stream, count)
@@ -346,20 +365,33 @@ class _Run:
                     self.cancellation,
                     self.report.timeline,
                     self.transform,
+                    self._checks(stream) if self.expected else None,
                 )
             return self._loaders[stream]
 
-    def _on_bad(self, batch: Batch, bad: Sequence[BadRecord], records: int) -> None:
+    def _checks(self, stream: str) -> Checks:
+        from lakeport.loading.expect.checks import Checks
+
+        views = self.transform.views if self.transform is not None else {}
+        rows = partial(table_rows, self.config, self.storage, self.runtime)
+        keep = partial(self._on_bad, of=Of.ROWS)
+        judge = RunJudge(self.report, Quarantine(self.storage, self.name), keep, self._lock)
+        own = table_name(self.config.table_pattern, stream)
+        return Checks(self.expected, judge, self.config.mode, views, rows, own)
+
+    def _on_bad(
+        self, batch: Batch, bad: Sequence[BadRecord], records: int, of: Of = Of.RECORDS
+    ) -> None:
         with self._lock:
             self._records += records
-            self._set_aside(bad, batch.sequence, lines=False)
+            self._set_aside(bad, batch.sequence, of)
             self.report.rejected(batch.stream, len(bad))
 
-    def _set_aside(self, bad: Sequence[BadRecord], sequence: int, *, lines: bool) -> None:
+    def _set_aside(self, bad: Sequence[BadRecord], sequence: int, of: Of) -> None:
         self._bad += len(bad)
         if bad:
             quarantine = Quarantine(self.storage, self.name)
-            self.report.quarantined(bad, quarantine.write(bad, sequence, lines=lines))
+            self.report.quarantined(bad, quarantine.write(bad, sequence, of))
         check_limit(self._bad, self._records, self.config.max_bad_records)
 
     def _emit(self, state: bytes) -> None:

@@ -25,9 +25,11 @@ from lakeport.loading.batches.columns import columns_of, described, union
 from lakeport.loading.batches.sharing import groups, together
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.conflicts import explained, first_misfit
+from lakeport.loading.expect.sieve import Findings
 from lakeport.loading.policies import Policies
 from lakeport.loading.tasks import contents_of, land_frame, land_splits, scan_split
 from lakeport.loading.timeline import Timeline
+from lakeport.loading.transform.transform import Transform
 from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, UnknownPolicy
 from lakeport.schema.evolution import TypeConflict
 from lakeport.schema.kinds import merge_kinds, type_of_kind
@@ -37,7 +39,11 @@ from lakeport.writers.base import LandedBefore, TablePlan, TableWriter
 from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
-    from lakeport.loading.transform.transform import Made, Transform
+    from pyspark.sql import DataFrame
+
+    from lakeport.loading.expect.checks import Checks
+    from lakeport.loading.expect.sieve import Sieve
+    from lakeport.loading.transform.transform import Made
     from lakeport.spark.session import Runtime
 
 __all__ = ["StreamLoader"]
@@ -59,6 +65,7 @@ class StreamLoader:
         cancellation: asks for an end before the next commit.
         timeline: takes down when what is done.
         transform: what is made of the source's rows; None: they land as they are.
+        checks: what is expected of the rows that land; None: nothing.
     """
 
     writer: TableWriter
@@ -68,6 +75,7 @@ class StreamLoader:
     cancellation: Cancellation = field(default_factory=Cancellation)
     timeline: Timeline = field(default_factory=Timeline)
     transform: Transform | None = None
+    checks: Checks | None = None
     _dropped: dict[str, int] = field(default_factory=dict)
     _extra: dict[str, pa.DataType] = field(default_factory=dict)
 
@@ -86,10 +94,12 @@ class StreamLoader:
                 yield landed
 
     def _at_once(self, batches: Sequence[Batch]) -> bool:
-        """Whether what is made of several batches has to be made of all of them together."""
-        if self.transform is None or len(batches) < 2:
+        """Whether several batches have to be transformed, or checked, all together."""
+        if len(batches) < 2:
             return False
-        return not self.transform.row_wise(batches[0], columns_of(batches[0]))
+        if self.checks is not None and self.checks.at_once:
+            return True
+        return self.transform is not None and not self.transform.row_wise(batches[0])
 
     def take_dropped(self) -> dict[str, int]:
         """Undeclared field -> records that held it and landed without it, since the last call."""
@@ -107,10 +117,7 @@ class StreamLoader:
             for batch in batches:
                 self._count_again(batch)
             return before
-        scan = (
-            self.policies.on_bad_record != "fail"
-            or self.policies.unknown_fields is UnknownPolicy.DROP
-        )
+        scan = self._scans
         try:
             return self._stage_and_commit(whole, self._parts(keyed, scan), state)
         except UnknownFields:
@@ -118,29 +125,47 @@ class StreamLoader:
                 raise
             return self._stage_and_commit(whole, self._parts(keyed, scan=True), state)
 
+    @property
+    def _scans(self) -> bool:
+        """Whether batches are looked through before anything is written."""
+        policies = self.policies
+        return policies.on_bad_record != "fail" or policies.unknown_fields is UnknownPolicy.DROP
+
     def _parts(self, batches: Sequence[Batch], scan: bool) -> list[_Part]:
         """Batches with their kernels; all are scanned first, as a field is read by all it holds."""
         scanned = [self._scanned(batch) if scan else batch.reader for batch in batches]
         readers = [None if reader is None else self._extended(reader) for reader in scanned]
         clock = datetime.now(UTC)
-        if self.transform is not None:
-            made = self._made(self.transform, batches, readers)
-            shape = self.policies.shape(columns_of(made.batch), made.batch, clock)
-            return [_Part(made.batch, None, shape, made)]
+        made = self._made(batches, readers)
+        if made is not None:
+            return [self._of_frame(made.batch, clock, made)]
+        if batches[0].frame is not None:
+            return [self._of_frame(batches[0], clock)]
         parts = []
         for batch, known in zip(batches, readers, strict=True):
             columns = columns_of(batch) if known is None else known.schema
-            shape = self.policies.shape(columns, batch, clock)
-            parts.append(_Part(batch, known, shape))
+            sieve = self.checks.by_arrow(batch.stream, columns) if self.checks else None
+            parts.append(_Part(batch, known, self.policies.shape(columns, batch, clock), sieve))
         return parts
 
-    def _made(
-        self, transform: Transform, batches: Sequence[Batch], readers: Sequence[Reader | None]
-    ) -> Made:
-        """One batch of what is made of these."""
+    def _of_frame(self, batch: Batch, clock: datetime, made: Made | None = None) -> _Part:
+        frame, sieve = batch.frame, None
+        if self.checks is not None and frame is not None:
+            frame, sieve = self.checks.by_spark(batch.stream, frame)
+        shape = self.policies.shape(columns_of(batch), batch, clock)
+        return _Part(batch, None, shape, sieve, frame, made)
+
+    def _made(self, batches: Sequence[Batch], readers: Sequence[Reader | None]) -> Made | None:
+        """One batch of what Spark makes of these; None where they land without it."""
         read = [(b, reader) for b, reader in zip(batches, readers, strict=True) if reader]
-        items = [(reader, splits) for b, reader in read for splits in self._shared(b)]
         schemas = [reader.schema for _, reader in read] or [columns_of(batches[0])]
+        transform = self.transform
+        if transform is None:
+            checks = self.checks
+            if not (read and checks and any(map(checks.needs_spark, schemas))):
+                return None
+            transform = Transform(self.runtime)
+        items = [(reader, splits) for b, reader in read for splits in self._shared(b)]
         with self.timeline.stage("planning", batches[0].stream):
             return transform.applied(together(batches), union(schemas), items)
 
@@ -223,11 +248,13 @@ class StreamLoader:
                 plan = self.writer.plan(incoming, whole, names, parts[0].shape.clock, len(tasks))
             size, rows = whole.bytes, whole.records
             with self._stage("writing", whole.stream, total=size, rows_total=rows) as start:
-                staged = self._staged(tasks, plan, size)
+                staged, found = self._staged(tasks, plan, size)
                 self.timeline.tasks(whole.stream, staged, start)
-            if whole.optional and not staged:
-                return None
             try:
+                if self.checks is not None:
+                    self.checks.passed(whole, found, counted_before=self._scans)
+                if whole.optional and not staged:
+                    return None
                 known = replace(whole, content=contents_of(incoming, staged))
                 with self._committing(whole.stream):
                     landed = self.writer.commit(plan, staged, known, state)
@@ -296,48 +323,63 @@ class StreamLoader:
         )
         return groups(batch.splits, files)
 
-    def _staged(self, tasks: Sequence[_Task], plan: TablePlan, size: int) -> list[Staged]:
+    def _staged(
+        self, tasks: Sequence[_Task], plan: TablePlan, size: int
+    ) -> tuple[list[Staged], list[Findings]]:
+        """Have the tasks stage what they read, and tell what they found of it."""
+        results = self._run(tasks, plan, size)
+        return _staged_of(results), [one for one in results if isinstance(one, Findings)]
+
+    def _run(self, tasks: Sequence[_Task], plan: TablePlan, size: int) -> list[Staged | Findings]:
         first = tasks[0].part
-        if first.batch.frame is not None:
+        if first.frame is not None:
             shape = first.shape.aligned(plan.schema)
-            staged = run_frame(
+            results = run_frame(
                 self.runtime,
-                first.batch.frame,
-                partial(land_frame, shape, plan.sink),
-                discard=self.writer.discard,
-                strays=self.writer.drop_strays,
+                first.frame,
+                partial(land_frame, shape, plan.sink, first.sieve),
+                discard=self._discard,
+                strays=self._drop_strays,
             )
-            self._check_read(first, staged)
-            return staged
+            self._check_read(first, results)
+            return results
         items = [
             (i, task.part.reader, task.part.shape.aligned(plan.schema), task.splits)
             for i, task in enumerate(tasks)
         ]
         return run_tasks(
             self.runtime,
-            partial(land_splits, plan.sink, first.batch.remembered),
+            partial(land_splits, plan.sink, first.batch.remembered, first.sieve),
             items,
             size=size,
-            discard=self.writer.discard,
-            strays=self.writer.drop_strays,
+            discard=self._discard,
+            strays=self._drop_strays,
         )
 
-    def _check_read(self, part: _Part, staged: Sequence[Staged]) -> None:
+    def _check_read(self, part: _Part, results: list[Staged | Findings]) -> None:
         try:
             if part.made is not None:
                 part.made.check()
         except BaseException:
-            self.writer.discard(staged)
+            self._discard(results)
             raise
+
+    def _discard(self, results: list[Staged | Findings]) -> None:
+        self.writer.discard(_staged_of(results))
+
+    def _drop_strays(self, results: list[Staged | Findings]) -> None:
+        self.writer.drop_strays(_staged_of(results))
 
 
 @dataclass(frozen=True)
 class _Part:
-    """One batch with its kernels, and how it was made if it was."""
+    """One batch with its kernels, the frame that is run, and how that was made."""
 
     batch: Batch
     reader: Reader | None
     shape: Shape
+    sieve: Sieve | None = None
+    frame: DataFrame | None = None
     made: Made | None = None
 
     def without(self, files: Collection[str]) -> _Part:
@@ -345,6 +387,10 @@ class _Part:
         splits = tuple(split for split in self.batch.splits if split.uri not in files)
         size = self.batch.bytes * len(splits) // max(1, len(self.batch.splits))
         return replace(self, batch=replace(self.batch, splits=splits, bytes=size, records=-1))
+
+
+def _staged_of(results: Sequence[Staged | Findings]) -> list[Staged]:
+    return [one for one in results if isinstance(one, Staged)]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from lakeport.loading.batches.columns import columns_of
 from lakeport.loading.transform.function import applied, function_named
-from lakeport.loading.transform.gathered import gathered
 from lakeport.model import Batch, Reader, Split
 from lakeport.shape.columns import fit_column
 from lakeport.sources.frames.spark import normalised, without_values
@@ -31,7 +30,6 @@ from lakeport.spark.sql.row_wise import is_row_wise
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakeport.sources.open import Source
     from lakeport.spark.session import Runtime
 
 __all__ = ["SOURCE", "Item", "Made", "Transform"]
@@ -118,13 +116,9 @@ class Transform:
         made = hashlib.sha256(f"{batch.digest}\n{self.sql}\n{named}".encode()).hexdigest()
         return replace(batch, digest=made if batch.digest else "", remembered=False)
 
-    def gathered(self, source: Source) -> Source:
-        """The source in as many flushes as it is transformed in."""
-        return gathered(source, lambda batch: not self.row_wise(batch, columns_of(batch)))
-
-    def row_wise(self, batch: Batch, schema: pa.Schema) -> bool:
+    def row_wise(self, batch: Batch) -> bool:
         """Whether each row is made of one row, so that batches can be transformed on their own."""
-        made = self.applied(batch, schema, ())
+        made = self.applied(batch, columns_of(batch), ())
         made.close()
         return made.row_wise
 

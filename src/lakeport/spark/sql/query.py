@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["check_query", "named", "query", "session_like"]
+__all__ = ["check_query", "named", "query", "refused", "session_like"]
 
 _DATASET: Final = "org.apache.spark.sql.classic.Dataset"
 _HINT: Final = "`sql` is one query in Spark SQL, such as SELECT * FROM source WHERE id IS NOT NULL."
@@ -61,7 +61,7 @@ def check_query(session: SparkSession, sql: str) -> Any:
         try:
             kind = str(parser.parsePlan(text).getClass().getSimpleName())
         except ParseException:
-            raise _refused(failure) from None
+            raise refused(failure) from None
     raise ConfigError(f"`sql` is a command ({kind}), and only queries are run", _HINT)
 
 
@@ -84,8 +84,8 @@ def query(session: SparkSession, sql: str, columns: Mapping[str, tuple[str, ...]
             return _frame(session, plan)
         except AnalysisException as error:
             known = (f"`{name}` has {', '.join(names)}" for name, names in columns.items())
-            refused = _refused(error, f"{'; '.join(known)}.")
-    raise refused
+            problem = refused(error, f"{'; '.join(known)}.")
+    raise problem
 
 
 def _frame(session: SparkSession, plan: Any) -> DataFrame:
@@ -95,10 +95,10 @@ def _frame(session: SparkSession, plan: Any) -> DataFrame:
     return DataFrame(java_class(jvm, _DATASET).ofRows(session._jsparkSession, plan), session)
 
 
-def _refused(error: PySparkException, hint: str = _HINT) -> ConfigError:
+def refused(error: PySparkException, hint: str = _HINT, subject: str = "`sql`") -> ConfigError:
     """The parser's and the analyser's words, without codes, plans and traces."""
     said = str(error).strip()
     place = _PLACE.search(said)
     where = f" (line {place[1]}, column {int(place[2]) + 1})" if place else ""
-    sentence = _NOISE.sub("", said.partition("\n")[0]).strip().rstrip(".")
-    return ConfigError(f"`sql`: {sentence}{where}", hint)
+    sentence = _NOISE.sub("", said.partition("\n")[0]).strip().rstrip(".;")
+    return ConfigError(f"{subject}: {sentence}{where}", hint)
