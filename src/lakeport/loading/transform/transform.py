@@ -89,17 +89,6 @@ class Transform:
             return function_named(self.python) if self.python else None
         return self.python
 
-    @classmethod
-    def given(
-        cls,
-        runtime: Runtime,
-        sql: str,
-        python: str | Callable[[DataFrame], DataFrame],
-        views: Mapping[str, DataFrame],
-    ) -> Transform | None:
-        """The transform that a user asks for; None for none."""
-        return cls(runtime, sql, python, views) if sql or python else None
-
     def check(self) -> None:
         """See what can be seen without the source; waits for Spark.
 
