@@ -36,7 +36,7 @@ from lakeport.errors import (
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.config.expectations import Expectation
+    from lakeport.config.expectations import Expectation, Freshness, RowCount
     from lakeport.config.keys import StoreKeys, TargetKeys
     from lakeport.host.activity import Activity
     from lakeport.loading.check import CheckReport, check
@@ -90,6 +90,7 @@ __all__ = [
     "ExpectationFailed",
     "ExpectationResult",
     "Failure",
+    "Freshness",
     "History",
     "HistoryEntry",
     "InputError",
@@ -110,6 +111,7 @@ __all__ = [
     "PermissionRefused",
     "Rejection",
     "RestoreReport",
+    "RowCount",
     "RunMismatch",
     "SchemaConflict",
     "SingerState",
@@ -149,6 +151,8 @@ _HOMES = {
     "CsvOptions": "lakeport.sources.csv.options",
     "DestinationConfig": "lakeport.config.base",
     "Expectation": "lakeport.config.expectations",
+    "Freshness": "lakeport.config.expectations",
+    "RowCount": "lakeport.config.expectations",
     "ExpectationResult": "lakeport.loading.expect.result",
     "Failure": "lakeport.loading.report",
     "History": "lakeport.tables.records",

@@ -29,6 +29,7 @@ from lakeport.host.cores import available_cores
 from lakeport.host.surroundings import Surroundings
 from lakeport.scrub import scrub
 from lakeport.spark.failures import translate
+from lakeport.spark.sql.mapped import mapped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -249,11 +250,9 @@ def run_frame(
         names = df.columns
         policy = Policy(runtime.attempts, flags, runtime.surroundings)
         task = partial(_run_batches, function, policy, names)
-        # `mapInArrow` takes a dot or backtick in a name for a part of an expression
-        plain = df.toDF(*map(str, range(len(names)))) if names else df
 
         def job() -> list[Outcome]:
-            rows = plain.mapInArrow(task, f"{_COLUMN} binary").collect()
+            rows = mapped(df, task, f"{_COLUMN} binary").collect()
             return [pickle.loads(row[0]) for row in rows]  # noqa: S301  # of our own tasks
 
         outcomes = in_group(runtime, job)

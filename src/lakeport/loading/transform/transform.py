@@ -46,12 +46,14 @@ class Made:
     """A batch as its transform makes it.
 
     Attributes:
-        batch: with a frame that has not run yet.
+        batch: with `frame`.
+        frame: not run yet.
         row_wise: whether each row is made of one row.
         reading: what the frame reads; None where that is a frame of the user's.
     """
 
     batch: Batch
+    frame: DataFrame
     row_wise: bool
     reading: Reading[Item] | None = None
 
@@ -130,14 +132,11 @@ class Transform:
             frame = reading.frame
         named(session, {**self.views, SOURCE: frame})
         found = self._made(session, frame.columns)
+        stored = normalised(found, batch.stream)
+        untyped = without_values(found)
         return Made(
-            replace(
-                batch,
-                reader=None,
-                splits=(),
-                frame=normalised(found, batch.stream),
-                untyped=without_values(found),
-            ),
+            replace(batch, reader=None, splits=(), frame=stored, untyped=untyped),
+            stored,
             is_row_wise(found, SOURCE),
             reading,
         )

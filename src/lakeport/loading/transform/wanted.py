@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.config.expectations import Expectation, expectations
 from lakeport.destinations import table_rows
+from lakeport.loading.batches.columns import columns_of
 from lakeport.loading.expect.checks import Checks, Judge
 from lakeport.loading.transform.gathered import gathered
 from lakeport.loading.transform.transform import Transform
@@ -72,7 +73,7 @@ class Wanted:
         """The source in as many flushes as can land one after the other."""
         return gathered(source, self._at_once) if self else source
 
-    def checks(self, prepared: Prepared, judge: Judge, stream: str) -> Checks | None:
+    def checks(self, prepared: Prepared, judge: Judge | None, stream: str) -> Checks | None:
         """The expectations of one stream; None without any."""
         if not self.expected:
             return None
@@ -80,6 +81,30 @@ class Wanted:
         rows = partial(table_rows, config, prepared.storage, prepared.runtime)
         own = table_name(config.table_pattern, stream)
         return Checks(self.expected, judge, config.mode, self.views or {}, rows, own)
+
+    def planned(self, prepared: Prepared, batch: Batch) -> tuple[Batch, tuple[str, ...]]:
+        """What a batch lands as, and what is to be told of that; nothing is read.
+
+        Raises:
+            ConfigError: `sql` or an expectation names what is not there.
+        """
+        notes = []
+        if self.transform is not None:
+            made = self.transform.applied(batch, columns_of(batch), ())
+            made.close()
+            batch = made.batch
+            how = "each batch on its own" if made.row_wise else "the whole input at once"
+            notes.append(f"transform: {how}")
+        checks = self.checks(prepared, None, batch.stream)
+        if checks is not None:
+            if batch.frame is not None:
+                checks.by_spark(batch.stream, batch.frame)
+            elif checks.needs_spark(columns_of(batch)):
+                made = Transform(prepared.runtime).applied(batch, columns_of(batch), ())
+                made.close()
+                checks.by_spark(batch.stream, made.frame)
+            notes += [f"expected: {one.title}, otherwise {one.otherwise}" for one in self.expected]
+        return batch, tuple(notes)
 
     def _at_once(self, batch: Batch) -> bool:
         if any(one.at_once for one in self.expected):
