@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from lakeport.loading.expect.result import ExpectationResult
     from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan, plan
     from lakeport.loading.quarantine import Rejection
+    from lakeport.loading.replay.replay import Replayed, replay
+    from lakeport.loading.replay.set_aside import SetAside, quarantined
     from lakeport.loading.report import Failure, LandingReport, Observer, StreamReport
     from lakeport.loading.run import land
     from lakeport.loading.timeline import Span
@@ -110,10 +112,12 @@ __all__ = [
     "PartitionReport",
     "PermissionRefused",
     "Rejection",
+    "Replayed",
     "RestoreReport",
     "RowCount",
     "RunMismatch",
     "SchemaConflict",
+    "SetAside",
     "SingerState",
     "SourceError",
     "Span",
@@ -136,6 +140,8 @@ __all__ = [
     "land_stream",
     "page",
     "plan",
+    "quarantined",
+    "replay",
     "runs",
     "tables",
 ]
@@ -168,7 +174,9 @@ _HOMES = {
     "PageFile": "lakeport.pages.file",
     "PartitionReport": "lakeport.tables.records",
     "Rejection": "lakeport.loading.quarantine",
+    "Replayed": "lakeport.loading.replay.replay",
     "RestoreReport": "lakeport.tables.records",
+    "SetAside": "lakeport.loading.replay.set_aside",
     "SingerState": "lakeport.tables.records",
     "Span": "lakeport.loading.timeline",
     "StoreKeys": "lakeport.config.keys",
@@ -186,6 +194,8 @@ _HOMES = {
     "land_stream": "lakeport.streams.start",
     "page": "lakeport.pages.file",
     "plan": "lakeport.loading.plan",
+    "quarantined": "lakeport.loading.replay.set_aside",
+    "replay": "lakeport.loading.replay.replay",
     "runs": "lakeport.tables.runs",
 }
 

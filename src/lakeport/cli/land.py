@@ -29,7 +29,7 @@ from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard
 from lakeport.cli.page import PagePath, observed, page_of_plan
 from lakeport.cli.remarks import about_internal
-from lakeport.cli.transforms import Expect, PythonFunction, Sql, transform_options
+from lakeport.cli.rows.transforms import Expect, PythonFunction, Sql, transform_options
 from lakeport.sources.csv.options import CsvOptions
 
 __all__ = ["land"]
