@@ -6,17 +6,17 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from lakeport.config.load import load_target
-from lakeport.destinations import open_storage
+from lakeport.destinations import open_storage, open_table
 from lakeport.errors import InputError, RunMismatch, SourceError
 from lakeport.host.scratch import scratch
+from lakeport.loading.prepare import prepare
 from lakeport.loading.replay.set_aside import SetAside, records, set_aside
 from lakeport.loading.run import land
 from lakeport.model import Mode
 from lakeport.shape.columns import internal_names
-from lakeport.tables import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from lakeport.loading.report import LandingReport, Observer
 
 __all__ = ["Replayed", "replay"]
-
-_DECLARED: Final = frozenset({"string", "integer", "double", "boolean", "date", "timestamp"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +146,7 @@ def _replayed(
             "table": one.table,
         }
         target = load_target(config, asked)
-        schema = _types(target, one) if typed else None
+        schema = _columns(target, one.stream) if typed else None
         try:
             report = land(source, target, source_format="jsonl", schema=schema, **transforms)
         except RunMismatch:
@@ -196,16 +194,19 @@ def _edited(file: Path) -> Iterator[bytes]:
         raise SourceError(f"file {str(file)!r}: {error.strerror}", "check its name.") from None
 
 
-def _types(config: DestinationConfig, one: SetAside) -> dict[str, str] | None:
-    """The table's columns whose types can be declared by name; the values tell the others'."""
-    try:
-        columns = Table(one.table, config).describe().columns
-    except SourceError:
-        return None  # nothing of it has landed yet
-    named = {column.name: column.type for column in columns}
-    own = set(internal_names(config.internal_columns_prefix if config.internal_columns else None))
-    return {
-        name: type_
-        for name, type_ in named.items()
-        if name.lower() not in own and (type_ in _DECLARED or type_.startswith("decimal("))
-    }
+def _columns(config: DestinationConfig, stream: str) -> dict[str, Any] | None:
+    """The table's columns, where they are known; the values tell the others' types."""
+    import pyarrow as pa
+
+    from lakeport.loading.replay.declared import json_schema
+
+    prepared = prepare(config)
+    table = open_table(config, prepared.storage, prepared.runtime, stream, writes=False).current()
+    if table is None:
+        return None
+    own = internal_names(config.internal_columns_prefix if config.internal_columns else None)
+    return json_schema(
+        field
+        for field in table.schema
+        if field.name.lower() not in own and not pa.types.is_null(field.type)
+    )
