@@ -35,6 +35,8 @@ from lakeport.errors import (
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
+    from lakeport.config.inputs.files import FilesSource
+    from lakeport.config.inputs.tables import TablesSource
     from lakeport.config.keys import StoreKeys, TargetKeys
     from lakeport.host.activity import Activity
     from lakeport.loading.check import CheckReport, check
@@ -84,6 +86,7 @@ __all__ = [
     "DestinationConfig",
     "DestinationError",
     "Failure",
+    "FilesSource",
     "History",
     "HistoryEntry",
     "InputError",
@@ -117,6 +120,7 @@ __all__ = [
     "Table",
     "TableColumn",
     "TableDescription",
+    "TablesSource",
     "TargetKeys",
     "UndoReport",
     "UnknownFields",
@@ -143,6 +147,7 @@ _HOMES = {
     "CsvOptions": "lakeport.sources.csv.options",
     "DestinationConfig": "lakeport.config.base",
     "Failure": "lakeport.loading.report",
+    "FilesSource": "lakeport.config.inputs.files",
     "History": "lakeport.tables.records",
     "HistoryEntry": "lakeport.tables.records",
     "LakeRun": "lakeport.tables.runs",
@@ -166,6 +171,7 @@ _HOMES = {
     "Table": "lakeport.tables",
     "TableColumn": "lakeport.tables.records",
     "TableDescription": "lakeport.tables.records",
+    "TablesSource": "lakeport.config.inputs.tables",
     "TargetKeys": "lakeport.config.keys",
     "UndoReport": "lakeport.tables.records",
     "VacuumReport": "lakeport.tables.records",

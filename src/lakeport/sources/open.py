@@ -6,11 +6,12 @@ import io
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from lakeport.config.inputs.files import FilesSource
 from lakeport.errors import ConfigError, InputError
 from lakeport.model import Flush
 from lakeport.sources.files.discovery import discover, stream_name
@@ -29,7 +30,7 @@ from lakeport.spark.jobs import run_tasks
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.model import Storage
+    from lakeport.model import Memory, Storage
     from lakeport.sources.files.source_file import SourceFile
     from lakeport.sources.options import ReadOptions
     from lakeport.sources.spool.location import SpoolLocation
@@ -73,16 +74,18 @@ def open_source(
     spool: SpoolLocation,
     runtime: Runtime,
     on_progress: Callable[[str, int, int], None],
+    memory_of: Callable[[str], Memory] | None = None,
 ) -> Source:
     """Open a source.
 
     Args:
-        source: paths, a binary stream of Singer lines, a frame, or records.
+        source: paths, a binary stream of Singer lines, a frame, records, or a description.
         options: how to read it.
         config: the target's policies and sizes.
         spool: see `open_spool`.
         runtime: Spark, for preparation that is worth sharing out.
         on_progress: takes a stream, its records and its bytes so far.
+        memory_of: gives what the table of a stream remembers.
 
     Raises:
         InputError: the source can't be landed as it is.
@@ -96,6 +99,11 @@ def open_source(
         _check_spool(config, runtime)
         lines = open_stream(source, limits=unpack_limits(config))
         return _singer(lines, options, config, spool, on_progress, name="a stream")
+    if isinstance(source, FilesSource):
+        options = options.of_files(source)
+        if source.new_only:
+            return _new_files(source, options, config, spool, runtime, memory_of)
+        source = source.names
     names = _names(source)
     if names is None:
         _check_options("a frame", options)
@@ -125,7 +133,28 @@ def open_source(
         name = files[0].name if len(files) == 1 else f"{len(files)} files"
         return _singer(opened, options, config, spool, on_progress, origin, name=name, size=size)
     _refuse_metadata(config)
-    return _files(files, names, options, config, spool, runtime)
+    return _files(files, _stream(config, names, files), options, config, spool, runtime)
+
+
+def _new_files(
+    source: FilesSource,
+    options: ReadOptions,
+    config: DestinationConfig,
+    spool: SpoolLocation,
+    runtime: Runtime,
+    memory_of: Callable[[str], Memory],
+) -> Source:
+    from lakeport.sources.new_files.open import open_new_files
+
+    _check_spool(config, runtime)
+    _refuse_metadata(config)
+    stream, new = open_new_files(source, options, config, spool.folder, memory_of)
+    if not new.files:
+        return Source(new.nothing(stream), name=stream)
+    runtime.expect(sum(file.bytes for file in new.files))
+    _check_options(new.files[0].format, options)
+    found = _files(new.files, stream, options, config, spool, runtime)
+    return replace(found, flushes=new.flushes(found))
 
 
 def _check_options(format_: str, options: ReadOptions) -> None:
@@ -254,7 +283,7 @@ def _singer(
 
 def _files(
     files: Sequence[SourceFile],
-    names: Sequence[str],
+    stream: str,
     options: ReadOptions,
     config: DestinationConfig,
     spool: SpoolLocation,
@@ -262,7 +291,6 @@ def _files(
 ) -> Source:
     from lakeport.sources.files.source import FileSource
 
-    stream = _stream(config, names, files)
     size = sum(file.bytes for file in files)
     run = partial(run_tasks, runtime, size=size)
     source = FileSource(files, stream, spool, FileOptions.of(config, options), run)
