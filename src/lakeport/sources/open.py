@@ -24,13 +24,14 @@ from lakeport.sources.input.decompression import (
     open_stream,
 )
 from lakeport.sources.input.unpacking import unpack_limits
+from lakeport.sources.remote import storage_of
 from lakeport.sources.spool.segment import SpoolWriter
 from lakeport.sources.spool.upload import SpoolUploader
 from lakeport.spark.jobs import run_tasks
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.model import Memory, Storage
+    from lakeport.model import Memory
     from lakeport.sources.files.source_file import SourceFile
     from lakeport.sources.options import ReadOptions
     from lakeport.sources.spool.location import SpoolLocation
@@ -121,7 +122,7 @@ def open_source(
         opened = open_inputs(names, limits)
         return _singer(opened, options, config, spool, on_progress, name="standard input")
     format_ = options.format or ("singer" if _begin_as_singer(names) else "")
-    files = discover(names, format=format_, storage_for=partial(_storage_of, config), limits=limits)
+    files = discover(names, format=format_, storage_for=partial(storage_of, config), limits=limits)
     runtime.expect(sum(file.bytes for file in files))
     _check_options(files[0].format, options)
     if files[0].format == "singer":
@@ -191,14 +192,6 @@ def _check_spool(config: DestinationConfig, runtime: Runtime) -> None:
             "worker mounts under the same path, such as file:///mnt/spool; a Spark DataFrame needs "
             "none.",
         )
-
-
-def _storage_of(config: DestinationConfig, uri: str) -> Storage | None:
-    if "://" not in uri:
-        return None
-    from lakeport.sources.remote import storage_of
-
-    return storage_of(config, uri)
 
 
 def _begin_as_singer(names: Sequence[str]) -> bool:

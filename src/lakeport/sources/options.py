@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lakeport.config.explain import nearest
 from lakeport.errors import ConfigError
+from lakeport.sources.csv.options import CsvOptions
 
 if TYPE_CHECKING:
     from lakeport.config.inputs.files import FilesSource
-    from lakeport.sources.csv.options import CsvOptions
 
 __all__ = ["ReadOptions"]
 
@@ -63,8 +63,6 @@ class ReadOptions:
 
 
 def _csv(given: Mapping[str, Any]) -> CsvOptions:
-    from lakeport.sources.csv.options import CsvOptions
-
     known = [field.name for field in fields(CsvOptions)]
     for name in given:
         if name not in known:
@@ -73,6 +71,5 @@ def _csv(given: Mapping[str, Any]) -> CsvOptions:
                 f"`csv` has no key {name!r}" + (f"; did you mean {close!r}?" if close else ""),
                 f"its keys are {', '.join(known)}.",
             )
-    return CsvOptions(
-        **{name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
-    )
+    values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in given.items()}
+    return CsvOptions(**values)

@@ -184,9 +184,7 @@ class CloudStorage(ABC):
         objects = tuple(found for page in pages for found in page.objects)
         return Level(tuple(sorted(folders)), objects)
 
-    def _pages(
-        self, prefix: str, *, one_level: bool = False, after: str = ""
-    ) -> Iterator[Page]:
+    def _pages(self, prefix: str, *, one_level: bool = False, after: str = "") -> Iterator[Page]:
         """The pages of what lies below a folder."""
         token = ""
         while True:

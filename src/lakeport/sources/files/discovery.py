@@ -150,7 +150,9 @@ def nothing_found(place: Place, files: Sequence[SourceFile] = ()) -> SourceError
 
     if storage is not None:
         nearby = _some(found.key for found in storage.list(""))
-        return SourceError(f"{source!r} matches no object", f"below {folder_of(source)!r}: {nearby}.")
+        return SourceError(
+            f"{source!r} matches no object", f"below {folder_of(source)!r}: {nearby}."
+        )
     parent = Path(folder_of(source) or ".").expanduser()
     while not parent.is_dir():
         parent = parent.parent

@@ -88,13 +88,21 @@ class Place:
 
     @property
     def path(self) -> str:
-        """Of the disk: the name as an absolute path."""
-        return str(Path(self.source).expanduser().absolute())
+        """Of the disk: the name as an absolute path, the same from wherever it is named."""
+        path = str(Path(self.source).expanduser().absolute())
+        if ".." not in path.split("/"):
+            return path
+        folder = folder_of(path)
+        return f"{os.path.realpath(folder).rstrip('/')}/{path[len(folder) :]}"
 
     @property
     def name(self) -> str:
         """The same for all ways to write it: by it, what is known of the place is found again."""
-        return self.path if self.storage is None else self.root + self.source[len(folder_of(self.source)) :]
+        return (
+            self.path
+            if self.storage is None
+            else self.root + self.source[len(folder_of(self.source)) :]
+        )
 
     @property
     def root(self) -> str:
@@ -151,7 +159,7 @@ class Place:
             yield from _globbed(path, self.root)
 
     def _stored(self, after: str) -> Iterator[Listed]:
-        assert self.storage is not None  # noqa: S101  # for the type checker
+        assert self.storage is not None  # for the type checker
         folder, root = folder_of(self.source), self.root
         rest = self.source[len(folder) :]
         matches = _matcher(self.source) if self.wild else None
@@ -211,10 +219,9 @@ def _walk(folder: str, after: str = "") -> Iterator[Listed]:
             if entry.is_dir(follow_symlinks=False):
                 if f"{path}/" > after or after.startswith(f"{path}/"):
                     waiting.append(path)
-            elif path > after and entry.is_file():
-                if not entry.is_symlink() or _within(os.path.realpath(path), real):
-                    with suppress(FileNotFoundError):
-                        yield _written(path, entry.stat())
+            elif path > after and entry.is_file() and _belongs(entry, path, real):
+                with suppress(FileNotFoundError):
+                    yield _written(path, entry.stat())
 
 
 def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
@@ -251,6 +258,10 @@ def _globbed(pattern: str, root: str) -> Iterator[Listed]:
             yield _written(path, found)
         elif stat.S_ISDIR(found.st_mode) and folders:
             yield from _walk(path)
+
+
+def _belongs(entry: os.DirEntry[str], path: str, root: str) -> bool:
+    return not entry.is_symlink() or _within(os.path.realpath(path), root)
 
 
 def _within(path: str, root: str) -> bool:

@@ -51,8 +51,8 @@ def open_new_files(
     """
     _check(source, options, config)
     places = [Place.of(name, partial(storage_of, config)) for name in source.names]
-    fixed = config.table is not None and "{stream}" not in config.table
-    stream = config.table if fixed else _name_of(places)
+    table = config.table
+    stream = table if table is not None and "{stream}" not in table else _name_of(places)
     record = Record(memory_of(stream))
     limits = unpack_limits(config)
     return stream, NewFiles(source, places, record, folder, limits, options.format)

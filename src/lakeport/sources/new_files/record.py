@@ -3,13 +3,18 @@
 The bookmark `files` names segments. A load adds one with its new files, and takes those before it
 that are not larger into it, so that each is larger than all behind it together: a million files are
 in twenty segments at most, and each file is written twenty times at most.
+
+A segment that is not named any more stays for thirty days at least, for who brings an older version
+of the table back.
 """
 
 from __future__ import annotations
 
 import io
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,6 +30,8 @@ __all__ = ["Change", "Record"]
 
 _NAME: Final = "files"
 _FORMAT: Final = 1
+_KEPT: Final = 30 * 24 * 3600.0  # seconds, as long as Delta keeps its log
+_SKEW: Final = 3600.0  # between the store's clock and ours
 _SMALL = 50_000  # files of a segment that is put in one request
 
 
@@ -61,12 +68,13 @@ class Record:
 
     Args:
         memory: the table's.
+        now: the time, in seconds since 1970.
 
     Raises:
         DestinationError: the store refused, or another version of lakeport wrote the record.
     """
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, now: Callable[[], float] = time.time) -> None:
         self._memory = memory
         remembered = memory.bookmark(_NAME)
         self._number = remembered.number
@@ -82,6 +90,10 @@ class Record:
         self.reached: Mapping[str, str] = value.get("reached", {})
         """Place -> the last URI that was listed there, where names grow with time."""
         self._segments = [_Segment(*segment) for segment in value.get("segments", ())]
+        self._now = now()
+        swept = value.get("swept", {"at": self._now, "named": []})
+        self._swept_at: float = swept["at"]
+        self._named_then = frozenset[str](swept["named"])
 
     def seen(self, first: str = "") -> Iterator[Listed]:
         """The files that the table has had, in the order of their URIs.
@@ -110,17 +122,34 @@ class Record:
         name = f"{secrets.token_hex(16)}.arrow"
         if new:
             kept.append(_Segment(name, files, last))
+        named = {one.name for one in kept}
+        due = self._now - self._swept_at >= _KEPT
         value: dict[str, Any] = {
             "format": _FORMAT,
             "segments": [[one.name, one.files, one.last] for one in kept],
             "reached": {**self.reached, **reached},
+            "swept": {"at": self._now, "named": sorted(named)}
+            if due or not self._named_then
+            else {"at": self._swept_at, "named": sorted(self._named_then)},
         }
 
         def write() -> None:
             if new:
                 self._write(name, files, merged([*(self._read(s.name) for s in taken), new]))
+            if due:
+                self._sweep(named)
 
         return Change(Bookmark(_NAME, value, self._number), write)
+
+    def _sweep(self, named: Collection[str]) -> None:
+        """Remove what was not named thirty days ago, nor is now."""
+        storage = self._memory.storage
+        with suppress(DestinationError):  # it may not be allowed, and can wait
+            for found in storage.list(self._key("").rstrip("/")):
+                name = found.key.rpartition("/")[2]
+                old = found.modified < self._swept_at - _SKEW
+                if old and name not in named and name not in self._named_then:
+                    storage.delete(found.key)
 
     def _key(self, name: str) -> str:
         return f"{self._memory.folder}/files/{name}"

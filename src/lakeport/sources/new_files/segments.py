@@ -36,7 +36,9 @@ def write_segment(files: Iterable[Listed], target: Any) -> None:
         for rows in _groups(files, _ROWS):
             uris, sizes, tags = zip(*rows, strict=True)
             names = [uri.encode("utf-8", "surrogateescape") for uri in uris]
-            columns = [pa.array(c, f.type) for c, f in zip((names, sizes, tags), _SCHEMA)]
+            columns = [
+                pa.array(c, f.type) for c, f in zip((names, sizes, tags), _SCHEMA, strict=True)
+            ]
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=_SCHEMA))
 
 

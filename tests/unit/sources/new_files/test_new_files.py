@@ -35,13 +35,13 @@ class Load:
         os.utime(path, ns=(moment, moment))
         return path
 
-    def open(self, *names: str, format: str = "", **keys: Any) -> NewFiles:
+    def open(self, *names: str, **keys: Any) -> NewFiles:
+        options = ReadOptions(keys.pop("source_format", ""))
         source = FilesSource(files=names or (str(self.inbox),), new_only=True, **keys)
         self._loads += 1
         folder = self._spool / str(self._loads)
         folder.mkdir(parents=True)
         config = load_target(str(self.memory.path), {"table": "t"})
-        options = ReadOptions(format)
         return open_new_files(source, options, config, folder, lambda stream: self.memory)[1]
 
     def __call__(self, *names: str, **keys: Any) -> list[str]:
@@ -127,7 +127,7 @@ def test_files_of_unknown_formats_are_left_out_and_may_be_named_later(load: Load
     load.write("a.json")
     load.write("notes.txt")
     assert load() == ["a.json"]
-    assert load(format="json") == ["notes.txt"]
+    assert load(source_format="json") == ["notes.txt"]
 
 
 def test_an_empty_inbox_is_an_error_at_first_and_nothing_new_later(load: Load) -> None:
