@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from lakeport.config.inputs.files import FilesSource
+from lakeport.config.inputs.tables import TablesSource
 from lakeport.errors import ConfigError, InputError
 from lakeport.model import Flush
 from lakeport.sources.files.discovery import discover, stream_name
@@ -30,6 +31,8 @@ from lakeport.sources.spool.upload import SpoolUploader
 from lakeport.spark.jobs import run_tasks
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from lakeport.config.base import DestinationConfig
     from lakeport.model import Memory
     from lakeport.sources.files.source_file import SourceFile
@@ -52,6 +55,8 @@ class Source:
         streams: names of the streams seen so far.
         stray: number of lines so far that belong to no stream.
         landed: frees what a flush took on disk.
+        frames: of tables, their rows by the names that they have for SQL; asked for before the
+            flushes, where something is to be made of several.
         name: what it is called where its progress is shown.
         bytes: how many there are to read; -1 if that is unknown.
     """
@@ -60,6 +65,7 @@ class Source:
     streams: Callable[[], Sequence[str]] = tuple
     stray: Callable[[], int] = int
     landed: Callable[[Flush], None] = lambda flush: None
+    frames: Callable[[], Mapping[str, DataFrame]] = dict
     name: str = ""
     bytes: int = -1
 
@@ -105,6 +111,10 @@ def open_source(
         if source.new_only:
             return _new_files(source, options, config, spool, runtime, memory_of)
         source = source.names
+    if isinstance(source, TablesSource):
+        _check_options("a table", options)
+        _refuse_metadata(config)
+        return _tables(source, config, spool, runtime, memory_of)
     names = _names(source)
     if names is None:
         _check_options("a frame", options)
@@ -269,8 +279,8 @@ def _singer(
         lambda: list(singer.counts),
         lambda: singer.stray_lines_skipped,
         uploader.discard,
-        name,
-        size,
+        name=name,
+        bytes=size,
     )
 
 
@@ -299,6 +309,28 @@ def _frame(frame: Any, config: DestinationConfig, spool: SpoolLocation, runtime:
         raise ConfigError("a frame has no name of its own", "give `table`, without `{stream}`.")
     source = FrameSource(frame, config.table, spool.folder, digest=config.run_id is not None)
     return Source(SpoolUploader(spool).flushes(source), name=config.table)
+
+
+def _tables(
+    source: TablesSource,
+    config: DestinationConfig,
+    spool: SpoolLocation,
+    runtime: Runtime,
+    memory_of: Callable[[str], Memory],
+) -> Source:
+    from lakeport.sources.tables.source import TableFlushes
+
+    stream = config.table
+    if stream is None or "{stream}" in stream:
+        stream = _only(source.tables)
+    found = TableFlushes(source, stream, config, runtime, spool.folder, memory_of)
+    return Source(found, frames=found.frames, name=", ".join(source.tables))
+
+
+def _only(tables: Mapping[str, str]) -> str:
+    if len(tables) > 1:
+        raise ConfigError("what is made of several tables has no name of its own", "give `table`.")
+    return next(iter(tables))
 
 
 def _stream(config: DestinationConfig, names: Sequence[str], files: Sequence[SourceFile]) -> str:
