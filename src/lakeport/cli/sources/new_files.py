@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -52,7 +52,7 @@ def files_of(
     if new_only:
         from lakeport.config.inputs.files import FilesSource
 
-        given = {} if again is None else {"again": again}
+        given: dict[str, Any] = {} if again is None else {"again": again}
         return FilesSource(files=tuple(names), new_only=True, ordered=ordered, **given)
     for option, value in (("--again", again), ("--ordered", ordered)):
         if value:
