@@ -17,6 +17,7 @@ from lakeport.sources.open import open_source
 from lakeport.sources.options import ReadOptions
 from lakeport.sources.spool.location import SpoolLocation
 from lakeport.spark.session import Runtime
+from lakeport.storage.local.store import LocalStorage
 from tests.unit.sources.new_files.memory import KeptMemory
 
 FEED = {"delta.enableChangeDataFeed": "true"}
@@ -30,7 +31,7 @@ class Loads:
     def __init__(self, runtime: Runtime, folder: Path) -> None:
         self.runtime, self.folder = runtime, folder
         self.path = folder / "t"
-        self.memory = KeptMemory(folder / "lake")
+        self.memory = KeptMemory(LocalStorage(str(folder / "lake")))
 
     def sql(self, text: str) -> None:
         self.runtime.spark.sql(text.format(t=f"delta.`{self.path}`"))
@@ -47,7 +48,7 @@ class Loads:
         self.sql(f"INSERT INTO {{t}} SELECT id, id % 2 FROM range({first}, {end}, 1, 1)")
 
     def flush(self, **keys: Any) -> Flush:
-        config = load_target(str(self.memory.path), {"table": "copy", **keys})
+        config = load_target(self.memory.storage.uri(), {"table": "copy", **keys})
         source = TablesSource(tables=[str(self.path)], incremental=True)
         spool = SpoolLocation(self.folder)
         opened = open_source(
@@ -207,7 +208,7 @@ def test_what_it_does_not_go_with(loads: Loads) -> None:
 @pytest.fixture
 def opened(loads: Loads) -> Callable[..., Any]:
     def open_tables(**tables: Path) -> Any:
-        config = load_target(str(loads.memory.path), {"table": "copy"})
+        config = load_target(loads.memory.storage.uri(), {"table": "copy"})
         source = TablesSource(tables={name: str(path) for name, path in tables.items()})
         return open_source(
             source,

@@ -5,23 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lakeport.model import Bookmark, Remembered
-from lakeport.storage.local.store import LocalStorage
+from lakeport.model import Bookmark, Remembered, Storage
 
 __all__ = ["KeptMemory"]
 
 
 @dataclass
 class KeptMemory:
-    """Bookmarks in a dictionary, and side files in a folder."""
+    """Bookmarks in a dictionary, and side files in a folder of a store."""
 
-    path: Path
+    storage: Storage
     kept: dict[str, Remembered] = field(default_factory=dict)
     folder: str = "memory"
-
-    @property
-    def storage(self) -> LocalStorage:
-        return LocalStorage(str(self.path))
 
     def bookmark(self, name: str) -> Remembered:
         return self.kept.get(name, Remembered())
@@ -32,5 +27,5 @@ class KeptMemory:
         self.kept[bookmark.name] = Remembered(bookmark.value, bookmark.after + 1)
 
     def files(self) -> list[Path]:
-        """The side files that there are."""
-        return sorted(path for path in (self.path / self.folder).rglob("*") if path.is_file())
+        """The side files that there are, in a folder of the disk."""
+        return [Path(self.storage.uri(found.key)) for found in self.storage.list(self.folder)]

@@ -15,6 +15,7 @@ from lakeport.sources.new_files.open import open_new_files
 from lakeport.sources.new_files.source import NewFiles
 from lakeport.sources.options import ReadOptions
 from lakeport.sources.spool.location import SpoolLocation
+from lakeport.storage.local.store import LocalStorage
 from tests.unit.sources.new_files.memory import KeptMemory
 
 
@@ -24,7 +25,7 @@ class Load:
     def __init__(self, folder: Path) -> None:
         self.inbox = folder / "inbox"
         self.inbox.mkdir()
-        self.memory = KeptMemory(folder / "lake")
+        self.memory = KeptMemory(LocalStorage(str(folder / "lake")))
         self._spool = folder / "spool"
         self._loads = 0
 
@@ -41,7 +42,7 @@ class Load:
         self._loads += 1
         folder = self._spool / str(self._loads)
         folder.mkdir(parents=True)
-        config = load_target(str(self.memory.path), {"table": "t"})
+        config = load_target(self.memory.storage.uri(), {"table": "t"})
         return open_new_files(source, options, config, folder, lambda stream: self.memory)[1]
 
     def __call__(self, *names: str, **keys: Any) -> list[str]:
@@ -186,14 +187,14 @@ def test_a_name_that_is_no_text(load: Load) -> None:
 )
 def test_what_it_does_not_go_with(load: Load, keys: dict[str, Any], words: str) -> None:
     source = FilesSource(new_only=True, **keys)
-    config = load_target(str(load.memory.path), {"table": "t"})
+    config = load_target(load.memory.storage.uri(), {"table": "t"})
     options = ReadOptions("singer" if keys["files"] == "x.singer" else "")
     with pytest.raises(ConfigError, match=words):
         open_new_files(source, options, config, load.inbox, lambda stream: load.memory)
 
 
 def test_an_overwrite_is_refused(load: Load) -> None:
-    config = load_target(str(load.memory.path), {"table": "t", "mode": "overwrite"})
+    config = load_target(load.memory.storage.uri(), {"table": "t", "mode": "overwrite"})
     source = FilesSource(files=str(load.inbox), new_only=True)
     with pytest.raises(ConfigError, match="would replace the table"):
         open_new_files(source, ReadOptions(), config, load.inbox, lambda stream: load.memory)

@@ -16,6 +16,7 @@ from lakeport.sources.new_files import record, segments
 from lakeport.sources.new_files.compare import unseen, wanted
 from lakeport.sources.new_files.record import Record
 from lakeport.sources.new_files.segments import in_order
+from lakeport.storage.local.store import LocalStorage
 from tests.unit.sources.new_files.memory import KeptMemory
 
 DAY = 24 * 3600.0
@@ -33,7 +34,7 @@ def add(memory: KeptMemory, files: list[Listed], now: float = 0.0, **reached: st
 
 @pytest.fixture
 def memory(tmp_path: Path) -> KeptMemory:
-    return KeptMemory(tmp_path)
+    return KeptMemory(LocalStorage(str(tmp_path)))
 
 
 def sizes(memory: KeptMemory) -> list[int]:
@@ -137,7 +138,7 @@ def test_any_sequence_of_changes_lands_each_content_once(
     monkeypatch.setattr(segments, "_SORTED", 4)
     monkeypatch.setattr(segments, "_ROWS", 3)
     folder = tmp_path_factory.mktemp("lake")
-    memory = KeptMemory(folder)
+    memory = KeptMemory(LocalStorage(str(folder)))
     there: dict[int, int] = {}
     landed: dict[int, int] = {}
     for load, (changes, fails) in enumerate(steps):
