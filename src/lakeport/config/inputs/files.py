@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from lakeport.config.inputs.base import Input
 
@@ -46,6 +46,13 @@ class FilesSource(Input):
         default="", description="Of JSON: where the records are, such as result.items."
     )
     sheet: str = Field(default="", description="Of Excel: which sheet; the first that shows.")
+
+    @model_validator(mode="after")
+    def _only_with_new_only(self) -> FilesSource:
+        for key in ("again", "ordered"):
+            if key in self.model_fields_set and not self.new_only:
+                raise ValueError(f"`{key}` is about files that were landed before: set `new_only`")
+        return self
 
     @property
     def names(self) -> list[str]:
