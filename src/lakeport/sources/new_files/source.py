@@ -106,8 +106,7 @@ class NewFiles:
             yield replace(flush, batches=batches)
 
     def _told(self) -> str:
-        old = self._count - len(self._new)
-        return f"{len(self._new):,} new files; {old:,} others that are there were left out"
+        return f"new files: {len(self._new):,} of the {self._count:,} that are there"
 
     def _listed(self) -> Iterator[Listed]:
         for place in self._places:
