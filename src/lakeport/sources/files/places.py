@@ -306,6 +306,6 @@ def _delta_table(folder: str) -> SourceError:
     """Its log alone knows which of its files are still part of it."""
     return SourceError(
         f"{folder!r} is a Delta table, and its folder also holds files of rows that are gone",
-        "land it as a table, `lakeport.land(lakeport.TablesSource(tables=...), ...)`; or name files "
-        "with a glob.",
+        "land it as a table, `lakeport.land(lakeport.TablesSource(tables=...), ...)`; or name "
+        "files with a glob.",
     )
