@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import gzip
 import os
 import zipfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from lakeport.config.inputs.files import FilesSource
@@ -198,3 +201,22 @@ def test_an_overwrite_is_refused(load: Load) -> None:
     source = FilesSource(files=str(load.inbox), new_only=True)
     with pytest.raises(ConfigError, match="would replace the table"):
         open_new_files(source, ReadOptions(), config, load.inbox, lambda stream: load.memory)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".csv", ".csv.gz", ".parquet", ".zip"])
+def test_a_file_that_vanishes_before_it_is_read_is_named(
+    load: Load, tmp_path: Path, suffix: str
+) -> None:
+    path = load.inbox / f"a{suffix}"
+    if suffix == ".parquet":
+        pq.write_table(pa.table({"id": [1]}), path)
+    elif suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("x.json", '{"id": 1}\n')
+    else:
+        text = b'{"id": 1}\n' if "json" in suffix else b"id\n1\n"
+        path.write_bytes(gzip.compress(text) if suffix.endswith(".gz") else text)
+    new = load.open()
+    path.unlink()
+    with pytest.raises(SourceError, match=f"{path}.*No such file"):
+        list(new.flushes(FileSource(new.files, "t", SpoolLocation(tmp_path))))
