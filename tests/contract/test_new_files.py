@@ -10,7 +10,7 @@ import pytest
 import lakeport
 from lakeport.errors import ConfigError, SourceError
 from tests.contract.conftest import Land
-from tests.contract.targets import Target
+from tests.contract.targets import INTEGER, Target, record, schema, singer
 
 
 @pytest.fixture
@@ -67,9 +67,35 @@ def test_a_changed_file_is_an_error_and_nothing_lands(
     assert target.ids("t") == [1, 1, 2, 10]
 
 
-@pytest.mark.before_the_store
+@pytest.mark.parametrize("target", ["local-delta"], indirect=True)
 def test_an_overwrite_is_refused(target: Target, land: Land, inbox: Path) -> None:
     deliver(inbox, 1)
     source = lakeport.FilesSource(files=str(inbox), new_only=True)
     with pytest.raises(ConfigError, match="would replace the table"):
         land(source, table="t", mode="overwrite")
+
+
+@pytest.mark.before_the_store
+@pytest.mark.parametrize("name", ["t.singer", "t.jsonl"])
+def test_singer_files_are_refused(target: Target, land: Land, inbox: Path, name: str) -> None:
+    (inbox / name).write_bytes(singer(schema("t", {"id": INTEGER}), record("t", id=1)))
+    with pytest.raises(ConfigError, match="several streams"):
+        land(lakeport.FilesSource(files=str(inbox), new_only=True), table="t")
+
+
+@pytest.mark.before_the_store
+def test_a_description_without_new_only_is_as_good_as_names(
+    target: Target, land: Land, inbox: Path
+) -> None:
+    (inbox / "a.txt").write_text("id;name\n1;a\n2;-\n")
+    source = lakeport.FilesSource(
+        files=f"{inbox}/*.txt",
+        source_format="csv",
+        csv={"delimiter": ";", "null_values": ["-"]},
+        schema={"id": "integer"},
+    )
+    for times in (1, 2):
+        assert land(source, table="t").rows == 2
+        rows = target.rows("t")
+        assert len(rows) == 2 * times
+        assert {row["name"] for row in rows} == {"a", None}

@@ -155,15 +155,18 @@ def _new_files(
     runtime: Runtime,
     memory_of: Callable[[str], Memory],
 ) -> Source:
-    from lakeport.sources.new_files.open import open_new_files
+    from lakeport.sources.new_files.open import open_new_files, singer_files
 
     _check_spool(config, runtime)
     _refuse_metadata(config)
     stream, new = open_new_files(source, options, config, spool.folder, memory_of)
     if not new.files:
         return Source(new.nothing(stream), name=stream)
+    first = new.files[0]
+    if first.format == "singer" or (not options.format and _begin_as_singer([first.uri])):
+        raise singer_files()
     runtime.expect(sum(file.bytes for file in new.files))
-    _check_options(new.files[0].format, options)
+    _check_options(first.format, options)
     found = _files(new.files, stream, options, config, spool, runtime)
     return replace(found, flushes=new.flushes(found))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lakeport.model import Memory
     from lakeport.sources.options import ReadOptions
 
-__all__ = ["open_new_files"]
+__all__ = ["open_new_files", "singer_files"]
 
 
 def open_new_files(
@@ -73,10 +73,15 @@ def _check(source: FilesSource, options: ReadOptions, config: DestinationConfig)
         )
     check_format(options.format)
     if options.format == "singer":
-        raise ConfigError(
-            "`new_only` is about files of one table, and Singer files may hold several streams",
-            "land Singer files without it; `--once` leaves out those that were landed.",
-        )
+        raise singer_files()
+
+
+def singer_files() -> ConfigError:
+    """The error that a source has Singer files."""
+    return ConfigError(
+        "`new_only` is about files of one table, and Singer files may hold several streams",
+        "land Singer files without it.",
+    )
 
 
 def _name_of(places: Sequence[Place]) -> str:
