@@ -88,7 +88,10 @@ class Prepared:
         """
         with open_spool(self.config, self.runtime) as spool:
             found = open_source(source, options, self.config, spool, self.runtime, on_progress)
-            yield found, self.check_workers(source)
+            try:
+                yield found, self.check_workers(source)
+            finally:
+                found.close()
 
 
 def prepare(

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from lakeport.config.inputs.database import DatabaseSource
 from lakeport.errors import ConfigError, InputError
 from lakeport.model import Flush
 from lakeport.sources.files.discovery import discover, stream_name
@@ -23,6 +24,7 @@ from lakeport.sources.input.decompression import (
     open_stream,
 )
 from lakeport.sources.input.unpacking import unpack_limits
+from lakeport.sources.remote import storage_of
 from lakeport.sources.spool.segment import SpoolWriter
 from lakeport.sources.spool.upload import SpoolUploader
 from lakeport.spark.jobs import run_tasks
@@ -50,6 +52,7 @@ class Source:
         streams: names of the streams seen so far.
         stray: number of lines so far that belong to no stream.
         landed: frees what a flush took on disk.
+        close: ends what it holds open for its tasks; called once, however the load ends.
         name: what it is called where its progress is shown.
         bytes: how many there are to read; -1 if that is unknown.
     """
@@ -58,6 +61,7 @@ class Source:
     streams: Callable[[], Sequence[str]] = tuple
     stray: Callable[[], int] = int
     landed: Callable[[Flush], None] = lambda flush: None
+    close: Callable[[], None] = lambda: None
     name: str = ""
     bytes: int = -1
 
@@ -96,6 +100,10 @@ def open_source(
         _check_spool(config, runtime)
         lines = open_stream(source, limits=unpack_limits(config))
         return _singer(lines, options, config, spool, on_progress, name="a stream")
+    if isinstance(source, DatabaseSource):
+        _check_options("a database", options)
+        _refuse_metadata(config)
+        return _database(source, config, runtime)
     names = _names(source)
     if names is None:
         _check_options("a frame", options)
@@ -167,8 +175,6 @@ def _check_spool(config: DestinationConfig, runtime: Runtime) -> None:
 def _storage_of(config: DestinationConfig, uri: str) -> Storage | None:
     if "://" not in uri:
         return None
-    from lakeport.sources.remote import storage_of
-
     return storage_of(config, uri)
 
 
@@ -247,8 +253,8 @@ def _singer(
         lambda: list(singer.counts),
         lambda: singer.stray_lines_skipped,
         uploader.discard,
-        name,
-        size,
+        name=name,
+        bytes=size,
     )
 
 
@@ -278,6 +284,14 @@ def _frame(frame: Any, config: DestinationConfig, spool: SpoolLocation, runtime:
         raise ConfigError("a frame has no name of its own", "give `table`, without `{stream}`.")
     source = FrameSource(frame, config.table, spool.folder, digest=config.run_id is not None)
     return Source(SpoolUploader(spool).flushes(source), name=config.table)
+
+
+def _database(source: DatabaseSource, config: DestinationConfig, runtime: Runtime) -> Source:
+    from lakeport.sources.database.source import DatabaseFlushes
+
+    stream = source.stream if config.table is None or "{stream}" in config.table else config.table
+    flushes = DatabaseFlushes(source, stream, runtime.cores, digest=config.run_id is not None)
+    return Source(flushes, close=flushes.close, name=stream)
 
 
 def _stream(config: DestinationConfig, names: Sequence[str], files: Sequence[SourceFile]) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import Field, SecretStr, model_validator
 
 from lakeport.config.inputs.base import Input
+from lakeport.scrub import is_secret_name
 
 __all__ = ["DatabaseSource"]
 
@@ -53,6 +56,17 @@ class DatabaseSource(Input):
             raise ValueError("needs a `table` or a `query`, and not both")
         return self
 
+    @property
+    def stream(self) -> str:
+        """What the source's rows are called, where the target does not say."""
+        return self.name or self.table.rpartition(".")[2].strip('"') or "query"
+
     def secrets(self) -> tuple[str, ...]:
-        """The URI, which may hold a password."""
-        return (self.database.get_secret_value(),)
+        """The URI, its password, and what options hold that are called secrets."""
+        uri = self.database.get_secret_value()
+        found = [uri, *(value for key, value in self.options.items() if is_secret_name(key))]
+        with suppress(ValueError):
+            split = urlsplit(uri)
+            found += [unquote(split.password)] if split.password else []
+            found += [value for key, value in parse_qsl(split.query) if is_secret_name(key)]
+        return tuple(found)
