@@ -290,7 +290,14 @@ def _database(source: DatabaseSource, config: DestinationConfig, runtime: Runtim
     from lakeport.sources.database.source import DatabaseFlushes
 
     stream = source.stream if config.table is None or "{stream}" in config.table else config.table
-    flushes = DatabaseFlushes(source, stream, runtime.cores, digest=config.run_id is not None)
+    flushes = DatabaseFlushes(
+        source,
+        stream,
+        runtime.cores,
+        config.mode,
+        config.merge_keys,
+        digest=config.run_id is not None,
+    )
     return Source(flushes, close=flushes.close, name=stream)
 
 

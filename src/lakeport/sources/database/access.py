@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.errors import MissingDependency
 from lakeport.sources.database.faults import named
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["Access", "Session"]
+
+_ROWS: Final = 1 << 15
+_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +113,15 @@ class Session:
         Raises:
             SourceError: the database refuses.
         """
+        from adbc_driver_manager import NotSupportedError
+
         with self._cursor() as cursor:
-            return cursor.adbc_execute_schema(query)
+            try:
+                return cursor.adbc_execute_schema(query)
+            except NotSupportedError:
+                cursor.execute(query)
+                with cursor.fetch_record_batch() as reader:
+                    return reader.schema
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
         """A query's rows, as they come.
@@ -121,7 +131,7 @@ class Session:
         """
         with self._cursor() as cursor:
             cursor.execute(query)
-            yield from cursor.fetch_record_batch()
+            yield from _gathered(cursor.fetch_record_batch())
 
     def close(self) -> None:
         """End the connection, and with it whatever it holds."""
@@ -131,3 +141,19 @@ class Session:
     def _cursor(self) -> Iterator[Any]:
         with named(self.access.place, self.access.secrets), self._connection.cursor() as cursor:
             yield cursor
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of a size that is worth its overhead; some drivers' are small."""
+    import pyarrow as pa
+
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _ROWS or size >= _BYTES:
+            yield pa.concat_batches(waiting) if len(waiting) > 1 else batch
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.concat_batches(waiting)

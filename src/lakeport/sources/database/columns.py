@@ -79,6 +79,8 @@ def _typed(array: Any, column: Column) -> Any:
     if pa.types.is_list(wanted) and pa.types.is_decimal(wanted.value_type):
         numbers = _decimals(array.flatten(), wanted.value_type, column.name)
         return pa.ListArray.from_arrays(_offsets(array), numbers, mask=array.is_null())
+    if pa.types.is_boolean(wanted) and pa.types.is_integer(array.type):
+        return pc.not_equal(array, 0)  # what is neither 0 nor 1 was refused
     if pa.types.is_decimal(wanted) and pa.types.is_string(array.type):
         return _decimals(array, wanted, column.name)
     return array

@@ -62,6 +62,7 @@ _HARMLESS: Final = re.compile(
     r"|out of (shared )?memory",
     re.IGNORECASE,
 )
+_NAMES: Final = re.compile(r"Failed to prepare|(Binder|Catalog|Parser|IO|Permission) Error:")
 _STATE: Final = re.compile(r"SQLSTATE: (\w{5})")
 _NAMING: Final = ("08", "0A", "0B", "25", "28", "3D", "3F", "42", "53", "54", "55", "57", "58")
 _LONGEST: Final = 300
@@ -116,15 +117,17 @@ def _words(text: str, state: str) -> str:
     if found := _HARMLESS.search(text):
         return found[0].strip()
     from_start = "Failed to connect" in text or "Failed to open" in text
-    if state[:2] in _NAMING or from_start or "Failed to prepare" in text:
+    naming = _NAMES.search(text)
+    if state[:2] in _NAMING or from_start or naming:
         return _first(text)
     return f"the database ended the query with an error{f' ({state})' if state else ''}"
 
 
 def _first(text: str) -> str:
     """The message itself: not the query, and not the driver's own words before it."""
-    text = text.partition("\nQuery was:")[0].partition("\nLINE ")[0]
-    for mark in ("FATAL:", "ERROR:", "Failed to connect:", "] "):
+    for end in ("\nQuery was:", "\nquery:", "\nLINE ", "\nCandidate bindings:"):
+        text = text.partition(end)[0]
+    for mark in ("Failed to prepare query:", "Failed to connect:", "FATAL:", "ERROR:", "Error:"):
         before, found, after = text.partition(mark)
         text = after if found else before
     return " ".join(text.split())[:_LONGEST]

@@ -28,9 +28,10 @@ class DatabaseReader:
         joining: statements that put a connection into the load's snapshot.
         relation: what stands behind FROM.
         columns: what is read.
-        where: conditions that all rows meet, beside those of the range.
+        where: a condition that all rows meet, beside the range's; empty for none.
         ranges: conditions, of which each row meets exactly one; an empty one is met by all.
         schema: the columns to yield.
+        sample: constants for a row before the others, which is not one of them; see `Dialect`.
         skip_bad: without effect: typed input has no bad records.
     """
 
@@ -38,16 +39,21 @@ class DatabaseReader:
     joining: tuple[str, ...]
     relation: str
     columns: tuple[Column, ...]
-    where: tuple[str, ...]
+    where: str
     ranges: tuple[str, ...]
     schema: pa.Schema
+    sample: str = ""
     skip_bad: bool = False
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
         with self.access.connected() as session:
             self._join(session)
-            for batch in session.batches(self.query(split.start)):
+            first = bool(self.sample)
+            for found in session.batches(self.query(split.start)):
+                batch, first = (
+                    (found.slice(1), False) if first and found.num_rows else (found, first)
+                )
                 if batch.num_rows:
                     yield typed(batch, self.columns, self.schema)
 
@@ -71,10 +77,11 @@ class DatabaseReader:
         wanted = [f"{column.sql} AS {quoted(column.name)}" for column in self.columns]
         checks = [column.check for column in self.columns if column.check]
         wanted += [f"{check} AS {quoted(f'check {i}')}" for i, check in enumerate(checks)]
-        return f"SELECT {', '.join(wanted)} {self._rest(number)}"
+        before = f"SELECT {self.sample} UNION ALL " if self.sample else ""
+        return f"{before}SELECT {', '.join(wanted)} {self._rest(number)}"
 
     def _rest(self, number: int) -> str:
-        conditions = [f"({one})" for one in (*self.where, self.ranges[number]) if one]
+        conditions = [f"({one})" for one in (self.where, self.ranges[number]) if one]
         return f"FROM {self.relation}" + (
             f" WHERE {' AND '.join(conditions)}" if conditions else ""
         )

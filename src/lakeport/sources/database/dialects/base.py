@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -13,7 +14,7 @@ from lakeport.schema.types import check_names, normalise
 from lakeport.sources.database.access import Session
 from lakeport.sources.database.columns import Column, quoted
 
-__all__ = ["Dialect", "parts", "query_of"]
+__all__ = ["Dialect", "absent", "parts", "query_of"]
 
 _PART = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
 _NEAREST = 5
@@ -78,6 +79,22 @@ class Dialect:
     def text(self, expression: str) -> str:
         """An expression that is another one's value as text, exactly."""
         return f"CAST({expression} AS VARCHAR)"
+
+    def digest(self, names: tuple[str, ...]) -> str:
+        """An expression that tells rows apart by these columns; the lengths keep them apart."""
+        texts = (self.text(quoted(name)) for name in names)
+        return " || ',' || ".join(
+            f"coalesce({self.text(f'length({text})')} || ':' || {text}, '-')" for text in texts
+        )
+
+    def sample(self, columns: tuple[Column, ...]) -> str:
+        """Constants for a row that goes first and tells the driver the types; empty for none."""
+        return ""
+
+    def file_size(self, session: Session) -> int:
+        """The bytes of the database's file; -1 if it has none."""
+        file = Path(session.access.place)
+        return file.stat().st_size if file.is_file() else -1
 
     def _column(self, field: pa.Field) -> Column:
         is_opaque = isinstance(field.type, pa.OpaqueType)

@@ -132,6 +132,10 @@ class Postgres(Dialect):
         """See `Dialect.text`."""
         return f"({expression})::text"
 
+    def digest(self, names: tuple[str, ...]) -> str:
+        """See `Dialect.digest`."""
+        return f"md5(ROW({', '.join(map(quoted, names))})::text)"
+
     def _kinds(self, session: Session, found: pa.Schema) -> list[_Kind]:
         """What the types are that the driver has no name for: by the catalogue."""
         names = [_entry(field, b"POSTGRESQL:type") for field in found]
