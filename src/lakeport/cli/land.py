@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -29,6 +30,17 @@ from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard
 from lakeport.cli.page import PagePath, observed, page_of_plan
 from lakeport.cli.remarks import about_internal
+from lakeport.cli.sources.database import (
+    Cursor,
+    Driver,
+    FromDatabase,
+    Given,
+    Query,
+    SourceName,
+    SplitBy,
+    TableOf,
+    what_to_land,
+)
 from lakeport.sources.csv.options import CsvOptions
 
 __all__ = ["land"]
@@ -40,12 +52,13 @@ _LEAVE_OUT = "--no-internal-columns"
 
 def land(
     ctx: typer.Context,
+    *,
     source: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="SOURCE", help="Files, folders or globs; `-` reads Singer from stdin."
         ),
-    ],
+    ] = None,
     to: Annotated[
         str, typer.Option("--to", metavar="TARGET", help="A folder, a URI, or a config file.")
     ],
@@ -179,6 +192,13 @@ def land(
             rich_help_panel=_SOURCE,
         ),
     ] = None,
+    from_database: FromDatabase = None,
+    table_of: TableOf = None,
+    query: Query = None,
+    cursor: Cursor = None,
+    split_by: SplitBy = None,
+    source_name: SourceName = None,
+    driver: Driver = None,
     on_bad_record: Annotated[
         str | None,
         typer.Option(metavar="fail|quarantine", help="Default: fail.", rich_help_panel=_POLICY),
@@ -225,7 +245,7 @@ def land(
         ),
     ] = None,
 ) -> None:
-    """Land files, or Singer streams from stdin, in a data lake."""
+    """Land files, Singer streams from stdin, or tables of databases, in a data lake."""
     only_plan = plan_only or ctx.info_name == "plan"
     output = _output(json_out, state, source == ["-"])
     with Guard(output, debug) as guard:
@@ -279,7 +299,8 @@ def land(
         config = load_target(to, given)
         guard.protect(config)
         refuse_secrets(given, type(config))
-        what = source[0] if len(source) == 1 else source
+        about = Given(from_database, table_of, query, cursor, split_by, source_name, driver)
+        what = what_to_land(source or [], about, os.environ)
         if only_plan:
             found = plan.plan(what, config, **read_options)
             if page is not None:

@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+from lakeport.config.inputs.base import secrets_of
 from lakeport.config.load import load_target
 from lakeport.destinations import open_table
 from lakeport.errors import (
@@ -115,7 +116,7 @@ def land(
         options = ReadOptions(
             source_format, csv, declaration(schema), stray_lines, records_path, sheet
         )
-        return _Run(prepared, observer, on_state).land(source, options)
+        return _Run(prepared, observer, on_state, secrets_of(source)).land(source, options)
 
 
 class _Run:
@@ -126,14 +127,16 @@ class _Run:
         prepared: Prepared,
         observer: Observer | None,
         on_state: Callable[[bytes], None] | None,
+        secrets_of_source: tuple[str, ...] = (),
     ) -> None:
         self.prepared = prepared
         self.config = prepared.config
+        self.secrets = (*self.config.secrets(), *secrets_of_source)
         self.storage: Storage = prepared.storage
         self.runtime = prepared.runtime
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         self.name = self.config.run_id or f"{stamp}-{secrets.token_hex(3)}"
-        self.report = ReportBuilder(self.name, self.storage.uri(), secrets=self.config.secrets())
+        self.report = ReportBuilder(self.name, self.storage.uri(), secrets=self.secrets)
         self.observer = observer
         self.on_state = on_state
         self.cancellation = Cancellation()
@@ -153,7 +156,7 @@ class _Run:
             self._land(source, options)
         except BaseException as caught:
             error = caught
-            mask_causes(caught, (*self.config.secrets(), *self.runtime.secrets))
+            mask_causes(caught, (*self.secrets, *self.runtime.secrets))
             if self.cancellation.unknown() and isinstance(caught, KeyboardInterrupt):
                 caught.add_note(self.cancellation.unknown())
             raise
@@ -251,7 +254,7 @@ class _Run:
         """Raise the first stream's error; those of the others become warnings, so none hides."""
         errors = {name: error for name, done in landings.items() if (error := done.exception())}
         for name, error in list(errors.items())[1:]:
-            words = Failure.of(error).scrubbed(self.config.secrets()).message
+            words = Failure.of(error).scrubbed(self.secrets).message
             self._warn(f"stream {name!r} failed, too: {words}")
         for error in errors.values():
             raise error

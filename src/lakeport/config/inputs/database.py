@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Literal
@@ -13,6 +14,8 @@ from lakeport.config.inputs.base import Input
 from lakeport.scrub import is_secret_name
 
 __all__ = ["DatabaseSource"]
+
+_PASSWORD = re.compile(r"(?i)\bpassword=([^;&\s]+)")
 
 
 class DatabaseSource(Input):
@@ -62,11 +65,12 @@ class DatabaseSource(Input):
         return self.name or self.table.rpartition(".")[2].strip('"') or "query"
 
     def secrets(self) -> tuple[str, ...]:
-        """The URI, its password, and what options hold that are called secrets."""
+        """Passwords in the URI and, with one, all of it; and what options hold that is secret."""
         uri = self.database.get_secret_value()
-        found = [uri, *(value for key, value in self.options.items() if is_secret_name(key))]
+        found = [value for key, value in self.options.items() if is_secret_name(key)]
         with suppress(ValueError):
             split = urlsplit(uri)
-            found += [unquote(split.password)] if split.password else []
+            found += [split.password, unquote(split.password)] if split.password else []
             found += [value for key, value in parse_qsl(split.query) if is_secret_name(key)]
-        return tuple(found)
+        found += _PASSWORD.findall(uri)
+        return (*dict.fromkeys(found), uri) if found else ()

@@ -1,0 +1,1 @@
+"""Options of `lakeport land` for sources that are more than files."""
