@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.database.kit import Schema
-from tests.postgres import Postgres
 
 MANY = """
 CREATE TABLE t AS SELECT i AS id, md5(i::text) AS token, date '2020-01-01' + i % 700 AS day,
@@ -15,11 +12,6 @@ CREATE TABLE t AS SELECT i AS id, md5(i::text) AS token, date '2020-01-01' + i %
   (i % 977)::numeric(9,2) / 4 AS amount, CASE WHEN i % 10 > 0 THEN i % 1000 END AS part
 FROM generate_series(1, 30000) i
 """
-
-
-@pytest.fixture
-def schema(server: Postgres, tmp_path: Path) -> Schema:
-    return Schema(server, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -287,16 +287,16 @@ def _frame(frame: Any, config: DestinationConfig, spool: SpoolLocation, runtime:
 
 
 def _database(source: DatabaseSource, config: DestinationConfig, runtime: Runtime) -> Source:
+    stream = source.stream if config.table is None or "{stream}" in config.table else config.table
+    digest = config.run_id is not None
+    if source.is_jdbc:
+        from lakeport.sources.database.jdbc import JdbcFlushes
+
+        return Source(JdbcFlushes(source, stream, runtime, digest), name=stream)
     from lakeport.sources.database.source import DatabaseFlushes
 
-    stream = source.stream if config.table is None or "{stream}" in config.table else config.table
     flushes = DatabaseFlushes(
-        source,
-        stream,
-        runtime.cores,
-        config.mode,
-        config.merge_keys,
-        digest=config.run_id is not None,
+        source, stream, runtime.cores, config.mode, config.merge_keys, digest=digest
     )
     return Source(flushes, close=flushes.close, name=stream)
 

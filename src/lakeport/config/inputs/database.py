@@ -64,6 +64,11 @@ class DatabaseSource(Input):
         """What the source's rows are called, where the target does not say."""
         return self.name or self.table.rpartition(".")[2].strip('"') or "query"
 
+    @property
+    def is_jdbc(self) -> bool:
+        """Whether Spark reads it, by a JDBC driver."""
+        return self.database.get_secret_value().startswith("jdbc:")
+
     def secrets(self) -> tuple[str, ...]:
         """Passwords in the URI and, with one, all of it; and what options hold that is secret."""
         uri = self.database.get_secret_value()

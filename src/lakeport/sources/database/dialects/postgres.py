@@ -152,7 +152,7 @@ class Postgres(Dialect):
 
     def _of(self, session: Session, field: pa.Field, kind: _Kind) -> Column:
         name, sql = field.name, quoted(field.name)
-        if kind.is_record:
+        if kind.is_record or _has_records(field.type):
             return Column(name, f"to_json({sql})::text", _TEXT)
         if pa.types.is_list(field.type) or kind.item:
             return _array(field, kind.name.removeprefix("_"), sql)
@@ -179,6 +179,10 @@ class _Kind(NamedTuple):
     @property
     def is_record(self) -> bool:
         return self.type in ("c", "p") or self.item in ("c", "p") or self.name == "record"
+
+
+def _has_records(type_: pa.DataType) -> bool:
+    return pa.types.is_struct(type_) or (pa.types.is_list(type_) and _has_records(type_.value_type))
 
 
 def _array(field: pa.Field, item: str, sql: str) -> Column:
