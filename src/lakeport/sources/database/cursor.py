@@ -87,6 +87,7 @@ def window(
         SourceError: the cursor has nulls, or rows that can't be told apart came late.
     """
     column = column_named(source.cursor, columns, "cursor")
+    (column,), _ = dialect.settled(session, relation, "", (column,))
     _check_type(column)
     asked = _Asked(session, dialect, relation, column, keys or tuple(c.name for c in columns))
     about = _about(session, source, keys)

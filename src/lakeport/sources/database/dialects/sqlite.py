@@ -143,6 +143,8 @@ def _by_values(column: Column, kinds: set[str]) -> Column:
         if "real" in kinds:
             return _number(name, sql, "")
         return _of(name, sql, _WHOLE, f"typeof({sql}) <> 'integer'", "")
+    if kinds == {"text"}:
+        return _of(name, sql, pa.string(), f"typeof({sql}) <> 'text'", "")
     if kinds == {"blob"}:
         return _of(name, sql, pa.binary(), f"typeof({sql}) <> 'blob'", "")
     if kinds <= {"text", "integer"}:
