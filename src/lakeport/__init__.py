@@ -35,6 +35,7 @@ from lakeport.errors import (
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
+    from lakeport.config.inputs.database import DatabaseSource
     from lakeport.config.keys import StoreKeys, TargetKeys
     from lakeport.host.activity import Activity
     from lakeport.loading.check import CheckReport, check
@@ -81,6 +82,7 @@ __all__ = [
     "CompactReport",
     "ConfigError",
     "CsvOptions",
+    "DatabaseSource",
     "DestinationConfig",
     "DestinationError",
     "Failure",
@@ -141,6 +143,7 @@ _HOMES = {
     "ColumnPlan": "lakeport.loading.plan",
     "CompactReport": "lakeport.tables.records",
     "CsvOptions": "lakeport.sources.csv.options",
+    "DatabaseSource": "lakeport.config.inputs.database",
     "DestinationConfig": "lakeport.config.base",
     "Failure": "lakeport.loading.report",
     "History": "lakeport.tables.records",

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 import lakeport
-from lakeport.config.inputs.database import DatabaseSource
+from lakeport import DatabaseSource
 from tests.postgres import Postgres
 
 

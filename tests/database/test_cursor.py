@@ -14,12 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeport.config.inputs.database import DatabaseSource
+from lakeport import DatabaseSource
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Batch, Mode, Remembered
 from lakeport.sources.database.source import DatabaseFlushes
 from tests.database.kit import Schema
-
 
 DECIMAL = "numeric(9,3)"
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import lakeport
-from lakeport.config.inputs.database import DatabaseSource
+from lakeport import DatabaseSource
 from lakeport.errors import ConfigError, LakeportError
 from lakeport.sources.database.uri import access_of
 from tests.database.kit import Schema
@@ -177,6 +177,13 @@ def test_overwriting_by_new_rows_alone_is_refused(schema: Schema) -> None:
     error = failure(schema, schema.source(cursor="id"), mode="overwrite")
     assert isinstance(error, ConfigError)
     assert "would replace all of the table" in error.message
+
+
+def test_comparing_keys_is_refused(schema: Schema) -> None:
+    schema.sql("CREATE TABLE t (id int)")
+    error = failure(schema, schema.source(deletes="compare"))
+    assert isinstance(error, ConfigError)
+    assert "not there yet" in error.message
 
 
 def test_a_driver_that_is_not_installed(schema: Schema, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 import lakeport
-from lakeport.config.inputs.database import DatabaseSource
+from lakeport import DatabaseSource
 from lakeport.errors import ConfigError, SourceError
 
 

@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 import lakeport
-from lakeport.config.inputs.database import DatabaseSource
+from lakeport import DatabaseSource
 from lakeport.errors import ConfigError, MissingDependency, SourceError
 from lakeport.spark.session import Runtime
 

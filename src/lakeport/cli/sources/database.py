@@ -33,8 +33,8 @@ FromDatabase = Annotated[
     typer.Option(
         "--from-database",
         metavar="URI",
-        help="Read a database: 'postgresql://me:${PASSWORD}@host/shop', sqlite:///shop.db, "
-        "duckdb:///shop.db or jdbc:...; ${NAME} is taken from the environment.",
+        help="Read a database: postgresql://me@host/shop, sqlite:///shop.db, duckdb:///shop.db or "
+        "what begins with jdbc: or a driver takes; passwords come from the environment.",
         rich_help_panel=_PANEL,
     ),
 ]

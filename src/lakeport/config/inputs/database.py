@@ -40,7 +40,7 @@ class DatabaseSource(Input):
     )
     deletes: Literal["none", "compare"] = Field(
         default="none",
-        description="`compare`: keys that the source does not have any more are removed.",
+        description="`compare` (not there yet): keys that the source does not have any more go.",
     )
     name: str = Field(
         default="",

@@ -75,6 +75,12 @@ class DatabaseFlushes:
                 "would replace all of the table by them",
                 "append or merge them; or leave `cursor` out, to read all rows.",
             )
+        if source.deletes == "compare":
+            raise ConfigError(
+                "`deletes: compare` is not there yet: rows that the source does not have any more "
+                "stay",
+                "read all rows with `mode: overwrite`, or take changes from a log-based tap.",
+            )
         self._access = access_of(source)
         scheme = "" if source.driver else scheme_of(source.database.get_secret_value())
         self._dialect = _DIALECTS.get(scheme, Dialect)()
