@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import adbc_driver_sqlite
 import duckdb
 import pyarrow as pa
 import pytest
@@ -193,3 +194,17 @@ def test_ranges_of_duckdb_are_read_side_by_side(tmp_path: Path) -> None:
     uri = f"duckdb:///{tmp_path}/shop.duckdb"
     assert land(tmp_path, uri, split_by="id", splits=3).rows == 20_000
     assert [row["id"] for row in rows(tmp_path)] == list(range(20_000))
+
+
+def test_any_driver_by_its_name(tmp_path: Path) -> None:
+    uri = sqlite(tmp_path, "CREATE TABLE t (id INTEGER, v TEXT)", many=[(1, "a"), (2, None)])
+    driver = {"driver": adbc_driver_sqlite._driver_path()}
+    land(tmp_path, uri.removeprefix("sqlite:///").join(("file:", "")), **driver, cursor="id")
+    assert rows(tmp_path) == [{"id": 1, "v": "a"}, {"id": 2, "v": None}]
+
+
+def test_a_driver_that_is_nowhere(tmp_path: Path) -> None:
+    with pytest.raises(SourceError) as caught:
+        land(tmp_path, "nowhere://me:canary5ecret@host/shop", driver="adbc_driver_nowhere")
+    assert "adbc_driver_nowhere" in str(caught.value)
+    assert "canary5ecret" not in str(caught.value)

@@ -13,9 +13,21 @@ from pydantic import Field, SecretStr, model_validator
 from lakeport.config.inputs.base import Input
 from lakeport.scrub import is_secret_name
 
-__all__ = ["DatabaseSource"]
+__all__ = ["DatabaseSource", "scheme_of"]
+
+_EXTRAS = {"duckdb": "duckdb", "postgresql": "postgres", "sqlite": "sqlite"}
 
 _PASSWORD = re.compile(r"(?i)\bpassword=([^;&\s]+)")
+
+
+def scheme_of(uri: str) -> str:
+    """What a URI begins with, `postgres` in one spelling.
+
+    >>> scheme_of("postgres://host/db"), scheme_of("jdbc:mysql://host/db")
+    ('postgresql', 'jdbc')
+    """
+    scheme = re.split(r"[:+]", uri, maxsplit=1)[0].lower()
+    return "postgresql" if scheme == "postgres" else scheme
 
 
 class DatabaseSource(Input):
@@ -65,9 +77,14 @@ class DatabaseSource(Input):
         return self.name or self.table.rpartition(".")[2].strip('"') or "query"
 
     @property
+    def extra(self) -> str:
+        """The extra that brings its driver; empty where none does."""
+        return "" if self.driver else _EXTRAS.get(scheme_of(self.database.get_secret_value()), "")
+
+    @property
     def is_jdbc(self) -> bool:
         """Whether Spark reads it, by a JDBC driver."""
-        return self.database.get_secret_value().startswith("jdbc:")
+        return scheme_of(self.database.get_secret_value()) == "jdbc"
 
     def secrets(self) -> tuple[str, ...]:
         """Passwords in the URI and, with one, all of it; and what options hold that is secret."""

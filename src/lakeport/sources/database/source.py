@@ -16,7 +16,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from lakeport.config.inputs.database import DatabaseSource
+from lakeport.config.inputs.database import DatabaseSource, scheme_of
 from lakeport.errors import ConfigError
 from lakeport.model import Batch, Flush, Memory, Mode, Remembered, Split
 from lakeport.sources.database.access import Session
@@ -28,7 +28,7 @@ from lakeport.sources.database.dialects.postgres import Postgres
 from lakeport.sources.database.dialects.sqlite import Sqlite
 from lakeport.sources.database.ranges import column_named, number_of_ranges, ranges
 from lakeport.sources.database.reader import DatabaseReader
-from lakeport.sources.database.uri import access_of, scheme_of
+from lakeport.sources.database.uri import access_of
 
 __all__ = ["DatabaseFlushes"]
 

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from lakeport.config.inputs.database import DatabaseSource
+from lakeport.config.inputs.database import DatabaseSource, scheme_of
 from lakeport.errors import ConfigError
 from lakeport.sources.database.access import Access
 
-__all__ = ["access_of", "scheme_of"]
+__all__ = ["access_of"]
 
-_POSTGRES: Final = ("postgresql", "postgres")
 _WAITS: Final = "connect_timeout=30"
 _SCHEMES: Final = "postgresql://user@host/name, sqlite:///path, duckdb:///path or jdbc:..."
-
-
-def scheme_of(uri: str) -> str:
-    """What a URI begins with, `postgres` in one spelling.
-
-    >>> scheme_of("postgres://host/db"), scheme_of("jdbc:mysql://host/db")
-    ('postgresql', 'jdbc')
-    """
-    scheme = re.split(r"[:+]", uri, maxsplit=1)[0].lower()
-    return _POSTGRES[0] if scheme in _POSTGRES else scheme
 
 
 def access_of(source: DatabaseSource) -> Access:
@@ -44,18 +32,18 @@ def access_of(source: DatabaseSource) -> Access:
         return Access(
             _place(uri),
             "adbc_driver_postgresql",
-            "postgres",
+            source.extra,
             settings={"uri": _patient(uri), **options},
             secrets=source.secrets(),
         )
     if scheme == "sqlite":
         file = _file(uri)
         settings = {"uri": f"{file.as_uri()}?mode=ro", **options}
-        return Access(str(file), "adbc_driver_sqlite", "sqlite", settings=settings)
+        return Access(str(file), "adbc_driver_sqlite", source.extra, settings=settings)
     if scheme == "duckdb":
         file = _file(uri)
         settings = {"path": str(file), "access_mode": "READ_ONLY", **options}
-        return Access(str(file), "adbc_driver_duckdb", "duckdb", settings=settings)
+        return Access(str(file), "adbc_driver_duckdb", source.extra, settings=settings)
     raise ConfigError(
         f"no driver is known for a database that begins with {scheme!r}",
         f"write {_SCHEMES}; or name an ADBC driver as `driver`.",
