@@ -69,18 +69,24 @@ def test_a_password_on_the_command_line_is_refused(
     assert CANARY not in told.out + told.err
 
 
+@pytest.mark.parametrize("by_spark", [False, True])
 def test_a_password_of_the_environment_is_nowhere_to_be_seen(
-    schema: Schema, monkeypatch: pytest.MonkeyPatch
+    schema: Schema, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, by_spark: bool
 ) -> None:
     schema.sql("CREATE TABLE t AS SELECT i AS id FROM generate_series(1, 100) i")
     monkeypatch.setenv("PGPW", CANARY)
+    events = tmp_path / "events"
+    events.mkdir()
+    spark = ["--spark", "spark.eventLog.enabled=true", "--spark", f"spark.eventLog.dir={events}"]
     for table in ("t", "nope"):
         asked = ask(schema, "--table-of", f"{schema.name}.{table}", "--format", "delta", "--debug")
         asked[1] = uri(schema, "${PGPW}")
         command = [sys.executable, "-m", "lakeport", "land", *asked, "--set", "manifest=true"]
+        command += spark if by_spark else []
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert done.returncode == (0 if table == "t" else 3)
         assert CANARY not in done.stdout + done.stderr
-    files = [path for path in schema.lake.rglob("*") if path.is_file()]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any("reports" in path.parts for path in files)
+    assert any("events" in path.parts for path in files) == by_spark
     assert not [path for path in files if CANARY.encode() in path.read_bytes()]

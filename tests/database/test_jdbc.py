@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 import lakeport
 from lakeport import DatabaseSource
 from lakeport.errors import ConfigError, MissingDependency, SourceError
+from lakeport.sources.database.jdbc import JdbcFlushes
 from lakeport.spark.session import Runtime
 
 CANARY = "canary5ecret"
@@ -51,6 +52,16 @@ def test_a_table_lands(tmp_path: Path, uri: str, how: dict[str, Any]) -> None:
     assert table["ID"].to_pylist() == list(range(40))
     expected = {"ID": 7, "N": Decimal("7.25"), "S": "s7", "D": date(2024, 1, 2)}
     assert table.to_pylist()[7] == expected
+
+
+def test_a_plan_of_sparks_holds_no_password(uri: str) -> None:
+    assert Runtime._current is not None
+    source = DatabaseSource(database=uri, table="T", split_by="ID", splits=2)
+    (flush,) = JdbcFlushes(source, "t", Runtime._current)
+    frame = flush.batches[0].frame
+    assert frame is not None
+    assert CANARY not in frame._jdf.queryExecution().toString()
+    assert CANARY not in repr(source)
 
 
 def test_a_query_lands(tmp_path: Path, uri: str) -> None:
