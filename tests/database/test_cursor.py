@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport import DatabaseSource
+from lakeport.config import LocalConfig
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Batch, Mode, Remembered
 from lakeport.sources.database.source import DatabaseFlushes
@@ -45,7 +46,8 @@ class Table:
 
     def read(self, source: DatabaseSource) -> tuple[Batch | None, list[dict[str, Any]]]:
         memory_of = lambda stream: self  # noqa: E731
-        flushes = DatabaseFlushes(source, "t", 2, self.mode, memory_of=memory_of)  # type: ignore[arg-type]
+        config = LocalConfig(path="lake", mode=self.mode)
+        flushes = DatabaseFlushes(source, "t", 2, config, memory_of)  # type: ignore[arg-type]
         try:
             (flush,) = flushes
             if not flush.batches:
@@ -152,7 +154,7 @@ def test_more_rows_of_one_value_than_can_be_remembered(schema: Schema, mode: Mod
 def test_what_was_read_stays_within_the_snapshot(schema: Schema) -> None:
     schema.sql("CREATE TABLE t (id int PRIMARY KEY, at int)", "INSERT INTO t VALUES (1, 1)")
     table, source = Table(), schema.source(cursor="at")
-    flushes = DatabaseFlushes(source, "t", 2, memory_of=lambda stream: table)  # type: ignore[arg-type,return-value]
+    flushes = DatabaseFlushes(source, "t", 2, LocalConfig(path="lake"), lambda stream: table)  # type: ignore[arg-type,return-value]
     (flush,) = flushes
     schema.sql("INSERT INTO t VALUES (2, 1), (3, 2)", "UPDATE t SET at = 9 WHERE id = 1")
     (batch,) = flush.batches

@@ -179,13 +179,6 @@ def test_overwriting_by_new_rows_alone_is_refused(schema: Schema) -> None:
     assert "would replace all of the table" in error.message
 
 
-def test_comparing_keys_is_refused(schema: Schema) -> None:
-    schema.sql("CREATE TABLE t (id int)")
-    error = failure(schema, schema.source(deletes="compare"))
-    assert isinstance(error, ConfigError)
-    assert "not there yet" in error.message
-
-
 def test_a_driver_that_is_not_installed(schema: Schema, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 

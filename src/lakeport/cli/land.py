@@ -32,6 +32,7 @@ from lakeport.cli.page import PagePath, observed, page_of_plan
 from lakeport.cli.remarks import about_internal
 from lakeport.cli.sources.database import (
     Cursor,
+    Deletes,
     Driver,
     FromDatabase,
     Given,
@@ -197,6 +198,7 @@ def land(
     query: Query = None,
     cursor: Cursor = None,
     split_by: SplitBy = None,
+    deletes: Deletes = None,
     source_name: SourceName = None,
     driver: Driver = None,
     on_bad_record: Annotated[
@@ -299,7 +301,9 @@ def land(
         config = load_target(to, given)
         guard.protect(config)
         refuse_secrets(given, type(config))
-        about = Given(from_database, table_of, query, cursor, split_by, source_name, driver)
+        about = Given(
+            from_database, table_of, query, cursor, split_by, deletes, source_name, driver
+        )
         what = what_to_land(source or [], about, os.environ)
         if only_plan:
             found = plan.plan(what, config, **read_options)

@@ -9,19 +9,21 @@ meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakeport import destinations
-from lakeport.destinations import check_layout, open_storage
+from lakeport.destinations import check_layout, open_storage, open_table
 from lakeport.sources.open import Source, open_source
 from lakeport.sources.options import ReadOptions
 from lakeport.sources.spool.location import open_spool
+from lakeport.spark.quoting import quoted
 from lakeport.spark.session import Runtime
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark import SparkContext
 
     from lakeport.config.base import DestinationConfig
@@ -87,11 +89,28 @@ class Prepared:
             ConfigError: its kind or a setting is wrong.
         """
         with open_spool(self.config, self.runtime) as spool:
-            found = open_source(source, options, self.config, spool, self.runtime, on_progress)
+            found = open_source(
+                source, options, self.config, spool, self.runtime, on_progress, self._keys_of
+            )
             try:
                 yield found, self.check_workers(source)
             finally:
                 found.close()
+
+    def _keys_of(self, stream: str, names: Sequence[str], mark: str) -> pa.Table | None:
+        """Columns of a stream's table, of rows that are not marked; None if there is none."""
+        from lakeport.tables.queries import fetch, read_table
+
+        writer = open_table(self.config, self.storage, self.runtime, stream, writes=False)
+        now = writer.current()
+        if now is None:
+            return None
+        spark = destinations.spark_session(self.config, self.storage, self.runtime)()
+        folder = writer.uri.removeprefix(self.storage.uri()).strip("/")
+        frame = read_table(spark, self.storage.hadoop_uri(folder), now.version)
+        if mark.lower() in (name.lower() for name in frame.columns):
+            frame = frame.where(frame[quoted(mark)].isNull())
+        return fetch(frame.select(*map(quoted, names)), writer.uri, now.version)
 
 
 def prepare(

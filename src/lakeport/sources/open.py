@@ -32,6 +32,7 @@ from lakeport.spark.jobs import run_tasks
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.model import Storage
+    from lakeport.sources.database.deletes import KeysOf
     from lakeport.sources.files.source_file import SourceFile
     from lakeport.sources.options import ReadOptions
     from lakeport.sources.spool.location import SpoolLocation
@@ -77,6 +78,7 @@ def open_source(
     spool: SpoolLocation,
     runtime: Runtime,
     on_progress: Callable[[str, int, int], None],
+    keys_of: KeysOf | None = None,
 ) -> Source:
     """Open a source.
 
@@ -87,6 +89,7 @@ def open_source(
         spool: see `open_spool`.
         runtime: Spark, for preparation that is worth sharing out.
         on_progress: takes a stream, its records and its bytes so far.
+        keys_of: the keys that a stream's table has, for a source that compares them.
 
     Raises:
         InputError: the source can't be landed as it is.
@@ -103,7 +106,7 @@ def open_source(
     if isinstance(source, DatabaseSource):
         _check_options("a database", options)
         _refuse_metadata(config)
-        return _database(source, config, runtime)
+        return _database(source, config, runtime, keys_of)
     names = _names(source)
     if names is None:
         _check_options("a frame", options)
@@ -286,18 +289,18 @@ def _frame(frame: Any, config: DestinationConfig, spool: SpoolLocation, runtime:
     return Source(SpoolUploader(spool).flushes(source), name=config.table)
 
 
-def _database(source: DatabaseSource, config: DestinationConfig, runtime: Runtime) -> Source:
+def _database(
+    source: DatabaseSource, config: DestinationConfig, runtime: Runtime, keys_of: KeysOf | None
+) -> Source:
     stream = source.stream if config.table is None or "{stream}" in config.table else config.table
-    digest = config.run_id is not None
     if source.is_jdbc:
         from lakeport.sources.database.jdbc import JdbcFlushes
 
+        digest = config.run_id is not None
         return Source(JdbcFlushes(source, stream, runtime, digest), name=stream)
     from lakeport.sources.database.source import DatabaseFlushes
 
-    flushes = DatabaseFlushes(
-        source, stream, runtime.cores, config.mode, config.merge_keys, digest=digest
-    )
+    flushes = DatabaseFlushes(source, stream, runtime.cores, config, keys_of=keys_of)
     return Source(flushes, close=flushes.close, name=stream)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cursor",
+    "Deletes",
     "Driver",
     "FromDatabase",
     "Given",
@@ -69,6 +70,15 @@ SplitBy = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+Deletes = Annotated[
+    str | None,
+    typer.Option(
+        "--deletes",
+        metavar="none|compare",
+        help="compare: mark or remove rows whose keys are gone; default: none.",
+        rich_help_panel=_PANEL,
+    ),
+]
 SourceName = Annotated[
     str | None,
     typer.Option(
@@ -98,6 +108,7 @@ class Given:
     query: str | None
     cursor: str | None
     split_by: str | None
+    deletes: str | None
     name: str | None
     driver: str | None
 
@@ -140,6 +151,7 @@ _OPTIONS = {
     "--query": "query",
     "--cursor": "cursor",
     "--split-by": "split_by",
+    "--deletes": "deletes",
     "--source-name": "name",
     "--driver": "driver",
 }
@@ -152,7 +164,7 @@ def _database(given: Given, uri: str, environment: Mapping[str, str]) -> Databas
     from lakeport.config.inputs.database import DatabaseSource
 
     values = {value: getattr(given, value) for value in _OPTIONS.values()}
-    keys = {key: value for key, value in values.items() if value is not None}
+    keys: dict[str, Any] = {key: value for key, value in values.items() if value is not None}
     typed = DatabaseSource(database=SecretStr(uri), **keys)
     if any("${" not in secret for secret in typed.secrets()):
         raise ConfigError(

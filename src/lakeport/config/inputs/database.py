@@ -52,7 +52,8 @@ class DatabaseSource(Input):
     )
     deletes: Literal["none", "compare"] = Field(
         default="none",
-        description="`compare` (not there yet): keys that the source does not have any more go.",
+        description="`compare`: rows whose keys the source does not have any more are marked as "
+        "deleted, or removed with `hard_delete: true`.",
     )
     name: str = Field(
         default="",

@@ -48,8 +48,9 @@ class JdbcFlushes:
     digest: bool = False
 
     def __post_init__(self) -> None:
-        for key in ("cursor", "driver"):
-            if getattr(self.source, key):
+        wanted = {"cursor": self.source.cursor, "deletes": self.source.deletes != "none"}
+        for key, value in wanted.items():
+            if value:
                 raise ConfigError(
                     f"`{key}` works with ADBC drivers, and the URI begins with `jdbc:`",
                     "put the condition into a `query`, or read the database by ADBC.",

@@ -49,13 +49,17 @@ class DatabaseReader:
         """See `lakeport.model.Reader.read`."""
         with self.access.connected() as session:
             self._join(session)
-            first = bool(self.sample)
-            for found in session.batches(self.query(split.start)):
-                batch, first = (
-                    (found.slice(1), False) if first and found.num_rows else (found, first)
-                )
-                if batch.num_rows:
-                    yield typed(batch, self.columns, self.schema)
+            yield from self.rows(session, split.start)
+
+    def rows(self, session: Session, number: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a range, by a connection that is in the snapshot."""
+        apart = 1 if self.sample else 0
+        for found in session.batches(self._query(number)):
+            batch = found.slice(apart)
+            if found.num_rows:
+                apart = 0
+            if batch.num_rows:
+                yield typed(batch, self.columns, self.schema)
 
     def scan(self, split: Split) -> Scan:
         """See `lakeport.model.Reader.scan`; the database counts."""
@@ -72,8 +76,7 @@ class DatabaseReader:
         extra = [pa.field(name, type_) for name, type_ in unknown.items()]
         return replace(self, schema=pa.schema([*self.schema, *extra]))
 
-    def query(self, number: int) -> str:
-        """The query of a range."""
+    def _query(self, number: int) -> str:
         wanted = [f"{column.sql} AS {quoted(column.name)}" for column in self.columns]
         checks = [column.check for column in self.columns if column.check]
         wanted += [f"{check} AS {quoted(f'check {i}')}" for i, check in enumerate(checks)]

@@ -1,4 +1,4 @@
-"""A table or a query of a database as a source: one flush with one batch.
+"""A table or a query of a database as a source: one flush, with what is new and what is gone.
 
 ```
 connect ─▶ begin the snapshot ─▶ columns ─▶ ranges ─▶ tasks: join the snapshot, read a range
@@ -16,12 +16,21 @@ from typing import Final
 
 import pyarrow as pa
 
+from lakeport.config.base import DestinationConfig
 from lakeport.config.inputs.database import DatabaseSource, scheme_of
 from lakeport.errors import ConfigError
 from lakeport.model import Batch, Flush, Memory, Mode, Remembered, Split
+from lakeport.schema.types import TIMESTAMP
 from lakeport.sources.database.access import Session
 from lakeport.sources.database.columns import Column
 from lakeport.sources.database.cursor import Window, bookmark_name, window
+from lakeport.sources.database.deletes import (
+    AbsentReader,
+    KeysOf,
+    check_compared,
+    gone,
+    mark_of,
+)
 from lakeport.sources.database.dialects.base import Dialect
 from lakeport.sources.database.dialects.duckdb import DuckDb
 from lakeport.sources.database.dialects.postgres import Postgres
@@ -42,16 +51,15 @@ _DIALECTS: Final[dict[str, type[Dialect]]] = {
 
 @dataclass
 class DatabaseFlushes:
-    """Iterates exactly one flush: with one batch, or with none where nothing is new.
+    """Iterates exactly one flush: with no batch where nothing is new, and nothing gone.
 
     Args:
         source: what to read.
         stream: the stream's name.
         cores: how many tasks run at once.
-        mode: what the load does with the rows that the table has.
-        keys: columns that identify a row, where the database does not tell; as `merge_keys`.
+        config: what the load does with the rows that the table has.
         memory_of: what a stream's table remembers.
-        digest: whether the batch is to be known again by what was asked for.
+        keys_of: the keys that a stream's table has.
 
     Raises:
         MissingDependency: the driver is not installed.
@@ -62,24 +70,17 @@ class DatabaseFlushes:
     source: DatabaseSource
     stream: str
     cores: int
-    mode: Mode = Mode.APPEND
-    keys: tuple[str, ...] = ()
+    config: DestinationConfig
     memory_of: Callable[[str], Memory] | None = None
-    digest: bool = False
+    keys_of: KeysOf | None = None
 
     def __post_init__(self) -> None:
         source = self.source
-        if source.cursor and self.mode is Mode.OVERWRITE:
+        if source.cursor and self.config.mode is Mode.OVERWRITE:
             raise ConfigError(
                 f"with the cursor {source.cursor!r} only new rows are read, and `mode: overwrite` "
                 "would replace all of the table by them",
                 "append or merge them; or leave `cursor` out, to read all rows.",
-            )
-        if source.deletes == "compare":
-            raise ConfigError(
-                "`deletes: compare` is not there yet: rows that the source does not have any more "
-                "stay",
-                "read all rows with `mode: overwrite`, or take changes from a log-based tap.",
             )
         self._access = access_of(source)
         scheme = "" if source.driver else scheme_of(source.database.get_secret_value())
@@ -89,22 +90,21 @@ class DatabaseFlushes:
     def __iter__(self) -> Iterator[Flush]:
         """Begin the snapshot, and hand out what reads it."""
         session = self._open.enter_context(self._access.connected())
-        batch = self._batch(session)
-        yield Flush((batch,) if batch is not None else (), last=True)
+        yield Flush(tuple(self._batches(session)), last=True)
 
     def close(self) -> None:
         """End the snapshot: the flush has landed, or never will."""
         self._open.close()
 
-    def _batch(self, session: Session) -> Batch | None:
+    def _batches(self, session: Session) -> Iterator[Batch]:
         source, dialect = self.source, self._dialect
         joining = dialect.begin(session)
         relation = dialect.relation(session, source.table, source.query)
         columns = dialect.columns(session, relation)
         keys = self._keys(session, columns)
+        if source.deletes == "compare":
+            check_compared(self.config, keys)
         wanted = self._window(session, relation, columns, keys)
-        if wanted.empty and not wanted.warnings:
-            return None
         where = "1 = 0" if wanted.empty else wanted.where
         columns, notes = dialect.settled(session, relation, where, columns)
         size = dialect.size(session, relation, where)
@@ -116,16 +116,40 @@ class DatabaseFlushes:
             columns,
             where,
             parts,
-            pa.schema([(column.name, column.type) for column in columns]),
+            self._schema(columns),
             dialect.sample(columns),
         )
+        if not wanted.empty or wanted.warnings:
+            yield self._new(relation, reader, keys, wanted, size, notes)
+        if (absent := self._absent(session, reader, keys)) is not None:
+            yield Batch(
+                self.stream,
+                1,
+                reader=absent,
+                splits=(Split(self.stream, first_line=0),),
+                records=absent.rows.num_rows,
+                bytes=absent.rows.nbytes,
+                digest=self._digest(relation),
+                key_properties=keys,
+            )
+
+    def _new(
+        self,
+        relation: str,
+        reader: DatabaseReader,
+        keys: tuple[str, ...],
+        wanted: Window,
+        size: int,
+        notes: tuple[str, ...],
+    ) -> Batch:
+        parts = range(len(reader.ranges))
         return Batch(
             self.stream,
             0,
             reader=reader,
-            splits=tuple(Split(self.stream, i, i + 1, first_line=0) for i in range(len(parts))),
+            splits=tuple(Split(self.stream, i, i + 1, first_line=0) for i in parts),
             bytes=size,
-            digest=self._digest(relation) if self.digest else "",
+            digest=self._digest(relation),
             key_properties=keys,
             output_ratio=_OUTPUT_RATIO,
             warnings=wanted.warnings,
@@ -138,7 +162,8 @@ class DatabaseFlushes:
         if self.source.table and (key := self._dialect.primary_key(session, self.source.table)):
             return key
         names = {column.name for column in columns}
-        return self.keys if names.issuperset(self.keys) else ()
+        said = self.config.merge_keys
+        return said if names.issuperset(said) else ()
 
     def _window(
         self, session: Session, relation: str, columns: tuple[Column, ...], keys: tuple[str, ...]
@@ -158,7 +183,7 @@ class DatabaseFlushes:
             columns,
             keys,
             remembered,
-            merges=self.mode is Mode.MERGE,
+            merges=self.config.mode is Mode.MERGE,
         )
 
     def _parts(
@@ -174,5 +199,27 @@ class DatabaseFlushes:
             return ranges(session, dialect, relation, where, by, count)
         return dialect.blocks(session, relation, count) or ("",)
 
+    def _schema(self, columns: tuple[Column, ...]) -> pa.Schema:
+        """The columns; a row that was marked as deleted and is back loses its mark."""
+        fields = [pa.field(column.name, column.type) for column in columns]
+        marks = self.source.deletes == "compare" and not self.config.hard_delete
+        if marks and mark_of(self.config) not in {field.name for field in fields}:
+            fields.append(pa.field(mark_of(self.config), TIMESTAMP))
+        return pa.schema(fields)
+
+    def _absent(
+        self, session: Session, reader: DatabaseReader, keys: tuple[str, ...]
+    ) -> AbsentReader | None:
+        """The rows of the table that are gone in the source, where they are asked for."""
+        if self.source.deletes == "none" or self.keys_of is None:
+            return None
+        table = self.keys_of(self.stream, keys, mark_of(self.config))
+        if table is None:
+            return None
+        return gone(session, self._dialect, reader, keys, table, mark_of(self.config))
+
     def _digest(self, relation: str) -> str:
+        """Tells what was asked for, where a run is to know it again."""
+        if self.config.run_id is None:
+            return ""
         return hashlib.sha256(f"{self._access.place}\n{relation}".encode()).hexdigest()
