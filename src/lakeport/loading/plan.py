@@ -230,8 +230,8 @@ def _scan_split(reader: Reader, split: Split) -> list[_Found]:
 
 
 def _stream(prepared: Prepared, stream: str, seen: _Seen) -> StreamPlan:
+    from lakeport.loading.batches.columns import columns_of
     from lakeport.loading.policies import Policies
-    from lakeport.loading.stream import columns_of
 
     if seen.batch is None:
         raise TypeError("a stream that was seen has a batch")

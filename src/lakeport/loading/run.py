@@ -12,14 +12,16 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+from lakeport.config.expectations import Expectation, expectations
 from lakeport.config.load import load_target
-from lakeport.destinations import open_table
+from lakeport.destinations import open_table, table_rows
 from lakeport.errors import (
     BadRecord,
     ConfigError,
@@ -28,22 +30,29 @@ from lakeport.errors import (
 from lakeport.host import first_effect
 from lakeport.host.activity import activity
 from lakeport.loading.builder import ReportBuilder
-from lakeport.loading.cancellation import Cancellation
+from lakeport.loading.cancellation import Cancellation, landing_thread
+from lakeport.loading.expect.judging import RunJudge
 from lakeport.loading.placed import placed
 from lakeport.loading.prepare import Prepared, prepare
 from lakeport.loading.progress import shown
-from lakeport.loading.quarantine import Quarantine, check_limit
+from lakeport.loading.quarantine import Of, Quarantine, check_limit
 from lakeport.loading.report import Failure, LandingReport, Observer, keep
+from lakeport.loading.transform.gathered import gathered
 from lakeport.model import Mode
 from lakeport.sources.options import ReadOptions
 from lakeport.spark.causes import mask_causes
 from lakeport.spark.failures import translate_jvm_errors
+from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import Target, TargetKeys
+    from lakeport.loading.expect.checks import Checks
     from lakeport.loading.progress import Hook
     from lakeport.loading.stream import StreamLoader
+    from lakeport.loading.transform.transform import Transform
     from lakeport.model import Batch, Flush, Landed, Storage
     from lakeport.sources.csv.options import CsvOptions
     from lakeport.sources.files.declared import Declared
@@ -65,6 +74,10 @@ def land(
     observer: Observer | None = None,
     on_state: Callable[[bytes], None] | None = None,
     progress: bool | Hook | None = None,
+    sql: str = "",
+    python: str | Callable[[DataFrame], DataFrame] = "",
+    views: Mapping[str, DataFrame] | None = None,
+    expect: Sequence[Mapping[str, Any] | Expectation] = (),
     **keys: Unpack[TargetKeys],
 ) -> LandingReport:
     """Land a source in a target.
@@ -90,6 +103,11 @@ def land(
         progress: whether to show what goes on, below a notebook's cell or on standard error; or
             a function that takes a tuple of `lakeport.Activity` five times a second, in a thread
             of its own. None: in notebooks, if there is no `observer`.
+        sql: one query in Spark SQL on `source`, whose result is landed in place of the source.
+        python: `module:function`, or a function, that takes a Spark DataFrame, the source or what
+            `sql` makes of it, and gives the one that is landed.
+        views: name -> another Spark DataFrame that `sql` and `expect` may name.
+        expect: what is expected of the rows, checked before they are committed.
         keys: keys of the config, which win over those in `to`, such as `table`, `mode`,
             `partition_keys`, `file_type` or `run_id`.
 
@@ -109,13 +127,17 @@ def land(
     """
     wanted = False if progress is None and observer is not None else progress
     with shown(wanted, "landing"):
+        expected = expectations(expect)
         prepared = prepare(load_target(to, keys), observer=observer)
+        from lakeport.loading.transform.transform import Transform
         from lakeport.sources.files.declared import declaration  # loads pyarrow, while Java starts
 
         options = ReadOptions(
             source_format, csv, declaration(schema), stray_lines, records_path, sheet
         )
-        return _Run(prepared, observer, on_state).land(source, options)
+        transform = Transform.given(prepared.runtime, sql, python, views or {})
+        run = _Run(prepared, observer, on_state, transform, expected)
+        return run.land(source, options)
 
 
 class _Run:
@@ -126,8 +148,12 @@ class _Run:
         prepared: Prepared,
         observer: Observer | None,
         on_state: Callable[[bytes], None] | None,
+        transform: Transform | None = None,
+        expected: tuple[Expectation, ...] = (),
     ) -> None:
         self.prepared = prepared
+        self.transform = transform
+        self.expected = expected
         self.config = prepared.config
         self.storage: Storage = prepared.storage
         self.runtime = prepared.runtime
@@ -163,6 +189,8 @@ class _Run:
 
     def _land(self, source: Any, options: ReadOptions) -> None:
         self.prepared.check_place()
+        if self.transform is not None:
+            self.runtime.begin()
         with translate_jvm_errors(self.runtime.secrets), ExitStack() as stack:
             with self.report.timeline.stage("opening"):
                 opening = self.prepared.opened(source, options, self._progress)
@@ -180,8 +208,12 @@ class _Run:
 
     def _drain(self, source: Source) -> None:
         """Land each flush on a thread of its own while the source spools the next one."""
-        with _executor() as executor:
+        with landing_thread() as executor:
             landing: Future[None] | None = None
+            if self.transform is not None:
+                landing = self._landing = executor.submit(self.transform.check)
+            if self.transform is not None or self.expected:
+                source = gathered(source, self._at_once)
             with activity("reading", source.name, total=source.bytes):
                 for flush in self.report.timeline.each("reading", source):
                     if landing is not None:
@@ -191,6 +223,12 @@ class _Run:
                 landing.result()
         self._check_tables(source.streams())
         self.report.stray(source.stray())
+
+    def _at_once(self, batch: Batch) -> bool:
+        """Whether the whole input has to be there before anything is made, or told, of it."""
+        if any(one.at_once for one in self.expected):
+            return True
+        return self.transform is not None and not self.transform.row_wise(batch)
 
     def _progress(self, stream: str, records: int, size: int) -> None:
         landing = self._landing
@@ -207,7 +245,7 @@ class _Run:
         self._records += len(flush.bad)
         self._bytes += sum(max(batch.bytes, 0) for batch in flush.batches)
         self.runtime.expect(self._bytes)
-        self._set_aside(flush.bad, sequence, lines=True)
+        self._set_aside(flush.bad, sequence, Of.LINES)
         for stream, count in Counter(record.stream for record in flush.bad).items():
             if stream:
                 self.report.rejected(stream, count)
@@ -238,7 +276,7 @@ class _Run:
 
         Files leave nothing, as there is nothing to put in one.
         """
-        from lakeport.loading.stream import columns_of
+        from lakeport.loading.batches.columns import columns_of
 
         if self.config.mode is Mode.OVERWRITE:
             self._warn(f"stream {batch.stream!r} brought no record: its table stays as it is.")
@@ -326,20 +364,34 @@ class _Run:
                     self._on_bad,
                     self.cancellation,
                     self.report.timeline,
+                    self.transform,
+                    self._checks(stream) if self.expected else None,
                 )
             return self._loaders[stream]
 
-    def _on_bad(self, batch: Batch, bad: Sequence[BadRecord], records: int) -> None:
+    def _checks(self, stream: str) -> Checks:
+        from lakeport.loading.expect.checks import Checks
+
+        views = self.transform.views if self.transform is not None else {}
+        rows = partial(table_rows, self.config, self.storage, self.runtime)
+        keep = partial(self._on_bad, of=Of.ROWS)
+        judge = RunJudge(self.report, Quarantine(self.storage, self.name), keep, self._lock)
+        own = table_name(self.config.table_pattern, stream)
+        return Checks(self.expected, judge, self.config.mode, views, rows, own)
+
+    def _on_bad(
+        self, batch: Batch, bad: Sequence[BadRecord], records: int, of: Of = Of.RECORDS
+    ) -> None:
         with self._lock:
             self._records += records
-            self._set_aside(bad, batch.sequence, lines=False)
+            self._set_aside(bad, batch.sequence, of)
             self.report.rejected(batch.stream, len(bad))
 
-    def _set_aside(self, bad: Sequence[BadRecord], sequence: int, *, lines: bool) -> None:
+    def _set_aside(self, bad: Sequence[BadRecord], sequence: int, of: Of) -> None:
         self._bad += len(bad)
         if bad:
             quarantine = Quarantine(self.storage, self.name)
-            self.report.quarantined(bad, quarantine.write(bad, sequence, lines=lines))
+            self.report.quarantined(bad, quarantine.write(bad, sequence, of))
         check_limit(self._bad, self._records, self.config.max_bad_records)
 
     def _emit(self, state: bytes) -> None:
@@ -377,17 +429,3 @@ class _Run:
         if self.observer is not None:
             self.observer.on_finished(report)
         return report
-
-
-@contextmanager
-def _executor() -> Iterator[ThreadPoolExecutor]:
-    """The thread that flushes are landed on; it is waited for, unless the load was interrupted."""
-    executor = ThreadPoolExecutor(1, "lakeport-flush")
-    patient = True
-    try:
-        yield executor
-    except KeyboardInterrupt:
-        patient = False
-        raise
-    finally:
-        executor.shutdown(wait=patient)
