@@ -14,6 +14,7 @@ from lakeport.config.classes import uri_values, what_to_name
 from lakeport.config.files import expand, parse_text, read_text, read_with_mode, texts
 from lakeport.config.layers import build, flat, for_destination, prefixed_errors
 from lakeport.config.mage.streaming_sink import Buffer, is_sink, sink_keys
+from lakeport.config.target import target_values
 from lakeport.errors import ConfigError
 
 __all__ = [
@@ -134,9 +135,14 @@ def load_files(
         text, mode = read_with_mode(path)
         raw = parse_text(text, _called(path))
         with prefixed_errors(_called(path)):
-            keys = flat(raw)
+            keys = raw if "loads" in raw else flat(raw)
         held[path] = keys, mode
-        values |= expand(keys, environ, _called(path), variables=variables)
+        if "loads" in raw:  # a lake's file, of which the target is meant
+            target = expand(raw.get("target"), environ, _called(path), variables=variables)
+            with prefixed_errors(_called(path)):
+                values |= target_values(target, path.absolute().parent, environ)
+        else:
+            values |= expand(keys, environ, _called(path), variables=variables)
     with prefixed_errors(", ".join(map(_called, paths))):
         config = build(translate(values), overrides, environ)
     for path, (keys, mode) in held.items():
