@@ -36,13 +36,17 @@ from lakeport.errors import (
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.config.expectations import Expectation
+    from lakeport.config.expectations import Expectation, Freshness, RowCount
+    from lakeport.config.inputs.files import FilesSource
+    from lakeport.config.inputs.tables import TablesSource
     from lakeport.config.keys import StoreKeys, TargetKeys
     from lakeport.host.activity import Activity
     from lakeport.loading.check import CheckReport, check
     from lakeport.loading.expect.result import ExpectationResult
     from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan, plan
     from lakeport.loading.quarantine import Rejection
+    from lakeport.loading.replay.replay import Replayed, replay
+    from lakeport.loading.replay.set_aside import SetAside, quarantined
     from lakeport.loading.report import Failure, LandingReport, Observer, StreamReport
     from lakeport.loading.run import land
     from lakeport.loading.timeline import Span
@@ -90,6 +94,8 @@ __all__ = [
     "ExpectationFailed",
     "ExpectationResult",
     "Failure",
+    "FilesSource",
+    "Freshness",
     "History",
     "HistoryEntry",
     "InputError",
@@ -109,9 +115,12 @@ __all__ = [
     "PartitionReport",
     "PermissionRefused",
     "Rejection",
+    "Replayed",
     "RestoreReport",
+    "RowCount",
     "RunMismatch",
     "SchemaConflict",
+    "SetAside",
     "SingerState",
     "SourceError",
     "Span",
@@ -123,6 +132,7 @@ __all__ = [
     "Table",
     "TableColumn",
     "TableDescription",
+    "TablesSource",
     "TargetKeys",
     "UndoReport",
     "UnknownFields",
@@ -134,6 +144,8 @@ __all__ = [
     "land_stream",
     "page",
     "plan",
+    "quarantined",
+    "replay",
     "runs",
     "tables",
 ]
@@ -149,8 +161,11 @@ _HOMES = {
     "CsvOptions": "lakeport.sources.csv.options",
     "DestinationConfig": "lakeport.config.base",
     "Expectation": "lakeport.config.expectations",
+    "Freshness": "lakeport.config.expectations",
+    "RowCount": "lakeport.config.expectations",
     "ExpectationResult": "lakeport.loading.expect.result",
     "Failure": "lakeport.loading.report",
+    "FilesSource": "lakeport.config.inputs.files",
     "History": "lakeport.tables.records",
     "HistoryEntry": "lakeport.tables.records",
     "LakeRun": "lakeport.tables.runs",
@@ -164,7 +179,9 @@ _HOMES = {
     "PageFile": "lakeport.pages.file",
     "PartitionReport": "lakeport.tables.records",
     "Rejection": "lakeport.loading.quarantine",
+    "Replayed": "lakeport.loading.replay.replay",
     "RestoreReport": "lakeport.tables.records",
+    "SetAside": "lakeport.loading.replay.set_aside",
     "SingerState": "lakeport.tables.records",
     "Span": "lakeport.loading.timeline",
     "StoreKeys": "lakeport.config.keys",
@@ -174,6 +191,7 @@ _HOMES = {
     "Table": "lakeport.tables",
     "TableColumn": "lakeport.tables.records",
     "TableDescription": "lakeport.tables.records",
+    "TablesSource": "lakeport.config.inputs.tables",
     "TargetKeys": "lakeport.config.keys",
     "UndoReport": "lakeport.tables.records",
     "VacuumReport": "lakeport.tables.records",
@@ -182,6 +200,8 @@ _HOMES = {
     "land_stream": "lakeport.streams.start",
     "page": "lakeport.pages.file",
     "plan": "lakeport.loading.plan",
+    "quarantined": "lakeport.loading.replay.set_aside",
+    "replay": "lakeport.loading.replay.replay",
     "runs": "lakeport.tables.runs",
 }
 

@@ -12,23 +12,22 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from lakeport.config.expectations import Expectation, expectations
 from lakeport.config.load import load_target
-from lakeport.destinations import open_table, table_rows
+from lakeport.destinations import open_table
 from lakeport.errors import (
     BadRecord,
-    ConfigError,
     LakeportError,
 )
 from lakeport.host import first_effect
 from lakeport.host.activity import activity
+from lakeport.loading.batches.streams import check_streams
 from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.cancellation import Cancellation, landing_thread
 from lakeport.loading.expect.judging import RunJudge
@@ -37,22 +36,21 @@ from lakeport.loading.prepare import Prepared, prepare
 from lakeport.loading.progress import shown
 from lakeport.loading.quarantine import Of, Quarantine, check_limit
 from lakeport.loading.report import Failure, LandingReport, Observer, keep
-from lakeport.loading.transform.gathered import gathered
 from lakeport.model import Mode
 from lakeport.sources.options import ReadOptions
 from lakeport.spark.causes import mask_causes
 from lakeport.spark.failures import translate_jvm_errors
-from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeport.config.base import DestinationConfig
+    from lakeport.config.expectations import Expectation
     from lakeport.config.keys import Target, TargetKeys
-    from lakeport.loading.expect.checks import Checks
+    from lakeport.loading.expect.checks import Judge
     from lakeport.loading.progress import Hook
     from lakeport.loading.stream import StreamLoader
-    from lakeport.loading.transform.transform import Transform
+    from lakeport.loading.transform.wanted import Wanted
     from lakeport.model import Batch, Flush, Landed, Storage
     from lakeport.sources.csv.options import CsvOptions
     from lakeport.sources.files.declared import Declared
@@ -125,19 +123,17 @@ def land(
         >>> report.rows  # doctest: +SKIP
         2
     """
-    wanted = False if progress is None and observer is not None else progress
-    with shown(wanted, "landing"):
-        expected = expectations(expect)
+    visible = False if progress is None and observer is not None else progress
+    with shown(visible, "landing"):
         prepared = prepare(load_target(to, keys), observer=observer)
-        from lakeport.loading.transform.transform import Transform
+        from lakeport.loading.transform.wanted import Wanted
         from lakeport.sources.files.declared import declaration  # loads pyarrow, while Java starts
 
         options = ReadOptions(
             source_format, csv, declaration(schema), stray_lines, records_path, sheet
         )
-        transform = Transform.given(prepared.runtime, sql, python, views or {})
-        run = _Run(prepared, observer, on_state, transform, expected)
-        return run.land(source, options)
+        wanted = Wanted.given(prepared.runtime, sql, python, views, expect)
+        return _Run(prepared, observer, on_state, wanted).land(source, options)
 
 
 class _Run:
@@ -148,12 +144,10 @@ class _Run:
         prepared: Prepared,
         observer: Observer | None,
         on_state: Callable[[bytes], None] | None,
-        transform: Transform | None = None,
-        expected: tuple[Expectation, ...] = (),
+        wanted: Wanted,
     ) -> None:
         self.prepared = prepared
-        self.transform = transform
-        self.expected = expected
+        self.wanted = wanted
         self.config = prepared.config
         self.storage: Storage = prepared.storage
         self.runtime = prepared.runtime
@@ -189,8 +183,6 @@ class _Run:
 
     def _land(self, source: Any, options: ReadOptions) -> None:
         self.prepared.check_place()
-        if self.transform is not None:
-            self.runtime.begin()
         with translate_jvm_errors(self.runtime.secrets), ExitStack() as stack:
             with self.report.timeline.stage("opening"):
                 opening = self.prepared.opened(source, options, self._progress)
@@ -210,10 +202,9 @@ class _Run:
         """Land each flush on a thread of its own while the source spools the next one."""
         with landing_thread() as executor:
             landing: Future[None] | None = None
-            if self.transform is not None:
-                landing = self._landing = executor.submit(self.transform.check)
-            if self.transform is not None or self.expected:
-                source = gathered(source, self._at_once)
+            if self.wanted:
+                source = self.wanted.gathered(source)
+                landing = self._landing = executor.submit(self.wanted.check)
             with activity("reading", source.name, total=source.bytes):
                 for flush in self.report.timeline.each("reading", source):
                     if landing is not None:
@@ -221,14 +212,8 @@ class _Run:
                     landing = self._landing = executor.submit(self._flush, flush, source)
             if landing is not None:
                 landing.result()
-        self._check_tables(source.streams())
+        check_streams(self.config, source.streams(), bool(self.wanted))
         self.report.stray(source.stray())
-
-    def _at_once(self, batch: Batch) -> bool:
-        """Whether the whole input has to be there before anything is made, or told, of it."""
-        if any(one.at_once for one in self.expected):
-            return True
-        return self.transform is not None and not self.transform.row_wise(batch)
 
     def _progress(self, stream: str, records: int, size: int) -> None:
         landing = self._landing
@@ -251,7 +236,8 @@ class _Run:
                 self.report.rejected(stream, count)
             else:
                 self.report.stray(count)
-        self._check_tables([*source.streams(), *(batch.stream for batch in flush.batches)])
+        streams = [*source.streams(), *(batch.stream for batch in flush.batches)]
+        check_streams(self.config, streams, bool(self.wanted))
         by_stream: dict[str, list[Batch]] = {}
         for batch in flush.batches:
             if not batch.schema_only or self._makes_table(batch):
@@ -267,6 +253,8 @@ class _Run:
             self._raise_first(dict(zip(by_stream, each, strict=True)))
         for stream, version in flush.versions.items():
             self._retire(stream, version)
+        for stream, text in flush.notes.items():
+            self.report.note(stream, self._loader(stream).writer.uri, text)
         source.landed(flush)
         for state in flush.states:
             self._emit(state)
@@ -293,26 +281,6 @@ class _Run:
             self._warn(f"stream {name!r} failed, too: {words}")
         for error in errors.values():
             raise error
-
-    def _check_tables(self, streams: Iterable[str]) -> None:
-        pattern = self.config.table_pattern
-        names = dict.fromkeys(streams)
-        ruled = next(
-            (key for key in ("columns", "rename", "drop") if getattr(self.config, key)), ""
-        )
-        if len(names) > 1 and ruled:
-            raise ConfigError(
-                f"`{ruled}` is about the columns of one stream, and the source has "
-                f"{', '.join(map(repr, names))}",
-                "land the streams one by one (`catalog` takes a schema for each of many).",
-            )
-        if len(names) > 1 and pattern is not None and "{stream}" not in pattern:
-            first, second = list(names)[:2]
-            raise ConfigError(
-                f"streams {first!r} and {second!r} would both land in table {pattern!r}",
-                "leave `table` out, so that each stream has its own table, or write `{stream}` "
-                "in it, such as `raw_{stream}`.",
-            )
 
     def _land_stream(self, stream: str, batches: Sequence[Batch], state: bytes | None) -> None:
         with self.report.timeline.stage("planning", stream):
@@ -364,20 +332,14 @@ class _Run:
                     self._on_bad,
                     self.cancellation,
                     self.report.timeline,
-                    self.transform,
-                    self._checks(stream) if self.expected else None,
+                    self.wanted.transform,
+                    self.wanted.checks(self.prepared, self._judge(), stream),
                 )
             return self._loaders[stream]
 
-    def _checks(self, stream: str) -> Checks:
-        from lakeport.loading.expect.checks import Checks
-
-        views = self.transform.views if self.transform is not None else {}
-        rows = partial(table_rows, self.config, self.storage, self.runtime)
-        keep = partial(self._on_bad, of=Of.ROWS)
-        judge = RunJudge(self.report, Quarantine(self.storage, self.name), keep, self._lock)
-        own = table_name(self.config.table_pattern, stream)
-        return Checks(self.expected, judge, self.config.mode, views, rows, own)
+    def _judge(self) -> Judge:
+        quarantine = Quarantine(self.storage, self.name)
+        return RunJudge(self.report, quarantine, partial(self._on_bad, of=Of.ROWS), self._lock)
 
     def _on_bad(
         self, batch: Batch, bad: Sequence[BadRecord], records: int, of: Of = Of.RECORDS

@@ -10,7 +10,7 @@ otherwise the load starts at once, and only a record with an undeclared field ma
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -22,9 +22,10 @@ import pyarrow as pa
 from lakeport.errors import BadRecord, BadRecords, ObjectExists, UnknownFields
 from lakeport.host.activity import activity
 from lakeport.loading.batches.columns import columns_of, described, union
+from lakeport.loading.batches.parts import Part, Task, misfit, staged_of
 from lakeport.loading.batches.sharing import groups, together
 from lakeport.loading.cancellation import Cancellation
-from lakeport.loading.conflicts import explained, first_misfit
+from lakeport.loading.conflicts import explained
 from lakeport.loading.expect.sieve import Findings
 from lakeport.loading.policies import Policies
 from lakeport.loading.tasks import contents_of, land_frame, land_splits, scan_split
@@ -33,16 +34,13 @@ from lakeport.loading.transform.transform import Transform
 from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, UnknownPolicy
 from lakeport.schema.evolution import TypeConflict
 from lakeport.schema.kinds import merge_kinds, type_of_kind
-from lakeport.shape.columns import TIMESTAMP, Shape, header_name, internal_names
+from lakeport.shape.columns import TIMESTAMP, header_name, internal_names
 from lakeport.spark.jobs import run_frame, run_tasks
 from lakeport.writers.base import LandedBefore, TablePlan, TableWriter
 from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from lakeport.loading.expect.checks import Checks
-    from lakeport.loading.expect.sieve import Sieve
     from lakeport.loading.transform.transform import Made
     from lakeport.spark.session import Runtime
 
@@ -131,7 +129,7 @@ class StreamLoader:
         policies = self.policies
         return policies.on_bad_record != "fail" or policies.unknown_fields is UnknownPolicy.DROP
 
-    def _parts(self, batches: Sequence[Batch], scan: bool) -> list[_Part]:
+    def _parts(self, batches: Sequence[Batch], scan: bool) -> list[Part]:
         """Batches with their kernels; all are scanned first, as a field is read by all it holds."""
         scanned = [self._scanned(batch) if scan else batch.reader for batch in batches]
         readers = [None if reader is None else self._extended(reader) for reader in scanned]
@@ -145,15 +143,15 @@ class StreamLoader:
         for batch, known in zip(batches, readers, strict=True):
             columns = columns_of(batch) if known is None else known.schema
             sieve = self.checks.by_arrow(batch.stream, columns) if self.checks else None
-            parts.append(_Part(batch, known, self.policies.shape(columns, batch, clock), sieve))
+            parts.append(Part(batch, known, self.policies.shape(columns, batch, clock), sieve))
         return parts
 
-    def _of_frame(self, batch: Batch, clock: datetime, made: Made | None = None) -> _Part:
+    def _of_frame(self, batch: Batch, clock: datetime, made: Made | None = None) -> Part:
         frame, sieve = batch.frame, None
         if self.checks is not None and frame is not None:
             frame, sieve = self.checks.by_spark(batch.stream, frame)
         shape = self.policies.shape(columns_of(batch), batch, clock)
-        return _Part(batch, None, shape, sieve, frame, made)
+        return Part(batch, None, shape, sieve, frame, made)
 
     def _made(self, batches: Sequence[Batch], readers: Sequence[Reader | None]) -> Made | None:
         """One batch of what Spark makes of these; None where they land without it."""
@@ -224,22 +222,20 @@ class StreamLoader:
         return Scan(sum(part.rows for part in found), bad, unknown, counts)
 
     def _stage_and_commit(
-        self, whole: Batch, parts: Sequence[_Part], state: bytes | None
+        self, whole: Batch, parts: Sequence[Part], state: bytes | None
     ) -> Landed | None:
         try:
             return self._committed(whole, parts, state)
         except TypeConflict as conflict:
-            now, misfit = self.writer.current(), _misfit(conflict, parts)
+            now, value = self.writer.current(), misfit(conflict, parts)
             keys = now.partition_keys if now else ()
-            raise explained(conflict, self.writer.uri, keys, misfit) from None
+            raise explained(conflict, self.writer.uri, keys, value) from None
         finally:
             for part in parts:
                 if part.made is not None:
                     part.made.close()
 
-    def _committed(
-        self, whole: Batch, parts: Sequence[_Part], state: bytes | None
-    ) -> Landed | None:
+    def _committed(self, whole: Batch, parts: Sequence[Part], state: bytes | None) -> Landed | None:
         incoming = union([part.shape.schema for part in parts])
         names = self.policies.keys_of(whole)
         tasks, left_out = self._tasks(parts), tuple[str, ...]()
@@ -256,6 +252,8 @@ class StreamLoader:
                 if whole.optional and not staged:
                     return None
                 known = replace(whole, content=contents_of(incoming, staged))
+                if whole.before_commit is not None:
+                    whole.before_commit()
                 with self._committing(whole.stream):
                     landed = self.writer.commit(plan, staged, known, state)
                 warnings = (*whole.warnings, *landed.warnings, *self._uneven(staged))
@@ -305,13 +303,13 @@ class StreamLoader:
             "row groups.",
         )
 
-    def _tasks(self, parts: Sequence[_Part]) -> list[_Task]:
+    def _tasks(self, parts: Sequence[Part]) -> list[Task]:
         """Share the splits out to as many tasks as there should be files."""
         tasks = []
         for part in parts:
             if part.reader is None:
-                return [_Task(part, ())]
-            tasks += [_Task(part, group) for group in self._shared(part.batch)]
+                return [Task(part, ())]
+            tasks += [Task(part, group) for group in self._shared(part.batch)]
         return tasks
 
     def _shared(self, batch: Batch) -> list[tuple[Split, ...]]:
@@ -324,13 +322,13 @@ class StreamLoader:
         return groups(batch.splits, files)
 
     def _staged(
-        self, tasks: Sequence[_Task], plan: TablePlan, size: int
+        self, tasks: Sequence[Task], plan: TablePlan, size: int
     ) -> tuple[list[Staged], list[Findings]]:
         """Have the tasks stage what they read, and tell what they found of it."""
         results = self._run(tasks, plan, size)
-        return _staged_of(results), [one for one in results if isinstance(one, Findings)]
+        return staged_of(results), [one for one in results if isinstance(one, Findings)]
 
-    def _run(self, tasks: Sequence[_Task], plan: TablePlan, size: int) -> list[Staged | Findings]:
+    def _run(self, tasks: Sequence[Task], plan: TablePlan, size: int) -> list[Staged | Findings]:
         first = tasks[0].part
         if first.frame is not None:
             shape = first.shape.aligned(plan.schema)
@@ -356,7 +354,7 @@ class StreamLoader:
             strays=self._drop_strays,
         )
 
-    def _check_read(self, part: _Part, results: list[Staged | Findings]) -> None:
+    def _check_read(self, part: Part, results: list[Staged | Findings]) -> None:
         try:
             if part.made is not None:
                 part.made.check()
@@ -364,50 +362,8 @@ class StreamLoader:
             self._discard(results)
             raise
 
-    def _discard(self, results: list[Staged | Findings]) -> None:
-        self.writer.discard(_staged_of(results))
+    def _discard(self, results: Sequence[Staged | Findings]) -> None:
+        self.writer.discard(staged_of(results))
 
-    def _drop_strays(self, results: list[Staged | Findings]) -> None:
-        self.writer.drop_strays(_staged_of(results))
-
-
-@dataclass(frozen=True)
-class _Part:
-    """One batch with its kernels, the frame that is run, and how that was made."""
-
-    batch: Batch
-    reader: Reader | None
-    shape: Shape
-    sieve: Sieve | None = None
-    frame: DataFrame | None = None
-    made: Made | None = None
-
-    def without(self, files: Collection[str]) -> _Part:
-        """The same without some files."""
-        splits = tuple(split for split in self.batch.splits if split.uri not in files)
-        size = self.batch.bytes * len(splits) // max(1, len(self.batch.splits))
-        return replace(self, batch=replace(self.batch, splits=splits, bytes=size, records=-1))
-
-
-def _staged_of(results: Sequence[Staged | Findings]) -> list[Staged]:
-    return [one for one in results if isinstance(one, Staged)]
-
-
-@dataclass(frozen=True)
-class _Task:
-    """What one Spark task lands: some splits of one batch."""
-
-    part: _Part
-    splits: tuple[Split, ...]
-
-
-def _misfit(conflict: TypeConflict, parts: Sequence[_Part]) -> str:
-    """The first value for which the table's column is too narrow, in words."""
-    for part in parts:
-        names = {new.lower(): old for old, new in part.shape.names}
-        column = names.get(conflict.path.lower(), "")
-        if column and part.reader is not None:
-            found = first_misfit(part.reader, part.batch.splits, column, conflict.table)
-            if found:
-                return found
-    return ""
+    def _drop_strays(self, results: Sequence[Staged | Findings]) -> None:
+        self.writer.drop_strays(staged_of(results))

@@ -29,6 +29,7 @@ from lakeport.host.cores import available_cores
 from lakeport.host.surroundings import Surroundings
 from lakeport.scrub import scrub
 from lakeport.spark.failures import translate
+from lakeport.spark.sql.mapped import mapped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,8 +63,7 @@ _SETTLE_SECONDS: Final = 20.0
 class Outcome:
     """What a task hands back: its results, or the error that it ended with, or neither.
 
-    `trace` is the stack of an error that nobody foresaw, `attempt` how often Spark had tried the
-    task before.
+    `trace`: the stack of an error that nobody foresaw; `attempt`: how often it was tried before.
     """
 
     task: int
@@ -110,14 +110,14 @@ class Policy:
 
     def failed(self, task: int, attempt: int, error: Exception) -> Outcome:
         """What a task hands back of its error, which is raised where Spark may try once more."""
-        transient = not isinstance(error, LakeportError) or error.retriable
-        if transient and attempt + 1 < self.attempts:
+        lasting = isinstance(error, LakeportError) and not error.retriable
+        if attempt + 1 < self.attempts and not lasting:
             raise error
         if self.flags:
             with suppress(OSError):
                 Path(self.flags, str(task)).touch()
-        foreseen = isinstance(error, LakeportError)
-        trace = "" if foreseen else scrub("".join(traceback.format_exception(error)))
+        words = scrub("".join(traceback.format_exception(error)))
+        trace = "" if isinstance(error, LakeportError) else words
         return Outcome(task, error=_portable(translate(error)), trace=trace)
 
 
@@ -250,11 +250,9 @@ def run_frame(
         names = df.columns
         policy = Policy(runtime.attempts, flags, runtime.surroundings)
         task = partial(_run_batches, function, policy, names)
-        # `mapInArrow` takes a dot or backtick in a name for a part of an expression
-        plain = df.toDF(*map(str, range(len(names)))) if names else df
 
         def job() -> list[Outcome]:
-            rows = plain.mapInArrow(task, f"{_COLUMN} binary").collect()
+            rows = mapped(df, task, f"{_COLUMN} binary").collect()
             return [pickle.loads(row[0]) for row in rows]  # noqa: S301  # of our own tasks
 
         outcomes = in_group(runtime, job)
@@ -289,8 +287,7 @@ def _run_batches(
     import pyarrow as pa
     from pyspark import TaskContext
 
-    context = TaskContext.get()
-    number = 0 if context is None else context.partitionId()
+    number = 0 if (context := TaskContext.get()) is None else context.partitionId()
     named = (batch.rename_columns(names) for batch in batches)
     outcome = policy.outcome(number, attempt_number(), partial(function, named, number))
     yield pa.RecordBatch.from_pydict({_COLUMN: [pickle.dumps(outcome)]})
@@ -300,8 +297,7 @@ def attempt_number() -> int:
     """How often Spark has tried this task before."""
     from pyspark import TaskContext
 
-    context = TaskContext.get()
-    return 0 if context is None else int(context.attemptNumber())
+    return 0 if (context := TaskContext.get()) is None else int(context.attemptNumber())
 
 
 def _portable(error: LakeportError) -> LakeportError:

@@ -1,1 +1,1 @@
-"""What batches have in common: their columns, and what stands for several of them."""
+"""Batches on their way: columns, kernels, what stands for several, how they are shared out."""

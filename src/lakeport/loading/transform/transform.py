@@ -46,12 +46,14 @@ class Made:
     """A batch as its transform makes it.
 
     Attributes:
-        batch: with a frame that has not run yet.
+        batch: with `frame`.
+        frame: not run yet.
         row_wise: whether each row is made of one row.
         reading: what the frame reads; None where that is a frame of the user's.
     """
 
     batch: Batch
+    frame: DataFrame
     row_wise: bool
     reading: Reading[Item] | None = None
 
@@ -88,17 +90,6 @@ class Transform:
         if isinstance(self.python, str):
             return function_named(self.python) if self.python else None
         return self.python
-
-    @classmethod
-    def given(
-        cls,
-        runtime: Runtime,
-        sql: str,
-        python: str | Callable[[DataFrame], DataFrame],
-        views: Mapping[str, DataFrame],
-    ) -> Transform | None:
-        """The transform that a user asks for; None for none."""
-        return cls(runtime, sql, python, views) if sql or python else None
 
     def check(self) -> None:
         """See what can be seen without the source; waits for Spark.
@@ -141,14 +132,11 @@ class Transform:
             frame = reading.frame
         named(session, {**self.views, SOURCE: frame})
         found = self._made(session, frame.columns)
+        stored = normalised(found, batch.stream)
+        untyped = without_values(found)
         return Made(
-            replace(
-                batch,
-                reader=None,
-                splits=(),
-                frame=normalised(found, batch.stream),
-                untyped=without_values(found),
-            ),
+            replace(batch, reader=None, splits=(), frame=stored, untyped=untyped),
+            stored,
             is_row_wise(found, SOURCE),
             reading,
         )

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lakeport.schema.sparktypes import spark_json
 from lakeport.spark.jobs import Outcome, Policy, attempt_number
+from lakeport.spark.sql.mapped import mapped
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -64,7 +65,7 @@ class Reading(Generic[T]):
         task = partial(_read, read, list(items), policy, self._failed)
         count = max(1, len(items))
         columns = StructType.fromJson(_json(schema))
-        self.frame: DataFrame = session.range(0, count, 1, count).mapInArrow(task, columns)
+        self.frame: DataFrame = mapped(session.range(0, count, 1, count), task, columns)
 
     def check(self) -> None:
         """See that all tasks so far have read their items.
