@@ -19,6 +19,7 @@ from lakeport.errors import (
     CommitConflict,
     ConfigError,
     DestinationError,
+    ExpectationFailed,
     InputError,
     LakeportError,
     MissingDependency,
@@ -35,13 +36,17 @@ from lakeport.errors import (
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
+    from lakeport.config.expectations import Expectation, Freshness, RowCount
     from lakeport.config.inputs.files import FilesSource
     from lakeport.config.inputs.tables import TablesSource
     from lakeport.config.keys import StoreKeys, TargetKeys
     from lakeport.host.activity import Activity
     from lakeport.loading.check import CheckReport, check
+    from lakeport.loading.expect.result import ExpectationResult
     from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan, plan
     from lakeport.loading.quarantine import Rejection
+    from lakeport.loading.replay.replay import Replayed, replay
+    from lakeport.loading.replay.set_aside import SetAside, quarantined
     from lakeport.loading.report import Failure, LandingReport, Observer, StreamReport
     from lakeport.loading.run import land
     from lakeport.loading.timeline import Span
@@ -85,8 +90,12 @@ __all__ = [
     "CsvOptions",
     "DestinationConfig",
     "DestinationError",
+    "Expectation",
+    "ExpectationFailed",
+    "ExpectationResult",
     "Failure",
     "FilesSource",
+    "Freshness",
     "History",
     "HistoryEntry",
     "InputError",
@@ -106,9 +115,12 @@ __all__ = [
     "PartitionReport",
     "PermissionRefused",
     "Rejection",
+    "Replayed",
     "RestoreReport",
+    "RowCount",
     "RunMismatch",
     "SchemaConflict",
+    "SetAside",
     "SingerState",
     "SourceError",
     "Span",
@@ -132,6 +144,8 @@ __all__ = [
     "land_stream",
     "page",
     "plan",
+    "quarantined",
+    "replay",
     "runs",
     "tables",
 ]
@@ -146,6 +160,10 @@ _HOMES = {
     "CompactReport": "lakeport.tables.records",
     "CsvOptions": "lakeport.sources.csv.options",
     "DestinationConfig": "lakeport.config.base",
+    "Expectation": "lakeport.config.expectations",
+    "Freshness": "lakeport.config.expectations",
+    "RowCount": "lakeport.config.expectations",
+    "ExpectationResult": "lakeport.loading.expect.result",
     "Failure": "lakeport.loading.report",
     "FilesSource": "lakeport.config.inputs.files",
     "History": "lakeport.tables.records",
@@ -161,7 +179,9 @@ _HOMES = {
     "PageFile": "lakeport.pages.file",
     "PartitionReport": "lakeport.tables.records",
     "Rejection": "lakeport.loading.quarantine",
+    "Replayed": "lakeport.loading.replay.replay",
     "RestoreReport": "lakeport.tables.records",
+    "SetAside": "lakeport.loading.replay.set_aside",
     "SingerState": "lakeport.tables.records",
     "Span": "lakeport.loading.timeline",
     "StoreKeys": "lakeport.config.keys",
@@ -180,6 +200,8 @@ _HOMES = {
     "land_stream": "lakeport.streams.start",
     "page": "lakeport.pages.file",
     "plan": "lakeport.loading.plan",
+    "quarantined": "lakeport.loading.replay.set_aside",
+    "replay": "lakeport.loading.replay.replay",
     "runs": "lakeport.tables.runs",
 }
 
