@@ -154,6 +154,7 @@ class DatabaseFlushes:
             output_ratio=_OUTPUT_RATIO,
             warnings=wanted.warnings,
             notes=(*notes, *wanted.notes),
+            untyped=frozenset(column.name for column in reader.columns if column.untyped),
             bookmark=wanted.bookmark,
         )
 
