@@ -19,6 +19,7 @@ from lakeport.errors import (
     CommitConflict,
     ConfigError,
     DestinationError,
+    ExpectationFailed,
     InputError,
     LakeportError,
     MissingDependency,
@@ -35,12 +36,18 @@ from lakeport.errors import (
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
+    from lakeport.config.expectations import Expectation, Freshness, RowCount
     from lakeport.config.inputs.database import DatabaseSource
+    from lakeport.config.inputs.files import FilesSource
+    from lakeport.config.inputs.tables import TablesSource
     from lakeport.config.keys import StoreKeys, TargetKeys
     from lakeport.host.activity import Activity
     from lakeport.loading.check import CheckReport, check
+    from lakeport.loading.expect.result import ExpectationResult
     from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan, plan
     from lakeport.loading.quarantine import Rejection
+    from lakeport.loading.replay.replay import Replayed, replay
+    from lakeport.loading.replay.set_aside import SetAside, quarantined
     from lakeport.loading.report import Failure, LandingReport, Observer, StreamReport
     from lakeport.loading.run import land
     from lakeport.loading.timeline import Span
@@ -85,7 +92,12 @@ __all__ = [
     "DatabaseSource",
     "DestinationConfig",
     "DestinationError",
+    "Expectation",
+    "ExpectationFailed",
+    "ExpectationResult",
     "Failure",
+    "FilesSource",
+    "Freshness",
     "History",
     "HistoryEntry",
     "InputError",
@@ -105,9 +117,12 @@ __all__ = [
     "PartitionReport",
     "PermissionRefused",
     "Rejection",
+    "Replayed",
     "RestoreReport",
+    "RowCount",
     "RunMismatch",
     "SchemaConflict",
+    "SetAside",
     "SingerState",
     "SourceError",
     "Span",
@@ -119,6 +134,7 @@ __all__ = [
     "Table",
     "TableColumn",
     "TableDescription",
+    "TablesSource",
     "TargetKeys",
     "UndoReport",
     "UnknownFields",
@@ -130,6 +146,8 @@ __all__ = [
     "land_stream",
     "page",
     "plan",
+    "quarantined",
+    "replay",
     "runs",
     "tables",
 ]
@@ -145,7 +163,12 @@ _HOMES = {
     "CsvOptions": "lakeport.sources.csv.options",
     "DatabaseSource": "lakeport.config.inputs.database",
     "DestinationConfig": "lakeport.config.base",
+    "Expectation": "lakeport.config.expectations",
+    "Freshness": "lakeport.config.expectations",
+    "RowCount": "lakeport.config.expectations",
+    "ExpectationResult": "lakeport.loading.expect.result",
     "Failure": "lakeport.loading.report",
+    "FilesSource": "lakeport.config.inputs.files",
     "History": "lakeport.tables.records",
     "HistoryEntry": "lakeport.tables.records",
     "LakeRun": "lakeport.tables.runs",
@@ -159,7 +182,9 @@ _HOMES = {
     "PageFile": "lakeport.pages.file",
     "PartitionReport": "lakeport.tables.records",
     "Rejection": "lakeport.loading.quarantine",
+    "Replayed": "lakeport.loading.replay.replay",
     "RestoreReport": "lakeport.tables.records",
+    "SetAside": "lakeport.loading.replay.set_aside",
     "SingerState": "lakeport.tables.records",
     "Span": "lakeport.loading.timeline",
     "StoreKeys": "lakeport.config.keys",
@@ -169,6 +194,7 @@ _HOMES = {
     "Table": "lakeport.tables",
     "TableColumn": "lakeport.tables.records",
     "TableDescription": "lakeport.tables.records",
+    "TablesSource": "lakeport.config.inputs.tables",
     "TargetKeys": "lakeport.config.keys",
     "UndoReport": "lakeport.tables.records",
     "VacuumReport": "lakeport.tables.records",
@@ -177,6 +203,8 @@ _HOMES = {
     "land_stream": "lakeport.streams.start",
     "page": "lakeport.pages.file",
     "plan": "lakeport.loading.plan",
+    "quarantined": "lakeport.loading.replay.set_aside",
+    "replay": "lakeport.loading.replay.replay",
     "runs": "lakeport.tables.runs",
 }
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakeport.config.classes import config_class, destination_of
 from lakeport.config.inputs.database import DatabaseSource
+from lakeport.config.inputs.files import FilesSource
 from lakeport.errors import ConfigError, PermissionRefused
 from lakeport.host.extras import PACKAGES, missing
 from lakeport.sources.remote import storage_of
@@ -28,7 +29,7 @@ from lakeport.writers.files.writer import FilesWriter
 from lakeport.writers.naming import check_date_format, table_folder, table_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from lakeport.config.base import DestinationConfig
     from lakeport.model import Storage, StoredObject
@@ -43,6 +44,7 @@ __all__ = [
     "open_storage",
     "open_table",
     "spark_session",
+    "table_rows",
 ]
 
 
@@ -114,6 +116,8 @@ def check_workers(
 
 def worker_packages(config: DestinationConfig, source: object) -> tuple[str, ...]:
     """The packages that tasks import to reach the target, the spool and the sources."""
+    if isinstance(source, FilesSource):
+        source = source.names
     named = [source] if isinstance(source, str) else source if isinstance(source, list) else []
     texts = [text for text in named if isinstance(text, str)]
     schemes = {text.partition("://")[0] for text in (*texts, config.spool_uri or "")}
@@ -236,6 +240,19 @@ def spark_store(config: DestinationConfig, storage: Storage, needs: frozenset[st
     if not needs or not config.connectors():
         return None
     return lambda: (place_of(storage.hadoop_uri()), storage.hadoop_settings())
+
+
+def table_rows(
+    config: DestinationConfig, storage: Storage, runtime: Runtime, name: str
+) -> DataFrame | None:
+    """A Delta table of the lake as a frame; None where there is none of that name."""
+    from lakeport.writers.delta.log.snapshot import LogFiles
+
+    folder = table_folder(config.folder_of(name))
+    if config.file_type != "delta" or LogFiles.of(storage, folder).newest < 0:
+        return None
+    spark = spark_session(config, storage, runtime, writes=False)()
+    return spark.read.format("delta").load(storage.hadoop_uri(folder))
 
 
 def spark_session(

@@ -30,6 +30,7 @@ from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard
 from lakeport.cli.page import PagePath, observed, page_of_plan
 from lakeport.cli.remarks import about_internal
+from lakeport.cli.rows.transforms import Expect, PythonFunction, Sql, transform_options
 from lakeport.cli.sources.database import (
     Cursor,
     Deletes,
@@ -40,8 +41,9 @@ from lakeport.cli.sources.database import (
     SourceName,
     SplitBy,
     TableOf,
-    what_to_land,
+    database_of,
 )
+from lakeport.cli.sources.new_files import Again, NewOnly, Ordered, files_of, files_told
 from lakeport.sources.csv.options import CsvOptions
 
 __all__ = ["land"]
@@ -86,6 +88,9 @@ def land(
     once: Annotated[
         bool, typer.Option("--once", help="Leave out files whose content the table has had.")
     ] = False,
+    new_only: NewOnly = False,
+    again: Again = None,
+    ordered: Ordered = False,
     run_id: RunId = None,
     json_out: JsonOut = False,
     plan_only: Annotated[
@@ -93,6 +98,9 @@ def land(
     ] = False,
     state: StatePath = None,
     page: PagePath = None,
+    sql: Sql = None,
+    python: PythonFunction = None,
+    expect: Expect = None,
     set_keys: SetKeys = None,
     spark: SparkKeys = None,
     debug: Debug = False,
@@ -298,13 +306,16 @@ def land(
                 infer_types=False if no_infer else None,
             ),
         )
+        read_options |= transform_options(sql, python, expect)
         config = load_target(to, given)
         guard.protect(config)
         refuse_secrets(given, type(config))
         about = Given(
             from_database, table_of, query, cursor, split_by, deletes, source_name, driver
         )
-        what = what_to_land(source or [], about, os.environ)
+        told = files_told(new_only, again, ordered)
+        database = database_of(source or [], about, told, os.environ)
+        what = database or files_of(source or [], new_only, again, ordered)
         if only_plan:
             found = plan.plan(what, config, **read_options)
             if page is not None:

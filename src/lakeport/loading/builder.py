@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from lakeport.errors import BadRecord
 from lakeport.host.command import command_line, masked
+from lakeport.loading.expect.result import ExpectationResult, added
 from lakeport.loading.quarantine import Rejections
 from lakeport.loading.report import Failure, LandingReport, StreamReport
 from lakeport.loading.timeline import Timeline
@@ -104,6 +105,11 @@ class ReportBuilder:
             total[name] = total.get(name, 0) + count
         self._streams[stream] = replace(old, dropped=total)
 
+    def expected(self, stream: str, results: Iterable[ExpectationResult]) -> None:
+        """Add what came of a stream's expectations."""
+        old = self._stream(stream)
+        self._streams[stream] = replace(old, expectations=added(old.expectations, tuple(results)))
+
     def stray(self, count: int) -> None:
         """Add lines that belong to no stream."""
         self._stray += count
@@ -124,6 +130,11 @@ class ReportBuilder:
             return
         old = self._stream(stream)
         self._streams[stream] = replace(old, warnings=_unique(old.warnings, (text,)))
+
+    def note(self, stream: str, table: str, text: str) -> None:
+        """Add a line about a stream that brought nothing."""
+        old = self._stream(stream)
+        self._streams[stream] = replace(old, table=table, notes=_unique(old.notes, (text,)))
 
     def finish(self, error: BaseException | None = None) -> LandingReport:
         """The report, of a run that failed if there is an error."""

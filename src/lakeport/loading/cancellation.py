@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lakeport.model import Storage
     from lakeport.spark.session import Runtime
 
-__all__ = ["Cancellation", "Cancelled"]
+__all__ = ["Cancellation", "Cancelled", "landing_thread"]
 
 _END_SECONDS = 4.0  # for the batch in progress to end by itself,
 _LOOK_SECONDS = 4.0  # and to find out what became of it, once it was cut off
@@ -99,3 +99,17 @@ class Cancellation:
     def _close(self, table: str) -> None:
         with self._lock:
             self._open.pop(table, None)
+
+
+@contextmanager
+def landing_thread() -> Iterator[ThreadPoolExecutor]:
+    """The thread that flushes are landed on; it is waited for, unless the load was interrupted."""
+    executor = ThreadPoolExecutor(1, "lakeport-flush")
+    patient = True
+    try:
+        yield executor
+    except KeyboardInterrupt:
+        patient = False
+        raise
+    finally:
+        executor.shutdown(wait=patient)

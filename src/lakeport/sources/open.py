@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from lakeport.config.inputs.database import DatabaseSource
+from lakeport.config.inputs.files import FilesSource
+from lakeport.config.inputs.tables import TablesSource
 from lakeport.errors import ConfigError, InputError
 from lakeport.model import Flush
 from lakeport.sources.files.discovery import discover, stream_name
@@ -30,12 +32,13 @@ from lakeport.sources.spool.upload import SpoolUploader
 from lakeport.spark.jobs import run_tasks
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from lakeport.config.base import DestinationConfig
-    from lakeport.model import Storage
-    from lakeport.sources.database.deletes import KeysOf
     from lakeport.sources.files.source_file import SourceFile
     from lakeport.sources.options import ReadOptions
     from lakeport.sources.spool.location import SpoolLocation
+    from lakeport.sources.target import TargetTables
     from lakeport.spark.session import Runtime
 
 __all__ = ["Source", "open_source"]
@@ -53,6 +56,8 @@ class Source:
         streams: names of the streams seen so far.
         stray: number of lines so far that belong to no stream.
         landed: frees what a flush took on disk.
+        frames: of tables, their rows by the names that they have for SQL; asked for before the
+            flushes, where something is to be made of several.
         close: ends what it holds open for its tasks; called once, however the load ends.
         name: what it is called where its progress is shown.
         bytes: how many there are to read; -1 if that is unknown.
@@ -62,6 +67,7 @@ class Source:
     streams: Callable[[], Sequence[str]] = tuple
     stray: Callable[[], int] = int
     landed: Callable[[Flush], None] = lambda flush: None
+    frames: Callable[[], Mapping[str, DataFrame]] = dict
     close: Callable[[], None] = lambda: None
     name: str = ""
     bytes: int = -1
@@ -78,18 +84,18 @@ def open_source(
     spool: SpoolLocation,
     runtime: Runtime,
     on_progress: Callable[[str, int, int], None],
-    keys_of: KeysOf | None = None,
+    tables: TargetTables,
 ) -> Source:
     """Open a source.
 
     Args:
-        source: paths, a binary stream of Singer lines, a frame, or records.
+        source: paths, a binary stream of Singer lines, a frame, records, or a description.
         options: how to read it.
         config: the target's policies and sizes.
         spool: see `open_spool`.
         runtime: Spark, for preparation that is worth sharing out.
         on_progress: takes a stream, its records and its bytes so far.
-        keys_of: the keys that a stream's table has, for a source that compares them.
+        tables: what the source is landed in.
 
     Raises:
         InputError: the source can't be landed as it is.
@@ -103,10 +109,20 @@ def open_source(
         _check_spool(config, runtime)
         lines = open_stream(source, limits=unpack_limits(config))
         return _singer(lines, options, config, spool, on_progress, name="a stream")
+    asked = config.model_copy(update={"mode": tables.mode})  # one that begins anew replaces all
+    if isinstance(source, FilesSource):
+        options = options.of_files(source)
+        if source.new_only:
+            return _new_files(source, options, asked, spool, runtime, tables)
+        source = source.names
+    if isinstance(source, TablesSource):
+        _check_options("a table", options)
+        _refuse_metadata(config)
+        return _tables(source, asked, spool, runtime, tables)
     if isinstance(source, DatabaseSource):
         _check_options("a database", options)
         _refuse_metadata(config)
-        return _database(source, config, runtime, keys_of)
+        return _database(source, asked, runtime, tables)
     names = _names(source)
     if names is None:
         _check_options("a frame", options)
@@ -124,7 +140,7 @@ def open_source(
         opened = open_inputs(names, limits)
         return _singer(opened, options, config, spool, on_progress, name="standard input")
     format_ = options.format or ("singer" if _begin_as_singer(names) else "")
-    files = discover(names, format=format_, storage_for=partial(_storage_of, config), limits=limits)
+    files = discover(names, format=format_, storage_for=partial(storage_of, config), limits=limits)
     runtime.expect(sum(file.bytes for file in files))
     _check_options(files[0].format, options)
     if files[0].format == "singer":
@@ -136,7 +152,31 @@ def open_source(
         name = files[0].name if len(files) == 1 else f"{len(files)} files"
         return _singer(opened, options, config, spool, on_progress, origin, name=name, size=size)
     _refuse_metadata(config)
-    return _files(files, names, options, config, spool, runtime)
+    return _files(files, _stream(config, names, files), options, config, spool, runtime)
+
+
+def _new_files(
+    source: FilesSource,
+    options: ReadOptions,
+    config: DestinationConfig,
+    spool: SpoolLocation,
+    runtime: Runtime,
+    tables: TargetTables,
+) -> Source:
+    from lakeport.sources.new_files.open import open_new_files, singer_files
+
+    _check_spool(config, runtime)
+    _refuse_metadata(config)
+    stream, new = open_new_files(source, options, config, spool.folder, tables.memory)
+    if not new.files:
+        return Source(new.nothing(stream), name=stream)
+    first = new.files[0]
+    if first.format == "singer" or (not options.format and _begin_as_singer([first.uri])):
+        raise singer_files()
+    runtime.expect(sum(file.bytes for file in new.files))
+    _check_options(first.format, options)
+    found = _files(new.files, stream, options, config, spool, runtime)
+    return replace(found, flushes=new.flushes(found))
 
 
 def _check_options(format_: str, options: ReadOptions) -> None:
@@ -173,12 +213,6 @@ def _check_spool(config: DestinationConfig, runtime: Runtime) -> None:
             "worker mounts under the same path, such as file:///mnt/spool; a Spark DataFrame needs "
             "none.",
         )
-
-
-def _storage_of(config: DestinationConfig, uri: str) -> Storage | None:
-    if "://" not in uri:
-        return None
-    return storage_of(config, uri)
 
 
 def _begin_as_singer(names: Sequence[str]) -> bool:
@@ -263,7 +297,7 @@ def _singer(
 
 def _files(
     files: Sequence[SourceFile],
-    names: Sequence[str],
+    stream: str,
     options: ReadOptions,
     config: DestinationConfig,
     spool: SpoolLocation,
@@ -271,7 +305,6 @@ def _files(
 ) -> Source:
     from lakeport.sources.files.source import FileSource
 
-    stream = _stream(config, names, files)
     size = sum(file.bytes for file in files)
     run = partial(run_tasks, runtime, size=size)
     source = FileSource(files, stream, spool, FileOptions.of(config, options), run)
@@ -289,8 +322,30 @@ def _frame(frame: Any, config: DestinationConfig, spool: SpoolLocation, runtime:
     return Source(SpoolUploader(spool).flushes(source), name=config.table)
 
 
+def _tables(
+    source: TablesSource,
+    config: DestinationConfig,
+    spool: SpoolLocation,
+    runtime: Runtime,
+    tables: TargetTables,
+) -> Source:
+    from lakeport.sources.tables.source import TableFlushes
+
+    stream = config.table
+    if stream is None or "{stream}" in stream:
+        stream = _only(source.tables)
+    found = TableFlushes(source, stream, config, runtime, spool.folder, tables.memory)
+    return Source(found, frames=found.frames, name=", ".join(source.tables))
+
+
+def _only(tables: Mapping[str, str]) -> str:
+    if len(tables) > 1:
+        raise ConfigError("what is made of several tables has no name of its own", "give `table`.")
+    return next(iter(tables))
+
+
 def _database(
-    source: DatabaseSource, config: DestinationConfig, runtime: Runtime, keys_of: KeysOf | None
+    source: DatabaseSource, config: DestinationConfig, runtime: Runtime, tables: TargetTables
 ) -> Source:
     stream = source.stream if config.table is None or "{stream}" in config.table else config.table
     if source.is_jdbc:
@@ -300,7 +355,7 @@ def _database(
         return Source(JdbcFlushes(source, stream, runtime, digest), name=stream)
     from lakeport.sources.database.source import DatabaseFlushes
 
-    flushes = DatabaseFlushes(source, stream, runtime.cores, config, keys_of=keys_of)
+    flushes = DatabaseFlushes(source, stream, runtime.cores, config, tables.memory, tables.keys)
     return Source(flushes, close=flushes.close, name=stream)
 
 

@@ -1,1 +1,1 @@
-"""Options of `lakeport land` for sources that are more than files."""
+"""Options that make a description of a source."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +23,7 @@ __all__ = [
     "SourceName",
     "SplitBy",
     "TableOf",
-    "what_to_land",
+    "database_of",
 ]
 
 _PANEL = "Databases"
@@ -113,14 +113,15 @@ class Given:
     driver: str | None
 
 
-def what_to_land(
-    names: list[str], given: Given, environment: Mapping[str, str]
-) -> str | list[str] | DatabaseSource:
-    """The source that a command line names: files, or a database.
+def database_of(
+    names: Sequence[str], given: Given, files_option: str, environment: Mapping[str, str]
+) -> DatabaseSource | None:
+    """The database that a command line names; None where it names files.
 
     Args:
         names: the files.
         given: the options about databases.
+        files_option: an option about files that is given, too; empty if none is.
         environment: what `${NAME}` in the URI is taken from.
 
     Raises:
@@ -138,10 +139,15 @@ def what_to_land(
                 "no source is named",
                 "name files, folders or globs, `-` for Singer from stdin, or `--from-database`.",
             )
-        return names[0] if len(names) == 1 else names
+        return None
     if names:
         raise ConfigError(
             f"both files and `--from-database` are named: {names[0]!r}", "land one after the other."
+        )
+    if files_option:
+        raise ConfigError(
+            f"`{files_option}` is about files, and `--from-database` names none",
+            "`--cursor` reads only the new rows of a database.",
         )
     return _database(given, given.database, environment)
 
