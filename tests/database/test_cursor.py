@@ -20,6 +20,7 @@ from lakeport.config import LocalConfig
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Batch, Mode, Remembered
 from lakeport.sources.database.source import DatabaseFlushes
+from lakeport.sources.target import TargetTables
 from tests.database.kit import Schema
 
 DECIMAL = "numeric(9,3)"
@@ -54,9 +55,9 @@ class Table:
     def read(
         self, source: DatabaseSource, meanwhile: Callable[[], None] = lambda: None
     ) -> tuple[Batch | None, list[dict[str, Any]]]:
-        memory_of = lambda stream: self  # noqa: E731
         config = LocalConfig(path="lake", mode=self.mode)
-        flushes = DatabaseFlushes(source, "t", 2, config, memory_of)  # type: ignore[arg-type]
+        tables = TargetTables(lambda stream: self, lambda *about: None, self.mode)  # type: ignore[arg-type,return-value]
+        flushes = DatabaseFlushes(source, "t", 2, config, tables)
         try:
             (flush,) = flushes
             meanwhile()
