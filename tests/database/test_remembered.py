@@ -97,3 +97,26 @@ def test_two_loads_at_once_do_not_land_the_same_rows(filled: Schema) -> None:
             filled.land(source=source)
     assert ids(filled) == [1, 2, 3]
     assert filled.land(source=source).rows == 0
+
+
+@pytest.mark.parametrize("mode", ["append", "merge"])
+def test_a_cursor_that_went_back_is_told_by_the_report(filled: Schema, mode: str) -> None:
+    source = filled.source(cursor="at")
+    filled.land(source=source, mode=mode)
+    filled.sql("DELETE FROM t WHERE at = 2")
+    report = filled.land(source=source, mode=mode)
+    assert report.rows == 0
+    assert "'at' is older than the one that has landed" in report.streams[0].warnings[0]
+    assert ids(filled) == [1, 2, 3]
+    filled.sql("INSERT INTO t VALUES (9, 3)")
+    assert filled.land(source=source, mode=mode).rows == 1
+    assert ids(filled) == [1, 2, 3, 9]
+
+
+@pytest.mark.parametrize("file_type", ["parquet", "csv"])
+def test_files_remember_too(filled: Schema, file_type: str) -> None:
+    source = filled.source(cursor="at")
+    assert filled.land(source=source, file_type=file_type).rows == 3
+    assert filled.land(source=source, file_type=file_type).rows == 0
+    filled.sql("INSERT INTO t VALUES (4, 2)")
+    assert filled.land(source=source, file_type=file_type).rows == 1
