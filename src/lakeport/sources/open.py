@@ -385,7 +385,7 @@ def _database(
         return Source(JdbcFlushes(source, stream, runtime, digest), name=stream)
     from lakeport.sources.database.source import DatabaseFlushes
 
-    flushes = DatabaseFlushes(source, stream, runtime.cores, config, tables.memory, tables.keys)
+    flushes = DatabaseFlushes(source, stream, runtime.cores, config, tables)
     return Source(flushes, close=flushes.close, name=stream)
 
 
