@@ -132,7 +132,7 @@ def land(
         options = ReadOptions(
             source_format, csv, declaration(schema), stray_lines, records_path, sheet
         )
-        wanted = Wanted.given(prepared.runtime, sql, python, views, expect)
+        wanted = Wanted.given(prepared, sql, python, views, expect)
         return _Run(prepared, observer, on_state, wanted).land(source, options)
 
 
