@@ -37,6 +37,8 @@ from lakeport.errors import (
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.expectations import Expectation, Freshness, RowCount
+    from lakeport.config.inputs.files import FilesSource
+    from lakeport.config.inputs.tables import TablesSource
     from lakeport.config.keys import StoreKeys, TargetKeys
     from lakeport.host.activity import Activity
     from lakeport.loading.check import CheckReport, check
@@ -92,6 +94,7 @@ __all__ = [
     "ExpectationFailed",
     "ExpectationResult",
     "Failure",
+    "FilesSource",
     "Freshness",
     "History",
     "HistoryEntry",
@@ -129,6 +132,7 @@ __all__ = [
     "Table",
     "TableColumn",
     "TableDescription",
+    "TablesSource",
     "TargetKeys",
     "UndoReport",
     "UnknownFields",
@@ -161,6 +165,7 @@ _HOMES = {
     "RowCount": "lakeport.config.expectations",
     "ExpectationResult": "lakeport.loading.expect.result",
     "Failure": "lakeport.loading.report",
+    "FilesSource": "lakeport.config.inputs.files",
     "History": "lakeport.tables.records",
     "HistoryEntry": "lakeport.tables.records",
     "LakeRun": "lakeport.tables.runs",
@@ -186,6 +191,7 @@ _HOMES = {
     "Table": "lakeport.tables",
     "TableColumn": "lakeport.tables.records",
     "TableDescription": "lakeport.tables.records",
+    "TablesSource": "lakeport.config.inputs.tables",
     "TargetKeys": "lakeport.config.keys",
     "UndoReport": "lakeport.tables.records",
     "VacuumReport": "lakeport.tables.records",
