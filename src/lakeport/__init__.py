@@ -37,8 +37,10 @@ from lakeport.errors import (
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.expectations import Expectation, Freshness, RowCount
+    from lakeport.config.inputs.database import DatabaseSource
     from lakeport.config.inputs.files import FilesSource
     from lakeport.config.inputs.tables import TablesSource
+    from lakeport.config.inputs.tap import TapSource
     from lakeport.config.keys import StoreKeys, TargetKeys
     from lakeport.host.activity import Activity
     from lakeport.loading.check import CheckReport, check
@@ -88,6 +90,7 @@ __all__ = [
     "CompactReport",
     "ConfigError",
     "CsvOptions",
+    "DatabaseSource",
     "DestinationConfig",
     "DestinationError",
     "Expectation",
@@ -133,6 +136,7 @@ __all__ = [
     "TableColumn",
     "TableDescription",
     "TablesSource",
+    "TapSource",
     "TargetKeys",
     "UndoReport",
     "UnknownFields",
@@ -159,6 +163,7 @@ _HOMES = {
     "ColumnPlan": "lakeport.loading.plan",
     "CompactReport": "lakeport.tables.records",
     "CsvOptions": "lakeport.sources.csv.options",
+    "DatabaseSource": "lakeport.config.inputs.database",
     "DestinationConfig": "lakeport.config.base",
     "Expectation": "lakeport.config.expectations",
     "Freshness": "lakeport.config.expectations",
@@ -192,6 +197,7 @@ _HOMES = {
     "TableColumn": "lakeport.tables.records",
     "TableDescription": "lakeport.tables.records",
     "TablesSource": "lakeport.config.inputs.tables",
+    "TapSource": "lakeport.config.inputs.tap",
     "TargetKeys": "lakeport.config.keys",
     "UndoReport": "lakeport.tables.records",
     "VacuumReport": "lakeport.tables.records",
