@@ -50,8 +50,8 @@ class Mistakes:
         try:
             yield
         except ConfigError as error:
-            for problem in error.problems:
-                self.add((*path, *problem.path), problem.text, problem.hint)
+            for below, text, hint in error.problems:
+                self.add((*path, *below), text, hint)
             if not error.problems:
                 self.add(path, error.message, error.hint)
 
