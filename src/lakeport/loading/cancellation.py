@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lakeport.model import Storage
     from lakeport.spark.session import Runtime
 
-__all__ = ["Cancellation", "Cancelled"]
+__all__ = ["Asked", "Cancellation", "Cancelled"]
 
 _END_SECONDS = 4.0  # for the batch in progress to end by itself,
 _LOOK_SECONDS = 4.0  # and to find out what became of it, once it was cut off
@@ -30,6 +30,10 @@ _LOOK_SECONDS = 4.0  # and to find out what became of it, once it was cut off
 
 class Cancelled(Exception):
     """A commit was not begun, as the load was asked to end."""
+
+
+class Asked(KeyboardInterrupt):
+    """Another thread has asked the load to end."""
 
 
 class Cancellation:
@@ -42,8 +46,36 @@ class Cancellation:
     def __init__(self) -> None:
         self.at_once = False
         self._asked = False
+        self._ask: Future[None] = Future()
         self._open: dict[str, None] = {}
         self._lock = threading.Lock()
+
+    def ask(self) -> None:
+        """Have the load end, from another thread than its own: as an interrupt would there."""
+        with self._lock:
+            self._asked = True
+        if not self._ask.done():
+            self._ask.set_result(None)
+
+    def check(self) -> None:
+        """See whether another thread has asked for an end.
+
+        Raises:
+            Asked: one has.
+        """
+        if self._ask.done():
+            raise Asked
+
+    def outcome(self, landing: Future[None]) -> None:
+        """Wait for a batch.
+
+        Raises:
+            Asked: another thread asks for an end meanwhile.
+        """
+        wait([landing, self._ask], return_when=FIRST_COMPLETED)
+        if not landing.done():
+            raise Asked
+        landing.result()
 
     @contextmanager
     def committing(self, table: str) -> Iterator[None]:

@@ -26,7 +26,7 @@ from lakeport.errors import (
     LakeportError,
 )
 from lakeport.host import first_effect
-from lakeport.host.activity import activity
+from lakeport.host.activity import activity, joining
 from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.placed import placed
@@ -65,6 +65,7 @@ def land(
     observer: Observer | None = None,
     on_state: Callable[[bytes], None] | None = None,
     progress: bool | Hook | None = None,
+    cancellation: Cancellation | None = None,
     **keys: Unpack[TargetKeys],
 ) -> LandingReport:
     """Land a source in a target.
@@ -90,6 +91,8 @@ def land(
         progress: whether to show what goes on, below a notebook's cell or on standard error; or
             a function that takes a tuple of `lakeport.Activity` five times a second, in a thread
             of its own. None: in notebooks, if there is no `observer`.
+        cancellation: by which another thread can have the load end, which then raises a
+            `KeyboardInterrupt`.
         keys: keys of the config, which win over those in `to`, such as `table`, `mode`,
             `partition_keys`, `file_type` or `run_id`.
 
@@ -115,7 +118,7 @@ def land(
         options = ReadOptions(
             source_format, csv, declaration(schema), stray_lines, records_path, sheet
         )
-        return _Run(prepared, observer, on_state).land(source, options)
+        return _Run(prepared, observer, on_state, cancellation).land(source, options)
 
 
 class _Run:
@@ -126,6 +129,7 @@ class _Run:
         prepared: Prepared,
         observer: Observer | None,
         on_state: Callable[[bytes], None] | None,
+        cancellation: Cancellation | None,
     ) -> None:
         self.prepared = prepared
         self.config = prepared.config
@@ -136,7 +140,7 @@ class _Run:
         self.report = ReportBuilder(self.name, self.storage.uri(), secrets=self.config.secrets())
         self.observer = observer
         self.on_state = on_state
-        self.cancellation = Cancellation()
+        self.cancellation = cancellation or Cancellation()
         self._landing: Future[None] | None = None
         self._loaders: dict[str, StreamLoader] = {}
         self._versions: dict[str, list[int]] = {}
@@ -185,14 +189,16 @@ class _Run:
             with activity("reading", source.name, total=source.bytes):
                 for flush in self.report.timeline.each("reading", source):
                     if landing is not None:
-                        landing.result()
+                        self.cancellation.outcome(landing)
+                    self.cancellation.check()
                     landing = self._landing = executor.submit(self._flush, flush, source)
             if landing is not None:
-                landing.result()
+                self.cancellation.outcome(landing)
         self._check_tables(source.streams())
         self.report.stray(source.stray())
 
     def _progress(self, stream: str, records: int, size: int) -> None:
+        self.cancellation.check()
         landing = self._landing
         if landing is not None and landing.done():
             landing.result()  # a failure ends the run without waiting for the flush to fill
@@ -221,7 +227,8 @@ class _Run:
         if len(by_stream) == 1:
             self._land_stream(*by_stream.popitem(), flush.state)
         elif by_stream:
-            with ThreadPoolExecutor(min(len(by_stream), 4), "lakeport-stream") as executor:
+            threads = min(len(by_stream), 4)
+            with ThreadPoolExecutor(threads, "lakeport-stream", joining()) as executor:
                 each = [
                     executor.submit(self._land_stream, stream, batches, flush.state)
                     for stream, batches in by_stream.items()
@@ -382,7 +389,7 @@ class _Run:
 @contextmanager
 def _executor() -> Iterator[ThreadPoolExecutor]:
     """The thread that flushes are landed on; it is waited for, unless the load was interrupted."""
-    executor = ThreadPoolExecutor(1, "lakeport-flush")
+    executor = ThreadPoolExecutor(1, "lakeport-flush", joining())
     patient = True
     try:
         yield executor
