@@ -21,6 +21,7 @@ from lakeport.errors import (
     DestinationError,
     InputError,
     LakeportError,
+    LoadsFailed,
     MissingDependency,
     ObjectExists,
     OutcomeUnknown,
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     from lakeport.loading.timeline import Span
     from lakeport.model import Landed
     from lakeport.pages.file import PageFile, page
+    from lakeport.pipeline.observer import PipelineObserver
+    from lakeport.pipeline.report import LoadReport, PipelineReport
+    from lakeport.pipeline.run import run
     from lakeport.sources.csv.options import CsvOptions
     from lakeport.storage.checks import CheckItem
     from lakeport.streams.handle import LandingStream, StreamStatus
@@ -94,6 +98,8 @@ __all__ = [
     "LandingPlan",
     "LandingReport",
     "LandingStream",
+    "LoadReport",
+    "LoadsFailed",
     "MissingDependency",
     "ObjectExists",
     "Observer",
@@ -102,6 +108,8 @@ __all__ = [
     "PageFile",
     "PartitionReport",
     "PermissionRefused",
+    "PipelineObserver",
+    "PipelineReport",
     "Rejection",
     "RestoreReport",
     "RunMismatch",
@@ -128,6 +136,7 @@ __all__ = [
     "land_stream",
     "page",
     "plan",
+    "run",
     "runs",
     "tables",
 ]
@@ -151,10 +160,13 @@ _HOMES = {
     "LandingPlan": "lakeport.loading.plan",
     "LandingReport": "lakeport.loading.report",
     "LandingStream": "lakeport.streams.handle",
+    "LoadReport": "lakeport.pipeline.report",
     "Observer": "lakeport.loading.report",
     "OptimizeReport": "lakeport.tables.records",
     "PageFile": "lakeport.pages.file",
     "PartitionReport": "lakeport.tables.records",
+    "PipelineObserver": "lakeport.pipeline.observer",
+    "PipelineReport": "lakeport.pipeline.report",
     "Rejection": "lakeport.loading.quarantine",
     "RestoreReport": "lakeport.tables.records",
     "SingerState": "lakeport.tables.records",
@@ -174,6 +186,7 @@ _HOMES = {
     "land_stream": "lakeport.streams.start",
     "page": "lakeport.pages.file",
     "plan": "lakeport.loading.plan",
+    "run": "lakeport.pipeline.run",
     "runs": "lakeport.tables.runs",
 }
 
