@@ -62,6 +62,7 @@ def do(
     error: BaseException | None = None
     with whole(load.name):
         try:
+            cancellation.check()
             observer.on_begun(load.name)
             land(
                 load.source,

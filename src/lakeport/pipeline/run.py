@@ -15,6 +15,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -194,7 +195,7 @@ class _Run:
                 self._keep()
                 well = report.outcome == "landed"
                 for other, why in schedule.ended(report.load, well=well).items():
-                    self._ended(LoadReport(other, "skipped", why))
+                    self._ended(replace(self.reports[other], outcome="skipped", reason=why))
 
     def _begin(self, executor: ThreadPoolExecutor, name: str) -> None:
         stop = self.cancellations[name] = Cancellation()
@@ -221,6 +222,8 @@ class _Run:
 
     def _end(self, interrupt: KeyboardInterrupt, runtime: Runtime) -> None:
         """Have all loads end that run, and take down what became of them."""
+        for done in [done for done in self.running if done.cancel()]:
+            del self.running[done]  # it had not begun
         for stop in self.cancellations.values():
             stop.ask()
         try:
@@ -231,10 +234,10 @@ class _Run:
             for stop in self.cancellations.values():
                 stop.at_once = True
         for done, name in list(self.running.items()):
-            if done.done() and not done.cancelled():
+            if done.done():
                 self._take(done)
-            elif not done.cancel():
-                self._ended(LoadReport(name, "interrupted"))
+            else:
+                self._ended(replace(self.reports[name], outcome="interrupted"))
         if unknown := [text for stop in self.cancellations.values() if (text := stop.unknown())]:
             interrupt.add_note("; ".join(unknown))
 

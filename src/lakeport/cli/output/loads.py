@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from lakeport.cli.output import progress
+from lakeport.cli.output.fitting import cells, padded
 from lakeport.cli.output.formatting import shown
-from lakeport.loading.progress.words import Moment, seconds
+from lakeport.loading.progress.words import Moment, line, seconds
 from lakeport.units import count, counted
 
 if TYPE_CHECKING:
@@ -27,10 +28,10 @@ _LONGEST: Final = 24  # characters of a load's name there
 
 @dataclass
 class _Running:
-    """A load that runs: since when, and the records of its streams that were read so far."""
+    """A load that runs: since when, and the rows that it has landed so far."""
 
     began: float
-    records: dict[str, int] = field(default_factory=dict)
+    rows: int = 0
 
 
 class Loads:
@@ -53,15 +54,14 @@ class Loads:
             self._running[load] = _Running(time.monotonic())
 
     def on_progress(self, load: str, stream: str, records: int, size: int) -> None:
-        """Take down how far it is."""
-        with self._lock:
-            if load in self._running:
-                self._running[load].records[stream] = records
+        """Say nothing: what goes on is shown all the time."""
 
     def on_landed(self, load: str, landed: Landed) -> None:
-        """Count the batch."""
+        """Count the batch, and its rows."""
         with self._lock:
             self._console.landed += 1
+            if load in self._running:  # it may outlast an interrupt
+                self._running[load].rows += landed.rows
 
     def on_warning(self, load: str, text: str) -> None:
         """Print it."""
@@ -90,26 +90,26 @@ class Loads:
         self._console.say(_closing_line(report))
 
     def lines(self, moment: Moment, width: int) -> list[str]:
-        """A line for each load that runs: how many rows it has read, what it does, since when."""
+        """A line for each load that runs: since when, the rows that it has landed, what it does."""
         with self._lock:
-            running = {name: (one.began, sum(one.records.values())) for name, one in self._items()}
+            running = {name: (one.began, one.rows) for name, one in self._running.items()}
         if not running:
             return [f"{moment.label} ..."]
-        stages = {each.of: each.what for each in moment.activities if each.of}
-        first = min(_LONGEST, max(map(len, running)))
-        told = [
-            _running_line(name[:first].ljust(first), stages.get(name, ""), rows, moment.now - began)
-            for name, (began, rows) in list(running.items())[:_MOST]
-        ]
+        does = {each.of: each for each in moment.activities}
+        first = min(_LONGEST, max(map(cells, running)))
+        told = []
+        for name, (began, rows) in list(running.items())[:_MOST]:
+            start = f"{padded(shown(name, first), first)}  {seconds(moment.now - began):>5}  "
+            landed = f"{counted(rows, 'row')} landed" if rows else ""
+            room = width - cells(start) - len(landed) - 2
+            now = line(replace(does[name], name=""), moment.now, room) if name in does else ""
+            told.append(f"{start}{', '.join(filter(None, (landed, now)))}"[:width].rstrip())
         if (more := len(running) - _MOST) > 0:
             told.append(f"and {more} more")
         if self._ended:
             failed = f", {self._failed} failed" if self._failed else ""
-            told.append(f"{counted(self._ended, 'load')} ended{failed}")
-        return [line[:width] for line in told]
-
-    def _items(self) -> list[tuple[str, _Running]]:
-        return list(self._running.items())
+            told.append(f"{counted(self._ended, 'load')} ended{failed}"[:width])
+        return told
 
 
 class JsonLoads:
@@ -143,16 +143,6 @@ class JsonLoads:
     def on_finished(self, report: PipelineReport) -> None:
         """Write the report; that of a failed run comes with its error, as one document."""
         self._json.on_finished(report)
-
-
-def _running_line(name: str, stage: str, rows: int, passed: float) -> str:
-    """A load that runs.
-
-    >>> _running_line("flights ", "writing", 336776, 12.2)
-    'flights   writing        336,776 rows  12 s'
-    """
-    read = f"{count(rows)} rows" if rows else ""
-    return f"{name}  {stage or 'waiting':<10} {read:>16}  {seconds(passed)}"
 
 
 def _ended_line(report: LoadReport) -> str:
