@@ -57,7 +57,7 @@ def run(
     with Guard(output, debug, again=_AGAIN.format(file=file)) as guard:
         output.begin("running")
         from lakeport.config.lake import read_lake
-        from lakeport.pipeline.run import run as run_lake
+        from lakeport.pipeline.run import run_lake
 
         lake = read_lake(file)
         for load in lake.loads.values():

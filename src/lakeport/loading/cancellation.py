@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from lakeport.errors import CommitConflict, DestinationError, LakeportError, SparkFailure
@@ -49,6 +50,20 @@ class Cancellation:
         self._ask: Future[None] = Future()
         self._open: dict[str, None] = {}
         self._lock = threading.Lock()
+
+    @classmethod
+    def of_this_thread(cls) -> Cancellation:
+        """The one by which this thread's load is to end, see `used`; a new one where none is."""
+        return _used.get() or cls()
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Have the load that this thread does in the body end by it."""
+        before = _used.set(self)
+        try:
+            yield
+        finally:
+            _used.reset(before)
 
     def ask(self) -> None:
         """Have the load end, from another thread than its own: as an interrupt would there."""
@@ -131,3 +146,6 @@ class Cancellation:
     def _close(self, table: str) -> None:
         with self._lock:
             self._open.pop(table, None)
+
+
+_used: ContextVar[Cancellation | None] = ContextVar("lakeport_cancellation", default=None)

@@ -65,7 +65,6 @@ def land(
     observer: Observer | None = None,
     on_state: Callable[[bytes], None] | None = None,
     progress: bool | Hook | None = None,
-    cancellation: Cancellation | None = None,
     **keys: Unpack[TargetKeys],
 ) -> LandingReport:
     """Land a source in a target.
@@ -91,8 +90,6 @@ def land(
         progress: whether to show what goes on, below a notebook's cell or on standard error; or
             a function that takes a tuple of `lakeport.Activity` five times a second, in a thread
             of its own. None: in notebooks, if there is no `observer`.
-        cancellation: by which another thread can have the load end, which then raises a
-            `KeyboardInterrupt`.
         keys: keys of the config, which win over those in `to`, such as `table`, `mode`,
             `partition_keys`, `file_type` or `run_id`.
 
@@ -118,7 +115,7 @@ def land(
         options = ReadOptions(
             source_format, csv, declaration(schema), stray_lines, records_path, sheet
         )
-        return _Run(prepared, observer, on_state, cancellation).land(source, options)
+        return _Run(prepared, observer, on_state).land(source, options)
 
 
 class _Run:
@@ -129,7 +126,6 @@ class _Run:
         prepared: Prepared,
         observer: Observer | None,
         on_state: Callable[[bytes], None] | None,
-        cancellation: Cancellation | None,
     ) -> None:
         self.prepared = prepared
         self.config = prepared.config
@@ -140,7 +136,7 @@ class _Run:
         self.report = ReportBuilder(self.name, self.storage.uri(), secrets=self.config.secrets())
         self.observer = observer
         self.on_state = on_state
-        self.cancellation = cancellation or Cancellation()
+        self.cancellation = Cancellation.of_this_thread()
         self._landing: Future[None] | None = None
         self._loaders: dict[str, StreamLoader] = {}
         self._versions: dict[str, list[int]] = {}

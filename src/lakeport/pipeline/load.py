@@ -60,7 +60,7 @@ def do(
     """
     own, begin = OfLoad(load.name, observer), time.monotonic()
     error: BaseException | None = None
-    with whole(load.name):
+    with whole(load.name), cancellation.used():
         try:
             cancellation.check()
             observer.on_begun(load.name)
@@ -68,7 +68,6 @@ def do(
                 load.source,
                 load.target,
                 observer=own,
-                cancellation=cancellation,
                 run_id=run_id,
                 warm="off",
                 **_further(load, full_refresh),

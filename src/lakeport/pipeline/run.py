@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeport.config.lake import LakeFile, read_lake
+from lakeport.config.lake import read_lake
 from lakeport.destinations import open_storage
 from lakeport.errors import ConfigError, LoadsFailed
 from lakeport.host.activity import carried
@@ -38,20 +38,20 @@ from lakeport.pipeline.schedule import Schedule
 if TYPE_CHECKING:
     import os
 
-    from lakeport.config.lake import Load
+    from lakeport.config.lake import LakeFile, Load
     from lakeport.loading.progress import Hook
     from lakeport.model import Storage
     from lakeport.pipeline.observer import PipelineObserver
     from lakeport.spark.session import Runtime
 
-__all__ = ["run"]
+__all__ = ["run", "run_lake"]
 
 _MOST_AT_ONCE = 4  # more loads share the same cores, and each takes memory
 _END_SECONDS = 10.0  # for loads that are asked to end, which takes each eight at most
 
 
 def run(
-    path: str | os.PathLike[str] | LakeFile,
+    path: str | os.PathLike[str],
     *,
     only: Sequence[str] = (),
     tag: str = "",
@@ -66,7 +66,7 @@ def run(
     A load that fails does not stop the others; those that use it are skipped.
 
     Args:
-        path: the file, or what `read_lake` has read of it.
+        path: the file.
         only: names of loads to do, alone: not those that they use.
         tag: do the loads that have it.
         full_refresh: names of loads that forget what they have had, and read their source anew.
@@ -88,18 +88,39 @@ def run(
         >>> report["flights"].rows  # doctest: +SKIP
         336776
     """
-    lake = path if isinstance(path, LakeFile) else read_lake(path)
+    wanted = False if progress is None and observer is not None else progress
+    with shown(wanted, "running"):
+        return run_lake(
+            read_lake(path),
+            only=only,
+            tag=tag,
+            full_refresh=full_refresh,
+            parallel=parallel,
+            resume=resume,
+            observer=observer,
+        )
+
+
+def run_lake(
+    lake: LakeFile,
+    *,
+    only: Sequence[str] = (),
+    tag: str = "",
+    full_refresh: Collection[str] = (),
+    parallel: int | None = None,
+    resume: bool = False,
+    observer: PipelineObserver | None = None,
+) -> PipelineReport:
+    """Do the loads of a file that was read; see `run`."""
     selection.check_names(lake, [*full_refresh])
     if parallel is not None and parallel < 1:
         raise ConfigError(f"`parallel` is {parallel}", "give how many loads run at once, from 1.")
     loads = selection.named(lake, only, tag)
-    wanted = False if progress is None and observer is not None else progress
-    with shown(wanted, "running"):
-        storage = _place_of_reports(lake)
-        earlier = _last_run(lake, storage) if resume else None
-        tell = Together([] if observer is None else [observer])
-        each = _Run(lake, loads, earlier, frozenset(full_refresh), storage, tell)
-        return each.run(parallel or min(_MOST_AT_ONCE, available_cores()))
+    storage = _place_of_reports(lake)
+    earlier = _last_run(lake, storage) if resume else None
+    tell = Together([] if observer is None else [observer])
+    each = _Run(lake, loads, earlier, frozenset(full_refresh), storage, tell)
+    return each.run(parallel or min(_MOST_AT_ONCE, available_cores()))
 
 
 def _place_of_reports(lake: LakeFile) -> Storage | None:
@@ -223,7 +244,7 @@ class _Run:
     def _end(self, interrupt: KeyboardInterrupt, runtime: Runtime) -> None:
         """Have all loads end that run, and take down what became of them."""
         for done in [done for done in self.running if done.cancel()]:
-            del self.running[done]  # it had not begun
+            del self.cancellations[self.running.pop(done)]  # it had not begun
         for stop in self.cancellations.values():
             stop.ask()
         try:
@@ -233,10 +254,10 @@ class _Run:
         except KeyboardInterrupt:
             for stop in self.cancellations.values():
                 stop.at_once = True
-        for done, name in list(self.running.items()):
-            if done.done():
-                self._take(done)
-            else:
+        for done in [done for done in self.running if done.done()]:
+            self._take(done)
+        for name in self.cancellations:
+            if self.reports[name].outcome == "waiting":
                 self._ended(replace(self.reports[name], outcome="interrupted"))
         if unknown := [text for stop in self.cancellations.values() if (text := stop.unknown())]:
             interrupt.add_note("; ".join(unknown))

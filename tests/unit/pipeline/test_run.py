@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from lakeport import run
 from lakeport.config.inputs.files import FilesSource
 from lakeport.errors import ConfigError, LoadsFailed, SchemaConflict, SourceError
+from lakeport.loading.cancellation import Cancellation
+from lakeport.pipeline.run import run_lake as run
 from tests.unit.pipeline.kit import Lander, failing, lake_of
 
 WAIT = 60.0  # seconds that a test waits at most for what happens at once
@@ -235,7 +236,7 @@ def test_an_interrupt_ends_all_that_run(tmp_path: Path, lander: Lander) -> None:
         if both.wait(WAIT) == 0:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         while True:
-            given["cancellation"].check()
+            Cancellation.of_this_thread().check()
             threading.Event().wait(0.01)
 
     lander.steps = {"a": until_asked, "b": until_asked}
