@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["run", "run_lake"]
 
 _MOST_AT_ONCE = 4  # more loads share the same cores, and each takes memory
+_LOOK_SECONDS = 1.0  # Python may hear of a signal only when it wakes up
 _END_SECONDS = 10.0  # for loads that are asked to end, which takes each eight at most
 
 
@@ -167,7 +168,7 @@ class _Run:
         self.storage = storage
         self.observer = observer
         self.started, self.begin = datetime.now(UTC), time.monotonic()
-        self.name = f"{self.started:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+        self.name = f"{self.started:%Y%m%d-%H%M%S-%f}"[:-3] + secrets.token_hex(2)
         self.loads = selection.unfinished(loads, self.earlier.outcomes)
         self.reports = {
             name: LoadReport(name, "waiting", run_id=self._id_of(self.loads[name]))
@@ -211,7 +212,7 @@ class _Run:
                 self._begin(executor, name)
             if not self.running:
                 return
-            for done in wait(self.running, return_when=FIRST_COMPLETED).done:
+            for done in wait(self.running, _LOOK_SECONDS, FIRST_COMPLETED).done:
                 report = self._take(done)
                 self._keep()
                 well = report.outcome == "landed"
