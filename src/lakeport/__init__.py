@@ -19,6 +19,7 @@ from lakeport.errors import (
     CommitConflict,
     ConfigError,
     DestinationError,
+    ExpectationFailed,
     InputError,
     LakeportError,
     LoadsFailed,
@@ -36,9 +37,11 @@ from lakeport.errors import (
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
+    from lakeport.config.expectations import Expectation, Freshness, RowCount
     from lakeport.config.keys import StoreKeys, TargetKeys
     from lakeport.host.activity import Activity
     from lakeport.loading.check import CheckReport, check
+    from lakeport.loading.expect.result import ExpectationResult
     from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan, plan
     from lakeport.loading.quarantine import Rejection
     from lakeport.loading.report import Failure, LandingReport, Observer, StreamReport
@@ -87,7 +90,11 @@ __all__ = [
     "CsvOptions",
     "DestinationConfig",
     "DestinationError",
+    "Expectation",
+    "ExpectationFailed",
+    "ExpectationResult",
     "Failure",
+    "Freshness",
     "History",
     "HistoryEntry",
     "InputError",
@@ -112,6 +119,7 @@ __all__ = [
     "PipelineReport",
     "Rejection",
     "RestoreReport",
+    "RowCount",
     "RunMismatch",
     "SchemaConflict",
     "SingerState",
@@ -151,6 +159,10 @@ _HOMES = {
     "CompactReport": "lakeport.tables.records",
     "CsvOptions": "lakeport.sources.csv.options",
     "DestinationConfig": "lakeport.config.base",
+    "Expectation": "lakeport.config.expectations",
+    "Freshness": "lakeport.config.expectations",
+    "RowCount": "lakeport.config.expectations",
+    "ExpectationResult": "lakeport.loading.expect.result",
     "Failure": "lakeport.loading.report",
     "History": "lakeport.tables.records",
     "HistoryEntry": "lakeport.tables.records",

@@ -27,7 +27,7 @@ from lakeport.writers.files.writer import FilesWriter
 from lakeport.writers.naming import check_date_format, table_folder, table_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from lakeport.config.base import DestinationConfig
     from lakeport.model import Storage, StoredObject
@@ -42,6 +42,7 @@ __all__ = [
     "open_storage",
     "open_table",
     "spark_session",
+    "table_rows",
 ]
 
 
@@ -233,6 +234,19 @@ def spark_store(config: DestinationConfig, storage: Storage, needs: frozenset[st
     if not needs or not config.connectors():
         return None
     return lambda: (place_of(storage.hadoop_uri()), storage.hadoop_settings())
+
+
+def table_rows(
+    config: DestinationConfig, storage: Storage, runtime: Runtime, name: str
+) -> DataFrame | None:
+    """A Delta table of the lake as a frame; None where there is none of that name."""
+    from lakeport.writers.delta.log.snapshot import LogFiles
+
+    folder = table_folder(config.folder_of(name))
+    if config.file_type != "delta" or LogFiles.of(storage, folder).newest < 0:
+        return None
+    spark = spark_session(config, storage, runtime, writes=False)()
+    return spark.read.format("delta").load(storage.hadoop_uri(folder))
 
 
 def spark_session(

@@ -7,6 +7,7 @@ LakeportError                 exit 1   anything below; `except LakeportError` is
 ├── InputError                exit 3   the source can't be landed as it is
 │   ├── BadRecords            exit 3   records that break the declared schema, with line and reason
 │   ├── UnknownFields         exit 3   records hold fields that the schema does not declare
+│   ├── ExpectationFailed     exit 3   rows are not what `expect` says; nothing was committed
 │   └── SourceError           exit 3   no such file, no access, or not that format
 ├── SchemaConflict            exit 4   the stream's schema does not fit the table's
 ├── DestinationError          exit 5   the store or the table refused
@@ -40,6 +41,7 @@ __all__ = [
     "CommitConflict",
     "ConfigError",
     "DestinationError",
+    "ExpectationFailed",
     "InputError",
     "LakeportError",
     "LoadsFailed",
@@ -169,6 +171,10 @@ class BadRecords(InputError):
 
 class UnknownFields(InputError):
     """Records hold fields that the schema does not declare, and the policy is to fail."""
+
+
+class ExpectationFailed(InputError):
+    """The rows are not what is expected of them, and the policy is to fail; none was committed."""
 
 
 class SourceError(InputError):

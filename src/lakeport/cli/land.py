@@ -29,6 +29,7 @@ from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard
 from lakeport.cli.page import PagePath, observed, page_of_plan
 from lakeport.cli.remarks import about_internal
+from lakeport.cli.transforms import Expect, PythonFunction, Sql, transform_options
 from lakeport.sources.csv.options import CsvOptions
 
 __all__ = ["land"]
@@ -79,6 +80,9 @@ def land(
     ] = False,
     state: StatePath = None,
     page: PagePath = None,
+    sql: Sql = None,
+    python: PythonFunction = None,
+    expect: Expect = None,
     set_keys: SetKeys = None,
     spark: SparkKeys = None,
     debug: Debug = False,
@@ -276,6 +280,7 @@ def land(
                 infer_types=False if no_infer else None,
             ),
         )
+        read_options |= transform_options(sql, python, expect)
         config = load_target(to, given)
         guard.protect(config)
         refuse_secrets(given, type(config))

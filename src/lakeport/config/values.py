@@ -16,8 +16,10 @@ from lakeport.scrub import is_secret_name
 __all__ = ["limit", "mode_named", "names", "printable", "public", "seconds", "texts_by_name"]
 
 _MODES = {"append-only": "append", "upsert": "merge"}
-_DURATION = re.compile(r"(?i)\s*(\d+(?:\.\d+)?)\s*(s|sec|seconds?|m|min|minutes?|h|hours?)?\s*")
-_UNITS = {"s": 1, "m": 60, "h": 3600}
+_DURATION = re.compile(
+    r"(?i)\s*(\d+(?:\.\d+)?)\s*(s|sec|seconds?|m|min|minutes?|h|hours?|d|days?|w|weeks?)?\s*"
+)
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -88,10 +90,10 @@ def limit(value: object) -> object:
 
 
 def seconds(value: object) -> object:
-    """Seconds from a number or a text such as `90`, `90s`, `2 min` or `1h`.
+    """Seconds from a number or a text such as `90`, `90s`, `2 min`, `1h` or `2 days`.
 
-    >>> seconds("2 min"), seconds(90)
-    (120.0, 90)
+    >>> seconds("2 min"), seconds(90), seconds("2 days")
+    (120.0, 90, 172800.0)
     """
     if not isinstance(value, str):
         return value

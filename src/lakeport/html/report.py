@@ -19,6 +19,16 @@ class ErrorFacts(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
+class ExpectationFacts(msgspec.Struct, frozen=True):
+    """What came of an expectation; see `lakeport.ExpectationResult`."""
+
+    name: str
+    otherwise: str = ""
+    checked: int = 0
+    failed: int = 0
+    detail: str = ""
+
+
 class StreamFacts(msgspec.Struct, frozen=True):
     """One stream of a run; see `lakeport.StreamReport`."""
 
@@ -39,6 +49,7 @@ class StreamFacts(msgspec.Struct, frozen=True):
     warnings: list[str] = []
     notes: list[str] = []
     columns: dict[str, str] = {}
+    expectations: list[ExpectationFacts] = []
 
 
 class ReasonFacts(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from lakeport.errors import BadRecord
 from lakeport.host.command import command_line, masked
+from lakeport.loading.expect.result import ExpectationResult, added
 from lakeport.loading.quarantine import Rejections
 from lakeport.loading.report import Failure, LandingReport, StreamReport
 from lakeport.loading.timeline import Timeline
@@ -103,6 +104,11 @@ class ReportBuilder:
         for name, count in fields.items():
             total[name] = total.get(name, 0) + count
         self._streams[stream] = replace(old, dropped=total)
+
+    def expected(self, stream: str, results: Iterable[ExpectationResult]) -> None:
+        """Add what came of a stream's expectations."""
+        old = self._stream(stream)
+        self._streams[stream] = replace(old, expectations=added(old.expectations, tuple(results)))
 
     def stray(self, count: int) -> None:
         """Add lines that belong to no stream."""

@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from lakeport.errors import CommitConflict, DestinationError, LakeportError, SparkFailure
+from lakeport.host.activity import joining
 
 if TYPE_CHECKING:
     from lakeport.model import Storage
     from lakeport.spark.session import Runtime
 
-__all__ = ["Asked", "Cancellation", "Cancelled"]
+__all__ = ["Asked", "Cancellation", "Cancelled", "landing_thread"]
 
 _END_SECONDS = 4.0  # for the batch in progress to end by itself,
 _LOOK_SECONDS = 4.0  # and to find out what became of it, once it was cut off
@@ -149,3 +150,17 @@ class Cancellation:
 
 
 _used: ContextVar[Cancellation | None] = ContextVar("lakeport_cancellation", default=None)
+
+
+@contextmanager
+def landing_thread() -> Iterator[ThreadPoolExecutor]:
+    """The thread that flushes are landed on; it is waited for, unless the load was interrupted."""
+    executor = ThreadPoolExecutor(1, "lakeport-flush", joining())
+    patient = True
+    try:
+        yield executor
+    except KeyboardInterrupt:
+        patient = False
+        raise
+    finally:
+        executor.shutdown(wait=patient)

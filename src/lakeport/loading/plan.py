@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -12,6 +13,7 @@ from lakeport.config.load import load_target
 from lakeport.destinations import open_table
 from lakeport.errors import LakeportError, SchemaConflict
 from lakeport.host.activity import activity
+from lakeport.loading.batches.streams import check_streams
 from lakeport.loading.prepare import Prepared, prepare
 from lakeport.sources.options import ReadOptions
 from lakeport.spark.jobs import run_tasks
@@ -19,9 +21,12 @@ from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
     from lakeport.config.base import DestinationConfig
+    from lakeport.config.expectations import Expectation
     from lakeport.config.keys import Target, TargetKeys
+    from lakeport.loading.transform.wanted import Wanted
     from lakeport.model import Batch, Reader, Split
     from lakeport.sources.csv.options import CsvOptions
     from lakeport.sources.files.declared import Declared
@@ -142,6 +147,10 @@ def plan(
     stray_lines: Literal["fail", "skip"] = "fail",
     records_path: str = "",
     sheet: str = "",
+    sql: str = "",
+    python: str | Callable[[DataFrame], DataFrame] = "",
+    views: Mapping[str, DataFrame] | None = None,
+    expect: Sequence[Mapping[str, Any] | Expectation] = (),
     **keys: Unpack[TargetKeys],
 ) -> LandingPlan:
     """Tell what `lakeport.land` would do with the same arguments, without writing anything.
@@ -157,12 +166,18 @@ def plan(
     options = ReadOptions(source_format, csv, declaration(schema), stray_lines, records_path, sheet)
     prepared = prepare(load_target(to, keys))
     prepared.check_place()
+    from lakeport.loading.transform.wanted import Wanted
+
+    wanted = Wanted.given(prepared.runtime, sql, python, views, expect)
+    wanted.check()
     seen: dict[str, _Seen] = {}
     with (
         prepared.opened(source, options, lambda *_: None) as (opened, ready),
         activity("reading", opened.name, total=opened.bytes),
     ):
         for flush in opened:
+            names = [*opened.streams(), *(batch.stream for batch in flush.batches)]
+            check_streams(prepared.config, names, bool(wanted))
             for batch in (batch for batch in flush.batches if not batch.schema_only):
                 found = _scan(ready.runtime, batch)
                 seen.setdefault(batch.stream, _Seen()).add(batch, found)
@@ -171,7 +186,7 @@ def plan(
                     seen[record.stream].found += _Found(0, 1, (record.fault,))
             opened.landed(flush)
     config, storage = prepared.config, prepared.storage
-    streams = tuple(_stream(prepared, stream, each) for stream, each in seen.items())
+    streams = tuple(_stream(prepared, stream, each, wanted) for stream, each in seen.items())
     warnings = ready.warnings
     mode = config.mode.value
     return LandingPlan(storage.uri(), config.file_type, mode, streams, warnings, opened.name)
@@ -229,15 +244,16 @@ def _scan_split(reader: Reader, split: Split) -> list[_Found]:
     return [_Found(found.rows, len(found.bad), tuple(bad.fault for bad in found.bad[:_FIRST]))]
 
 
-def _stream(prepared: Prepared, stream: str, seen: _Seen) -> StreamPlan:
+def _stream(prepared: Prepared, stream: str, seen: _Seen, wanted: Wanted) -> StreamPlan:
+    from lakeport.loading.batches.columns import columns_of
     from lakeport.loading.policies import Policies
-    from lakeport.loading.stream import columns_of
 
     if seen.batch is None:
         raise TypeError("a stream that was seen has a batch")
     policies = Policies.of(prepared.config)
-    shape = policies.shape(columns_of(seen.batch), seen.batch)
-    keys = policies.keys_of(seen.batch)
+    batch, notes = wanted.planned(prepared, seen.batch)
+    shape = policies.shape(columns_of(batch), batch)
+    keys = policies.keys_of(batch)
     writer = open_table(prepared.config, prepared.storage, prepared.runtime, stream, writes=False)
     now = writer.current()
     files = number_of_files(
@@ -254,11 +270,11 @@ def _stream(prepared: Prepared, stream: str, seen: _Seen) -> StreamPlan:
         now is not None,
         _columns(shape.schema, now),
         keys or (now.partition_keys if now else ()),
-        None if found.good < 0 else found.good,
+        None if found.good < 0 or batch is not seen.batch else found.good,
         max(files, seen.batches),
         now.version if now is not None and now.version >= 0 else None,
-        (*seen.batch.warnings, *_warnings(writer, shape.schema, seen.batch, keys, now), *fails),
-        seen.batch.notes,
+        (*batch.warnings, *_warnings(writer, shape.schema, batch, keys, now), *fails),
+        (*batch.notes, *notes),
         found.bad,
         found.first,
     )

@@ -15,12 +15,14 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from enum import Enum
 from urllib.parse import quote
 
 from lakeport.errors import BadRecord, InputError, ObjectExists
 from lakeport.model import Storage
 
 __all__ = [
+    "Of",
     "Quarantine",
     "Rejection",
     "Rejections",
@@ -29,12 +31,27 @@ __all__ = [
     "quarantine_key",
 ]
 
-_LINES = "~lines"
 _ENDS_LIKE_A_SEQUENCE = re.compile(r"-(?=[0-9]+$)")
 _LONGEST = 200
 _MOST_KINDS = 200
 _MOST_REASONS = 20
 _OTHERS = ("", "other reasons")
+
+
+class Of(Enum):
+    """What a quarantine file holds, by what its name ends with."""
+
+    RECORDS = ""
+    """Records of a batch that break the schema, as they came."""
+
+    LINES = "~lines"
+    """Lines of a flush, with or without a stream, as they came."""
+
+    ROWS = "~rows"
+    """Rows of a batch that are not what is expected of them, as JSON."""
+
+    SAMPLES = "~samples"
+    """Some of the rows for which a load has failed, as JSON: nothing of it was landed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +67,10 @@ class Quarantine:
     run_id: str
 
     def write(
-        self, records: Iterable[BadRecord], sequence: int, *, lines: bool = False
+        self,
+        records: Iterable[BadRecord],
+        sequence: int,
+        of: Of = Of.RECORDS,
     ) -> tuple[str, ...]:
         """Write one file for each stream; write before the batch lands, so that none gets lost.
 
@@ -58,7 +78,7 @@ class Quarantine:
             records: bad records of one batch, or bad lines of one flush.
             sequence: the batch's (the flush's) ordinal in the run, from 0. A repeated run finds
                 its files.
-            lines: whether they are lines of a flush, with or without a stream.
+            of: what they are.
 
         Returns:
             The files' URIs.
@@ -71,7 +91,7 @@ class Quarantine:
             streams.setdefault(record.stream, []).append(record)
         return tuple(
             self._put(
-                quarantine_key(self.run_id, stream, sequence, lines=lines or not stream),
+                quarantine_key(self.run_id, stream, sequence, of if stream else Of.LINES),
                 b"".join(encode_record(record, self.run_id) for record in found),
             )
             for stream, found in streams.items()
@@ -131,7 +151,12 @@ class Rejections:
         return tuple(found)
 
 
-def quarantine_key(run_id: str, stream: str, sequence: int, *, lines: bool = False) -> str:
+def quarantine_key(
+    run_id: str,
+    stream: str,
+    sequence: int,
+    of: Of = Of.RECORDS,
+) -> str:
     """The key of a quarantine file; no two streams, runs, batches or flushes share one.
 
     Example:
@@ -139,11 +164,11 @@ def quarantine_key(run_id: str, stream: str, sequence: int, *, lines: bool = Fal
         '_lakeport/quarantine/r%2F1/orders.jsonl'
         >>> quarantine_key("r1", "orders", 2)
         '_lakeport/quarantine/r1/orders-2.jsonl'
-        >>> quarantine_key("r1", "", 0, lines=True)
+        >>> quarantine_key("r1", "", 0, Of.LINES)
         '_lakeport/quarantine/r1/~lines.jsonl'
     """
     name = _ENDS_LIKE_A_SEQUENCE.sub("%2D", _segment(stream))
-    name += _LINES if lines else ""
+    name += of.value
     suffix = f"-{sequence}" if sequence else ""
     return f"_lakeport/quarantine/{_segment(run_id)}/{name}{suffix}.jsonl"
 

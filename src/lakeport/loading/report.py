@@ -16,7 +16,9 @@
 | | merges, `inserted`, `updated`, `deleted`, `unchanged` -> rows, as far as known), |
 | | `first_version` and `last_version` (Delta; null for files), `seconds`, `warnings`, |
 | | `notes` (lines about what was found out or chosen, such as a file's dialect), |
-| | `columns` (column that was landed -> its type in words) |
+| | `columns` (column that was landed -> its type in words), |
+| | `expectations` (list of objects with `name`, `otherwise`, `checked` and `failed` (rows), |
+| | `detail`) |
 | `stray_lines` | lines that are no messages of any stream |
 | `quarantine` | URIs of the files with bad records |
 | `state` | the last STATE that was emitted; null if none |
@@ -50,6 +52,7 @@ from lakeport.scrub import scrub
 
 if TYPE_CHECKING:
     from lakeport.host.pace import Point
+    from lakeport.loading.expect.result import ExpectationResult
     from lakeport.loading.quarantine import Rejection
     from lakeport.loading.timeline import Span
     from lakeport.model import Storage
@@ -135,6 +138,7 @@ class StreamReport:
     columns: Mapping[str, str] = field(default_factory=dict)
     removed_rows: int | None = 0
     merged: Mapping[str, int] = field(default_factory=dict)
+    expectations: tuple[ExpectationResult, ...] = ()
 
     @property
     def table_name(self) -> str:
@@ -255,6 +259,7 @@ def _stream(stream: StreamReport) -> dict[str, Any]:
         **asdict(stream),
         "warnings": list(stream.warnings),
         "notes": list(stream.notes),
+        "expectations": [asdict(result) for result in stream.expectations],
         "seconds": round(stream.seconds, 3),
     }
 

@@ -12,27 +12,29 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from lakeport.config.load import load_target
 from lakeport.destinations import open_table
 from lakeport.errors import (
     BadRecord,
-    ConfigError,
     LakeportError,
 )
 from lakeport.host import first_effect
 from lakeport.host.activity import activity, joining
+from lakeport.loading.batches.streams import check_streams
 from lakeport.loading.builder import ReportBuilder
-from lakeport.loading.cancellation import Cancellation
+from lakeport.loading.cancellation import Cancellation, landing_thread
+from lakeport.loading.expect.judging import RunJudge
 from lakeport.loading.placed import placed
 from lakeport.loading.prepare import Prepared, prepare
 from lakeport.loading.progress import shown
-from lakeport.loading.quarantine import Quarantine, check_limit
+from lakeport.loading.quarantine import Of, Quarantine, check_limit
 from lakeport.loading.report import Failure, LandingReport, Observer, keep
 from lakeport.model import Mode
 from lakeport.sources.options import ReadOptions
@@ -40,10 +42,15 @@ from lakeport.spark.causes import mask_causes
 from lakeport.spark.failures import translate_jvm_errors
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from lakeport.config.base import DestinationConfig
+    from lakeport.config.expectations import Expectation
     from lakeport.config.keys import Target, TargetKeys
+    from lakeport.loading.expect.checks import Judge
     from lakeport.loading.progress import Hook
     from lakeport.loading.stream import StreamLoader
+    from lakeport.loading.transform.wanted import Wanted
     from lakeport.model import Batch, Flush, Landed, Storage
     from lakeport.sources.csv.options import CsvOptions
     from lakeport.sources.files.declared import Declared
@@ -65,6 +72,10 @@ def land(
     observer: Observer | None = None,
     on_state: Callable[[bytes], None] | None = None,
     progress: bool | Hook | None = None,
+    sql: str = "",
+    python: str | Callable[[DataFrame], DataFrame] = "",
+    views: Mapping[str, DataFrame] | None = None,
+    expect: Sequence[Mapping[str, Any] | Expectation] = (),
     **keys: Unpack[TargetKeys],
 ) -> LandingReport:
     """Land a source in a target.
@@ -90,6 +101,11 @@ def land(
         progress: whether to show what goes on, below a notebook's cell or on standard error; or
             a function that takes a tuple of `lakeport.Activity` five times a second, in a thread
             of its own. None: in notebooks, if there is no `observer`.
+        sql: one query in Spark SQL on `source`, whose result is landed in place of the source.
+        python: `module:function`, or a function, that takes a Spark DataFrame, the source or what
+            `sql` makes of it, and gives the one that is landed.
+        views: name -> another Spark DataFrame that `sql` and `expect` may name.
+        expect: what is expected of the rows, checked before they are committed.
         keys: keys of the config, which win over those in `to`, such as `table`, `mode`,
             `partition_keys`, `file_type` or `run_id`.
 
@@ -107,15 +123,17 @@ def land(
         >>> report.rows  # doctest: +SKIP
         2
     """
-    wanted = False if progress is None and observer is not None else progress
-    with shown(wanted, "landing"):
+    visible = False if progress is None and observer is not None else progress
+    with shown(visible, "landing"):
         prepared = prepare(load_target(to, keys), observer=observer)
+        from lakeport.loading.transform.wanted import Wanted
         from lakeport.sources.files.declared import declaration  # loads pyarrow, while Java starts
 
         options = ReadOptions(
             source_format, csv, declaration(schema), stray_lines, records_path, sheet
         )
-        return _Run(prepared, observer, on_state).land(source, options)
+        wanted = Wanted.given(prepared.runtime, sql, python, views, expect)
+        return _Run(prepared, observer, on_state, wanted).land(source, options)
 
 
 class _Run:
@@ -126,8 +144,10 @@ class _Run:
         prepared: Prepared,
         observer: Observer | None,
         on_state: Callable[[bytes], None] | None,
+        wanted: Wanted,
     ) -> None:
         self.prepared = prepared
+        self.wanted = wanted
         self.config = prepared.config
         self.storage: Storage = prepared.storage
         self.runtime = prepared.runtime
@@ -180,8 +200,11 @@ class _Run:
 
     def _drain(self, source: Source) -> None:
         """Land each flush on a thread of its own while the source spools the next one."""
-        with _executor() as executor:
+        with landing_thread() as executor:
             landing: Future[None] | None = None
+            if self.wanted:
+                source = self.wanted.gathered(source)
+                landing = self._landing = executor.submit(self.wanted.check)
             with activity("reading", source.name, total=source.bytes):
                 for flush in self.report.timeline.each("reading", source):
                     if landing is not None:
@@ -190,7 +213,7 @@ class _Run:
                     landing = self._landing = executor.submit(self._flush, flush, source)
             if landing is not None:
                 self.cancellation.outcome(landing)
-        self._check_tables(source.streams())
+        check_streams(self.config, source.streams(), bool(self.wanted))
         self.report.stray(source.stray())
 
     def _progress(self, stream: str, records: int, size: int) -> None:
@@ -209,13 +232,14 @@ class _Run:
         self._records += len(flush.bad)
         self._bytes += sum(max(batch.bytes, 0) for batch in flush.batches)
         self.runtime.expect(self._bytes)
-        self._set_aside(flush.bad, sequence, lines=True)
+        self._set_aside(flush.bad, sequence, Of.LINES)
         for stream, count in Counter(record.stream for record in flush.bad).items():
             if stream:
                 self.report.rejected(stream, count)
             else:
                 self.report.stray(count)
-        self._check_tables([*source.streams(), *(batch.stream for batch in flush.batches)])
+        streams = [*source.streams(), *(batch.stream for batch in flush.batches)]
+        check_streams(self.config, streams, bool(self.wanted))
         by_stream: dict[str, list[Batch]] = {}
         for batch in flush.batches:
             if not batch.schema_only or self._makes_table(batch):
@@ -241,7 +265,7 @@ class _Run:
 
         Files leave nothing, as there is nothing to put in one.
         """
-        from lakeport.loading.stream import columns_of
+        from lakeport.loading.batches.columns import columns_of
 
         if self.config.mode is Mode.OVERWRITE:
             self._warn(f"stream {batch.stream!r} brought no record: its table stays as it is.")
@@ -258,26 +282,6 @@ class _Run:
             self._warn(f"stream {name!r} failed, too: {words}")
         for error in errors.values():
             raise error
-
-    def _check_tables(self, streams: Iterable[str]) -> None:
-        pattern = self.config.table_pattern
-        names = dict.fromkeys(streams)
-        ruled = next(
-            (key for key in ("columns", "rename", "drop") if getattr(self.config, key)), ""
-        )
-        if len(names) > 1 and ruled:
-            raise ConfigError(
-                f"`{ruled}` is about the columns of one stream, and the source has "
-                f"{', '.join(map(repr, names))}",
-                "land the streams one by one (`catalog` takes a schema for each of many).",
-            )
-        if len(names) > 1 and pattern is not None and "{stream}" not in pattern:
-            first, second = list(names)[:2]
-            raise ConfigError(
-                f"streams {first!r} and {second!r} would both land in table {pattern!r}",
-                "leave `table` out, so that each stream has its own table, or write `{stream}` "
-                "in it, such as `raw_{stream}`.",
-            )
 
     def _land_stream(self, stream: str, batches: Sequence[Batch], state: bytes | None) -> None:
         with self.report.timeline.stage("planning", stream):
@@ -329,20 +333,28 @@ class _Run:
                     self._on_bad,
                     self.cancellation,
                     self.report.timeline,
+                    self.wanted.transform,
+                    self.wanted.checks(self.prepared, self._judge(), stream),
                 )
             return self._loaders[stream]
 
-    def _on_bad(self, batch: Batch, bad: Sequence[BadRecord], records: int) -> None:
+    def _judge(self) -> Judge:
+        quarantine = Quarantine(self.storage, self.name)
+        return RunJudge(self.report, quarantine, partial(self._on_bad, of=Of.ROWS), self._lock)
+
+    def _on_bad(
+        self, batch: Batch, bad: Sequence[BadRecord], records: int, of: Of = Of.RECORDS
+    ) -> None:
         with self._lock:
             self._records += records
-            self._set_aside(bad, batch.sequence, lines=False)
+            self._set_aside(bad, batch.sequence, of)
             self.report.rejected(batch.stream, len(bad))
 
-    def _set_aside(self, bad: Sequence[BadRecord], sequence: int, *, lines: bool) -> None:
+    def _set_aside(self, bad: Sequence[BadRecord], sequence: int, of: Of) -> None:
         self._bad += len(bad)
         if bad:
             quarantine = Quarantine(self.storage, self.name)
-            self.report.quarantined(bad, quarantine.write(bad, sequence, lines=lines))
+            self.report.quarantined(bad, quarantine.write(bad, sequence, of))
         check_limit(self._bad, self._records, self.config.max_bad_records)
 
     def _emit(self, state: bytes) -> None:
@@ -380,17 +392,3 @@ class _Run:
         if self.observer is not None:
             self.observer.on_finished(report)
         return report
-
-
-@contextmanager
-def _executor() -> Iterator[ThreadPoolExecutor]:
-    """The thread that flushes are landed on; it is waited for, unless the load was interrupted."""
-    executor = ThreadPoolExecutor(1, "lakeport-flush", joining())
-    patient = True
-    try:
-        yield executor
-    except KeyboardInterrupt:
-        patient = False
-        raise
-    finally:
-        executor.shutdown(wait=patient)

@@ -9,9 +9,8 @@ otherwise the load starts at once, and only a record with an undeclared field ma
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -20,27 +19,32 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeport.errors import BadRecord, BadRecords, ObjectExists, SchemaConflict, UnknownFields
+from lakeport.errors import BadRecord, BadRecords, ObjectExists, UnknownFields
 from lakeport.host.activity import activity
+from lakeport.loading.batches.columns import columns_of, described, union
+from lakeport.loading.batches.parts import Part, Task, misfit, staged_of
+from lakeport.loading.batches.sharing import groups, together
 from lakeport.loading.cancellation import Cancellation
-from lakeport.loading.conflicts import explained, first_misfit
+from lakeport.loading.conflicts import explained
+from lakeport.loading.expect.sieve import Findings
 from lakeport.loading.policies import Policies
 from lakeport.loading.tasks import contents_of, land_frame, land_splits, scan_split
 from lakeport.loading.timeline import Timeline
+from lakeport.loading.transform.transform import Transform
 from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, UnknownPolicy
-from lakeport.schema.evolution import TypeConflict, plan_evolution
+from lakeport.schema.evolution import TypeConflict
 from lakeport.schema.kinds import merge_kinds, type_of_kind
-from lakeport.schema.named import type_name
-from lakeport.schema.types import from_spark_json, normalise
-from lakeport.shape.columns import TIMESTAMP, Shape, header_name, internal_names
+from lakeport.shape.columns import TIMESTAMP, header_name, internal_names
 from lakeport.spark.jobs import run_frame, run_tasks
 from lakeport.writers.base import LandedBefore, TablePlan, TableWriter
 from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
+    from lakeport.loading.expect.checks import Checks
+    from lakeport.loading.transform.transform import Made
     from lakeport.spark.session import Runtime
 
-__all__ = ["StreamLoader", "columns_of"]
+__all__ = ["StreamLoader"]
 
 _MOST_OF_TWO = 1.7  # a task is said to have too much beyond this multiple of its fair share,
 _LEAST = 0.3  # and of the whole
@@ -58,6 +62,8 @@ class StreamLoader:
             run has too many bad ones.
         cancellation: asks for an end before the next commit.
         timeline: takes down when what is done.
+        transform: what is made of the source's rows; None: they land as they are.
+        checks: what is expected of the rows that land; None: nothing.
     """
 
     writer: TableWriter
@@ -66,6 +72,8 @@ class StreamLoader:
     on_bad: Callable[[Batch, Sequence[BadRecord], int], None]
     cancellation: Cancellation = field(default_factory=Cancellation)
     timeline: Timeline = field(default_factory=Timeline)
+    transform: Transform | None = None
+    checks: Checks | None = None
     _dropped: dict[str, int] = field(default_factory=dict)
     _extra: dict[str, pa.DataType] = field(default_factory=dict)
 
@@ -75,13 +83,21 @@ class StreamLoader:
         Optional batches that turn out to be empty are left out of the result. The STATE rides
         with the last commit, as it is true of the table from there on only.
         """
-        groups = [[batch] for batch in batches]
-        if self.policies.mode is Mode.OVERWRITE:
-            groups = [list(batches)] if batches else []
-        for number, group in enumerate(groups, 1):
-            landed = self._land(group, state if number == len(groups) else None)
+        commits = [[batch] for batch in batches]
+        if self.policies.mode is Mode.OVERWRITE or self._at_once(batches):
+            commits = [list(batches)] if batches else []
+        for number, group in enumerate(commits, 1):
+            landed = self._land(group, state if number == len(commits) else None)
             if landed is not None:
                 yield landed
+
+    def _at_once(self, batches: Sequence[Batch]) -> bool:
+        """Whether several batches have to be transformed, or checked, all together."""
+        if len(batches) < 2:
+            return False
+        if self.checks is not None and self.checks.at_once:
+            return True
+        return self.transform is not None and not self.transform.row_wise(batches[0])
 
     def take_dropped(self) -> dict[str, int]:
         """Undeclared field -> records that held it and landed without it, since the last call."""
@@ -90,17 +106,16 @@ class StreamLoader:
 
     def _land(self, batches: Sequence[Batch], state: bytes | None) -> Landed | None:
         keyed = [self.policies.renamed(batch) for batch in batches]
-        whole = _together(keyed)
+        whole = together(keyed)
+        if self.transform is not None:
+            whole = self.transform.named(whole)
         with self.timeline.stage("planning", whole.stream):
             before = self.writer.landed_before(whole)
         if before is not None:
             for batch in batches:
                 self._count_again(batch)
             return before
-        scan = (
-            self.policies.on_bad_record != "fail"
-            or self.policies.unknown_fields is UnknownPolicy.DROP
-        )
+        scan = self._scans
         try:
             return self._stage_and_commit(whole, self._parts(keyed, scan), state)
         except UnknownFields:
@@ -108,17 +123,49 @@ class StreamLoader:
                 raise
             return self._stage_and_commit(whole, self._parts(keyed, scan=True), state)
 
-    def _parts(self, batches: Sequence[Batch], scan: bool) -> list[_Part]:
+    @property
+    def _scans(self) -> bool:
+        """Whether batches are looked through before anything is written."""
+        policies = self.policies
+        return policies.on_bad_record != "fail" or policies.unknown_fields is UnknownPolicy.DROP
+
+    def _parts(self, batches: Sequence[Batch], scan: bool) -> list[Part]:
         """Batches with their kernels; all are scanned first, as a field is read by all it holds."""
-        readers = [self._scanned(batch) if scan else batch.reader for batch in batches]
+        scanned = [self._scanned(batch) if scan else batch.reader for batch in batches]
+        readers = [None if reader is None else self._extended(reader) for reader in scanned]
         clock = datetime.now(UTC)
+        made = self._made(batches, readers)
+        if made is not None:
+            return [self._of_frame(made.batch, clock, made)]
+        if batches[0].frame is not None:
+            return [self._of_frame(batches[0], clock)]
         parts = []
-        for batch, reader in zip(batches, readers, strict=True):
-            known = None if reader is None else self._extended(reader)
+        for batch, known in zip(batches, readers, strict=True):
             columns = columns_of(batch) if known is None else known.schema
-            shape = self.policies.shape(columns, batch, clock)
-            parts.append(_Part(batch, known, shape))
+            sieve = self.checks.by_arrow(batch.stream, columns) if self.checks else None
+            parts.append(Part(batch, known, self.policies.shape(columns, batch, clock), sieve))
         return parts
+
+    def _of_frame(self, batch: Batch, clock: datetime, made: Made | None = None) -> Part:
+        frame, sieve = batch.frame, None
+        if self.checks is not None and frame is not None:
+            frame, sieve = self.checks.by_spark(batch.stream, frame)
+        shape = self.policies.shape(columns_of(batch), batch, clock)
+        return Part(batch, None, shape, sieve, frame, made)
+
+    def _made(self, batches: Sequence[Batch], readers: Sequence[Reader | None]) -> Made | None:
+        """One batch of what Spark makes of these; None where they land without it."""
+        read = [(b, reader) for b, reader in zip(batches, readers, strict=True) if reader]
+        schemas = [reader.schema for _, reader in read] or [columns_of(batches[0])]
+        transform = self.transform
+        if transform is None:
+            checks = self.checks
+            if not (read and checks and any(map(checks.needs_spark, schemas))):
+                return None
+            transform = Transform(self.runtime)
+        items = [(reader, splits) for b, reader in read for splits in self._shared(b)]
+        with self.timeline.stage("planning", batches[0].stream):
+            return transform.applied(together(batches), union(schemas), items)
 
     def _scanned(self, batch: Batch) -> Reader | None:
         """Scan a batch, hand its bad records on, and learn its undeclared fields."""
@@ -175,19 +222,21 @@ class StreamLoader:
         return Scan(sum(part.rows for part in found), bad, unknown, counts)
 
     def _stage_and_commit(
-        self, whole: Batch, parts: Sequence[_Part], state: bytes | None
+        self, whole: Batch, parts: Sequence[Part], state: bytes | None
     ) -> Landed | None:
         try:
             return self._committed(whole, parts, state)
         except TypeConflict as conflict:
-            now, misfit = self.writer.current(), _misfit(conflict, parts)
+            now, value = self.writer.current(), misfit(conflict, parts)
             keys = now.partition_keys if now else ()
-            raise explained(conflict, self.writer.uri, keys, misfit) from None
+            raise explained(conflict, self.writer.uri, keys, value) from None
+        finally:
+            for part in parts:
+                if part.made is not None:
+                    part.made.close()
 
-    def _committed(
-        self, whole: Batch, parts: Sequence[_Part], state: bytes | None
-    ) -> Landed | None:
-        incoming = _union([part.shape.schema for part in parts])
+    def _committed(self, whole: Batch, parts: Sequence[Part], state: bytes | None) -> Landed | None:
+        incoming = union([part.shape.schema for part in parts])
         names = self.policies.keys_of(whole)
         tasks, left_out = self._tasks(parts), tuple[str, ...]()
         while True:
@@ -195,17 +244,19 @@ class StreamLoader:
                 plan = self.writer.plan(incoming, whole, names, parts[0].shape.clock, len(tasks))
             size, rows = whole.bytes, whole.records
             with self._stage("writing", whole.stream, total=size, rows_total=rows) as start:
-                staged = self._staged(tasks, plan, size)
+                staged, found = self._staged(tasks, plan, size)
                 self.timeline.tasks(whole.stream, staged, start)
-            if whole.optional and not staged:
-                return None
             try:
+                if self.checks is not None:
+                    self.checks.passed(whole, found, counted_before=self._scans)
+                if whole.optional and not staged:
+                    return None
                 known = replace(whole, content=contents_of(incoming, staged))
                 with self._committing(whole.stream):
                     landed = self.writer.commit(plan, staged, known, state)
                 warnings = (*whole.warnings, *landed.warnings, *self._uneven(staged))
                 notes = (*whole.notes, *left_out, *landed.notes)
-                columns = _described(incoming, plan)
+                columns = described(incoming, plan)
                 return replace(landed, warnings=warnings, notes=notes, columns=columns)
             except ObjectExists:
                 self.writer.discard(staged)  # bound to names that are taken: stage under others
@@ -250,137 +301,67 @@ class StreamLoader:
             "row groups.",
         )
 
-    def _tasks(self, parts: Sequence[_Part]) -> list[_Task]:
+    def _tasks(self, parts: Sequence[Part]) -> list[Task]:
         """Share the splits out to as many tasks as there should be files."""
         tasks = []
         for part in parts:
             if part.reader is None:
-                return [_Task(part, ())]
-            files = number_of_files(
-                int(max(part.batch.bytes, 0) * part.batch.output_ratio),
-                self.runtime.cores,
-                self.policies.min_file_bytes,
-                self.policies.target_file_bytes,
-            )
-            tasks += [_Task(part, group) for group in _groups(part.batch.splits, files)]
+                return [Task(part, ())]
+            tasks += [Task(part, group) for group in self._shared(part.batch)]
         return tasks
 
-    def _staged(self, tasks: Sequence[_Task], plan: TablePlan, size: int) -> list[Staged]:
+    def _shared(self, batch: Batch) -> list[tuple[Split, ...]]:
+        files = number_of_files(
+            int(max(batch.bytes, 0) * batch.output_ratio),
+            self.runtime.cores,
+            self.policies.min_file_bytes,
+            self.policies.target_file_bytes,
+        )
+        return groups(batch.splits, files)
+
+    def _staged(
+        self, tasks: Sequence[Task], plan: TablePlan, size: int
+    ) -> tuple[list[Staged], list[Findings]]:
+        """Have the tasks stage what they read, and tell what they found of it."""
+        results = self._run(tasks, plan, size)
+        return staged_of(results), [one for one in results if isinstance(one, Findings)]
+
+    def _run(self, tasks: Sequence[Task], plan: TablePlan, size: int) -> list[Staged | Findings]:
         first = tasks[0].part
-        if first.batch.frame is not None:
+        if first.frame is not None:
             shape = first.shape.aligned(plan.schema)
-            return run_frame(
+            results = run_frame(
                 self.runtime,
-                first.batch.frame,
-                partial(land_frame, shape, plan.sink),
-                discard=self.writer.discard,
-                strays=self.writer.drop_strays,
+                first.frame,
+                partial(land_frame, shape, plan.sink, first.sieve),
+                discard=self._discard,
+                strays=self._drop_strays,
             )
+            self._check_read(first, results)
+            return results
         items = [
             (i, task.part.reader, task.part.shape.aligned(plan.schema), task.splits)
             for i, task in enumerate(tasks)
         ]
         return run_tasks(
             self.runtime,
-            partial(land_splits, plan.sink, first.batch.remembered),
+            partial(land_splits, plan.sink, first.batch.remembered, first.sieve),
             items,
             size=size,
-            discard=self.writer.discard,
-            strays=self.writer.drop_strays,
+            discard=self._discard,
+            strays=self._drop_strays,
         )
 
-
-@dataclass(frozen=True)
-class _Part:
-    """One batch with its kernels."""
-
-    batch: Batch
-    reader: Reader | None
-    shape: Shape
-
-    def without(self, files: Collection[str]) -> _Part:
-        """The same without some files."""
-        splits = tuple(split for split in self.batch.splits if split.uri not in files)
-        size = self.batch.bytes * len(splits) // max(1, len(self.batch.splits))
-        return replace(self, batch=replace(self.batch, splits=splits, bytes=size, records=-1))
-
-
-@dataclass(frozen=True)
-class _Task:
-    """What one Spark task lands: some splits of one batch."""
-
-    part: _Part
-    splits: tuple[Split, ...]
-
-
-def _together(batches: Sequence[Batch]) -> Batch:
-    """One batch that stands for several that land in one commit."""
-    if len(batches) == 1:
-        return batches[0]
-    digests = "".join(batch.digest for batch in batches)
-    return replace(
-        batches[-1],
-        records=sum(batch.records for batch in batches),
-        bytes=sum(batch.bytes for batch in batches),
-        notes=tuple(dict.fromkeys(note for batch in batches for note in batch.notes)),
-        digest=hashlib.sha256(digests.encode()).hexdigest() if digests else "",
-    )
-
-
-def columns_of(batch: Batch) -> pa.Schema:
-    """The columns of a batch as its source has them."""
-    if batch.reader is not None:
-        return batch.reader.schema
-    if batch.frame is None:
-        raise TypeError("a batch has a reader or a frame")
-    return normalise(from_spark_json(batch.frame.schema.json()))
-
-
-def _misfit(conflict: TypeConflict, parts: Sequence[_Part]) -> str:
-    """The first value for which the table's column is too narrow, in words."""
-    for part in parts:
-        names = {new.lower(): old for old, new in part.shape.names}
-        column = names.get(conflict.path.lower(), "")
-        if column and part.reader is not None:
-            found = first_misfit(part.reader, part.batch.splits, column, conflict.table)
-            if found:
-                return found
-    return ""
-
-
-def _described(incoming: pa.Schema, plan: TablePlan) -> dict[str, str]:
-    """The columns that a batch brought, as the table spells and types them, in words."""
-    known = {f.name.lower(): f for f in plan.schema if f.name not in plan.untyped}
-    fields = [known.get(field.name.lower(), field) for field in incoming]
-    return {field.name: type_name(field.type) for field in fields}
-
-
-def _union(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """Columns of all batches that land together, in order of first appearance.
-
-    Raises:
-        SchemaConflict: two of them don't go together.
-    """
-    merged = schemas[0]
-    for schema in schemas[1:]:
+    def _check_read(self, part: Part, results: list[Staged | Findings]) -> None:
         try:
-            merged = plan_evolution(merged, schema, "evolve", Mode.APPEND).schema
-        except TypeConflict as conflict:  # of two batches: no table's column is to blame
-            raise SchemaConflict(conflict.message, conflict.hint) from None
-    return merged
+            if part.made is not None:
+                part.made.check()
+        except BaseException:
+            self._discard(results)
+            raise
 
+    def _discard(self, results: Sequence[Staged | Findings]) -> None:
+        self.writer.discard(staged_of(results))
 
-def _groups(splits: Sequence[Split], count: int) -> list[tuple[Split, ...]]:
-    """Contiguous groups of about equal size, at most `count` and none empty.
-
-    >>> [len(group) for group in _groups([Split("a")] * 5, 2)]
-    [3, 2]
-    """
-    count = max(1, min(count, len(splits)))
-    size, larger = divmod(len(splits), count)
-    groups, start = [], 0
-    for i in range(count):
-        end = start + size + (i < larger)
-        groups.append(tuple(splits[start:end]))
-        start = end
-    return groups
+    def _drop_strays(self, results: Sequence[Staged | Findings]) -> None:
+        self.writer.drop_strays(staged_of(results))

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lakeport.host.activity import advance
+from lakeport.loading.expect.sieve import Findings, Sieve
 from lakeport.model import Reader, Scan, Split, Staged
 from lakeport.schema.types import cast_batch
 from lakeport.shape.columns import Shape
@@ -29,13 +30,17 @@ def scan_split(reader: Reader, split: Split) -> list[Scan]:
 
 
 def land_splits(
-    sink: Sink, remembered: bool, item: tuple[int, Reader, Shape, tuple[Split, ...]]
-) -> list[Staged]:
+    sink: Sink,
+    remembered: bool,
+    sieve: Sieve | None,
+    item: tuple[int, Reader, Shape, tuple[Split, ...]],
+) -> list[Staged | Findings]:
     """Read, shape and stage some splits.
 
     Args:
         sink: encodes and stages.
         remembered: whether to tell, with the first object, what was read: see `Staged.content`.
+        sieve: tells which rows are not what is expected of them, and holds back some.
         item: the task's number, and what it reads.
     """
     index, reader, shape, splits = item
@@ -50,8 +55,11 @@ def land_splits(
                 folders = "".join(f" {name}={value}" for name, value in split.folders)
                 content.append((split.uri, (digest := read.digest()) and digest + folders))
 
-    staged = _staged("parsing", sink, shape(_counted(batches())), index)
-    return [replace(one, content=tuple(content)) for one in staged[:1]] + staged[1:]
+    found = Findings()
+    rows = _counted(batches())
+    staged = _staged("parsing", sink, shape(sieve(rows, found) if sieve else rows), index)
+    first = [replace(one, content=tuple(content)) for one in staged[:1]]
+    return [*first, *staged[1:], *([found] if sieve else [])]
 
 
 def contents_of(columns: pa.Schema, staged: Sequence[Staged]) -> dict[str, str]:
@@ -81,11 +89,16 @@ def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def land_frame(
-    shape: Shape, sink: Sink, batches: Iterator[pa.RecordBatch], partition: int
-) -> list[Staged]:
-    """Shape and stage a partition of a Spark frame."""
-    rows = shape(cast_batch(batch, shape.source) for batch in batches)
-    return _staged("reading", sink, rows, partition)
+    shape: Shape,
+    sink: Sink,
+    sieve: Sieve | None,
+    batches: Iterator[pa.RecordBatch],
+    partition: int,
+) -> list[Staged | Findings]:
+    """Shape and stage a partition of a Spark frame; see `land_splits`."""
+    found = Findings()
+    rows = (cast_batch(b, shape.source) for b in (sieve(batches, found) if sieve else batches))
+    return [*_staged("reading", sink, shape(rows), partition), *([found] if sieve else [])]
 
 
 def _staged(source: str, sink: Sink, batches: Iterator[pa.RecordBatch], index: int) -> list[Staged]:

@@ -29,6 +29,7 @@ from lakeport.host.cores import available_cores
 from lakeport.host.surroundings import Surroundings
 from lakeport.scrub import scrub
 from lakeport.spark.failures import translate
+from lakeport.spark.sql.mapped import mapped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +38,16 @@ if TYPE_CHECKING:
 
     from lakeport.spark.session import Runtime
 
-__all__ = ["TaskTraceError", "in_group", "run_frame", "run_tasks", "shared_folder"]
+__all__ = [
+    "Outcome",
+    "Policy",
+    "TaskTraceError",
+    "attempt_number",
+    "in_group",
+    "run_frame",
+    "run_tasks",
+    "shared_folder",
+]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -50,11 +60,10 @@ _SETTLE_SECONDS: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
+class Outcome:
     """What a task hands back: its results, or the error that it ended with, or neither.
 
-    `trace` is the stack of an error that nobody foresaw, `attempt` how often Spark had tried the
-    task before.
+    `trace`: the stack of an error that nobody foresaw; `attempt`: how often it was tried before.
     """
 
     task: int
@@ -63,13 +72,18 @@ class _Outcome:
     trace: str = ""
     attempt: int = 0
 
+    def check(self) -> None:
+        """Raise the error, if there is one."""
+        if self.error is not None:
+            raise self.error from TaskTraceError(self.trace) if self.trace else None
+
 
 class TaskTraceError(Exception):
     """The cause of an error that comes from a task: the stack over there, as text."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Policy:
+class Policy:
     """How a task deals with its failure.
 
     Attributes:
@@ -83,24 +97,28 @@ class _Policy:
     flags: str = ""
     surroundings: Surroundings | None = None
 
-    def outcome(self, task: int, attempt: int, work: Callable[[], list[Any]]) -> _Outcome:
+    def outcome(self, task: int, attempt: int, work: Callable[[], list[Any]]) -> Outcome:
         """Do the work of one task."""
         if self.surroundings is not None:
             self.surroundings.take()
         if self.flags and any(int(flag.name) < task for flag in Path(self.flags).iterdir()):
-            return _Outcome(task)
+            return Outcome(task)
         try:
-            return _Outcome(task, tuple(work()), attempt=attempt)
+            return Outcome(task, tuple(work()), attempt=attempt)
         except Exception as error:
-            transient = not isinstance(error, LakeportError) or error.retriable
-            if transient and attempt + 1 < self.attempts:
-                raise
-            if self.flags:
-                with suppress(OSError):
-                    Path(self.flags, str(task)).touch()
-            foreseen = isinstance(error, LakeportError)
-            trace = "" if foreseen else scrub("".join(traceback.format_exception(error)))
-            return _Outcome(task, error=_portable(translate(error)), trace=trace)
+            return self.failed(task, attempt, error)
+
+    def failed(self, task: int, attempt: int, error: Exception) -> Outcome:
+        """What a task hands back of its error, which is raised where Spark may try once more."""
+        lasting = isinstance(error, LakeportError) and not error.retriable
+        if attempt + 1 < self.attempts and not lasting:
+            raise error
+        if self.flags:
+            with suppress(OSError):
+                Path(self.flags, str(task)).touch()
+        words = scrub("".join(traceback.format_exception(error)))
+        trace = "" if isinstance(error, LakeportError) else words
+        return Outcome(task, error=_portable(translate(error)), trace=trace)
 
 
 def run_tasks(
@@ -146,15 +164,15 @@ def run_tasks(
 
 def _by_spark(
     runtime: Runtime, function: Callable[[T], list[R]], items: Sequence[tuple[int, T]]
-) -> list[_Outcome]:
+) -> list[Outcome]:
     context = runtime.context
     with shared_folder(runtime) as flags:
-        policy = _Policy(runtime.attempts, flags, runtime.surroundings)
+        policy = Policy(runtime.attempts, flags, runtime.surroundings)
         task = partial(_run_items, function, policy)
 
-        def job() -> list[_Outcome]:
+        def job() -> list[Outcome]:
             numbered = context.parallelize(items, len(items))
-            found: list[_Outcome] = numbered.mapPartitions(task).collect()
+            found: list[Outcome] = numbered.mapPartitions(task).collect()
             return found
 
         return in_group(runtime, job)
@@ -166,13 +184,13 @@ def _until_spark(
     items: Sequence[tuple[int, T]],
     size: int,
     discard: Callable[[list[R]], None] | None,
-) -> list[_Outcome]:
+) -> list[Outcome]:
     """Threads of this process do what they can until Spark is there, which does the rest."""
-    policy = _Policy(attempts=1)
+    policy = Policy(attempts=1)
     queue = _Queue(items)
 
-    def run() -> list[_Outcome]:
-        found: list[_Outcome] = []
+    def run() -> list[Outcome]:
+        found: list[Outcome] = []
         while runtime.spares(size) and (next_ := queue.take()) is not None:
             number, item = next_
             found.append(policy.outcome(number, 0, partial(function, item)))
@@ -230,12 +248,11 @@ def run_frame(
     """
     with shared_folder(runtime) as flags:
         names = df.columns
-        task = partial(_run_batches, function, _Policy(runtime.attempts, flags), names)
-        # `mapInArrow` takes a dot or backtick in a name for a part of an expression
-        plain = df.toDF(*map(str, range(len(names)))) if names else df
+        policy = Policy(runtime.attempts, flags, runtime.surroundings)
+        task = partial(_run_batches, function, policy, names)
 
-        def job() -> list[_Outcome]:
-            rows = plain.mapInArrow(task, f"{_COLUMN} binary").collect()
+        def job() -> list[Outcome]:
+            rows = mapped(df, task, f"{_COLUMN} binary").collect()
             return [pickle.loads(row[0]) for row in rows]  # noqa: S301  # of our own tasks
 
         outcomes = in_group(runtime, job)
@@ -254,35 +271,33 @@ def shared_folder(runtime: Runtime) -> Iterator[str]:
 
 
 def _run_items(
-    function: Callable[[T], list[R]], policy: _Policy, items: Iterable[tuple[int, T]]
-) -> Iterator[_Outcome]:
-    attempt = _attempt()
+    function: Callable[[T], list[R]], policy: Policy, items: Iterable[tuple[int, T]]
+) -> Iterator[Outcome]:
+    attempt = attempt_number()
     for number, item in items:
         yield policy.outcome(number, attempt, partial(function, item))
 
 
 def _run_batches(
     function: Callable[[Iterator[pa.RecordBatch], int], list[R]],
-    policy: _Policy,
+    policy: Policy,
     names: list[str],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
     from pyspark import TaskContext
 
-    context = TaskContext.get()
-    number = 0 if context is None else context.partitionId()
+    number = 0 if (context := TaskContext.get()) is None else context.partitionId()
     named = (batch.rename_columns(names) for batch in batches)
-    outcome = policy.outcome(number, _attempt(), partial(function, named, number))
+    outcome = policy.outcome(number, attempt_number(), partial(function, named, number))
     yield pa.RecordBatch.from_pydict({_COLUMN: [pickle.dumps(outcome)]})
 
 
-def _attempt() -> int:
+def attempt_number() -> int:
     """How often Spark has tried this task before."""
     from pyspark import TaskContext
 
-    context = TaskContext.get()
-    return 0 if context is None else int(context.attemptNumber())
+    return 0 if (context := TaskContext.get()) is None else int(context.attemptNumber())
 
 
 def _portable(error: LakeportError) -> LakeportError:
@@ -294,7 +309,7 @@ def _portable(error: LakeportError) -> LakeportError:
 
 
 def _needed(
-    runtime: Runtime, outcomes: list[_Outcome], strays: Callable[[list[R]], None] | None
+    runtime: Runtime, outcomes: list[Outcome], strays: Callable[[list[R]], None] | None
 ) -> Callable[[list[R]], None] | None:
     """`strays` if an attempt may have been lost, which never happens on a local master."""
     again = any(outcome.attempt for outcome in outcomes)
@@ -302,7 +317,7 @@ def _needed(
 
 
 def _gather(
-    outcomes: list[_Outcome],
+    outcomes: list[Outcome],
     discard: Callable[[list[Any]], None] | None,
     strays: Callable[[list[Any]], None] | None,
 ) -> list[Any]:
@@ -314,7 +329,7 @@ def _gather(
         if outcome.error is not None:
             if discard is not None and results:
                 discard(results)
-            raise outcome.error from TaskTraceError(outcome.trace) if outcome.trace else None
+            outcome.check()
     return results
 
 

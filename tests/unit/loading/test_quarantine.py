@@ -11,6 +11,7 @@ import pytest
 
 from lakeport.errors import BadRecord, InputError, ObjectExists
 from lakeport.loading.quarantine import (
+    Of,
     Quarantine,
     Rejection,
     Rejections,
@@ -85,7 +86,7 @@ def test_lines_and_records_of_one_stream_do_not_meet(memory: Memory) -> None:
     uris = {
         *store.write([A], 0),
         *store.write([A], 1),
-        *store.write([A, STRAY], 0, lines=True),
+        *store.write([A, STRAY], 0, Of.LINES),
         *store.write([STRAY], 1),
     }
     assert len(uris) == len(memory.objects) == 5
@@ -107,10 +108,10 @@ def test_no_two_names_share_a_key() -> None:
     names = ["a", "a-1", "a-10", "a%2D1", "..", ".", "_a", "A/b", "a~lines", "é", "x" * 300]
     names += ["x" * 301, "a.jsonl", "\ud800", " ", "a\n"]
     keys = [
-        quarantine_key("r", name, sequence, lines=lines)
-        for name, sequence, lines in itertools.product(names, (0, 1, 10), (False, True))
+        quarantine_key("r", name, sequence, of)
+        for name, sequence, of in itertools.product(names, (0, 1, 10), Of)
     ]
-    keys += [quarantine_key("r", "", sequence, lines=True) for sequence in (0, 1)]
+    keys += [quarantine_key("r", "", sequence, Of.LINES) for sequence in (0, 1)]
     assert len(set(keys)) == len(keys)
     for key in keys:
         folder, name = key.rsplit("/", 1)

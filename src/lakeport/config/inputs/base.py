@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -22,6 +22,7 @@ class Input(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    what: ClassVar[str] = "the source"
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -45,7 +46,7 @@ class Input(BaseModel):
 def _explained(model: type[Input], error: ValidationError) -> ConfigError:
     problems = []
     for detail in error.errors(include_url=False, include_input=False):
-        key = ".".join(map(str, detail["loc"])) or "the source"
+        key = ".".join(map(str, detail["loc"])) or model.what
         if detail["type"] == "extra_forbidden":
             close = nearest(key, model.model_fields)
             problems.append(
@@ -54,7 +55,8 @@ def _explained(model: type[Input], error: ValidationError) -> ConfigError:
         elif detail["type"] == "missing":
             problems.append(f"the key `{key}` is missing")
         else:
-            problems.append(f"`{key}` {_reason(detail)}")
+            named = f"`{key}`" if detail["loc"] else key
+            problems.append(f"{named} {_reason(detail)}")
     about = "; ".join(f"`{key}`: {field.description}" for key, field in model.model_fields.items())
     return ConfigError(scrub("; ".join(problems)), f"the keys are {about}")
 

@@ -21,7 +21,7 @@ from lakeport.model import Batch, Flush, Scan, Split
 from lakeport.schema.types import check_names, normalise
 from lakeport.sources.frames.pandas import pandas_batches
 from lakeport.sources.frames.records import record_batches
-from lakeport.sources.frames.spark import digest_of, normalised
+from lakeport.sources.frames.spark import digest_of, normalised, without_values
 from lakeport.sources.parquet.reader import aligned
 from lakeport.sources.splits import open_split
 from lakeport.sources.spool.location import open_new
@@ -120,7 +120,7 @@ class FrameSource:
             0,
             frame=frame,
             digest=digest_of(frame) if self._digest else "",
-            untyped=frozenset(f.name for f in self._frame.schema if _is_void(f.dataType)),
+            untyped=without_values(self._frame),
         )
 
     def _spooled(self) -> Batch:
@@ -143,10 +143,6 @@ class FrameSource:
             output_ratio=_OUTPUT_RATIO,
             untyped=frozenset(column.name for column in schema if pa.types.is_null(column.type)),
         )
-
-
-def _is_void(type_: Any) -> bool:
-    return type(type_).__name__ == "NullType"
 
 
 def _open(frame: Any, kind: str, folder: Path) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:

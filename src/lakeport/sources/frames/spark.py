@@ -12,7 +12,7 @@ from lakeport.spark.quoting import quoted
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["digest_of", "normalised"]
+__all__ = ["digest_of", "normalised", "without_values"]
 
 _PLAIN = {
     "BooleanType",
@@ -59,6 +59,11 @@ def normalised(frame: DataFrame, stream: str) -> DataFrame:
             for f, target in zip(frame.schema.fields, targets, strict=True)
         ]
     )
+
+
+def without_values(frame: DataFrame) -> frozenset[str]:
+    """The columns that have no type, as no row can have a value there."""
+    return frozenset(f.name for f in frame.schema if type(f.dataType).__name__ == "NullType")
 
 
 def digest_of(frame: DataFrame) -> str:

@@ -1,0 +1,51 @@
+"""The columns of batches: as their sources have them, of several together, and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakeport.errors import SchemaConflict
+from lakeport.model import Mode
+from lakeport.schema.evolution import TypeConflict, plan_evolution
+from lakeport.schema.named import type_name
+from lakeport.schema.types import from_spark_json, normalise
+
+if TYPE_CHECKING:
+    from lakeport.model import Batch
+    from lakeport.writers.base import TablePlan
+
+__all__ = ["columns_of", "described", "union"]
+
+
+def columns_of(batch: Batch) -> pa.Schema:
+    """The columns of a batch as its source has them."""
+    if batch.reader is not None:
+        return batch.reader.schema
+    if batch.frame is None:
+        raise TypeError("a batch has a reader or a frame")
+    return normalise(from_spark_json(batch.frame.schema.json()))
+
+
+def described(incoming: pa.Schema, plan: TablePlan) -> dict[str, str]:
+    """The columns that a batch brought, as the table spells and types them, in words."""
+    known = {f.name.lower(): f for f in plan.schema if f.name not in plan.untyped}
+    fields = [known.get(field.name.lower(), field) for field in incoming]
+    return {field.name: type_name(field.type) for field in fields}
+
+
+def union(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """Columns of all batches that land together, in order of first appearance.
+
+    Raises:
+        SchemaConflict: two of them don't go together.
+    """
+    merged = schemas[0]
+    for schema in schemas[1:]:
+        try:
+            merged = plan_evolution(merged, schema, "evolve", Mode.APPEND).schema
+        except TypeConflict as conflict:  # of two batches: no table's column is to blame
+            raise SchemaConflict(conflict.message, conflict.hint) from None
+    return merged

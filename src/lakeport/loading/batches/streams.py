@@ -1,0 +1,48 @@
+"""Which streams of a source can be landed together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from lakeport.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lakeport.config.base import DestinationConfig
+
+__all__ = ["check_streams"]
+
+
+def check_streams(config: DestinationConfig, streams: Iterable[str], wanted: bool) -> None:
+    """Refuse what is meant for one stream, and one table for several, where there are more.
+
+    Args:
+        config: the target's.
+        streams: the names seen so far.
+        wanted: whether rows are transformed, or something is expected of them.
+
+    Raises:
+        ConfigError: naming the streams.
+    """
+    names = list(dict.fromkeys(streams))
+    if len(names) < 2:
+        return
+    told = ", ".join(map(repr, names))
+    if wanted:
+        raise ConfigError(
+            f"`sql`, `python` and `expect` are about one stream, and the source has {told}",
+            "land the streams one by one.",
+        )
+    ruled = next((key for key in ("columns", "rename", "drop") if getattr(config, key)), "")
+    if ruled:
+        raise ConfigError(
+            f"`{ruled}` is about the columns of one stream, and the source has {told}",
+            "land the streams one by one (`catalog` takes a schema for each of many).",
+        )
+    pattern = config.table_pattern
+    if pattern is not None and "{stream}" not in pattern:
+        raise ConfigError(
+            f"streams {names[0]!r} and {names[1]!r} would both land in table {pattern!r}",
+            "leave `table` out, so that each stream has its own table, or write `{stream}` "
+            "in it, such as `raw_{stream}`.",
+        )

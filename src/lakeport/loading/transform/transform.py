@@ -1,0 +1,173 @@
+"""A transform: what `sql` and `python` make of a source, as frames that have not run yet.
+
+```
+splits ─▶ reader, in Spark tasks ─▶ `source` ─▶ sql ─▶ python ─▶ the table's columns
+```
+Where each row is made of one row, each batch is transformed on its own. What aggregates, sorts or
+joins is given the whole input at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from lakeport.loading.batches.columns import columns_of
+from lakeport.loading.transform.function import applied, function_named
+from lakeport.model import Batch, Reader, Split
+from lakeport.shape.columns import fit_column
+from lakeport.sources.frames.spark import normalised, without_values
+from lakeport.spark.failures import translated
+from lakeport.spark.sql.query import check_query, named, query, session_like
+from lakeport.spark.sql.reading import Reading
+from lakeport.spark.sql.row_wise import is_row_wise
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakeport.spark.session import Runtime
+
+__all__ = ["SOURCE", "Item", "Made", "Transform"]
+
+SOURCE: Final = "source"
+"""What `sql` calls the input."""
+
+Item = tuple[Reader, tuple[Split, ...]]
+"""What one task reads."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A batch as its transform makes it.
+
+    Attributes:
+        batch: with `frame`.
+        frame: not run yet.
+        row_wise: whether each row is made of one row.
+        reading: what the frame reads; None where that is a frame of the user's.
+    """
+
+    batch: Batch
+    frame: DataFrame
+    row_wise: bool
+    reading: Reading[Item] | None = None
+
+    def check(self) -> None:
+        """See that everything was read, once the frame was run; raises like `Reader.read`."""
+        if self.reading is not None:
+            self.reading.check()
+
+    def close(self) -> None:
+        """Let go of what the frame needs to run."""
+        if self.reading is not None:
+            self.reading.close()
+
+
+@dataclass(frozen=True)
+class Transform:
+    """What is made of a source's rows.
+
+    Args:
+        runtime: Spark.
+        sql: one query on `source`; empty for none.
+        python: a function from frame to frame, or `module:function`; it gets what `sql` gave.
+        views: other frames that `sql` may name.
+    """
+
+    runtime: Runtime
+    sql: str = ""
+    python: str | Callable[[DataFrame], DataFrame] = ""
+    views: Mapping[str, DataFrame] = field(default_factory=dict)
+
+    @cached_property
+    def function(self) -> Callable[[DataFrame], Any] | None:
+        """What `python` names."""
+        if isinstance(self.python, str):
+            return function_named(self.python) if self.python else None
+        return self.python
+
+    def check(self) -> None:
+        """See what can be seen without the source; waits for Spark.
+
+        Raises:
+            ConfigError: `sql` can't be parsed, or `python` is not there.
+        """
+        if self.function is None or self.sql:
+            check_query(self._session(), self.sql)
+
+    def named(self, batch: Batch) -> Batch:
+        """A batch whose digest also tells what is made of it; its files are not known again."""
+        function = self.function
+        named = f"{function.__module__}:{function.__qualname__}" if function else ""
+        made = hashlib.sha256(f"{batch.digest}\n{self.sql}\n{named}".encode()).hexdigest()
+        return replace(batch, digest=made if batch.digest else "", remembered=False)
+
+    def row_wise(self, batch: Batch) -> bool:
+        """Whether each row is made of one row, so that batches can be transformed on their own."""
+        made = self.applied(batch, columns_of(batch), ())
+        made.close()
+        return made.row_wise
+
+    def applied(self, batch: Batch, schema: pa.Schema, items: Sequence[Item]) -> Made:
+        """A batch with the frame that the transform makes of it.
+
+        Args:
+            batch: where it is one of a frame, the frame is the source.
+            schema: the source's columns.
+            items: what the tasks read of it.
+
+        Raises:
+            ConfigError: `sql` names what is not there.
+            LakeportError: as for `normalised`.
+        """
+        session = self._session() if batch.frame is None else session_like(batch.frame.sparkSession)
+        reading, frame = None, batch.frame
+        if frame is None:
+            reading = Reading(self.runtime, session, schema, items, _Read(schema))
+            frame = reading.frame
+        named(session, {**self.views, SOURCE: frame})
+        found = self._made(session, frame.columns)
+        stored = normalised(found, batch.stream)
+        untyped = without_values(found)
+        return Made(
+            replace(batch, reader=None, splits=(), frame=stored, untyped=untyped),
+            stored,
+            is_row_wise(found, SOURCE),
+            reading,
+        )
+
+    def _session(self) -> SparkSession:
+        return session_like(self.runtime.spark)
+
+    def _made(self, session: SparkSession, columns: Sequence[str]) -> DataFrame:
+        known = {
+            SOURCE: tuple(columns),
+            **{name: tuple(view.columns) for name, view in self.views.items()},
+        }
+        frame = query(session, self.sql, known) if self.sql else session.table(SOURCE)
+        if self.function is not None:
+            with translated():
+                return applied(self.function, frame)
+        return frame
+
+
+@dataclass(frozen=True)
+class _Read:
+    """Reads an item, with the columns of all of them."""
+
+    schema: pa.Schema
+
+    def __call__(self, item: Item) -> Iterator[pa.RecordBatch]:
+        reader, splits = item
+        at = {name: index for index, name in enumerate(reader.schema.names)}
+        for batch in (batch for split in splits for batch in reader.read(split)):
+            arrays = [
+                fit_column(batch.column(at[f.name]) if f.name in at else None, f, batch.num_rows)
+                for f in self.schema
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)

@@ -1,0 +1,112 @@
+"""What a user wants of the rows between a source and its table: made so, and held to that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from lakeport.config.expectations import Expectation, expectations
+from lakeport.destinations import table_rows
+from lakeport.loading.batches.columns import columns_of
+from lakeport.loading.expect.checks import Checks, Judge
+from lakeport.loading.transform.gathered import gathered
+from lakeport.loading.transform.transform import Transform
+from lakeport.writers.naming import table_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from lakeport.loading.prepare import Prepared
+    from lakeport.model import Batch
+    from lakeport.sources.open import Source
+    from lakeport.spark.session import Runtime
+
+__all__ = ["Wanted"]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A transform and expectations, of which there may be none.
+
+    Attributes:
+        transform: what is made of the source's rows; None: they land as they are.
+        expected: what is expected of the rows that land.
+        views: other frames, which both may name.
+    """
+
+    transform: Transform | None = None
+    expected: tuple[Expectation, ...] = ()
+    views: Mapping[str, DataFrame] | None = None
+
+    @classmethod
+    def given(
+        cls,
+        runtime: Runtime,
+        sql: str,
+        python: str | Callable[[DataFrame], DataFrame],
+        views: Mapping[str, DataFrame] | None,
+        expect: Sequence[Mapping[str, Any] | Expectation],
+    ) -> Wanted:
+        """What the arguments of a load say; Spark begins to start where they need it.
+
+        Raises:
+            ConfigError: an expectation is wrong.
+        """
+        expected = expectations(expect)
+        transform = Transform(runtime, sql, python, views or {}) if sql or python else None
+        if transform is not None:
+            runtime.begin()
+        return cls(transform, expected, views)
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.transform or self.expected)
+
+    def check(self) -> None:
+        """See what can be seen without the source; see `Transform.check`."""
+        if self.transform is not None:
+            self.transform.check()
+
+    def gathered(self, source: Source) -> Source:
+        """The source in as many flushes as can land one after the other."""
+        return gathered(source, self._at_once) if self else source
+
+    def checks(self, prepared: Prepared, judge: Judge | None, stream: str) -> Checks | None:
+        """The expectations of one stream; None without any."""
+        if not self.expected:
+            return None
+        config = prepared.config
+        rows = partial(table_rows, config, prepared.storage, prepared.runtime)
+        own = table_name(config.table_pattern, stream)
+        return Checks(self.expected, judge, config.mode, self.views or {}, rows, own)
+
+    def planned(self, prepared: Prepared, batch: Batch) -> tuple[Batch, tuple[str, ...]]:
+        """What a batch lands as, and what is to be told of that; nothing is read.
+
+        Raises:
+            ConfigError: `sql` or an expectation names what is not there.
+        """
+        notes = []
+        if self.transform is not None:
+            made = self.transform.applied(batch, columns_of(batch), ())
+            made.close()
+            batch = made.batch
+            how = "each batch on its own" if made.row_wise else "the whole input at once"
+            notes.append(f"transform: {how}")
+        checks = self.checks(prepared, None, batch.stream)
+        if checks is not None:
+            if batch.frame is not None:
+                checks.by_spark(batch.stream, batch.frame)
+            elif checks.needs_spark(columns_of(batch)):
+                made = Transform(prepared.runtime).applied(batch, columns_of(batch), ())
+                made.close()
+                checks.by_spark(batch.stream, made.frame)
+            notes += [f"expected: {one.title}, otherwise {one.otherwise}" for one in self.expected]
+        return batch, tuple(notes)
+
+    def _at_once(self, batch: Batch) -> bool:
+        if any(one.at_once for one in self.expected):
+            return True
+        return self.transform is not None and not self.transform.row_wise(batch)

@@ -1,0 +1,92 @@
+"""What Arrow tells of rows is what DuckDB says of the same condition in SQL."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakeport.config.expectations import Expectation
+from lakeport.loading.expect.arrow import arrow_mask
+
+FLOATS = st.floats(width=64) | st.integers(-3, 3).map(float)
+VALUES: dict[Any, st.SearchStrategy[Any]] = {
+    pa.int64(): st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3),
+    pa.int8(): st.integers(-3, 3),
+    pa.float64(): FLOATS,
+    pa.bool_(): st.booleans(),
+    pa.string(): st.text(st.sampled_from("aBé'\\ \U0001f600"), max_size=3),
+    pa.date32(): st.dates(date(1999, 12, 28), date(2000, 1, 3)),
+}
+LITERALS = VALUES | {
+    pa.int8(): st.integers(-(2**40), 2**40) | st.integers(-3, 3),
+    pa.float64(): st.integers(-3, 3).map(float) | st.floats(-1e9, 1e9) | st.integers(-3, 3),
+}
+
+
+def literal(value: Any, type_: pa.DataType) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (str, date)):
+        text = str(value).replace("'", "''")
+        return f"DATE '{text}'" if isinstance(value, date) else f"'{text}'"
+    return f"{value!r}::DOUBLE" if type_ == pa.float64() else f"({value})"
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[pa.RecordBatch, Expectation, str]:
+    """Rows, an expectation of them, and when a row fails it, in SQL."""
+    type_ = draw(st.sampled_from(list(VALUES)))
+    values = draw(st.lists(VALUES[type_] | st.none(), max_size=8))
+    batch = pa.RecordBatch.from_arrays([pa.array(values, type_)], ["Col"])
+    given_ = LITERALS[type_]
+    match draw(st.sampled_from(["not_null", "in", "between"])):
+        case "not_null":
+            return batch, Expectation(not_null="col"), "Col IS NULL"
+        case "in":
+            chosen = draw(st.lists(given_, min_size=1, max_size=3))
+            listed = ", ".join(literal(value, type_) for value in chosen)
+            return batch, Expectation(**{"in": {"col": chosen}}), f"Col NOT IN ({listed})"
+        case _:
+            low, high = draw(st.tuples(given_, given_))
+            ends = draw(st.sampled_from([(low, high), (low, None), (None, high)]))
+            signs = zip("<>", ends, strict=True)
+            words = [f"Col {sign} {literal(end, type_)}" for sign, end in signs if end is not None]
+            return batch, Expectation(between={"col": ends}), " OR ".join(words)
+
+
+@given(cases())
+def test_the_rows_that_fail_are_those_of_sql(case: tuple[pa.RecordBatch, Expectation, str]) -> None:
+    batch, expected, failing = case
+    mask = arrow_mask([Expectation(rows={"at_most": 0}), expected], batch.schema)
+    assert mask is not None
+    rows, bits = mask(batch)
+    table = pa.Table.from_batches([batch])
+    with duckdb.connect() as db:
+        db.register("t", table)
+        found = db.sql(f"SELECT ({failing}) IS TRUE AS failing FROM t").arrow().read_all()
+    told = [bool(bit & 2) for bit in bits.to_pylist()] if bits is not None else [False] * len(rows)
+    assert rows is batch
+    assert told == found["failing"].to_pylist()
+    assert bits is None or pc.max(bits).as_py() == 2
+
+
+def test_what_arrow_would_tell_otherwise_is_left_to_spark() -> None:
+    schema = pa.schema([("n", pa.int64()), ("d", pa.decimal128(9, 2)), ("s", pa.string())])
+    for given_ in (
+        {"in": {"n": ["1"]}},
+        {"in": {"n": [1.5]}},
+        {"in": {"n": [True]}},
+        {"between": {"d": [1, 2]}},
+        {"between": {"s": [1, None]}},
+        {"not_null": "absent"},
+        {"check": "n > 1"},
+        {"matches": {"s": "a"}},
+        {"unique": "n"},
+    ):
+        assert arrow_mask([Expectation(**given_)], schema) is None, given_
