@@ -6,6 +6,9 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from lakeport.config.inputs.database import DatabaseSource
+from lakeport.config.inputs.files import FilesSource
+from lakeport.config.inputs.tables import TablesSource
 from lakeport.errors import LakeportError
 from lakeport.host.activity import whole
 from lakeport.loading.report import Failure
@@ -15,6 +18,7 @@ from lakeport.pipeline.observer import OfLoad
 from lakeport.pipeline.report import LoadReport
 
 if TYPE_CHECKING:
+    from lakeport.config.inputs.base import Input
     from lakeport.config.lake import Load
     from lakeport.loading.cancellation import Cancellation
     from lakeport.pipeline.observer import PipelineObserver
@@ -37,8 +41,17 @@ def name_of_run(load: Load, run: str) -> str | None:
     """
     if load.target.run_id is not None:
         return load.target.run_id
-    remembers = load.source.remembers
-    return None if remembers or load.target.mode is not Mode.APPEND else f"{run}/{load.name}"
+    once = _remembers(load.source) or load.target.mode is not Mode.APPEND
+    return None if once else f"{run}/{load.name}"
+
+
+def _remembers(source: Input) -> bool:
+    """Whether the table knows how far the source has been read."""
+    if isinstance(source, FilesSource):
+        return source.new_only
+    if isinstance(source, DatabaseSource):
+        return bool(source.cursor)
+    return source.incremental if isinstance(source, TablesSource) else True
 
 
 def do(

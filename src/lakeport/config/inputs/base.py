@@ -33,11 +33,6 @@ class Input(BaseModel):
             return
         raise problem  # outside the handler: the foreign error holds the values as they came
 
-    @property
-    def remembers(self) -> bool:
-        """Whether the table remembers how far it has been read, so that nothing lands twice."""
-        return False
-
     def secrets(self) -> tuple[str, ...]:
         """Every secret of the description, to remove from text that others wrote."""
         return ()

@@ -53,11 +53,6 @@ class DatabaseSource(Input):
             raise ValueError("needs a `table` or a `query`, and not both")
         return self
 
-    @property
-    def remembers(self) -> bool:
-        """Whether rows are read from the last value of the cursor on."""
-        return bool(self.cursor)
-
     def secrets(self) -> tuple[str, ...]:
         """The URI, which may hold a password."""
         return (self.database.get_secret_value(),)

@@ -40,8 +40,3 @@ class FilesSource(Input):
         default="", description="Of JSON: where the records are, such as result.items."
     )
     sheet: str = Field(default="", description="Of Excel: which sheet; the first that shows.")
-
-    @property
-    def remembers(self) -> bool:
-        """Whether only files are landed that the table has not had."""
-        return self.new_only

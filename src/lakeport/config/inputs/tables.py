@@ -33,8 +33,3 @@ class TablesSource(Input):
         if isinstance(value, (list, tuple)):
             return {str(place).rstrip("/").rpartition("/")[2]: str(place) for place in value}
         return value
-
-    @property
-    def remembers(self) -> bool:
-        """Whether only rows are read that have come since."""
-        return self.incremental

@@ -20,8 +20,3 @@ class TapSource(Input):
     env: Mapping[str, str] = Field(
         default_factory=dict, description="Variables of its environment, beside the process's."
     )
-
-    @property
-    def remembers(self) -> bool:
-        """Whether the STATE in the tables' commits tells the tap where to go on."""
-        return True
