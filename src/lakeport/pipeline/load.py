@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakeport.config.inputs.database import DatabaseSource
 from lakeport.config.inputs.files import FilesSource
 from lakeport.config.inputs.tables import TablesSource
-from lakeport.errors import LakeportError
+from lakeport.destinations import open_storage, table_rows
+from lakeport.errors import LakeportError, SourceError
 from lakeport.host.activity import whole
 from lakeport.loading.report import Failure
 from lakeport.loading.run import land
 from lakeport.model import Mode
 from lakeport.pipeline.observer import OfLoad
 from lakeport.pipeline.report import LoadReport
+from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from lakeport.config.inputs.base import Input
     from lakeport.config.lake import Load
     from lakeport.loading.cancellation import Cancellation
     from lakeport.pipeline.observer import PipelineObserver
+    from lakeport.spark.session import Runtime
 
 __all__ = ["Ended", "do", "name_of_run"]
 
@@ -56,6 +62,8 @@ def _remembers(source: Input) -> bool:
 
 def do(
     load: Load,
+    others: Mapping[str, Load],
+    runtime: Runtime,
     run_id: str | None,
     cancellation: Cancellation,
     observer: PipelineObserver,
@@ -66,6 +74,8 @@ def do(
 
     Args:
         load: what to do.
+        others: the loads of the file, whose tables it may use.
+        runtime: Spark.
         run_id: see `name_of_run`.
         cancellation: has it end.
         observer: is told how it goes on.
@@ -84,6 +94,7 @@ def do(
                 run_id=run_id,
                 warm="off",
                 **_further(load, full_refresh),
+                **_views(load, others, runtime),
             )
         except BaseException as caught:
             error = caught
@@ -109,3 +120,29 @@ def _further(load: Load, full_refresh: bool) -> dict[str, Any]:
         "full_refresh": full_refresh,
     }
     return {name: value for name, value in given.items() if value}
+
+
+def _views(load: Load, others: Mapping[str, Load], runtime: Runtime) -> dict[str, Any]:
+    """The tables of other loads that `sql` names; a source of tables brings its own."""
+    own = load.source.tables if isinstance(load.source, TablesSource) else {}
+    names = [name for name in load.depends if name not in own] if load.sql else []
+    found = {name: _rows(others[name], runtime) for name in names}
+    return {"views": found} if found else {}
+
+
+def _rows(load: Load, runtime: Runtime) -> DataFrame:
+    """The table of a load.
+
+    Raises:
+        SourceError: it is not there.
+    """
+    config = load.target
+    storage = open_storage(config)
+    table = table_name(config.table_pattern, load.name)
+    rows = table_rows(config, storage, runtime, table)
+    if rows is None:
+        raise SourceError(
+            f"load {load.name!r} has no Delta table yet at {storage.uri(config.folder_of(table))}",
+            "`lakeport run` without `--only` lands it first; SQL reads Delta tables.",
+        )
+    return rows

@@ -194,7 +194,7 @@ class _Run:
         runtime = session.start(self.loads.values())
         with _threads(parallel) as executor:
             try:
-                self._drive(executor)
+                self._drive(executor, runtime)
             except KeyboardInterrupt as interrupt:
                 self._end(interrupt, runtime)
                 self._finish()
@@ -204,12 +204,12 @@ class _Run:
             raise LoadsFailed(report) from self.error
         return report
 
-    def _drive(self, executor: ThreadPoolExecutor) -> None:
+    def _drive(self, executor: ThreadPoolExecutor, runtime: Runtime) -> None:
         """Begin each load when it can, and take down how it ends."""
         schedule = Schedule({name: load.depends for name, load in self.loads.items()})
         while True:
             for name in schedule.ready():
-                self._begin(executor, name)
+                self._begin(executor, runtime, name)
             if not self.running:
                 return
             for done in wait(self.running, _LOOK_SECONDS, FIRST_COMPLETED).done:
@@ -219,11 +219,13 @@ class _Run:
                 for other, why in schedule.ended(report.load, well=well).items():
                     self._ended(replace(self.reports[other], outcome="skipped", reason=why))
 
-    def _begin(self, executor: ThreadPoolExecutor, name: str) -> None:
+    def _begin(self, executor: ThreadPoolExecutor, runtime: Runtime, name: str) -> None:
         stop = self.cancellations[name] = Cancellation()
         work = partial(
             do,
             self.loads[name],
+            self.lake.loads,
+            runtime,
             self.reports[name].run_id,
             stop,
             self.observer,

@@ -40,5 +40,5 @@ def start(loads: Iterable[Load]) -> Runtime:
                 "loads of a file share one session",
                 "give them once, under `target` or `defaults`.",
             )
-        needs |= load.target.jars
+        needs |= load.target.jars | getattr(load.source, "jars", frozenset())
     return Runtime.start(needs, first.target.spark if first else {}, small=True)

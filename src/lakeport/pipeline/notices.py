@@ -1,0 +1,143 @@
+"""Notices of a run: a webhook is sent what failed, and which tables are older than they may be.
+
+The body is one JSON object:
+
+| key | value |
+|---|---|
+| `text` | the whole as one sentence; chat services such as Slack show it |
+| `event` | `failure` or `freshness` |
+| `run_id`, `file` | texts, as in the run's report |
+| `loads` | list of objects with `load` and `tables` (URIs); of a failure, `outcome`, `reason` and |
+| | `error` as in the run's report; else `reason`: what was not fresh |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from lakeport.errors import LakeportError
+from lakeport.tables import Table
+
+if TYPE_CHECKING:
+    from lakeport.config.lake import LakeFile, Load, Notice
+    from lakeport.pipeline.report import LoadReport, PipelineReport
+
+__all__ = ["send"]
+
+_SECONDS: Final = 5.0
+_LOOKED_AT: Final = 50  # versions, for the newest one that brought rows
+
+
+def send(lake: LakeFile, report: PipelineReport) -> list[str]:
+    """Send the notices of a run; none if all is well.
+
+    Returns:
+        What could not be sent or found out, for the user: that fails no run.
+    """
+    problems: list[str] = []
+    for notice in lake.notices:
+        if "failure" in notice.on and (body := _failure(report)):
+            problems += _posted(notice, body)
+        if "freshness" in notice.on and (body := _freshness(lake, notice, report, problems)):
+            problems += _posted(notice, body)
+    return problems
+
+
+def _failure(report: PipelineReport) -> dict[str, Any]:
+    """The body of a notice of failures; empty where there is none."""
+    bad = [load for load in report.loads if load.outcome in ("failed", "skipped")]
+    names = ", ".join(load.load for load in report.failed)
+    loads = [
+        {
+            "load": load.load,
+            "tables": list(load.tables),
+            "outcome": load.outcome,
+            "reason": load.reason,
+            "error": asdict(load.error) if load.error else None,
+        }
+        for load in bad
+    ]
+    of = f"{len(report.failed)} of {len(report.loads)} loads failed"
+    return _body("failure", f"{of}: {names}", report, loads) if report.failed else {}
+
+
+def _freshness(
+    lake: LakeFile, notice: Notice, report: PipelineReport, problems: list[str]
+) -> dict[str, Any]:
+    """The body of a notice of tables that are not fresh; empty where there is none."""
+    loads = []
+    for one in report.loads:
+        load = lake.loads[one.load]
+        reasons = _unmet(load, one)
+        if notice.fresh_within is not None and one.outcome != "left out":
+            reasons += _old(load, one, notice.fresh_within, problems)
+        if reasons:
+            loads.append({"load": one.load, "tables": list(one.tables), "reason": "; ".join(reasons)})
+    names = ", ".join(str(load["load"]) for load in loads)
+    return _body("freshness", f"not fresh: {names}", report, loads) if loads else {}
+
+
+def _body(
+    event: str, text: str, report: PipelineReport, loads: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    file = report.file.replace("\\", "/").rpartition("/")[2]
+    return {
+        "text": f"lakeport, {file}: {text}",
+        "event": event,
+        "run_id": report.run_id,
+        "file": report.file,
+        "loads": list(loads),
+    }
+
+
+def _unmet(load: Load, report: LoadReport) -> list[str]:
+    """The `fresh` expectations that the rows of this run did not meet."""
+    wanted = {one.title for one in load.expect if one.fresh is not None}
+    streams = report.landing.streams if report.landing else ()
+    results = [result for stream in streams for result in stream.expectations]
+    return [one.in_words for one in results if one.failed and one.name in wanted]
+
+
+def _old(load: Load, report: LoadReport, within: float, problems: list[str]) -> list[str]:
+    """Those tables of a load whose newest rows are older than that, in seconds."""
+    found = []
+    now = datetime.now(UTC)
+    for uri in report.tables or _tables(load):
+        try:
+            newest = next(_with_rows(Table(uri, load.target)), None)
+        except LakeportError as error:
+            problems.append(f"how old {uri} is can't be told: {error.message}")
+            continue
+        if newest is not None and now - newest > timedelta(seconds=within):
+            found.append(f"no rows have come to {uri} since {newest:%Y-%m-%d %H:%M:%S}Z")
+    return found
+
+
+def _with_rows(table: Table) -> Iterator[datetime]:
+    """When rows have come to a table, the newest first."""
+    for entry in table.history(_LOOKED_AT):
+        if entry.files_added and entry.timestamp is not None:
+            yield entry.timestamp
+
+
+def _posted(notice: Notice, body: Mapping[str, Any]) -> list[str]:
+    """Send a body; what went wrong, if anything. Of the URL, only the host is told."""
+    from urllib.request import Request, urlopen
+
+    url = notice.webhook.get_secret_value()
+    headers = {"Content-Type": "application/json"}
+    try:
+        with urlopen(  # noqa: S310  # http or https, as the file's description says
+            Request(url, json.dumps(body).encode(), headers, method="POST"),  # noqa: S310
+            timeout=_SECONDS,
+        ):
+            return []
+    except Exception as error:  # whatever the endpoint does, the run is over
+        status = getattr(error, "code", None)
+        why = f"it answered {status}" if status else type(error).__name__
+        return [f"the notice to {urlsplit(url).hostname} could not be sent: {why}"]
