@@ -18,7 +18,7 @@ from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard, mute_stdout
 from lakeport.cli.output.help import LAND, LOOK, SET_UP, Commands, about
 from lakeport.cli.page import page
-from lakeport.cli.run import run as run_lake
+from lakeport.cli.pipeline.run import run as run_lake
 from lakeport.cli.signals import endable
 from lakeport.cli.tables.lake import runs, tables
 from lakeport.cli.tables.maintain import state

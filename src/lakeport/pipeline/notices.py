@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from lakeport.errors import LakeportError
+from lakeport.pipeline.places import table_of
 from lakeport.tables import Table
 
 if TYPE_CHECKING:
@@ -77,7 +78,9 @@ def _freshness(
         if notice.fresh_within is not None and one.outcome != "left out":
             reasons += _old(load, one, notice.fresh_within, problems)
         if reasons:
-            loads.append({"load": one.load, "tables": list(one.tables), "reason": "; ".join(reasons)})
+            loads.append(
+                {"load": one.load, "tables": list(one.tables), "reason": "; ".join(reasons)}
+            )
     names = ", ".join(str(load["load"]) for load in loads)
     return _body("freshness", f"not fresh: {names}", report, loads) if loads else {}
 
@@ -105,9 +108,11 @@ def _unmet(load: Load, report: LoadReport) -> list[str]:
 
 def _old(load: Load, report: LoadReport, within: float, problems: list[str]) -> list[str]:
     """Those tables of a load whose newest rows are older than that, in seconds."""
+    if load.target.file_type != "delta":
+        return []  # no log tells when rows came
     found = []
     now = datetime.now(UTC)
-    for uri in report.tables or _tables(load):
+    for uri in report.tables or ((table,) if (table := table_of(load)) else ()):
         try:
             newest = next(_with_rows(Table(uri, load.target)), None)
         except LakeportError as error:

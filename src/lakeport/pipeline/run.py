@@ -29,7 +29,8 @@ from lakeport.host.command import command_line, masked
 from lakeport.host.cores import available_cores
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.progress import shown
-from lakeport.pipeline import kept, selection, session
+from lakeport.pipeline import kept, notices, selection, session
+from lakeport.pipeline.lineage.events import Events
 from lakeport.pipeline.load import Ended, do, name_of_run
 from lakeport.pipeline.observer import Together
 from lakeport.pipeline.report import LoadReport, PipelineReport
@@ -119,8 +120,8 @@ def run_lake(
     loads = selection.named(lake, only, tag)
     storage = _place_of_reports(lake)
     earlier = _last_run(lake, storage) if resume else None
-    tell = Together([] if observer is None else [observer])
-    each = _Run(lake, loads, earlier, frozenset(full_refresh), storage, tell)
+    told = [] if observer is None else [observer]
+    each = _Run(lake, loads, earlier, frozenset(full_refresh), storage, told)
     return each.run(parallel or min(_MOST_AT_ONCE, available_cores()))
 
 
@@ -160,13 +161,15 @@ class _Run:
         earlier: kept.Earlier | None,
         full_refresh: frozenset[str],
         storage: Storage | None,
-        observer: PipelineObserver,
+        observers: Sequence[PipelineObserver],
     ) -> None:
         self.lake = lake
         self.earlier = earlier or kept.Earlier("", {}, {})
         self.full_refresh = full_refresh
         self.storage = storage
-        self.observer = observer
+        self.users = Together(observers)
+        lineage = [] if lake.lineage is None else [Events(lake, lake.lineage, self._warn)]
+        self.observer = Together([self.users, *lineage])
         self.started, self.begin = datetime.now(UTC), time.monotonic()
         self.name = f"{self.started:%Y%m%d-%H%M%S-%f}"[:-3] + secrets.token_hex(2)
         self.loads = selection.unfinished(loads, self.earlier.outcomes)
@@ -267,8 +270,12 @@ class _Run:
 
     def _finish(self) -> PipelineReport:
         """Close the books, and tell."""
-        report = self._report(datetime.now(UTC))
+        finished = datetime.now(UTC)
+        report = self._report(finished)
         if self.loads:
+            for problem in notices.send(self.lake, report):
+                self._warn(problem)
+            report = self._report(finished)
             self._keep(report)
         self.observer.on_finished(report)
         return report
@@ -295,8 +302,11 @@ class _Run:
         problem = kept.keep(report or self._report(None), self.storage)
         if problem:
             self.storage = None  # to try again takes as long again
-            self.warnings[problem] = None
-            self.observer.on_warning("", problem)
+            self._warn(problem)
+
+    def _warn(self, text: str) -> None:
+        self.warnings[text] = None
+        self.users.on_warning("", text)
 
     def _id_of(self, load: Load) -> str | None:
         return self.earlier.run_ids.get(load.name) or name_of_run(load, self.name)

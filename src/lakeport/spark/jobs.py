@@ -351,8 +351,7 @@ def in_group(runtime: Runtime, job: Callable[[], list[R]]) -> list[R]:
     def run() -> None:
         try:
             context.setJobGroup(group, "lakeport")
-            if pool:  # loads that run side by side have equal shares of the cores
-                context.setLocalProperty("spark.scheduler.pool", pool)
+            context.setLocalProperty("spark.scheduler.pool", pool or None)  # each load has its own
             found.append(job())
             if runtime.speculates:
                 _settle(context, group)

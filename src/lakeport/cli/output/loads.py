@@ -8,17 +8,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from lakeport.cli.output import progress
+from lakeport.cli.output.console import Console, Json
 from lakeport.cli.output.fitting import cells, padded
 from lakeport.cli.output.formatting import shown
 from lakeport.loading.progress.words import Moment, line, seconds
 from lakeport.units import count, counted
 
 if TYPE_CHECKING:
-    from lakeport.cli.output.console import Console, Json
     from lakeport.model import Landed
+    from lakeport.pipeline.plan import LoadPlan, PipelinePlan
     from lakeport.pipeline.report import LoadReport, PipelineReport
 
-__all__ = ["JsonLoads", "Loads"]
+__all__ = ["JsonLoads", "Loads", "show_plan"]
 
 _COLUMNS: Final = ("load", "rows", "rejected", "seconds", "outcome", "table")
 _SPARE: Final = ("table", "seconds", "rejected")
@@ -143,6 +144,36 @@ class JsonLoads:
     def on_finished(self, report: PipelineReport) -> None:
         """Write the report; that of a failed run comes with its error, as one document."""
         self._json.on_finished(report)
+
+
+def show_plan(output: Console | Json, plan: PipelinePlan) -> None:
+    """Print what a run would do: the steps, then each load."""
+    if not isinstance(output, Console):
+        output.document(plan.to_dict())
+        return
+    output.close()
+    output.say(f"nothing is written: a run would do {counted(len(plan.loads), 'load')}")
+    for number, step in enumerate(plan.steps, 1):
+        output.say(f"  {number}. {', '.join(map(shown, step))}", hanging=3)
+    for load in plan.loads:
+        output.facts(load.load, _planned(load))
+
+
+def _planned(load: LoadPlan) -> dict[str, object]:
+    version = "" if load.version is None else f", now version {load.version}"
+    new = "" if load.columns or not load.table else ", which is not there yet"
+    does = {"append": "append to", "merge": "merge into"}.get(load.mode, load.mode)
+    facts = {
+        "reads": load.reads,
+        "uses": ", ".join(load.uses),
+        "makes of it": load.transform,
+        "does": f"{does} {load.table or 'a table for each stream'}{version}{new}",
+        "columns": ", ".join(f"{name} {type_}" for name, type_ in load.columns.items()),
+        "partitions": ", ".join(load.partition_keys),
+        "expects": "; ".join(load.expect),
+        "tags": ", ".join(load.tags),
+    }
+    return {name: value for name, value in facts.items() if value}
 
 
 def _ended_line(report: LoadReport) -> str:

@@ -10,7 +10,7 @@ import typer
 from lakeport.cli.options import Debug, JsonOut
 from lakeport.cli.output.console import Console, Json
 from lakeport.cli.output.errors import Guard
-from lakeport.cli.output.loads import JsonLoads, Loads
+from lakeport.cli.output.loads import JsonLoads, Loads, show_plan
 
 __all__ = ["run"]
 
@@ -46,6 +46,9 @@ def run(
             metavar="N", min=1, help="Loads at a time; default: one for each core, 4 at most."
         ),
     ] = None,
+    plan_only: Annotated[
+        bool, typer.Option("--plan", help="Show what would be done, and write nothing.")
+    ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Do only what the last run of the file left undone.")
     ] = False,
@@ -63,6 +66,11 @@ def run(
         for load in lake.loads.values():
             guard.protect(load.target)
             guard.protect(load.source)
+        if plan_only:
+            from lakeport.pipeline.plan import plan_lake
+
+            show_plan(output, plan_lake(lake, only=_names(only), tag=tag))
+            return
         run_lake(
             lake,
             only=_names(only),
