@@ -343,7 +343,7 @@ def in_group(runtime: Runtime, job: Callable[[], list[R]]) -> list[R]:
         LakeportError: what `failures.translate` makes of the failure.
     """
     context = runtime.context
-    group, pool = f"lakeport-{uuid.uuid4()}", working_for()
+    group, pool = f"lakeport-{uuid.uuid4()}", working_for() or "default"
     found: list[list[R]] = []
     failed: list[BaseException] = []
     done = threading.Event()
@@ -351,7 +351,7 @@ def in_group(runtime: Runtime, job: Callable[[], list[R]]) -> list[R]:
     def run() -> None:
         try:
             context.setJobGroup(group, "lakeport")
-            context.setLocalProperty("spark.scheduler.pool", pool or None)  # each load has its own
+            context.setLocalProperty("spark.scheduler.pool", pool)  # each of several has its own
             found.append(job())
             if runtime.speculates:
                 _settle(context, group)
