@@ -179,5 +179,11 @@ def _special() -> Iterator[Goal]:
     yield Goal(f"{what}: memory", "MB", 500, value(table, "memory_mb"))
     lake = Cell(f"{COLD}: page of a lake", "pages", 1_000, "local", "delta")
     yield Goal("the page of a lake of 1,000 tables, in a file", "s", 2.0, value(lake))
+    new = [
+        value(Cell(f"{COLD}: {name}", "new files", 10_000, "local", "delta"))
+        for name in ("new only", "the new ones alone")
+    ]
+    what = "10,000 small JSON files, 100 of them new"
+    yield Goal(what, "x those 100 alone", 1.5, ratio(*new))
     many = value(Cell("10,000 partitions", "partitions", 200_000, "local", "delta"))
     yield Goal("10,000 partitions of a Delta table", "s", 95, many)

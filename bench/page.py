@@ -94,5 +94,6 @@ MEASURED = {
     "workers": "Workers",
     "workers on files": "Workers, on CSV files in a folder",
     "growth": "Growth",
+    "new files": "Small JSON files, 100 of them new",
     "pages": "Pages, of a table by its versions and of a lake by its tables",
 }

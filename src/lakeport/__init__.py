@@ -38,12 +38,16 @@ from lakeport.errors import (
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.expectations import Expectation, Freshness, RowCount
+    from lakeport.config.inputs.files import FilesSource
+    from lakeport.config.inputs.tables import TablesSource
     from lakeport.config.keys import StoreKeys, TargetKeys
     from lakeport.host.activity import Activity
     from lakeport.loading.check import CheckReport, check
     from lakeport.loading.expect.result import ExpectationResult
     from lakeport.loading.plan import ColumnPlan, LandingPlan, StreamPlan, plan
     from lakeport.loading.quarantine import Rejection
+    from lakeport.loading.replay.replay import Replayed, replay
+    from lakeport.loading.replay.set_aside import SetAside, quarantined
     from lakeport.loading.report import Failure, LandingReport, Observer, StreamReport
     from lakeport.loading.run import land
     from lakeport.loading.timeline import Span
@@ -94,6 +98,7 @@ __all__ = [
     "ExpectationFailed",
     "ExpectationResult",
     "Failure",
+    "FilesSource",
     "Freshness",
     "History",
     "HistoryEntry",
@@ -118,10 +123,12 @@ __all__ = [
     "PipelineObserver",
     "PipelineReport",
     "Rejection",
+    "Replayed",
     "RestoreReport",
     "RowCount",
     "RunMismatch",
     "SchemaConflict",
+    "SetAside",
     "SingerState",
     "SourceError",
     "Span",
@@ -133,6 +140,7 @@ __all__ = [
     "Table",
     "TableColumn",
     "TableDescription",
+    "TablesSource",
     "TargetKeys",
     "UndoReport",
     "UnknownFields",
@@ -144,6 +152,8 @@ __all__ = [
     "land_stream",
     "page",
     "plan",
+    "quarantined",
+    "replay",
     "run",
     "runs",
     "tables",
@@ -164,6 +174,7 @@ _HOMES = {
     "RowCount": "lakeport.config.expectations",
     "ExpectationResult": "lakeport.loading.expect.result",
     "Failure": "lakeport.loading.report",
+    "FilesSource": "lakeport.config.inputs.files",
     "History": "lakeport.tables.records",
     "HistoryEntry": "lakeport.tables.records",
     "LakeRun": "lakeport.tables.runs",
@@ -180,7 +191,9 @@ _HOMES = {
     "PipelineObserver": "lakeport.pipeline.observer",
     "PipelineReport": "lakeport.pipeline.report",
     "Rejection": "lakeport.loading.quarantine",
+    "Replayed": "lakeport.loading.replay.replay",
     "RestoreReport": "lakeport.tables.records",
+    "SetAside": "lakeport.loading.replay.set_aside",
     "SingerState": "lakeport.tables.records",
     "Span": "lakeport.loading.timeline",
     "StoreKeys": "lakeport.config.keys",
@@ -190,6 +203,7 @@ _HOMES = {
     "Table": "lakeport.tables",
     "TableColumn": "lakeport.tables.records",
     "TableDescription": "lakeport.tables.records",
+    "TablesSource": "lakeport.config.inputs.tables",
     "TargetKeys": "lakeport.config.keys",
     "UndoReport": "lakeport.tables.records",
     "VacuumReport": "lakeport.tables.records",
@@ -199,6 +213,8 @@ _HOMES = {
     "page": "lakeport.pages.file",
     "plan": "lakeport.loading.plan",
     "run": "lakeport.pipeline.run",
+    "quarantined": "lakeport.loading.replay.set_aside",
+    "replay": "lakeport.loading.replay.replay",
     "runs": "lakeport.tables.runs",
 }
 

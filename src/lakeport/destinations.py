@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lakeport.config.classes import config_class, destination_of
+from lakeport.config.inputs.files import FilesSource
 from lakeport.errors import ConfigError, PermissionRefused
 from lakeport.host.extras import PACKAGES, missing
 from lakeport.sources.remote import storage_of
@@ -114,6 +115,8 @@ def check_workers(
 
 def worker_packages(config: DestinationConfig, source: object) -> tuple[str, ...]:
     """The packages that tasks import to reach the target, the spool and the sources."""
+    if isinstance(source, FilesSource):
+        source = source.names
     named = [source] if isinstance(source, str) else source if isinstance(source, list) else []
     texts = [text for text in named if isinstance(text, str)]
     schemes = {text.partition("://")[0] for text in (*texts, config.spool_uri or "")}

@@ -244,11 +244,12 @@ def started(
     env: Mapping[str, str] | None = None,
     before: Callable[[], None] | None = None,
     follow: bool = True,
+    program: Sequence[str] = ("-m", "lakeport"),
 ) -> Iterator[Process]:
-    """Start lakeport; whatever is left of it at the end of the block is killed."""
+    """Start lakeport, or another program; what is left of it at the end of the block is killed."""
     with tempfile.TemporaryDirectory(prefix="lakeport-faults-") as temporary:
         popen = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", "-m", "lakeport", *map(str, arguments)],
+            [sys.executable, "-X", "faulthandler", *program, *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

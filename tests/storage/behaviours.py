@@ -12,10 +12,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pytest import MonkeyPatch
 
 from lakeport.errors import DestinationError, ObjectExists
 from lakeport.loading.check import CheckReport, check
 from lakeport.model import Staged, Storage
+from lakeport.sources.files.places import Listed, Place
+from lakeport.sources.new_files import record
+from lakeport.sources.new_files.record import Record
+from tests.unit.sources.new_files.memory import KeptMemory
 
 WRITERS = 6
 
@@ -190,6 +195,50 @@ class _Sink(io.RawIOBase):
         return int(self._writer.write(data))
 
 
+def lists_what_comes_behind_a_key(storage: Storage) -> None:
+    names = ["d/2026/11/23.csv", "d/2026/11/24.csv", "d/2026/12/01.csv", "d/a.csv", "e/1.csv"]
+    for name in names:
+        storage.put(name, b"1")
+    for number in range(len(names)):
+        assert [o.key for o in storage.list("", after=names[number])] == names[number + 1 :]
+    assert [o.key for o in storage.list("d", after="d/2026/11/3")] == names[2:4]
+    assert [o.key for o in storage.list("d/a.csv", after="d/2026")] == ["d/a.csv"]
+    assert list(storage.list("d/a.csv", after="d/a.csv")) == []
+    assert list(storage.list("d", after="e")) == []
+
+
+def tells_new_and_changed_files(storage: Storage) -> None:
+    place = Place(f"{storage.uri()}/", storage)
+    storage.put("1.json", b"{}")
+    storage.put("sub/2.json", b"{}")
+    before = list(place.listed())
+    assert [file.uri for file in before] == [storage.uri("1.json"), storage.uri("sub/2.json")]
+    assert list(place.listed()) == before
+    assert [place.again(file) for file in before] == before
+    storage.put("1.json", b"[]")  # of the same size
+    storage.put("1.json.gz", b"")
+    storage.delete("sub/2.json")
+    changed, gone = map(place.again, before)
+    assert changed is not None
+    assert changed.bytes == before[0].bytes
+    assert changed.tag != before[0].tag
+    assert gone is None
+    assert [file.uri for file in place.listed(before[0].uri)] == [storage.uri("1.json.gz")]
+
+
+def keeps_a_record_of_files(storage: Storage) -> None:
+    memory = KeptMemory(storage)
+    files = [Listed(f"s3://inbox/{number:03d}.json", number, "tag") for number in range(100)]
+    with MonkeyPatch.context() as patch:
+        patch.setattr(record, "_SMALL", 50)  # a larger one is streamed
+        for part in (files[:10], files[10:90], files[90:]):
+            change = Record(memory).extended(part, {})
+            change.write()
+            memory.commit(change.bookmark)
+    assert list(Record(memory).seen()) == files
+    assert len(keys(storage, "memory")) == 3
+
+
 BEHAVIOURS: list[Callable[[Storage], None]] = [
     appears_whole_when_published,
     takes_an_empty_object,
@@ -199,6 +248,9 @@ BEHAVIOURS: list[Callable[[Storage], None]] = [
     aborts_without_a_trace,
     puts_gets_and_deletes,
     lists_a_folder_and_not_its_namesakes,
+    lists_what_comes_behind_a_key,
+    tells_new_and_changed_files,
+    keeps_a_record_of_files,
     tells_what_lies_right_in_a_folder,
     refuses_keys_that_climb,
     serves_pyarrow,

@@ -59,6 +59,13 @@ def test_behaviour(server: FakeGcs, behaviour: Callable[[Storage], None]) -> Non
     behaviour(storage_of(server.endpoint))
 
 
+def test_the_store_begins_a_listing_at_a_key(server: FakeGcs) -> None:
+    storage = storage_of(server.endpoint)
+    for key in "abc":
+        storage.put(key, b"1")
+    assert [found.key for found in storage._page("", below=True, after="b").objects] == ["b", "c"]
+
+
 @pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=lambda each: each.__name__)
 def test_behaviour_on_the_stub(stub: GcsStub, behaviour: Callable[[Storage], None]) -> None:
     behaviour(storage_of(stub.endpoint))

@@ -63,6 +63,13 @@ def test_behaviour(minio: Minio, behaviour: Callable[[Storage], None], checksum:
     behaviour(storage_of(minio, checksum=checksum))
 
 
+def test_the_store_begins_a_listing_behind_a_key(minio: Minio) -> None:
+    storage = storage_of(minio)
+    for key in "abc":
+        storage.put(key, b"1")
+    assert [found.key for found in storage._page("", below=True, after="b").objects] == ["c"]
+
+
 @pytest.mark.parametrize("checksum", ["md5", "crc32c", "signature"])
 def test_the_store_verifies_what_it_gets(
     minio: Minio, checksum: str, monkeypatch: pytest.MonkeyPatch

@@ -19,6 +19,7 @@ from lakeport.cli.output.errors import Guard, mute_stdout
 from lakeport.cli.output.help import LAND, LOOK, SET_UP, Commands, about
 from lakeport.cli.page import page
 from lakeport.cli.pipeline.run import run as run_lake
+from lakeport.cli.rows.quarantine import quarantine
 from lakeport.cli.signals import endable
 from lakeport.cli.tables.lake import runs, tables
 from lakeport.cli.tables.maintain import state
@@ -120,6 +121,7 @@ app.command(
 app.command("ui", **about(LOOK, "lakeport ui ./lake", "lakeport ui lake.yaml --port 8080"))(ui)
 app.add_typer(table, name="table")
 app.add_typer(state, name="state")
+app.add_typer(quarantine, name="quarantine")
 app.command(
     "check", **about(SET_UP, "lakeport check --to s3://bucket/raw", "lakeport check --to lake.yaml")
 )(check)

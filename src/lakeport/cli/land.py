@@ -29,7 +29,8 @@ from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard
 from lakeport.cli.page import PagePath, observed, page_of_plan
 from lakeport.cli.remarks import about_internal
-from lakeport.cli.transforms import Expect, PythonFunction, Sql, transform_options
+from lakeport.cli.rows.transforms import Expect, PythonFunction, Sql, transform_options
+from lakeport.cli.sources.new_files import Again, NewOnly, Ordered, files_of
 from lakeport.sources.csv.options import CsvOptions
 
 __all__ = ["land"]
@@ -73,6 +74,9 @@ def land(
     once: Annotated[
         bool, typer.Option("--once", help="Leave out files whose content the table has had.")
     ] = False,
+    new_only: NewOnly = False,
+    again: Again = None,
+    ordered: Ordered = False,
     run_id: RunId = None,
     json_out: JsonOut = False,
     plan_only: Annotated[
@@ -284,7 +288,7 @@ def land(
         config = load_target(to, given)
         guard.protect(config)
         refuse_secrets(given, type(config))
-        what = source[0] if len(source) == 1 else source
+        what = files_of(source, new_only, again, ordered)
         if only_plan:
             found = plan.plan(what, config, **read_options)
             if page is not None:

@@ -131,6 +131,11 @@ class ReportBuilder:
         old = self._stream(stream)
         self._streams[stream] = replace(old, warnings=_unique(old.warnings, (text,)))
 
+    def note(self, stream: str, table: str, text: str) -> None:
+        """Add a line about a stream that brought nothing."""
+        old = self._stream(stream)
+        self._streams[stream] = replace(old, table=table, notes=_unique(old.notes, (text,)))
+
     def finish(self, error: BaseException | None = None) -> LandingReport:
         """The report, of a run that failed if there is an error."""
         seconds = self.timeline.elapsed()

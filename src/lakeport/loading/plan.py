@@ -171,6 +171,7 @@ def plan(
     wanted = Wanted.given(prepared.runtime, sql, python, views, expect)
     wanted.check()
     seen: dict[str, _Seen] = {}
+    notes: list[str] = []
     with (
         prepared.opened(source, options, lambda *_: None) as (opened, ready),
         activity("reading", opened.name, total=opened.bytes),
@@ -184,10 +185,11 @@ def plan(
             for record in flush.bad:
                 if record.stream in seen:
                     seen[record.stream].found += _Found(0, 1, (record.fault,))
+            notes += flush.notes.values()
             opened.landed(flush)
     config, storage = prepared.config, prepared.storage
     streams = tuple(_stream(prepared, stream, each, wanted) for stream, each in seen.items())
-    warnings = ready.warnings
+    warnings = (*ready.warnings, *notes)
     mode = config.mode.value
     return LandingPlan(storage.uri(), config.file_type, mode, streams, warnings, opened.name)
 

@@ -22,6 +22,7 @@ from lakeport.errors import BadRecord, InputError, ObjectExists
 from lakeport.model import Storage
 
 __all__ = [
+    "QUARANTINE",
     "Of",
     "Quarantine",
     "Rejection",
@@ -30,6 +31,9 @@ __all__ = [
     "encode_record",
     "quarantine_key",
 ]
+
+QUARANTINE = "_lakeport/quarantine"
+"""The folder of a lake below which its quarantine files are."""
 
 _ENDS_LIKE_A_SEQUENCE = re.compile(r"-(?=[0-9]+$)")
 _LONGEST = 200
@@ -170,7 +174,7 @@ def quarantine_key(
     name = _ENDS_LIKE_A_SEQUENCE.sub("%2D", _segment(stream))
     name += of.value
     suffix = f"-{sequence}" if sequence else ""
-    return f"_lakeport/quarantine/{_segment(run_id)}/{name}{suffix}.jsonl"
+    return f"{QUARANTINE}/{_segment(run_id)}/{name}{suffix}.jsonl"
 
 
 def encode_record(record: BadRecord, run_id: str) -> bytes:

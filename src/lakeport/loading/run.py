@@ -256,6 +256,8 @@ class _Run:
             self._raise_first(dict(zip(by_stream, each, strict=True)))
         for stream, version in flush.versions.items():
             self._retire(stream, version)
+        for stream, text in flush.notes.items():
+            self.report.note(stream, self._loader(stream).writer.uri, text)
         source.landed(flush)
         for state in flush.states:
             self._emit(state)

@@ -252,6 +252,8 @@ class StreamLoader:
                 if whole.optional and not staged:
                     return None
                 known = replace(whole, content=contents_of(incoming, staged))
+                if whole.before_commit is not None:
+                    whole.before_commit()
                 with self._committing(whole.stream):
                     landed = self.writer.commit(plan, staged, known, state)
                 warnings = (*whole.warnings, *landed.warnings, *self._uneven(staged))

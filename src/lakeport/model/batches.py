@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -147,6 +147,8 @@ class Batch:
             not remembered.
         schema_only: the stream brought a schema and no record; `sequence` is -1, a run's none.
         bookmark: becomes durable with the batch; None where the source is not remembered.
+        before_commit: called once the rows are staged: writes what the bookmark names, and raises
+            where the source is not any more what was read of it. It may be called twice.
     """
 
     stream: str
@@ -168,6 +170,7 @@ class Batch:
     content: Mapping[str, str] = field(default_factory=dict)
     schema_only: bool = False
     bookmark: Bookmark | None = None
+    before_commit: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +185,7 @@ class Flush:
         last: whether the input has ended.
         versions: stream -> the version that is the active one once all of the flush is durable;
             its rows of earlier versions are to be retired then.
+        notes: stream -> a line for the report, of streams that have no batch.
     """
 
     batches: tuple[Batch, ...]
@@ -189,6 +193,7 @@ class Flush:
     bad: tuple[BadRecord, ...] = ()
     last: bool = False
     versions: Mapping[str, int] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def state(self) -> bytes | None:

@@ -182,8 +182,14 @@ class Storage(Protocol):
         """Open an object for reading, seekable."""
         ...
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
-        """Objects whose key is `prefix` or lies below the folder `prefix`, sorted by key."""
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
+        """Objects whose key is `prefix` or lies below the folder `prefix`, sorted by key.
+
+        Args:
+            prefix: empty for all.
+            after: leave out keys that are not behind this one; the listing begins there, where the
+                store can do that.
+        """
         ...
 
     def level(self, prefix: str) -> Level:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from lakeport.config.inputs.files import FilesSource
+from lakeport.config.inputs.tables import TablesSource
 from lakeport.errors import ConfigError, InputError
 from lakeport.model import Flush
 from lakeport.sources.files.discovery import discover, stream_name
@@ -23,13 +25,16 @@ from lakeport.sources.input.decompression import (
     open_stream,
 )
 from lakeport.sources.input.unpacking import unpack_limits
+from lakeport.sources.remote import storage_of
 from lakeport.sources.spool.segment import SpoolWriter
 from lakeport.sources.spool.upload import SpoolUploader
 from lakeport.spark.jobs import run_tasks
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from lakeport.config.base import DestinationConfig
-    from lakeport.model import Storage
+    from lakeport.model import Memory
     from lakeport.sources.files.source_file import SourceFile
     from lakeport.sources.options import ReadOptions
     from lakeport.sources.spool.location import SpoolLocation
@@ -50,6 +55,8 @@ class Source:
         streams: names of the streams seen so far.
         stray: number of lines so far that belong to no stream.
         landed: frees what a flush took on disk.
+        frames: of tables, their rows by the names that they have for SQL; asked for before the
+            flushes, where something is to be made of several.
         name: what it is called where its progress is shown.
         bytes: how many there are to read; -1 if that is unknown.
     """
@@ -58,6 +65,7 @@ class Source:
     streams: Callable[[], Sequence[str]] = tuple
     stray: Callable[[], int] = int
     landed: Callable[[Flush], None] = lambda flush: None
+    frames: Callable[[], Mapping[str, DataFrame]] = dict
     name: str = ""
     bytes: int = -1
 
@@ -73,16 +81,18 @@ def open_source(
     spool: SpoolLocation,
     runtime: Runtime,
     on_progress: Callable[[str, int, int], None],
+    memory_of: Callable[[str], Memory] | None = None,
 ) -> Source:
     """Open a source.
 
     Args:
-        source: paths, a binary stream of Singer lines, a frame, or records.
+        source: paths, a binary stream of Singer lines, a frame, records, or a description.
         options: how to read it.
         config: the target's policies and sizes.
         spool: see `open_spool`.
         runtime: Spark, for preparation that is worth sharing out.
         on_progress: takes a stream, its records and its bytes so far.
+        memory_of: gives what the table of a stream remembers.
 
     Raises:
         InputError: the source can't be landed as it is.
@@ -96,6 +106,15 @@ def open_source(
         _check_spool(config, runtime)
         lines = open_stream(source, limits=unpack_limits(config))
         return _singer(lines, options, config, spool, on_progress, name="a stream")
+    if isinstance(source, FilesSource):
+        options = options.of_files(source)
+        if source.new_only:
+            return _new_files(source, options, config, spool, runtime, memory_of)
+        source = source.names
+    if isinstance(source, TablesSource):
+        _check_options("a table", options)
+        _refuse_metadata(config)
+        return _tables(source, config, spool, runtime, memory_of)
     names = _names(source)
     if names is None:
         _check_options("a frame", options)
@@ -113,7 +132,7 @@ def open_source(
         opened = open_inputs(names, limits)
         return _singer(opened, options, config, spool, on_progress, name="standard input")
     format_ = options.format or ("singer" if _begin_as_singer(names) else "")
-    files = discover(names, format=format_, storage_for=partial(_storage_of, config), limits=limits)
+    files = discover(names, format=format_, storage_for=partial(storage_of, config), limits=limits)
     runtime.expect(sum(file.bytes for file in files))
     _check_options(files[0].format, options)
     if files[0].format == "singer":
@@ -125,7 +144,31 @@ def open_source(
         name = files[0].name if len(files) == 1 else f"{len(files)} files"
         return _singer(opened, options, config, spool, on_progress, origin, name=name, size=size)
     _refuse_metadata(config)
-    return _files(files, names, options, config, spool, runtime)
+    return _files(files, _stream(config, names, files), options, config, spool, runtime)
+
+
+def _new_files(
+    source: FilesSource,
+    options: ReadOptions,
+    config: DestinationConfig,
+    spool: SpoolLocation,
+    runtime: Runtime,
+    memory_of: Callable[[str], Memory],
+) -> Source:
+    from lakeport.sources.new_files.open import open_new_files, singer_files
+
+    _check_spool(config, runtime)
+    _refuse_metadata(config)
+    stream, new = open_new_files(source, options, config, spool.folder, memory_of)
+    if not new.files:
+        return Source(new.nothing(stream), name=stream)
+    first = new.files[0]
+    if first.format == "singer" or (not options.format and _begin_as_singer([first.uri])):
+        raise singer_files()
+    runtime.expect(sum(file.bytes for file in new.files))
+    _check_options(first.format, options)
+    found = _files(new.files, stream, options, config, spool, runtime)
+    return replace(found, flushes=new.flushes(found))
 
 
 def _check_options(format_: str, options: ReadOptions) -> None:
@@ -162,14 +205,6 @@ def _check_spool(config: DestinationConfig, runtime: Runtime) -> None:
             "worker mounts under the same path, such as file:///mnt/spool; a Spark DataFrame needs "
             "none.",
         )
-
-
-def _storage_of(config: DestinationConfig, uri: str) -> Storage | None:
-    if "://" not in uri:
-        return None
-    from lakeport.sources.remote import storage_of
-
-    return storage_of(config, uri)
 
 
 def _begin_as_singer(names: Sequence[str]) -> bool:
@@ -247,14 +282,14 @@ def _singer(
         lambda: list(singer.counts),
         lambda: singer.stray_lines_skipped,
         uploader.discard,
-        name,
-        size,
+        name=name,
+        bytes=size,
     )
 
 
 def _files(
     files: Sequence[SourceFile],
-    names: Sequence[str],
+    stream: str,
     options: ReadOptions,
     config: DestinationConfig,
     spool: SpoolLocation,
@@ -262,7 +297,6 @@ def _files(
 ) -> Source:
     from lakeport.sources.files.source import FileSource
 
-    stream = _stream(config, names, files)
     size = sum(file.bytes for file in files)
     run = partial(run_tasks, runtime, size=size)
     source = FileSource(files, stream, spool, FileOptions.of(config, options), run)
@@ -278,6 +312,28 @@ def _frame(frame: Any, config: DestinationConfig, spool: SpoolLocation, runtime:
         raise ConfigError("a frame has no name of its own", "give `table`, without `{stream}`.")
     source = FrameSource(frame, config.table, spool.folder, digest=config.run_id is not None)
     return Source(SpoolUploader(spool).flushes(source), name=config.table)
+
+
+def _tables(
+    source: TablesSource,
+    config: DestinationConfig,
+    spool: SpoolLocation,
+    runtime: Runtime,
+    memory_of: Callable[[str], Memory],
+) -> Source:
+    from lakeport.sources.tables.source import TableFlushes
+
+    stream = config.table
+    if stream is None or "{stream}" in stream:
+        stream = _only(source.tables)
+    found = TableFlushes(source, stream, config, runtime, spool.folder, memory_of)
+    return Source(found, frames=found.frames, name=", ".join(source.tables))
+
+
+def _only(tables: Mapping[str, str]) -> str:
+    if len(tables) > 1:
+        raise ConfigError("what is made of several tables has no name of its own", "give `table`.")
+    return next(iter(tables))
 
 
 def _stream(config: DestinationConfig, names: Sequence[str], files: Sequence[SourceFile]) -> str:

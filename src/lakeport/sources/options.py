@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from lakeport.config.explain import nearest
+from lakeport.errors import ConfigError
+from lakeport.sources.csv.options import CsvOptions
+
 if TYPE_CHECKING:
-    from lakeport.sources.csv.options import CsvOptions
+    from lakeport.config.inputs.files import FilesSource
 
 __all__ = ["ReadOptions"]
 
@@ -17,7 +21,7 @@ class ReadOptions:
     """How to read a source, where it does not show by itself.
 
     Attributes:
-        format: one of `sources.files.discovery.FORMATS`; by the files' names when empty.
+        format: one of `sources.files.places.FORMATS`; by the files' names when empty.
         csv: how CSV files are written.
         schema: a JSON schema, which declares all columns; or column -> type name, which declares
             those columns and leaves the others to inference.
@@ -33,3 +37,39 @@ class ReadOptions:
     stray_lines: Literal["fail", "skip"] = "fail"
     records_path: str = ""
     sheet: str = ""
+
+    def of_files(self, source: FilesSource) -> ReadOptions:
+        """These options with those that a description of files has.
+
+        Raises:
+            ConfigError: both say something, or the description says what is none.
+        """
+        from lakeport.sources.files.declared import declaration
+
+        said: dict[str, Any] = {
+            "format": source.source_format,
+            "csv": _csv(source.csv) if source.csv else None,
+            "schema": declaration(source.columns_schema),
+            "records_path": source.records_path,
+            "sheet": source.sheet,
+        }
+        for name, value in said.items():
+            if value and getattr(self, name):
+                raise ConfigError(
+                    f"`{name}` is given twice: beside the source, and in its description",
+                    "leave it out of one of them.",
+                )
+        return replace(self, **{name: value for name, value in said.items() if value})
+
+
+def _csv(given: Mapping[str, Any]) -> CsvOptions:
+    known = [field.name for field in fields(CsvOptions)]
+    for name in given:
+        if name not in known:
+            close = nearest(name, known)
+            raise ConfigError(
+                f"`csv` has no key {name!r}" + (f"; did you mean {close!r}?" if close else ""),
+                f"its keys are {', '.join(known)}.",
+            )
+    values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in given.items()}
+    return CsvOptions(**values)

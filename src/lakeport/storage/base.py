@@ -166,13 +166,16 @@ class CloudStorage(ABC):
         reader = RangedReader(fetch, size, self.uri(key))
         return cast(BinaryIO, io.BufferedReader(reader, _READ_BUFFER))
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
-        """Objects named `prefix` or below it, in the order of their keys' bytes."""
-        if prefix:
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
+        """Objects named `prefix` or below it and behind `after`, in the order of their keys' bytes.
+
+        Where the store can't begin at a key, the others are listed, too, and left out here.
+        """
+        if prefix > after:
             first = self._page(prefix, limit=1)
             yield from (found for found in first.objects if found.key == prefix)
-        for page in self._pages(prefix):
-            yield from page.objects
+        for page in self._pages(prefix, after=after):
+            yield from (found for found in page.objects if found.key > after)
 
     def level(self, prefix: str) -> Level:
         """What lies right in the folder `prefix`, as far as ten pages tell."""
@@ -181,11 +184,11 @@ class CloudStorage(ABC):
         objects = tuple(found for page in pages for found in page.objects)
         return Level(tuple(sorted(folders)), objects)
 
-    def _pages(self, prefix: str, *, one_level: bool = False) -> Iterator[Page]:
+    def _pages(self, prefix: str, *, one_level: bool = False, after: str = "") -> Iterator[Page]:
         """The pages of what lies below a folder."""
         token = ""
         while True:
-            page = self._page(prefix, below=True, one_level=one_level, token=token)
+            page = self._page(prefix, below=True, one_level=one_level, token=token, after=after)
             yield page
             if not (token := page.following):
                 return
@@ -234,6 +237,7 @@ class CloudStorage(ABC):
         one_level: bool = False,
         token: str = "",
         limit: int = 0,
+        after: str = "",
     ) -> Page:
         """One page of a listing.
 
@@ -243,6 +247,7 @@ class CloudStorage(ABC):
             one_level: list folders in that folder instead of what is in them.
             token: what the page before returned; empty for the first one.
             limit: how many objects, where not as many as there may be.
+            after: keys up to this one may be left out.
         """
 
     @abstractmethod

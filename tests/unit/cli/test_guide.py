@@ -157,7 +157,7 @@ def test_errors_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert {line.split()[0] for line in lines[1:]} == set(CLASSES)
-    assert [*lines[8].split(None, 2)] == [
+    assert [*lines[9].split(None, 2)] == [
         "SchemaConflict",
         "4",
         "the columns do not fit the table's",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from lakeport.config.inputs.base import Input
 
@@ -25,6 +25,12 @@ class FilesSource(Input):
         default="fail",
         description="What to do, with `new_only`, with files that changed since they were landed.",
     )
+    ordered: bool = Field(
+        default=False,
+        description="With `new_only`: names grow with time, as 2026/11/24/a.json do, so that the "
+        "listing begins behind the last one that was seen; what comes later with a smaller name is "
+        "not found.",
+    )
     source_format: str = Field(
         default="", description="csv, tsv, json, jsonl, parquet, arrow, orc, avro, xlsx or singer."
     )
@@ -40,3 +46,15 @@ class FilesSource(Input):
         default="", description="Of JSON: where the records are, such as result.items."
     )
     sheet: str = Field(default="", description="Of Excel: which sheet; the first that shows.")
+
+    @model_validator(mode="after")
+    def _only_with_new_only(self) -> FilesSource:
+        for key in ("again", "ordered"):
+            if key in self.model_fields_set and not self.new_only:
+                raise ValueError(f"`{key}` is about files that were landed before: set `new_only`")
+        return self
+
+    @property
+    def names(self) -> list[str]:
+        """What `files` names, as a list."""
+        return [self.files] if isinstance(self.files, str) else list(self.files)

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
+from lakeport.config.classes import config_class, destination_of, table_destination
 from lakeport.config.inputs.base import Input
 
 __all__ = ["TablesSource"]
@@ -23,6 +24,14 @@ class TablesSource(Input):
     incremental: bool = Field(
         default=False, description="Only rows that came since the target's last load."
     )
+
+    @property
+    def jars(self) -> frozenset[str]:
+        """What Spark needs to read the tables (`spark.jvm.versions`)."""
+        schemes = {place.partition("://")[0] for place in self.tables.values() if "://" in place}
+        others = {table_destination(destination_of(scheme)) for scheme in schemes} - {""}
+        found = {jar for name in others for jar in config_class(name).delta_jars}
+        return frozenset({"delta", *found})
 
     @field_validator("tables", mode="before")
     @classmethod

@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO
 
 from lakeport.errors import ConfigError, LakeportError
 from lakeport.host.scratch import scratch
-from lakeport.model import Staged
+from lakeport.storage.created import created
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -65,14 +65,8 @@ class SpoolLocation:
             with open_new(Path(at)) as file:
                 yield file
             return
-        writer = self.storage.stage(at, "application/octet-stream")
-        try:
-            yield cast(BinaryIO, writer)
-            done = writer.finish()
-        except BaseException:
-            writer.abort()
-            raise
-        self.storage.publish(Staged(at, done["token"], 0, int(done["bytes"])), at)
+        with created(self.storage, at) as file:
+            yield file
 
 
 def number_of(at: str) -> int:

@@ -122,6 +122,7 @@ class AzureStorage(CloudStorage):
         one_level: bool = False,
         token: str = "",
         limit: int = 0,
+        after: str = "",
     ) -> Page:
         container = self.connection.container(self.container)
         start = start_of_keys(self.prefix, prefix, below=below)

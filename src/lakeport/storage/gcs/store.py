@@ -116,12 +116,14 @@ class GcsStorage(CloudStorage):
         one_level: bool = False,
         token: str = "",
         limit: int = 0,
+        after: str = "",
     ) -> Page:
         start = start_of_keys(self.prefix, prefix, below=below)
         query = {
             "prefix": start,
             "delimiter": "/" if one_level else "",
             "pageToken": token,
+            "startOffset": join_key(self.prefix, after) if after else "",
             "maxResults": str(limit or ""),
         }
         page = self.connection.send(

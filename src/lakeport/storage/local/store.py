@@ -185,18 +185,20 @@ class LocalStorage:
         with translated("read", self.uri(key)):
             return self._existing(key).open("rb")
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
-        """Files at or below `prefix`, sorted by key; symbolic links are left out.
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
+        """Files at or below `prefix` and behind `after`, sorted; symbolic links are left out.
 
         Raises:
             DestinationError: the prefix leaves the root, or the disk refuses.
         """
         start = self._path(prefix) if prefix else Path(self.root)
         with translated("list", self.uri(prefix)):
+            found: Iterator[StoredObject] = iter(())
             if start.is_file() and not start.is_symlink():
-                yield stored(prefix, start.stat())
+                found = iter([stored(prefix, start.stat())])
             elif start.is_dir():
-                yield from walk(str(start), f"{prefix}/" if prefix else "")
+                found = walk(str(start), f"{prefix}/" if prefix else "")
+            yield from (one for one in found if one.key > after)
 
     def level(self, prefix: str) -> Level:
         """What lies right in the folder `prefix`; symbolic links are left out.

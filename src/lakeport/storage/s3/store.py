@@ -140,11 +140,14 @@ class S3Storage(CloudStorage):
         one_level: bool = False,
         token: str = "",
         limit: int = 0,
+        after: str = "",
     ) -> Page:
         start = start_of_keys(self.prefix, prefix, below=below)
         asked: dict[str, Any] = {"Prefix": start}
         if one_level:
             asked["Delimiter"] = "/"
+        if after:
+            asked["StartAfter"] = join_key(self.prefix, after)
         if token:
             asked["ContinuationToken"] = token
         if limit:

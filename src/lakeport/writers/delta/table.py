@@ -134,7 +134,9 @@ class DeltaTableWriter:
         self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, singer_state: bytes | None
     ) -> Landed:
         """Land what was staged, in one commit."""
-        mark = self.writer.mark(self.run_id, batch.sequence, batch.digest, singer_state)
+        mark = self.writer.mark(
+            self.run_id, batch.sequence, batch.digest, singer_state, batch.bookmark
+        )
         if self.mode is Mode.MERGE:
             return self.merger.commit(plan.detail, staged, mark)
         return self.writer.commit(plan.detail, staged, mark, batch.content)

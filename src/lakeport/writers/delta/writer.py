@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeport.errors import CommitConflict, RunMismatch, SchemaConflict
-from lakeport.model import Landed, Mode, Staged, Storage
+from lakeport.model import Bookmark, Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy, plan_evolution
 from lakeport.schema.named import alter_command, type_name
 from lakeport.writers.delta.commit.attempt import Attempt, Done
@@ -29,6 +29,7 @@ from lakeport.writers.delta.commit.known_content import LEFT_OUT, NOT_TOLD, Know
 from lakeport.writers.delta.commit.log_transaction import LogTransaction, TableTransaction
 from lakeport.writers.delta.commit.staged_files import StagedFiles, published
 from lakeport.writers.delta.commit.transaction import DeltaLog
+from lakeport.writers.delta.log.bookmarks import DeltaMemory
 from lakeport.writers.delta.log.commits import CommitLog, Mark, app_id
 from lakeport.writers.delta.log.contents import read_contents
 from lakeport.writers.delta.log.snapshot import STATE_COLUMNS, LogFiles, replay
@@ -238,6 +239,7 @@ class DeltaWriter:
         sequence: int = 0,
         digest: str = "",
         singer_state: bytes | None = None,
+        bookmark: Bookmark | None = None,
     ) -> Mark:
         """What a new commit is to say about itself.
 
@@ -247,9 +249,18 @@ class DeltaWriter:
                 that lands none.
             digest: SHA-256 of the input in hex.
             singer_state: the STATE that becomes durable with the batch.
+            bookmark: becomes durable with it, too; its document is written now.
+
+        Raises:
+            DestinationError: the store refused.
         """
+        moved = None if bookmark is None else self.memory().write(bookmark)
         commit_id = str(uuid.uuid4())
-        return Mark(run_id, self.stream, sequence, digest, self.run, commit_id, singer_state)
+        return Mark(run_id, self.stream, sequence, digest, self.run, commit_id, singer_state, moved)
+
+    def memory(self) -> DeltaMemory:
+        """What the table remembers of its sources."""
+        return DeltaMemory(self.storage, self.folder, lambda: self._log().begin())
 
     def until_committed(
         self,
@@ -269,6 +280,8 @@ class DeltaWriter:
             txn = self._begin(plan, number)
             if mark.numbered and self._reached(txn, mark.run_id) >= mark.sequence:
                 return self._skipped(txn.version, mark.run_id, mark.sequence, mark.digest)
+            if mark.moved is not None:
+                mark.moved.check(txn, self.uri)
             current = self._again(plan, txn)
             try:
                 return attempt(current, txn, number)

@@ -218,7 +218,10 @@ class Store:
     def __init__(self, content: bytes) -> None:
         self.content = content
 
-    def list(self, prefix: str) -> list[StoredObject]:
+    def uri(self, key: str = "") -> str:
+        return f"s3://bucket/{key}"
+
+    def list(self, prefix: str, *, after: str = "") -> list[StoredObject]:
         return [StoredObject("x.zip", len(self.content))]
 
     def open(self, key: str) -> io.BytesIO:

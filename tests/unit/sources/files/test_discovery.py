@@ -132,7 +132,10 @@ class Store:
 
     objects: ClassVar = {"a.csv": b"x\n1\n", "sub/b.csv": b"x\n2\n", "_x/c.csv": b""}
 
-    def list(self, prefix: str) -> Iterator[StoredObject]:
+    def uri(self, key: str = "") -> str:
+        return f"s3://bucket/in/{key}"
+
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
         for key, data in sorted(self.objects.items()):
             if key == prefix or key.startswith(f"{prefix}/" if prefix else ""):
                 yield StoredObject(key, len(data))

@@ -30,7 +30,7 @@ from lakeport.writers.delta.log.actions import (
     row_count,
     transaction_action,
 )
-from lakeport.writers.delta.log.commits import Commit, CommitLog, Mark, app_id
+from lakeport.writers.delta.log.commits import Commit, CommitLog, Mark
 from lakeport.writers.delta.plan import DeltaPlan
 from lakeport.writers.delta.schema import physical_names
 from lakeport.writers.delta.sink import EMPTY_VALUES
@@ -108,9 +108,8 @@ class Attempt:
         if self.plan.cluster_by:
             names = physical_names(self.plan.schema_json, self.plan.cluster_by)
             actions.append(clustering_action([[name] for name in names.values()]))
-        if self.mark.numbered:
-            app = app_id(self.mark.run_id, self.mark.stream)
-            actions.append(transaction_action(app, self.mark.sequence, moment))
+        for app, number in self.mark.transactions.items():
+            actions.append(transaction_action(app, number, moment))
         actions += self.content.actions(txn.version + 1, moment)
         if self.plan.mode is Mode.OVERWRITE and self.plan.base is not None:
             actions.append(overwritten(txn.version + 1, moment))
@@ -178,9 +177,8 @@ class Attempt:
             .mode("overwrite" if overwrite else "append")
         )
         options: dict[str, Any] = {"userMetadata": self.mark.text()}
-        if self.mark.run_id:
-            options["txnAppId"] = app_id(self.mark.run_id, self.mark.stream)
-            options["txnVersion"] = self.mark.sequence
+        for app, number in self.mark.transactions.items():  # Spark takes one: the bookmark's
+            options |= {"txnAppId": app, "txnVersion": number}
         if self.plan.request.policy is EvolutionPolicy.EVOLVE:
             full = overwrite and not self.plan.dynamic
             options["overwriteSchema" if full else "mergeSchema"] = "true"

@@ -14,6 +14,7 @@ import pyarrow as pa
 from lakeport.errors import DestinationError
 from lakeport.model import Storage
 from lakeport.writers.delta.log.actions import log_folder, parse_actions, parse_path
+from lakeport.writers.delta.log.bookmarks import Moved
 
 __all__ = ["Commit", "CommitLog", "Mark", "app_id"]
 
@@ -42,6 +43,7 @@ class Mark:
         batch_id: the caller's name for the batch.
         commit_id: unique to one attempt to land it.
         singer_state: the STATE that becomes durable with the commit, as the bytes that came.
+        moved: the bookmark that the commit moves; None for none, and when read back.
     """
 
     run_id: str
@@ -51,11 +53,18 @@ class Mark:
     batch_id: str
     commit_id: str
     singer_state: bytes | None = None
+    moved: Moved | None = None
 
     @property
     def numbered(self) -> bool:
         """Whether the commit counts among the batches that its run lands once."""
         return bool(self.run_id) and self.sequence >= 0
+
+    @property
+    def transactions(self) -> dict[str, int]:
+        """Application id -> version: what the commit moves on in the table's log."""
+        counted = {app_id(self.run_id, self.stream): self.sequence} if self.numbered else {}
+        return {**counted, **({self.moved.app: self.moved.number} if self.moved else {})}
 
     def text(self) -> str:
         """The commit's user metadata, as JSON text."""
@@ -68,6 +77,8 @@ class Mark:
             "commit_id": self.commit_id,
             "state": None,
         }
+        if self.moved is not None:
+            body["bookmark"] = {"name": self.moved.name, "number": self.moved.number}
         if self.singer_state is not None:
             try:
                 body["state"] = self.singer_state.decode()

@@ -15,7 +15,6 @@ from lakeport.writers.delta.commit.log_transaction import TableTransaction
 from lakeport.writers.delta.commit.operation import Operation
 from lakeport.writers.delta.commit.session import USER_METADATA, committing_session
 from lakeport.writers.delta.commit.transaction import Added
-from lakeport.writers.delta.log.commits import app_id
 from lakeport.writers.delta.merge.changes import Incoming, Retire, Upsert
 
 if TYPE_CHECKING:
@@ -68,9 +67,8 @@ class ChangeAttempt(Attempt):
         from delta.tables import DeltaTable
 
         settings = {USER_METADATA: self.mark.text()}
-        if self.mark.numbered:
-            settings[f"{_TXN}AppId"] = app_id(self.mark.run_id, self.mark.stream)
-            settings[f"{_TXN}Version"] = str(self.mark.sequence)
+        for app, number in self.mark.transactions.items():  # Spark takes one: the bookmark's
+            settings |= {f"{_TXN}AppId": app, f"{_TXN}Version": str(number)}
         if self.plan.request.policy is EvolutionPolicy.EVOLVE:
             settings[_AUTO_MERGE] = "true"
         own = committing_session(spark, settings)

@@ -1,0 +1,1 @@
+"""What is made and expected of rows, and those that were set aside."""

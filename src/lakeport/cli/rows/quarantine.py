@@ -1,0 +1,144 @@
+"""`lakeport quarantine`: what was set aside is shown, and landed once it is right."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lakeport.cli.options import Debug, JsonOut, SetKeys, SparkKeys, keys, refuse_secrets
+from lakeport.cli.output.console import Console, Json
+from lakeport.cli.output.errors import Guard
+from lakeport.cli.output.formatting import shown
+from lakeport.cli.output.help import KEEP, LOOK, Commands, about, help_alone
+from lakeport.cli.rows.transforms import Expect, PythonFunction, Sql, transform_options
+from lakeport.units import count, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakeport.loading.replay.replay import Replayed
+    from lakeport.loading.replay.set_aside import SetAside
+
+__all__ = ["quarantine"]
+
+Target = Annotated[str, typer.Argument(metavar="TARGET", help="A folder, a URI, or a config file.")]
+Run = Annotated[str | None, typer.Option("--run", metavar="ID", help="Of this run alone.")]
+
+quarantine = typer.Typer(
+    cls=Commands,
+    callback=help_alone,
+    help="Look at what was set aside, and land it once it is right.",
+    invoke_without_command=True,
+)
+
+
+@quarantine.command("show", **about(LOOK, "lakeport quarantine show ./lake flights --records 5"))
+def show(
+    target: Target,
+    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="Of this table.")] = None,
+    run: Run = None,
+    records: Annotated[
+        int, typer.Option("--records", metavar="N", min=0, help="Print so many records, too.")
+    ] = 0,
+    set_keys: SetKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """List what was set aside, with its reasons, by runs and streams."""
+    output = Json() if json_out else Console()
+    with Guard(output, debug, cut_off=("nothing was changed", "")) as guard:
+        output.begin(f"looking at {target}")
+        from lakeport.config.load import load_target
+        from lakeport.destinations import open_storage
+        from lakeport.loading.replay import set_aside
+
+        given = keys({}, set_keys, None)
+        config = load_target(target, given)
+        guard.protect(config)
+        refuse_secrets(given, type(config))
+        storage = open_storage(config)
+        found = set_aside.set_aside(config, storage, table or "", run or "")
+        heads = [list(islice(set_aside.records(storage, one), records)) for one in found]
+        if isinstance(output, Json):
+            documents = [one.to_dict() for one in found]
+            for document, head in zip(documents, heads, strict=True):
+                document["first"] = [raw.decode("utf-8", "backslashreplace") for raw in head]
+            output.document(documents)
+            return
+        if not found:
+            output.say(f"nothing was set aside in {target}")
+        for one, head in zip(found, heads, strict=True):
+            _tell(output, one, head)
+
+
+def _tell(output: Console, one: SetAside, head: Sequence[bytes]) -> None:
+    stream = shown(one.stream) or "lines of no stream"
+    output.say(f"{stream}: {counted(one.records, 'record')} of run {shown(one.run_id)}")
+    for reason in one.reasons:
+        column = f"{shown(reason.column)}: " if reason.column else ""
+        output.say(f"  {count(reason.count)}  {column}{shown(reason.reason)}", hanging=4)
+    if one.samples:
+        output.say(f"  {counted(one.samples, 'sample')} of rows for which the run failed")
+    for file in one.files:
+        output.say(f"  in {file}", hanging=5)
+    for raw in head:
+        output.say(f"  {shown(raw.decode('utf-8', 'backslashreplace'))}", hanging=2)
+
+
+@quarantine.command(
+    "replay",
+    **about(
+        KEEP,
+        "lakeport quarantine replay ./lake flights --run monday",
+        "lakeport quarantine replay ./lake flights --from corrected.jsonl",
+    ),
+)
+def replay(
+    target: Target,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table, by its name.")],
+    run: Run = None,
+    records_from: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="JSON lines with the corrected records."),
+    ] = None,
+    sql: Sql = None,
+    python: PythonFunction = None,
+    expect: Expect = None,
+    set_keys: SetKeys = None,
+    spark: SparkKeys = None,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """Land what was set aside, once; what fails again stays aside, with its new reason."""
+    output = Json() if json_out else Console()
+    with Guard(output, debug) as guard:
+        output.begin("landing")
+        from lakeport.config.load import load_target
+        from lakeport.loading.replay.replay import replay as replayed
+
+        given = keys({}, set_keys, spark)
+        config = load_target(target, given)
+        guard.protect(config)
+        refuse_secrets(given, type(config))
+        done = replayed(
+            config,
+            table,
+            run=run or "",
+            records_from=records_from or "",
+            **transform_options(sql, python, expect),
+        )
+        if isinstance(output, Json):
+            output.document([one.to_dict() for one in done])
+            return
+        for one in done:
+            output.say(_outcome(one), hanging=2)
+
+
+def _outcome(one: Replayed) -> str:
+    of = f"run {shown(one.run_id)}: {counted(one.records, 'record')}"
+    if one.before:
+        return f"{of}, replayed before: nothing was landed again"
+    return f"{of}, {counted(one.rows, 'row')} landed, {count(one.rejected)} set aside again"

@@ -1,0 +1,1 @@
+"""Options that make a description of a source."""

@@ -1,0 +1,1 @@
+"""Records that were set aside: listed, and landed once they are right."""

@@ -1,0 +1,138 @@
+"""One Delta table, as Spark reads it: a version, the rows of some files, or its change feed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakeport.errors import ConfigError, SourceError
+from lakeport.sources.remote import storage_of
+from lakeport.spark.active import ensure_active
+from lakeport.spark.failures import translated
+from lakeport.spark.filesystems import hand_over
+from lakeport.spark.jvm.classes import java_class
+from lakeport.storage.local.store import LocalStorage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from lakeport.config.base import DestinationConfig
+    from lakeport.model import Storage
+    from lakeport.spark.session import Runtime
+
+__all__ = ["DeltaTable"]
+
+_DELTA = "org.apache.spark.sql.delta"
+_FEED = "delta.enableChangeDataFeed"
+_FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
+_NEW = ("insert", "update_postimage")
+
+
+class DeltaTable:
+    """A Delta table at its newest version; waits for Spark.
+
+    Args:
+        place: a path or a URI.
+        config: the target's; a table in its cloud is read with its credentials.
+        runtime: Spark.
+
+    Attributes:
+        storage: rooted at the table's folder.
+        version: the newest one.
+
+    Raises:
+        ConfigError: Spark can't read tables there.
+        SourceError: there is no Delta table.
+    """
+
+    def __init__(self, place: str, config: DestinationConfig, runtime: Runtime) -> None:
+        self.storage = _storage(place, config)
+        self._runtime = runtime
+        hand_over(runtime, self.storage.hadoop_uri(), self.storage.hadoop_settings())
+        with translated(runtime.secrets):
+            spark = runtime.spark
+            ensure_active(spark)
+            logs = java_class(spark._jvm, f"{_DELTA}.DeltaLog")
+            self._log = logs.forTable(spark._jsparkSession, self.storage.hadoop_uri())
+            self._snapshot = self._log.update(False, self._none, self._none)
+            self.version = int(self._snapshot.version())
+        if self.version < 0:
+            raise SourceError(
+                f"{self.storage.uri()!r} is no Delta table",
+                "name the folder of one; files are named as files.",
+            )
+
+    @cached_property
+    def id(self) -> str:
+        """Tells this table from another one that takes its place."""
+        return str(self._snapshot.metadata().id())
+
+    @cached_property
+    def has_feed(self) -> bool:
+        """Whether the table keeps a change data feed."""
+        value = self._snapshot.metadata().configuration().get(_FEED)
+        return bool(value.isDefined() and value.get().lower() == "true")
+
+    def whole(self) -> DataFrame:
+        """All rows of the version."""
+        return self._read(versionAsOf=self.version)
+
+    def rows_of(self, added: Iterable[str]) -> DataFrame:
+        """The rows of some of its files.
+
+        Args:
+            added: the `add` actions, as the log has them.
+        """
+        from pyspark.sql import DataFrame
+
+        spark = self._runtime.spark
+        with translated(self._runtime.secrets):
+            ensure_active(spark)
+            actions = java_class(spark._jvm, f"{_DELTA}.actions.Action")
+            files = java_class(spark._jvm, "java.util.ArrayList")()
+            for text in added:
+                files.add(actions.fromJson(text))
+            to_seq = java_class(spark._jvm, "org.apache.spark.api.python.PythonUtils").toSeq
+            frame = self._log.createDataFrame(self._snapshot, to_seq(files), False, self._none)
+            return DataFrame(frame, spark)
+
+    def fed(self, after: int) -> tuple[DataFrame, bool]:
+        """Rows that came or changed behind a version, as the change feed has them.
+
+        Returns:
+            The rows, as they are after each change; and whether others were deleted.
+
+        Raises:
+            LakeportError: the feed does not reach back to that version.
+        """
+        changes = self._read(
+            readChangeFeed="true", startingVersion=after + 1, endingVersion=self.version
+        )
+        kind = changes["_change_type"]
+        with translated(self._runtime.secrets):
+            deleted = not changes.where(kind == "delete").isEmpty()
+        return changes.where(kind.isin(*_NEW)).drop(*_FEED_COLUMNS), deleted
+
+    def _read(self, **options: Any) -> DataFrame:
+        with translated(self._runtime.secrets):
+            reader = self._runtime.spark.read.format("delta").options(**options)
+            return reader.load(self.storage.hadoop_uri())
+
+    @property
+    def _none(self) -> Any:
+        return java_class(self._runtime.spark._jvm, "scala.Option").apply(None)
+
+
+def _storage(place: str, config: DestinationConfig) -> Storage:
+    storage = storage_of(config, f"{place.rstrip('/')}/") if "://" in place else None
+    if storage is None:
+        path = Path(place.removeprefix("file://")).expanduser().absolute()
+        return LocalStorage(str(path))
+    if not storage.hadoop_settings() and storage.uri().startswith("gs://"):
+        raise ConfigError(
+            f"Spark has no connector for {storage.uri()}",
+            "tables as sources are local, in S3 or in Azure.",
+        )
+    return storage

@@ -1,0 +1,209 @@
+"""Delta tables as a source: one batch of rows, and how far each table has been read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from lakeport.errors import ConfigError, SourceError
+from lakeport.model import Bookmark, Flush, Memory, Mode
+from lakeport.sources.frames.source import FrameSource
+from lakeport.sources.tables.commits import Changes, changes_between
+from lakeport.sources.tables.delta import DeltaTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from lakeport.config.base import DestinationConfig
+    from lakeport.config.inputs.tables import TablesSource
+    from lakeport.spark.session import Runtime
+
+__all__ = ["TableFlushes"]
+
+_FORMAT: Final = 1
+_ANEW: Final = "land the whole table anew, with a full refresh."
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What is read of one table; no frame where nothing is new."""
+
+    frame: DataFrame | None
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    bookmark: Bookmark | None = None
+
+
+class TableFlushes:
+    """Iterates one flush: the rows of the table, or of what SQL makes of several.
+
+    Args:
+        source: the description.
+        stream: the stream's name.
+        config: the target's.
+        runtime: Spark, which is waited for.
+        folder: the spool's.
+        memory_of: gives what the table of a stream remembers.
+
+    Raises:
+        ConfigError: the source does not go with the target.
+        SourceError: there is no such table, or what is new can't be told from its log.
+    """
+
+    def __init__(
+        self,
+        source: TablesSource,
+        stream: str,
+        config: DestinationConfig,
+        runtime: Runtime,
+        folder: Path,
+        memory_of: Callable[[str], Memory],
+    ) -> None:
+        _check(source, config)
+        self._stream, self._folder = stream, folder
+        self._digest = config.run_id is not None
+        self._taken = False
+        opened = {name: DeltaTable(place, config, runtime) for name, place in source.tables.items()}
+        if source.incremental:
+            memory = memory_of(stream)
+            self._read = {name: _new_rows(t, name, memory) for name, t in opened.items()}
+        else:
+            self._read = {name: _Read(table.whole()) for name, table in opened.items()}
+
+    @property
+    def nothing_new(self) -> bool:
+        """Whether no table has a new row."""
+        return all(read.frame is None for read in self._read.values())
+
+    def frames(self) -> Mapping[str, DataFrame]:
+        """The rows by the tables' names, for SQL over them; whoever asks makes one of several."""
+        self._taken = True
+        return {name: read.frame for name, read in self._read.items() if read.frame is not None}
+
+    def __iter__(self) -> Iterator[Flush]:
+        """Hand the rows out.
+
+        Raises:
+            ConfigError: there are several tables, and nothing has asked for their frames.
+        """
+        if len(self._read) > 1 and not self._taken:
+            raise ConfigError(
+                f"the source has {len(self._read)} tables, and nothing says what is made of them",
+                "give `sql` over their names, or name one table.",
+            )
+        read = next(iter(self._read.values()))
+        if read.frame is None:
+            yield Flush((), last=True, notes={self._stream: " ".join(read.notes)})
+            return
+        for flush in FrameSource(read.frame, self._stream, self._folder, digest=self._digest):
+            batches = tuple(
+                replace(
+                    batch,
+                    bookmark=read.bookmark,
+                    notes=(*batch.notes, *read.notes),
+                    warnings=(*batch.warnings, *read.warnings),
+                )
+                for batch in flush.batches
+            )
+            yield replace(flush, batches=batches)
+
+
+def _check(source: TablesSource, config: DestinationConfig) -> None:
+    if not source.incremental:
+        return
+    if len(source.tables) > 1:
+        raise ConfigError(
+            "`incremental` is about one table, and the source has "
+            f"{', '.join(map(repr, source.tables))}: a join of their new rows alone would miss "
+            "those that belong to rows from before",
+            "make one load of each, or leave `incremental` out.",
+        )
+    if config.mode is Mode.OVERWRITE:
+        raise ConfigError(
+            "`incremental` gives new rows alone, and `mode: overwrite` would replace the table by "
+            "them",
+            "use `mode: append` or `merge`; leave `incremental` out to land all rows each time.",
+        )
+
+
+def _new_rows(table: DeltaTable, name: str, memory: Memory) -> _Read:
+    """What came since the bookmark; all rows where there is none."""
+    key, uri = f"tables {name}", table.storage.uri()
+    remembered = memory.bookmark(key)
+    value = {"format": _FORMAT, "table": uri, "id": table.id, "version": table.version}
+    bookmark = Bookmark(key, value, remembered.number)
+    if not remembered.value:
+        note = f"all rows of version {table.version} of {uri}"
+        return _Read(table.whole(), (note,), bookmark=bookmark)
+    before = _version_before(table, name, remembered.value)
+    if before == table.version:
+        return _Read(None, (f"nothing new: version {before} of {uri} was landed",))
+    told = f"what came to {uri} with versions {before + 1} to {table.version}"
+    changes = changes_between(table.storage, before, table.version)
+    if changes.rewritten is not None:
+        return _fed(table, before, changes, told, bookmark)
+    if not changes.added:
+        return _Read(None, (f"nothing new: no row {told.removeprefix('what ')}",))
+    _check_files(table, changes)
+    return _Read(table.rows_of(changes.added), (told,), bookmark=bookmark)
+
+
+def _version_before(table: DeltaTable, name: str, value: Mapping[str, Any]) -> int:
+    uri = table.storage.uri()
+    if value.get("format") != _FORMAT:
+        raise SourceError(
+            f"what is remembered of {name!r} has format {value.get('format')!r}, and this version "
+            f"of lakeport knows format {_FORMAT}",
+            "use the version that wrote it, or a newer one.",
+        )
+    if value["table"] != uri:
+        raise SourceError(
+            f"what was landed of {name!r} so far came from {value['table']}, and now it is {uri}",
+            f"give the table another name, or {_ANEW}",
+        )
+    if value["id"] != table.id:
+        raise SourceError(
+            f"{uri} is another table than the one that was landed so far: it was made anew", _ANEW
+        )
+    if value["version"] > table.version:
+        raise SourceError(
+            f"{uri} ends with version {table.version}, and version {value['version']} was landed",
+            f"bring its log back, or {_ANEW}",
+        )
+    return int(value["version"])
+
+
+def _fed(table: DeltaTable, before: int, changes: Changes, told: str, bookmark: Bookmark) -> _Read:
+    uri = table.storage.uri()
+    if not table.has_feed:
+        raise SourceError(
+            f"version {changes.rewritten} of {uri} removed or changed rows"
+            + (f" ({changes.operation})" if changes.operation else "")
+            + ", and nothing tells which",
+            "let the table keep a change feed (`delta.enableChangeDataFeed`) from now on, and "
+            + _ANEW,
+        )
+    rows, deleted = table.fed(before)
+    warning = (
+        f"rows were deleted from {uri} since version {before}; they stay in the target, which gets "
+        "new and changed rows alone."
+    )
+    note = f"{told}, by its change feed"
+    return _Read(rows, (note,), (warning,) if deleted else (), bookmark)
+
+
+def _check_files(table: DeltaTable, changes: Changes) -> None:
+    """See that files are there that OPTIMIZE has replaced since.
+
+    Raises:
+        SourceError: one was vacuumed.
+    """
+    for path in changes.moved_files:
+        if next(table.storage.list(path), None) is None:
+            raise SourceError(
+                f"file {path!r} of {table.storage.uri()} is gone: its rows were moved into another "
+                "file, and it was vacuumed before they were landed",
+                f"keep files for longer than loads are apart; now {_ANEW}",
+            )

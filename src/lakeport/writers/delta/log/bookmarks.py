@@ -1,0 +1,147 @@
+"""What a Delta table remembers of its sources, kept so that it moves with the rows.
+
+A bookmark is a document beside the data, `_lakeport/bookmarks/<number>.json`, and a `txn` action
+in the commit with that number as its version: the log tells which document holds. Documents are
+created before the commit and never changed, so a commit that fails leaves one that nobody names.
+Bringing an older version back sets the numbers back, as it does with runs. Source: Delta's
+protocol, transaction identifiers, which checkpoints keep.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from lakeport.errors import CommitConflict, DestinationError, ObjectExists
+from lakeport.model import Bookmark, Remembered, Storage
+from lakeport.writers.delta.log.snapshot import STATE_COLUMNS, LogFiles, replay
+
+if TYPE_CHECKING:
+    from lakeport.writers.delta.commit.log_transaction import TableTransaction
+
+__all__ = ["DeltaMemory", "Moved", "bookmark_app"]
+
+_FOLDER: Final = "_lakeport"
+_VERSION: Final = 1
+
+
+def bookmark_app(name: str) -> str:
+    """The application id under which a table's log has a bookmark's number.
+
+    >>> bookmark_app("files")
+    'lakeport::bookmark:files'
+    """
+    return f"lakeport::bookmark:{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A bookmark whose document is written, and that a commit is to move.
+
+    Attributes:
+        name: the bookmark's name.
+        number: what the table's log is to say.
+        after: what it said when the source was opened.
+    """
+
+    name: str
+    number: int
+    after: int
+
+    @property
+    def app(self) -> str:
+        """See `bookmark_app`."""
+        return bookmark_app(self.name)
+
+    def check(self, txn: TableTransaction, uri: str) -> None:
+        """See that nobody has moved the bookmark meanwhile; who does so from now on conflicts.
+
+        Args:
+            txn: the transaction that is to move it.
+            uri: the table, as users name it.
+
+        Raises:
+            CommitConflict: another load was faster; to try again would land its rows twice.
+        """
+        txn.watch(self.app)
+        if txn.last_transaction(self.app) != self.after:
+            raise CommitConflict(
+                f"another load has read the source {self.name!r} of {uri} since this one began",
+                "nothing of this batch was committed; run it again: it goes on from there.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaMemory:
+    """The bookmarks of one table; a `lakeport.model.Memory`.
+
+    Attributes:
+        storage: where the table is.
+        table: its key; empty when it is the storage's root.
+        begin: a transaction of delta-spark's, for logs that we can't read alone.
+    """
+
+    storage: Storage
+    table: str
+    begin: Callable[[], TableTransaction]
+
+    @property
+    def folder(self) -> str:
+        """See `lakeport.model.Memory.folder`."""
+        return f"{self.table}/{_FOLDER}" if self.table else _FOLDER
+
+    def bookmark(self, name: str) -> Remembered:
+        """See `lakeport.model.Memory.bookmark`."""
+        number = self._number(bookmark_app(name))
+        if number < 0:
+            return Remembered()
+        key = self._key(number)
+        try:
+            document = json.loads(self.storage.get(key) or b"")
+            if document["bookmark"] == _VERSION and document["name"] == name:
+                return Remembered(dict(document["value"]), number)
+        except (ValueError, KeyError, TypeError):
+            pass
+        raise DestinationError(
+            f"what {self.storage.uri(self.table)} remembers of its source {name!r} can't be read "
+            f"from {self.storage.uri(key)}",
+            "bring that file back; or load the table anew with `--full-refresh`.",
+        )
+
+    def write(self, bookmark: Bookmark) -> Moved:
+        """Write a bookmark's document; it counts once a commit has moved the bookmark.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        body: dict[str, Any] = {
+            "bookmark": _VERSION,
+            "name": bookmark.name,
+            "after": bookmark.after,
+            "value": bookmark.value,
+        }
+        data = json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        # Microseconds: two loads at a time seldom try one number, and it says when.
+        number = max(bookmark.after + 1, time.time_ns() // 1000)
+        while True:
+            try:
+                self.storage.put(self._key(number), data, create_only=True)
+            except ObjectExists:
+                number += 1
+            else:
+                return Moved(bookmark.name, number, bookmark.after)
+
+    def _key(self, number: int) -> str:
+        return f"{self.folder}/bookmarks/{number}.json"
+
+    def _number(self, app: str) -> int:
+        log = LogFiles.of(self.storage, self.table)
+        if log.newest < 0:
+            return -1
+        contents = replay(self.storage, log, log.newest, STATE_COLUMNS)
+        if contents is None:
+            return self.begin().last_transaction(app)
+        return int(contents.transactions[app]["version"]) if app in contents.transactions else -1

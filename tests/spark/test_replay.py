@@ -1,0 +1,143 @@
+"""What was set aside: shown, landed once, and set aside again where it still is wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+import lakeport
+from lakeport.cli.app import main
+from lakeport.errors import InputError, SourceError
+
+if TYPE_CHECKING:
+    from lakeport.spark.session import Runtime
+
+
+def singer(*records: Any) -> io.BytesIO:
+    schema = {"properties": {"id": {"type": "integer"}, "p": {"type": ["null", "number"]}}}
+    messages = [
+        {"type": "SCHEMA", "stream": "s", "schema": schema, "key_properties": []},
+        *({"type": "RECORD", "stream": "s", "record": record} for record in records),
+    ]
+    return io.BytesIO("".join(json.dumps(message) + "\n" for message in messages).encode())
+
+
+def ids(path: Path) -> list[Any]:
+    return sorted(DeltaTable(path).to_pyarrow_table()["id"].to_pylist(), key=str)
+
+
+@pytest.fixture
+def lake(runtime: Runtime, tmp_path: Path) -> Path:
+    """A table with one record landed and two set aside by the run `r`."""
+    source = singer({"id": 1}, {"id": "2", "p": 0.5}, {"id": "x"})
+    lakeport.land(source, tmp_path, on_bad_record="quarantine", run_id="r")
+    return tmp_path
+
+
+def test_what_was_set_aside_is_told_by_runs_and_reasons(lake: Path) -> None:
+    (found,) = lakeport.quarantined(lake)
+    assert (found.run_id, found.stream, found.table, found.records) == ("r", "s", "s", 2)
+    (reason,) = found.reasons
+    assert (reason.column, reason.count) == ("id", 2)
+    assert [Path(file).name for file in found.files] == ["s.jsonl"]
+    assert lakeport.quarantined(lake, "s", run="r") == (found,)
+    assert lakeport.quarantined(lake, "t") == lakeport.quarantined(lake, run="q") == ()
+
+
+def test_a_query_corrects_and_each_record_lands_once(lake: Path) -> None:
+    sql = "SELECT CAST(id AS BIGINT) AS id, p FROM source WHERE id != 'x'"
+    (done,) = lakeport.replay(lake, "s", sql=sql)
+    assert (done.records, done.rows, done.rejected, done.before) == (2, 1, 0, False)
+    for again in (sql, sql.replace("!=", "=")):
+        (done,) = lakeport.replay(lake, "s", sql=again)
+        assert (done.rows, done.before) == (0, True)
+    assert ids(lake / "s") == [1, 2]
+
+
+def test_what_fails_again_is_set_aside_again(lake: Path) -> None:
+    (done,) = lakeport.replay(lake, "s", run="r")
+    assert (done.rows, done.rejected) == (0, 2)
+    again = next(one for one in lakeport.quarantined(lake) if one.run_id == "replay:r")
+    assert again.records == 2
+    sql = "SELECT 7 AS id, p FROM source"
+    (done,) = lakeport.replay(lake, "s", run="replay:r", sql=sql)
+    assert (done.rows, ids(lake / "s")) == (2, [1, 7, 7])
+
+
+def test_rows_that_were_not_as_expected_come_back_with_the_tables_types(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    from datetime import UTC, date, datetime
+    from decimal import Decimal
+
+    rows = {
+        "id": [1, 2],
+        "price": [Decimal("1.10"), Decimal("-12345678901234567.89")],
+        "day": [date(2024, 2, 29)] * 2,
+        "at": [datetime(2024, 2, 29, 1, 2, 3, 456789, UTC)] * 2,
+        "text": ["1", "2"],
+        "parts": [[{"a": 1}], [{"a": None}]],
+    }
+    table = pa.table(rows)
+    one = {"check": "price > 0", "otherwise": "quarantine"}
+    lakeport.land(table, tmp_path, table="t", expect=[one])
+    assert ids(tmp_path / "t") == [1]
+    (done,) = lakeport.replay(tmp_path, "t")
+    assert (done.rows, done.rejected) == (1, 0)
+    found = DeltaTable(tmp_path / "t").to_pyarrow_table().sort_by("id")
+    assert {name: found[name].to_pylist() for name in rows} == rows
+
+
+def test_corrected_records_come_from_a_file(runtime: Runtime, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    (tmp_path / "t.csv").write_text("id,name\n1,Ada\nx,Bob\n")
+    keys: Any = {"on_bad_record": "quarantine", "columns": {"id": "integer"}}
+    lakeport.land(tmp_path / "t.csv", lake, **keys)
+    with pytest.raises(InputError, match="are no JSON records"):
+        lakeport.replay(lake, "t")
+    edited = tmp_path / "edited.jsonl"
+    edited.write_text('{"id": 2, "name": "Bob"}\n')
+    for rows in (1, 0):
+        (done,) = lakeport.replay(lake, "t", records_from=edited)
+        assert done.rows == rows
+    assert ids(lake / "t") == [1, 2]
+
+
+def test_several_runs_are_replayed_each_or_named(lake: Path) -> None:
+    lakeport.land(singer({"id": "9"}), lake, on_bad_record="quarantine", run_id="q")
+    with pytest.raises(SourceError, match="records of the runs 'q', 'r'"):
+        lakeport.replay(lake, "s", records_from=lake / "edited.jsonl")
+    done = lakeport.replay(lake, "s", sql="SELECT 3 AS id FROM source")
+    assert [(one.run_id, one.rows) for one in done] == [("q", 1), ("r", 2)]
+    with pytest.raises(SourceError, match="nothing was set aside of table 'absent'"):
+        lakeport.replay(lake, "absent")
+
+
+def test_samples_of_a_failed_load_are_shown_and_not_landed(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    with pytest.raises(lakeport.ExpectationFailed):
+        lakeport.land(pa.table({"id": [None, 1]}), tmp_path, table="t", expect=[{"not_null": "id"}])
+    (found,) = lakeport.quarantined(tmp_path)
+    assert (found.records, found.samples) == (0, 1)
+    with pytest.raises(SourceError, match="nothing was set aside"):
+        lakeport.replay(tmp_path, "t")
+
+
+def test_the_command_line_shows_and_replays(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["quarantine", "show", str(lake), "s", "--records", "1"]) == 0
+    told = capsys.readouterr().out
+    assert "s: 2 records of run r" in told and '"id": "2"' in told
+    sql = "SELECT 5 AS id FROM source"
+    assert main(["quarantine", "replay", str(lake), "s", "--sql", sql]) == 0
+    assert "2 rows landed, 0 set aside again" in capsys.readouterr().out
+    assert main(["quarantine", "replay", str(lake), "s", "--sql", sql, "--json"]) == 0
+    (done,) = json.loads(capsys.readouterr().out)
+    assert (done["before"], done["rows"]) == (True, 0)
+    assert main(["quarantine", "show", str(lake / "empty")]) == 0

@@ -1,0 +1,31 @@
+"""What a table remembers, without a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lakeport.model import Bookmark, Remembered, Storage
+
+__all__ = ["KeptMemory"]
+
+
+@dataclass
+class KeptMemory:
+    """Bookmarks in a dictionary, and side files in a folder of a store."""
+
+    storage: Storage
+    kept: dict[str, Remembered] = field(default_factory=dict)
+    folder: str = "memory"
+
+    def bookmark(self, name: str) -> Remembered:
+        return self.kept.get(name, Remembered())
+
+    def commit(self, bookmark: Bookmark) -> None:
+        """Move a bookmark, as a commit does."""
+        assert self.bookmark(bookmark.name).number == bookmark.after
+        self.kept[bookmark.name] = Remembered(bookmark.value, bookmark.after + 1)
+
+    def files(self) -> list[Path]:
+        """The side files that there are, in a folder of the disk."""
+        return [Path(self.storage.uri(found.key)) for found in self.storage.list(self.folder)]
