@@ -42,7 +42,13 @@ from lakeport.storage.retry import GIVE_UP_SECONDS
 if TYPE_CHECKING:
     from lakeport.model import Storage
 
-__all__ = ["MAXIMUM_BATCH_SIZE_MB", "DestinationConfig", "FileType", "canonical"]
+__all__ = [
+    "MAXIMUM_BATCH_SIZE_MB",
+    "OTHER_NAMES",
+    "DestinationConfig",
+    "FileType",
+    "canonical",
+]
 
 MAXIMUM_BATCH_SIZE_MB = 1024.0
 """Default input size of one batch, summed over the streams."""
@@ -57,6 +63,10 @@ _ALIASES = {
 }
 _UNUSED = ("clean_up_input_file",)
 _MAY_BE_EMPTY = ("column_header_format", "date_partition_format")  # as in Mage: none
+
+
+OTHER_NAMES: Mapping[str, str] = {**_ALIASES, **{name: name for name in _UNUSED}}
+"""Mage's and Meltano's names of keys -> lakeport's own, of those that it has."""
 
 
 def _smallest(values: dict[str, Any]) -> float:

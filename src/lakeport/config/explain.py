@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from lakeport.errors import ConfigError
+from lakeport.errors import ConfigError, Problem
 from lakeport.scrub import MASK, scrub
 
 if TYPE_CHECKING:
@@ -58,7 +58,14 @@ def explain(error: ValidationError, model: type[DestinationConfig]) -> ConfigErr
     details = [d for d in error.errors(include_url=False) if d["type"] not in _CONSEQUENCES]
     problems = list(dict.fromkeys(_problem(detail, model) for detail in details))
     name = model.model_fields["destination"].default
-    return ConfigError(_message(f"destination `{name}`", problems), _hint(details, model))
+    return ConfigError(
+        _message(f"destination `{name}`", problems),
+        _hint(details, model),
+        tuple(
+            Problem(detail["loc"], _problem(detail, model), _hint([detail], model))
+            for detail in details
+        ),
+    )
 
 
 def _message(what: str, problems: list[str]) -> str:

@@ -6,14 +6,17 @@ import json
 import os
 import re
 import sys
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lakeport.config.mage.templates import Scope, hide, render, restore
+from lakeport.config.places import Document, Text
 from lakeport.errors import ConfigError, MissingDependency
 
-__all__ = ["expand", "parse_text", "read_text", "read_with_mode", "texts"]
+__all__ = ["expand", "parse_document", "parse_text", "read_text", "read_with_mode", "texts"]
 
 _LARGEST = 1 << 20
 _DEEPEST = 32
@@ -79,10 +82,24 @@ def parse_text(text: str, name: str) -> dict[str, Any]:
         >>> parse_text("path: ./lake\\nrun_id: 2024-03-04", "lake.yaml")
         {'path': './lake', 'run_id': '2024-03-04'}
     """
+    return parse_document(text, name).values
+
+
+def parse_document(text: str, name: str) -> Document:
+    """The same mapping, with the places of what it holds.
+
+    Raises:
+        ConfigError: as for `parse_text`.
+
+    Example:
+        >>> parse_document("loads:\n  flights: {}", "lake.yaml").place("loads", "flights")
+        Place(line=2, column=3)
+    """
     try:
         values = _parse_json(text) if text.lstrip().startswith("{") else None
-        if values is None:
-            values = _parse_with_templates(text, name)
+        if values is not None:
+            return Document(_keys(values, name), partial(_compose_json, text, name))
+        return _parse_with_templates(text, name)
     except RecursionError:
         raise _too_deep(name) from None
     except _TwiceError as error:
@@ -92,9 +109,6 @@ def parse_text(text: str, name: str) -> dict[str, Any]:
             f"{name} holds a whole number of more than {sys.get_int_max_str_digits()} digits",
             "write it in quotes if it is meant as text.",
         ) from None
-    if not isinstance(values, dict):
-        raise ConfigError(f"{name} holds no keys", "write one `key: value` on each line.")
-    return values
 
 
 def expand(
@@ -166,6 +180,12 @@ class _TwiceError(Exception):
     """A key given twice."""
 
 
+def _keys(values: Any, name: str) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise ConfigError(f"{name} holds no keys", "write one `key: value` on each line.")
+    return values
+
+
 def _too_deep(name: str) -> ConfigError:
     return ConfigError(f"{name} is nested too deeply", "keys need two or three levels at most.")
 
@@ -193,18 +213,52 @@ def _second_line(text: str, key: str) -> str:
     return f", again in line {text.count(chr(10), 0, places[1]) + 1}" if len(places) == 2 else ""
 
 
-def _parse_with_templates(text: str, name: str) -> Any:
+def _parse_with_templates(text: str, name: str) -> Document:
     """YAML as it is; else with its templates hidden, since Mage's need no quotes around them."""
     try:
-        return _parse_yaml(text, name)
+        return _parse_yaml(Text(text), name)
     except ConfigError:
         hidden, templates = hide(text)
         if not templates:
             raise
-        return restore(_parse_yaml(hidden, name), templates)
+        return _parse_yaml(Text(text, hidden, templates), name)
 
 
-def _parse_yaml(text: str, name: str) -> Any:
+def _parse_yaml(text: Text, name: str) -> Document:
+    loader = _loader(text, name)
+    with _yaml_errors(text, name):
+        root = loader.get_single_node()
+        values = None if root is None else loader.construct_document(root)
+    return Document(_keys(restore(values, text.templates), name), lambda: (root, text))
+
+
+def _compose_json(text: str, name: str) -> tuple[Any, Text]:
+    """The nodes of a JSON text, which is YAML but for its tabs."""
+    whole = Text(text, text.replace("\t", " "))
+    try:
+        with _yaml_errors(whole, name):
+            return _loader(whole, name).get_single_node(), whole
+    except (ConfigError, RecursionError):  # such as a key of more than 1024 characters
+        return None, whole
+
+
+@contextmanager
+def _yaml_errors(text: Text, name: str) -> Iterator[None]:
+    import yaml
+
+    try:
+        yield
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        index = mark.index if mark else getattr(error, "position", None)
+        where = "" if index is None else f", {text.place(index)}"
+        what = getattr(error, "problem", None) or "it is neither YAML nor JSON"
+        raise ConfigError(
+            f"{name}{where}: {what}", "write one `key: value` on each line."
+        ) from None
+
+
+def _loader(text: Text, name: str) -> Any:
     try:
         import yaml
     except ImportError:
@@ -245,27 +299,21 @@ def _parse_yaml(text: str, name: str) -> Any:
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
             first: dict[Any, int] = {}
             for key_node, _ in node.value:
-                key, line = key_node.value, key_node.start_mark.line + 1
+                key, index = key_node.value, key_node.start_mark.index
                 if not isinstance(key, str):
                     raise yaml.constructor.ConstructorError(
                         None, None, "a key is not text", key_node.start_mark
                     )
                 if key in first:
+                    lines = [text.place(at).line for at in (first[key], index)]
                     raise _TwiceError(
-                        f"the key {key!r} is given twice, in lines {first[key]} and {line}"
+                        f"the key {key!r} is given twice, in lines {lines[0]} and {lines[1]}"
                     )
-                first[key] = line
+                first[key] = index
                 key_node.tag = "tag:yaml.org,2002:str"
             return super().construct_mapping(node, deep=True)
 
     for tag, pattern, starts in _SCALARS:
         Loader.add_implicit_resolver(tag, pattern, list(starts))
-    try:
-        return yaml.load(text, Loader=Loader)  # noqa: S506  # a SafeLoader, made stricter
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark else ""
-        what = getattr(error, "problem", None) or "it is neither YAML nor JSON"
-        raise ConfigError(
-            f"{name}{where}: {what}", "write one `key: value` on each line."
-        ) from None
+    with _yaml_errors(text, name):  # its reader looks at characters at once
+        return Loader(text.parsed)

@@ -11,7 +11,7 @@ from lakeport.config.classes import all_keys, config_class, what_to_name
 from lakeport.config.mage.streaming_sink import is_sink, sink_keys
 from lakeport.errors import ConfigError
 
-__all__ = ["build", "environment_keys", "flat", "for_destination", "prefixed_errors"]
+__all__ = ["build", "environment_keys", "flat", "for_destination", "joined", "prefixed_errors"]
 
 _PREFIX = "LAKEPORT_"
 
@@ -32,7 +32,7 @@ def build(
     if is_sink(values):
         values, _ = sink_keys(values, all_keys())
     given, wanted = canonical(values), canonical(_named(overrides or {}))
-    merged = {**given, **{key: _joined(given.get(key), value) for key, value in wanted.items()}}
+    merged = joined(given, wanted)
     destination = merged.get("destination")
     if not isinstance(destination, str):
         raise ConfigError("the key `destination` is missing", what_to_name())
@@ -135,8 +135,17 @@ def _named(values: Mapping[Any, Any]) -> Mapping[str, Any]:
     return values
 
 
-def _joined(given: object, wanted: object) -> object:
-    """What is wanted; settings are added to those given."""
-    if isinstance(given, Mapping) and isinstance(wanted, Mapping):
-        return {**given, **wanted}
-    return wanted
+def joined(given: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys, and those that win over them; settings of both are put together.
+
+    Example:
+        >>> joined({"mode": "append", "spark": {"a": "1"}}, {"spark": {"b": "2"}})
+        {'mode': 'append', 'spark': {'a': '1', 'b': '2'}}
+    """
+
+    def both(one: object, other: object) -> object:
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            return {**one, **other}
+        return other
+
+    return {**given, **{key: both(given.get(key), value) for key, value in wanted.items()}}

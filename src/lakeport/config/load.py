@@ -14,9 +14,11 @@ from lakeport.config.classes import uri_values, what_to_name
 from lakeport.config.files import expand, parse_text, read_text, read_with_mode, texts
 from lakeport.config.layers import build, flat, for_destination, prefixed_errors
 from lakeport.config.mage.streaming_sink import Buffer, is_sink, sink_keys
+from lakeport.config.target import target_values
 from lakeport.errors import ConfigError
 
 __all__ = [
+    "exposure",
     "load_file",
     "load_files",
     "load_sink",
@@ -133,14 +135,19 @@ def load_files(
         text, mode = read_with_mode(path)
         raw = parse_text(text, _called(path))
         with prefixed_errors(_called(path)):
-            keys = flat(raw)
+            keys = raw if "loads" in raw else flat(raw)
         held[path] = keys, mode
-        values |= expand(keys, environ, _called(path), variables=variables)
+        if "loads" in raw:  # a lake's file, of which the target is meant
+            target = expand(raw.get("target"), environ, _called(path), variables=variables)
+            with prefixed_errors(_called(path)):
+                values |= target_values(target, path.absolute().parent, environ)
+        else:
+            values |= expand(keys, environ, _called(path), variables=variables)
     with prefixed_errors(", ".join(map(_called, paths))):
         config = build(translate(values), overrides, environ)
     for path, (keys, mode) in held.items():
         if any(secret in text for text in texts(keys) for secret in config.secrets()):
-            config = config.warned(*_exposure(path, mode, guarded))
+            config = config.warned(*exposure(path, _called(path), mode, guarded=guarded))
     return config
 
 
@@ -232,17 +239,27 @@ def _is_config_file(text: str, guess: bool) -> bool:
     return path.is_file()
 
 
-def _exposure(path: Path, mode: int, guarded: bool) -> tuple[str, ...]:
-    """Who else can reach a config file that holds secrets."""
+def exposure(path: Path, name: str, mode: int, *, guarded: bool) -> tuple[str, ...]:
+    """Who else can reach a config file that holds secrets.
+
+    Args:
+        path: the file.
+        name: how errors call it.
+        mode: the file's mode.
+        guarded: as for `load_files`.
+
+    Raises:
+        ConfigError: others may write to it, and it is guarded.
+    """
     if not stat.S_ISREG(mode):
         return ()
     hint = f"chmod 600 {path}, or keep the secrets in the environment and write ${{NAME}}."
     mode = stat.S_IMODE(mode)
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
-        problem = f"{_called(path)} holds secrets, and others may write to it ({mode:04o})"
+        problem = f"{name} holds secrets, and others may write to it ({mode:04o})"
         if guarded:
             raise ConfigError(problem, hint)
         return (f"{problem}: {hint}",)
     if mode & (stat.S_IRGRP | stat.S_IROTH):
-        return (f"{_called(path)} holds secrets, and others may read it ({mode:04o}): {hint}",)
+        return (f"{name} holds secrets, and others may read it ({mode:04o}): {hint}",)
     return ()

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from lakeport.config.explain import nearest
-from lakeport.errors import ConfigError
+from lakeport.errors import ConfigError, Problem
 from lakeport.scrub import scrub
 
 __all__ = ["Input"]
@@ -39,21 +39,21 @@ class Input(BaseModel):
 
 
 def _explained(model: type[Input], error: ValidationError) -> ConfigError:
+    about = {(field.alias or key): field.description for key, field in model.model_fields.items()}
+    hint = "the keys are " + "; ".join(f"`{key}`: {text}" for key, text in about.items())
     problems = []
     for detail in error.errors(include_url=False, include_input=False):
-        key = ".".join(map(str, detail["loc"])) or model.what
+        path, key = detail["loc"], ".".join(map(str, detail["loc"])) or model.what
+        own = f"`{path[0]}`: {about[path[0]]}" if path and path[0] in about else hint
         if detail["type"] == "extra_forbidden":
-            close = nearest(key, model.model_fields)
-            problems.append(
-                f"there is no key `{key}`" + (f"; did you mean `{close}`?" if close else "")
-            )
+            close = nearest(key, about)
+            text = f"there is no key `{key}`" + (f"; did you mean `{close}`?" if close else "")
         elif detail["type"] == "missing":
-            problems.append(f"the key `{key}` is missing")
+            text = f"the key `{key}` is missing"
         else:
-            named = f"`{key}`" if detail["loc"] else key
-            problems.append(f"{named} {_reason(detail)}")
-    about = "; ".join(f"`{key}`: {field.description}" for key, field in model.model_fields.items())
-    return ConfigError(scrub("; ".join(problems)), f"the keys are {about}")
+            text = f"{f'`{key}`' if path else key} {_reason(detail)}"
+        problems.append(Problem(path, scrub(text), own))
+    return ConfigError("; ".join(problem.text for problem in problems), hint, tuple(problems))
 
 
 def _reason(detail: Mapping[str, Any]) -> str:

@@ -20,3 +20,8 @@ class TapSource(Input):
     env: Mapping[str, str] = Field(
         default_factory=dict, description="Variables of its environment, beside the process's."
     )
+    folder: str = Field(
+        default="",
+        description="The folder in which it runs; default: the current one. In a lake's file, "
+        "the file's.",
+    )

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
@@ -26,7 +26,7 @@ from typing import Any
 
 from lakeport.errors import ConfigError, MissingDependency
 
-__all__ = ["Scope", "hide", "render", "restore"]
+__all__ = ["Scope", "hide", "render", "restore", "shown"]
 
 # Not `*+`, though nothing is to be tried again: Python before 3.11.5, as in Debian 12, fails at it.
 _TEMPLATE = re.compile(r"""\{\{((?:'[^']*'|"[^"]*"|(?!\}\})[^'"])*)\}\}""")
@@ -70,7 +70,7 @@ def hide(text: str) -> tuple[str, list[str]]:
     return _TEMPLATE.sub(replace, text), found
 
 
-def restore(value: Any, templates: list[str]) -> Any:
+def restore(value: Any, templates: Sequence[str]) -> Any:
     """Put templates back into parsed values.
 
     Example:
@@ -84,6 +84,22 @@ def restore(value: Any, templates: list[str]) -> Any:
     if not isinstance(value, str):
         return value
     return _HIDDEN.sub(lambda match: templates[int(match[1])], value)
+
+
+def shown(hidden: str, templates: Sequence[str], index: int) -> int:
+    """Where a character of a text with hidden templates stands in the text that has them.
+
+    Example:
+        >>> hidden, templates = hide("{{ 1 }}: x")
+        >>> shown(hidden, templates, hidden.index("x"))
+        9
+    """
+    moved = 0
+    for match in _HIDDEN.finditer(hidden) if templates else ():
+        if match.start() >= index:
+            break
+        moved += len(templates[int(match[1])]) - len(match[0])
+    return index + moved
 
 
 def render(text: str, scope: Scope, name: str, plain: Callable[[str], str]) -> Any:
