@@ -1,0 +1,137 @@
+"""What a lake's file says, checked."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+from pydantic import Field, SecretStr, field_validator
+
+from lakeport.config.base import DestinationConfig
+from lakeport.config.expectations import Expectation
+from lakeport.config.inputs.base import Input
+from lakeport.config.inputs.database import DatabaseSource
+from lakeport.config.inputs.files import FilesSource
+from lakeport.config.inputs.tables import TablesSource
+from lakeport.config.inputs.tap import TapSource
+from lakeport.errors import ConfigError
+
+__all__ = ["LakeFile", "Lineage", "Load", "Notices", "Source"]
+
+Source = FilesSource | DatabaseSource | TapSource | TablesSource
+
+
+class Lineage(Input):
+    """Where OpenLineage events go."""
+
+    file: str = Field(default="", description="A file to which each event is added as a line.")
+    url: SecretStr | None = Field(
+        default=None, description="The HTTP endpoint, such as https://marquez:5000."
+    )
+    api_key: SecretStr | None = Field(default=None, description="The endpoint's key.")
+    namespace: str = Field(default="lakeport", description="The namespace of the jobs.")
+
+    def secrets(self) -> tuple[str, ...]:
+        """The endpoint and its key."""
+        return tuple(each.get_secret_value() for each in (self.url, self.api_key) if each)
+
+
+class Notices(Input):
+    """Which webhooks are told of what."""
+
+    failure: tuple[SecretStr, ...] = Field(
+        default=(), description="URLs that are told when loads fail, one or a list."
+    )
+    freshness: tuple[SecretStr, ...] = Field(
+        default=(), description="URLs that are told when data are older than expected."
+    )
+
+    @field_validator("failure", "freshness", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+    def secrets(self) -> tuple[str, ...]:
+        """The URLs: who knows one may post there."""
+        return tuple(each.get_secret_value() for each in (*self.failure, *self.freshness))
+
+
+@dataclass(frozen=True)
+class Load:
+    """One load of a lake's file.
+
+    Attributes:
+        name: what the file calls it.
+        source: where it comes from.
+        target: where it goes: the file's `target` and `defaults`, and the load's own keys.
+        line: where it stands in the file.
+        sql: Spark SQL that makes what is landed; empty for none.
+        python: `module:function` that does; empty for none.
+        expect: what is expected of its rows.
+        tags: by which a run chooses loads.
+        description: what it is, in words.
+        depends: other loads of the file whose tables it uses.
+        tables: names that `sql` and `expect` use for other tables of the file -> their places.
+        folder: the file's, in which modules for `python` are looked for.
+        file: how errors call the file.
+    """
+
+    name: str
+    source: Source
+    target: DestinationConfig
+    line: int
+    sql: str = ""
+    python: str = ""
+    expect: tuple[Expectation, ...] = ()
+    tags: tuple[str, ...] = ()
+    description: str = ""
+    depends: tuple[str, ...] = ()
+    tables: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
+    file: str = ""
+
+    def check(self) -> None:
+        """See that what it starts and imports is on this machine.
+
+        Raises:
+            ConfigError: a tap's command or a module is absent.
+        """
+        where = f"{self.file}, line {self.line}: load {self.name!r}"
+        if isinstance(self.source, TapSource):
+            command = self.source.tap[0]
+            here = "/" in command and Path(self.folder, command).is_file()
+            if not here and shutil.which(command) is None:
+                raise ConfigError(
+                    f"{where}: there is no command {command!r}",
+                    "install the tap, or give its path.",
+                )
+        module = self.python.partition(":")[0].partition(".")[0]
+        if module and not any(Path(self.folder, module + end).exists() for end in ("", ".py")):
+            if find_spec(module) is None:
+                raise ConfigError(
+                    f"{where}: `python`: there is no module {module!r}",
+                    f"it is looked for in {self.folder}, and among the packages that are "
+                    "installed.",
+                )
+
+
+@dataclass(frozen=True)
+class LakeFile:
+    """A lake's file.
+
+    Attributes:
+        path: the file.
+        loads: by name, each behind those that it uses.
+        lineage: where OpenLineage events go; None for nowhere.
+        notices: which webhooks are told of what; None for none.
+        warnings: what the user has to know of the file.
+    """
+
+    path: Path
+    loads: Mapping[str, Load]
+    lineage: Lineage | None = None
+    notices: Notices | None = None
+    warnings: tuple[str, ...] = ()
