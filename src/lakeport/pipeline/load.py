@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakeport.config.inputs.database import DatabaseSource
 from lakeport.config.inputs.files import FilesSource
 from lakeport.config.inputs.tables import TablesSource
-from lakeport.destinations import open_storage, table_rows
-from lakeport.errors import LakeportError, SourceError
+from lakeport.errors import LakeportError
 from lakeport.host.activity import whole
 from lakeport.loading.report import Failure
 from lakeport.loading.run import land
 from lakeport.model import Mode
 from lakeport.pipeline.observer import OfLoad
 from lakeport.pipeline.report import LoadReport
-from lakeport.writers.naming import table_name
+from lakeport.sources.tables.delta import DeltaTable
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from lakeport.config.inputs.base import Input
     from lakeport.config.lake import Load
     from lakeport.loading.cancellation import Cancellation
@@ -62,7 +58,6 @@ def _remembers(source: Input) -> bool:
 
 def do(
     load: Load,
-    others: Mapping[str, Load],
     runtime: Runtime,
     run_id: str | None,
     cancellation: Cancellation,
@@ -74,7 +69,6 @@ def do(
 
     Args:
         load: what to do.
-        others: the loads of the file, whose tables it may use.
         runtime: Spark.
         run_id: see `name_of_run`.
         cancellation: has it end.
@@ -87,6 +81,7 @@ def do(
         try:
             cancellation.check()
             observer.on_begun(load.name)
+            load.check()
             land(
                 load.source,
                 load.target,
@@ -94,7 +89,7 @@ def do(
                 run_id=run_id,
                 warm="off",
                 **_further(load, full_refresh),
-                **_views(load, others, runtime),
+                **_views(load, runtime),
             )
         except BaseException as caught:
             error = caught
@@ -122,27 +117,12 @@ def _further(load: Load, full_refresh: bool) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value}
 
 
-def _views(load: Load, others: Mapping[str, Load], runtime: Runtime) -> dict[str, Any]:
-    """The tables of other loads that `sql` names; a source of tables brings its own."""
+def _views(load: Load, runtime: Runtime) -> dict[str, Any]:
+    """The other tables that `sql` names, each at its newest version."""
     own = load.source.tables if isinstance(load.source, TablesSource) else {}
-    names = [name for name in load.depends if name not in own] if load.sql else []
-    found = {name: _rows(others[name], runtime) for name in names}
+    found = {
+        name: DeltaTable(place, load.target, runtime).whole()
+        for name, place in load.tables.items()
+        if name not in own
+    }
     return {"views": found} if found else {}
-
-
-def _rows(load: Load, runtime: Runtime) -> DataFrame:
-    """The table of a load.
-
-    Raises:
-        SourceError: it is not there.
-    """
-    config = load.target
-    storage = open_storage(config)
-    table = table_name(config.table_pattern, load.name)
-    rows = table_rows(config, storage, runtime, table)
-    if rows is None:
-        raise SourceError(
-            f"load {load.name!r} has no Delta table yet at {storage.uri(config.folder_of(table))}",
-            "`lakeport run` without `--only` lands it first; SQL reads Delta tables.",
-        )
-    return rows

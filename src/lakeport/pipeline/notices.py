@@ -25,7 +25,7 @@ from lakeport.pipeline.places import table_of
 from lakeport.tables import Table
 
 if TYPE_CHECKING:
-    from lakeport.config.lake import LakeFile, Load, Notice
+    from lakeport.config.lake import LakeFile, Load
     from lakeport.pipeline.report import LoadReport, PipelineReport
 
 __all__ = ["send"]
@@ -40,12 +40,16 @@ def send(lake: LakeFile, report: PipelineReport) -> list[str]:
     Returns:
         What could not be sent or found out, for the user: that fails no run.
     """
+    if lake.notices is None:
+        return []
     problems: list[str] = []
-    for notice in lake.notices:
-        if "failure" in notice.on and (body := _failure(report)):
-            problems += _posted(notice, body)
-        if "freshness" in notice.on and (body := _freshness(lake, notice, report, problems)):
-            problems += _posted(notice, body)
+    failure, stale = lake.notices.failure, lake.notices.freshness
+    for urls, body in (
+        (failure, _failure(report) if failure else {}),
+        (stale, _freshness(lake, report, problems) if stale else {}),
+    ):
+        for url in urls if body else ():
+            problems += _posted(url.get_secret_value(), body)
     return problems
 
 
@@ -67,20 +71,18 @@ def _failure(report: PipelineReport) -> dict[str, Any]:
     return _body("failure", f"{of}: {names}", report, loads) if report.failed else {}
 
 
-def _freshness(
-    lake: LakeFile, notice: Notice, report: PipelineReport, problems: list[str]
-) -> dict[str, Any]:
+def _freshness(lake: LakeFile, report: PipelineReport, problems: list[str]) -> dict[str, Any]:
     """The body of a notice of tables that are not fresh; empty where there is none."""
     loads = []
     for one in report.loads:
         load = lake.loads[one.load]
-        reasons = _unmet(load, one)
-        if notice.fresh_within is not None and one.outcome != "left out":
-            reasons += _old(load, one, notice.fresh_within, problems)
+        limits = [each.fresh.within for each in load.expect if each.fresh is not None]
+        if not limits or one.outcome == "left out":
+            continue
+        reasons = _unmet(load, one) or _old(load, one, min(limits), problems)
         if reasons:
-            loads.append(
-                {"load": one.load, "tables": list(one.tables), "reason": "; ".join(reasons)}
-            )
+            why = "; ".join(reasons)
+            loads.append({"load": one.load, "tables": list(one.tables), "reason": why})
     names = ", ".join(str(load["load"]) for load in loads)
     return _body("freshness", f"not fresh: {names}", report, loads) if loads else {}
 
@@ -107,7 +109,10 @@ def _unmet(load: Load, report: LoadReport) -> list[str]:
 
 
 def _old(load: Load, report: LoadReport, within: float, problems: list[str]) -> list[str]:
-    """Those tables of a load whose newest rows are older than that, in seconds."""
+    """Those tables of a load to which no row has come for longer than that, in seconds.
+
+    A run that brings none checks no expectation.
+    """
     if load.target.file_type != "delta":
         return []  # no log tells when rows came
     found = []
@@ -130,17 +135,14 @@ def _with_rows(table: Table) -> Iterator[datetime]:
             yield entry.timestamp
 
 
-def _posted(notice: Notice, body: Mapping[str, Any]) -> list[str]:
+def _posted(url: str, body: Mapping[str, Any]) -> list[str]:
     """Send a body; what went wrong, if anything. Of the URL, only the host is told."""
     from urllib.request import Request, urlopen
 
-    url = notice.webhook.get_secret_value()
     headers = {"Content-Type": "application/json"}
     try:
-        with urlopen(  # noqa: S310  # http or https, as the file's description says
-            Request(url, json.dumps(body).encode(), headers, method="POST"),  # noqa: S310
-            timeout=_SECONDS,
-        ):
+        request = Request(url, json.dumps(body).encode(), headers)  # noqa: S310  # the user's own
+        with urlopen(request, timeout=_SECONDS):  # noqa: S310
             return []
     except Exception as error:  # whatever the endpoint does, the run is over
         status = getattr(error, "code", None)

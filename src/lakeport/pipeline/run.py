@@ -11,6 +11,7 @@ stands there, so that `resume` can go on with it.
 from __future__ import annotations
 
 import secrets
+import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -182,6 +183,8 @@ class _Run:
         self.cancellations: dict[str, Cancellation] = {}
         self.running: dict[Future[Ended], str] = {}
         self.warnings: dict[str, None] = {}
+        for text in lake.warnings:
+            self._warn(text)
         self.error: BaseException | None = None
 
     def run(self, parallel: int) -> PipelineReport:
@@ -194,6 +197,7 @@ class _Run:
         if not self.loads:
             return self._finish()
         self._keep()
+        _make_importable({load.folder for load in self.loads.values() if load.python})
         runtime = session.start(self.loads.values())
         with _threads(parallel) as executor:
             try:
@@ -227,7 +231,6 @@ class _Run:
         work = partial(
             do,
             self.loads[name],
-            self.lake.loads,
             runtime,
             self.reports[name].run_id,
             stop,
@@ -310,6 +313,11 @@ class _Run:
 
     def _id_of(self, load: Load) -> str | None:
         return self.earlier.run_ids.get(load.name) or name_of_run(load, self.name)
+
+
+def _make_importable(folders: Collection[str]) -> None:
+    """Have Python find the modules that lie beside the file."""
+    sys.path[:0] = [folder for folder in folders if folder not in sys.path]
 
 
 @contextmanager

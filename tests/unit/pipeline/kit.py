@@ -30,9 +30,6 @@ def load_of(name: str, folder: Path, **given: Any) -> Load:
     return Load(
         name=name,
         source=source,
-        sql="",
-        python="",
-        expect=(),
         target=target(folder, table=name, **given),
         line=1,
         **own,
@@ -42,7 +39,7 @@ def load_of(name: str, folder: Path, **given: Any) -> Load:
 def lake_of(folder: Path, **loads: Mapping[str, Any]) -> LakeFile:
     """A file with these loads, in their order, whose lake is a folder below."""
     made = {name: load_of(name, folder / "lake", **given) for name, given in loads.items()}
-    return LakeFile(path=folder / "lake.yaml", loads=made, lineage=None, notices=())
+    return LakeFile(folder / "lake.yaml", made)
 
 
 @dataclass

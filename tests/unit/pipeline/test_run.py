@@ -6,6 +6,7 @@ import json
 import signal
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -197,8 +198,7 @@ def test_resume_does_what_is_new_in_the_file(tmp_path: Path, lander: Lander) -> 
 
 def test_resume_goes_on_with_the_same_files_run(tmp_path: Path, lander: Lander) -> None:
     run(lake_of(tmp_path, a={}))
-    other = lake_of(tmp_path, a={})
-    renamed = type(other)(path=tmp_path / "b.yaml", loads=other.loads, lineage=None, notices=())
+    renamed = replace(lake_of(tmp_path, a={}), path=tmp_path / "b.yaml")
     with pytest.raises(ConfigError, match=r"no run of .*b.yaml has left a report in .*lake"):
         run(renamed, resume=True)
 

@@ -44,9 +44,8 @@ class Events:
         self._lake = lake
         self._warn = warn
         self._namespace = lineage.namespace
-        self._new_id = lambda: str(generate_new_uuid())
-        self._parent = self._new_id()
-        self._ids = {name: self._new_id() for name in lake.loads}
+        self._parent = str(generate_new_uuid())
+        self._ids = {name: str(generate_new_uuid()) for name in lake.loads}
         self._client: Any = _client(lineage)
 
     def on_begun(self, load: str) -> None:
@@ -135,17 +134,19 @@ def _client(lineage: Lineage) -> Any:
     """OpenLineage's client; without file and URL, as its own variables and file say."""
     from openlineage.client import OpenLineageClient
     from openlineage.client.transport.file import FileConfig, FileTransport
-    from openlineage.client.transport.http import HttpConfig, HttpTransport
+    from openlineage.client.transport.http import (
+        ApiKeyTokenProvider,
+        HttpConfig,
+        HttpTransport,
+        TokenProvider,
+    )
 
     if lineage.file:
         return OpenLineageClient(transport=FileTransport(FileConfig(lineage.file, append=True)))
     if lineage.url is None:
         return OpenLineageClient()
-    headers = {name: text.get_secret_value() for name, text in lineage.headers.items()}
-    config = HttpConfig(
-        lineage.url.get_secret_value(),
-        timeout=_SECONDS,
-        custom_headers=headers,
-        retry={"total": 0},
-    )
+    key = lineage.api_key
+    auth = ApiKeyTokenProvider({"api_key": key.get_secret_value()}) if key else TokenProvider({})
+    url = lineage.url.get_secret_value()
+    config = HttpConfig(url, timeout=_SECONDS, auth=auth, retry={"total": 0})
     return OpenLineageClient(transport=HttpTransport(config))
