@@ -165,6 +165,11 @@ def _special() -> Iterator[Goal]:
     for other in (DELTA_RS, SPARK):
         merge = [value(Cell(name, "merge", 10_000_000, "local", "delta")) for name in (COLD, other)]
         yield Goal("merge of 100,000 rows into 10,000,000", f"x {other}", 1.0, ratio(*merge))
+    database = value(Cell(COLD, "database", 5_000_000, "local", "delta"))
+    for other, limit in (("dlt, pyarrow", 0.6), ("dlt, connectorx", 0.6), (SPARK, 0.5)):
+        peer = value(Cell(other, "database", 5_000_000, "local", "delta"))
+        what = "a PostgreSQL table of 5,000,000 rows into Delta"
+        yield Goal(what, f"x {other}", limit, ratio(database, peer))
     appends = Cell(COLD, "appends", 300, "local", "delta")
     what = "300 appends of 100 rows to one Delta table"
     yield Goal(f"{what}: the median", "s", 0.5, value(appends, "median"))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from bench import data, growth, looks, merge, new_files
+from bench import data, databases, growth, looks, merge, new_files
 from bench.comparison import Asked, Comparison
 from bench.contestants import COLD, DELTA_RS, DLT_ARROW, LAND, WARM
 from bench.environments import PEERS, script
@@ -157,6 +157,7 @@ MEASUREMENTS: dict[str, Callable[[Asked, Places, Results], None]] = {
     "streams": streams,
     "partitions": growth.partitions,
     "merge": merge.measure,
+    "database": databases.measure,
     "workers": growth.workers,
     "workers on files": growth.workers_on_files,
     "growth": growth.sizes,

@@ -91,6 +91,7 @@ MEASURED = {
     "streams": "Interleaved streams",
     "partitions": "Partitions",
     "merge": "Merge into a Delta table",
+    "database": "A PostgreSQL table into a Delta table",
     "workers": "Workers",
     "workers on files": "Workers, on CSV files in a folder",
     "growth": "Growth",

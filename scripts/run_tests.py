@@ -48,7 +48,8 @@ LENT = (
 )
 
 APART = (
-    *(f"tests/{name}" for name in ("browser", "cluster", "contract", "docs", "faults", "fuzz")),
+    *(f"tests/{name}" for name in ("browser", "cluster", "contract", "database", "docs")),
+    *("tests/faults", "tests/fuzz"),
     *("tests/histories", "tests/screens", "tests/spark", "tests/warm", "tests/wheel"),
 )
 UNTRACED = {"fuzz"}  # an input's processor time is limited there, and tracing triples it
@@ -68,6 +69,7 @@ GROUPS = {
     "faults": ["tests/faults", *without(*REQUESTS)],
     "delta": ["--by-spark", *DELTA],
     "contract": ["tests/contract", "tests/docs"],
+    "database": ["tests/database"],
     "requests": [*REQUESTS, HISTORIES],
     "cluster": ["tests/cluster"],
     "commits": ["--by-spark", "tests/contract", "-k", "local-delta"],

@@ -38,6 +38,7 @@ from lakeport.errors import (
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.expectations import Expectation, Freshness, RowCount
+    from lakeport.config.inputs.database import DatabaseSource
     from lakeport.config.inputs.files import FilesSource
     from lakeport.config.inputs.tables import TablesSource
     from lakeport.config.keys import StoreKeys, TargetKeys
@@ -92,6 +93,7 @@ __all__ = [
     "CompactReport",
     "ConfigError",
     "CsvOptions",
+    "DatabaseSource",
     "DestinationConfig",
     "DestinationError",
     "Expectation",
@@ -168,6 +170,7 @@ _HOMES = {
     "ColumnPlan": "lakeport.loading.plan",
     "CompactReport": "lakeport.tables.records",
     "CsvOptions": "lakeport.sources.csv.options",
+    "DatabaseSource": "lakeport.config.inputs.database",
     "DestinationConfig": "lakeport.config.base",
     "Expectation": "lakeport.config.expectations",
     "Freshness": "lakeport.config.expectations",

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lakeport.config.classes import config_class, destination_of
+from lakeport.config.inputs.database import DatabaseSource
 from lakeport.config.inputs.files import FilesSource
 from lakeport.errors import ConfigError, PermissionRefused
 from lakeport.host.extras import PACKAGES, missing
@@ -122,6 +123,8 @@ def worker_packages(config: DestinationConfig, source: object) -> tuple[str, ...
     schemes = {text.partition("://")[0] for text in (*texts, config.spool_uri or "")}
     others = {destination_of(scheme) for scheme in schemes} - {""}
     extras = {config.extra, *(config_class(name).extra for name in others)}
+    if isinstance(source, DatabaseSource):
+        extras.add(source.extra)
     return tuple(name for extra in sorted(extras) for name in PACKAGES.get(extra, ()))
 
 

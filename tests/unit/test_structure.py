@@ -30,6 +30,7 @@ _SESSION = "a session starts beside a run and on its cores: half of what it impo
 NEEDED = {
     "lakeport.__main__ -> lakeport.cli.output.progress": "a client of a warm session shows nothing",
     "lakeport.cli.jars -> lakeport.spark.jvm.jars": _COMMAND,
+    "lakeport.cli.sources.database -> lakeport.config.files": _COMMAND,
     "lakeport.cli.tables.opened -> lakeport.tables": _COMMAND,
     "lakeport.cli.warm -> lakeport.spark.jvm.jars": _COMMAND,
     "lakeport.mage.flags -> lakeport.config.files": _COMMAND,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -30,7 +31,19 @@ from lakeport.cli.output.errors import Guard
 from lakeport.cli.page import PagePath, observed, page_of_plan
 from lakeport.cli.remarks import about_internal
 from lakeport.cli.rows.transforms import Expect, PythonFunction, Sql, transform_options
-from lakeport.cli.sources.new_files import Again, NewOnly, Ordered, files_of
+from lakeport.cli.sources.database import (
+    Cursor,
+    Deletes,
+    Driver,
+    FromDatabase,
+    Given,
+    Query,
+    SourceName,
+    SplitBy,
+    TableOf,
+    database_of,
+)
+from lakeport.cli.sources.new_files import Again, NewOnly, Ordered, files_of, files_told
 from lakeport.sources.csv.options import CsvOptions
 
 __all__ = ["land"]
@@ -42,12 +55,13 @@ _LEAVE_OUT = "--no-internal-columns"
 
 def land(
     ctx: typer.Context,
+    *,
     source: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="SOURCE", help="Files, folders or globs; `-` reads Singer from stdin."
         ),
-    ],
+    ] = None,
     to: Annotated[
         str, typer.Option("--to", metavar="TARGET", help="A folder, a URI, or a config file.")
     ],
@@ -187,6 +201,14 @@ def land(
             rich_help_panel=_SOURCE,
         ),
     ] = None,
+    from_database: FromDatabase = None,
+    table_of: TableOf = None,
+    query: Query = None,
+    cursor: Cursor = None,
+    split_by: SplitBy = None,
+    deletes: Deletes = None,
+    source_name: SourceName = None,
+    driver: Driver = None,
     on_bad_record: Annotated[
         str | None,
         typer.Option(metavar="fail|quarantine", help="Default: fail.", rich_help_panel=_POLICY),
@@ -233,7 +255,7 @@ def land(
         ),
     ] = None,
 ) -> None:
-    """Land files, or Singer streams from stdin, in a data lake."""
+    """Land files, Singer streams from stdin, or tables of databases, in a data lake."""
     only_plan = plan_only or ctx.info_name == "plan"
     output = _output(json_out, state, source == ["-"])
     with Guard(output, debug) as guard:
@@ -288,7 +310,12 @@ def land(
         config = load_target(to, given)
         guard.protect(config)
         refuse_secrets(given, type(config))
-        what = files_of(source, new_only, again, ordered)
+        about = Given(
+            from_database, table_of, query, cursor, split_by, deletes, source_name, driver
+        )
+        told = files_told(new_only, again, ordered)
+        database = database_of(source or [], about, told, os.environ)
+        what = database or files_of(source or [], new_only, again, ordered)
         if only_plan:
             found = plan.plan(what, config, **read_options)
             if page is not None:

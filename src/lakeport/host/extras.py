@@ -10,10 +10,13 @@ __all__ = ["PACKAGES", "missing", "requirement"]
 
 PACKAGES: Mapping[str, tuple[str, ...]] = {
     "azure": ("azure.storage.blob",),
+    "duckdb": ("adbc_driver_duckdb",),
     "gcs": ("google.auth", "requests", "google_crc32c"),
+    "postgres": ("adbc_driver_postgresql",),
     "s3": ("botocore", "google_crc32c"),
+    "sqlite": ("adbc_driver_sqlite",),
 }
-"""Extra -> what a process imports that reaches a store with it."""
+"""Extra -> what a process imports that reaches a store or a database with it."""
 _SEVERAL_BRING = {"google_crc32c": "google-crc32c"}
 _EXTRAS = {package: extra for extra, packages in PACKAGES.items() for package in packages}
 

@@ -9,24 +9,29 @@ meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakeport import destinations
-from lakeport.destinations import check_layout, open_storage
+from lakeport.destinations import check_layout, open_storage, open_table
+from lakeport.errors import ConfigError
+from lakeport.model import Mode, Remembered
 from lakeport.sources.open import Source, open_source
 from lakeport.sources.options import ReadOptions
 from lakeport.sources.spool.location import open_spool
+from lakeport.sources.target import TargetTables
+from lakeport.spark.quoting import quoted
 from lakeport.spark.session import Runtime
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark import SparkContext
 
     from lakeport.config.base import DestinationConfig
     from lakeport.loading.report import Observer
-    from lakeport.model import Storage
+    from lakeport.model import Memory, Storage
 
 __all__ = ["Prepared", "prepare"]
 
@@ -41,6 +46,8 @@ class Prepared:
         runtime: Spark, which may be starting yet.
         warnings: what the user has to know.
         of_workers: those of them that `check_workers` has found.
+        anew: the mode that the config had, where its sources begin anew and the tables with them;
+            None: they go on from what the tables remember.
     """
 
     config: DestinationConfig
@@ -48,6 +55,7 @@ class Prepared:
     runtime: Runtime
     warnings: tuple[str, ...]
     of_workers: tuple[str, ...] = ()
+    anew: Mode | None = None
 
     def check_place(self) -> None:
         """See that the target is no place inside of a Delta table.
@@ -71,6 +79,21 @@ class Prepared:
         storage, found = destinations.check_workers(self.config, self.storage, self.runtime, source)
         return replace(self, storage=storage, warnings=(*self.warnings, *found), of_workers=found)
 
+    def begun_anew(self) -> Prepared:
+        """The same with tables that are replaced by what their sources have now.
+
+        Raises:
+            ConfigError: files are only ever added.
+        """
+        if self.config.file_type != "delta":
+            raise ConfigError(
+                f"a full refresh replaces a table, and `file_type` is {self.config.file_type!r}, "
+                "of which files are only ever added",
+                "land in another table, or in a Delta table.",
+            )
+        config = self.config.model_copy(update={"mode": Mode.OVERWRITE})
+        return replace(self, config=config, anew=self.config.mode)
+
     @contextmanager
     def opened(
         self, source: Any, options: ReadOptions, on_progress: Callable[[str, int, int], None]
@@ -87,8 +110,55 @@ class Prepared:
             ConfigError: its kind or a setting is wrong.
         """
         with open_spool(self.config, self.runtime) as spool:
-            found = open_source(source, options, self.config, spool, self.runtime, on_progress)
-            yield found, self.check_workers(source)
+            tables = TargetTables(self._memory, self._keys, self.anew or self.config.mode)
+            found = open_source(
+                source, options, self.config, spool, self.runtime, on_progress, tables
+            )
+            try:
+                yield found, self.check_workers(source)
+            finally:
+                found.close()
+
+    def _memory(self, stream: str) -> Memory:
+        """What a stream's table remembers of its sources."""
+        table = open_table(self.config, self.storage, self.runtime, stream, writes=False)
+        memory = table.memory()
+        return _Forgetful(memory) if self.anew else memory
+
+    def _keys(self, stream: str, names: Sequence[str], mark: str) -> pa.Table | None:
+        """Columns of a stream's table, of rows that are not marked; None if there is none."""
+        if self.anew:
+            return None
+        from lakeport.tables.queries import fetch, read_table
+
+        writer = open_table(self.config, self.storage, self.runtime, stream, writes=False)
+        now = writer.current()
+        if now is None:
+            return None
+        spark = destinations.spark_session(self.config, self.storage, self.runtime)()
+        folder = writer.uri.removeprefix(self.storage.uri()).strip("/")
+        frame = read_table(spark, self.storage.hadoop_uri(folder), now.version)
+        if mark.lower() in (name.lower() for name in frame.columns):
+            frame = frame.where(frame[quoted(mark)].isNull())
+        return fetch(frame.select(*map(quoted, names)), writer.uri, now.version)
+
+
+@dataclass(frozen=True, slots=True)
+class _Forgetful:
+    """A table's memory without what is in it; loads that move it meanwhile still conflict."""
+
+    memory: Memory
+
+    @property
+    def storage(self) -> Storage:
+        return self.memory.storage
+
+    @property
+    def folder(self) -> str:
+        return self.memory.folder
+
+    def bookmark(self, name: str) -> Remembered:
+        return Remembered({}, self.memory.bookmark(name).number)
 
 
 def prepare(

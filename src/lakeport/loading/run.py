@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
+from lakeport.config.inputs.base import secrets_of
 from lakeport.config.load import load_target
 from lakeport.destinations import open_table
 from lakeport.errors import (
@@ -76,6 +77,7 @@ def land(
     python: str | Callable[[DataFrame], DataFrame] = "",
     views: Mapping[str, DataFrame] | None = None,
     expect: Sequence[Mapping[str, Any] | Expectation] = (),
+    full_refresh: bool = False,
     **keys: Unpack[TargetKeys],
 ) -> LandingReport:
     """Land a source in a target.
@@ -106,6 +108,8 @@ def land(
             `sql` makes of it, and gives the one that is landed.
         views: name -> another Spark DataFrame that `sql` and `expect` may name.
         expect: what is expected of the rows, checked before they are committed.
+        full_refresh: replace the table by what the source has now, whatever the table remembers of
+            it: a Delta table.
         keys: keys of the config, which win over those in `to`, such as `table`, `mode`,
             `partition_keys`, `file_type` or `run_id`.
 
@@ -126,14 +130,15 @@ def land(
     visible = False if progress is None and observer is not None else progress
     with shown(visible, "landing"):
         prepared = prepare(load_target(to, keys), observer=observer)
+        prepared = prepared.begun_anew() if full_refresh else prepared
         from lakeport.loading.transform.wanted import Wanted
         from lakeport.sources.files.declared import declaration  # loads pyarrow, while Java starts
 
-        options = ReadOptions(
-            source_format, csv, declaration(schema), stray_lines, records_path, sheet
-        )
+        declared = declaration(schema)
+        options = ReadOptions(source_format, csv, declared, stray_lines, records_path, sheet)
         wanted = Wanted.given(prepared.runtime, sql, python, views, expect)
-        return _Run(prepared, observer, on_state, wanted).land(source, options)
+        run = _Run(prepared, observer, on_state, wanted, secrets_of(source))
+        return run.land(source, options)
 
 
 class _Run:
@@ -145,15 +150,17 @@ class _Run:
         observer: Observer | None,
         on_state: Callable[[bytes], None] | None,
         wanted: Wanted,
+        secrets_of_source: tuple[str, ...] = (),
     ) -> None:
         self.prepared = prepared
         self.wanted = wanted
         self.config = prepared.config
+        self.secrets = (*self.config.secrets(), *secrets_of_source)
         self.storage: Storage = prepared.storage
         self.runtime = prepared.runtime
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         self.name = self.config.run_id or f"{stamp}-{secrets.token_hex(3)}"
-        self.report = ReportBuilder(self.name, self.storage.uri(), secrets=self.config.secrets())
+        self.report = ReportBuilder(self.name, self.storage.uri(), secrets=self.secrets)
         self.observer = observer
         self.on_state = on_state
         self.cancellation = Cancellation.of_this_thread()
@@ -173,7 +180,7 @@ class _Run:
             self._land(source, options)
         except BaseException as caught:
             error = caught
-            mask_causes(caught, (*self.config.secrets(), *self.runtime.secrets))
+            mask_causes(caught, (*self.secrets, *self.runtime.secrets))
             if self.cancellation.unknown() and isinstance(caught, KeyboardInterrupt):
                 caught.add_note(self.cancellation.unknown())
             raise
@@ -280,7 +287,7 @@ class _Run:
         """Raise the first stream's error; those of the others become warnings, so none hides."""
         errors = {name: error for name, done in landings.items() if (error := done.exception())}
         for name, error in list(errors.items())[1:]:
-            words = Failure.of(error).scrubbed(self.config.secrets()).message
+            words = Failure.of(error).scrubbed(self.secrets).message
             self._warn(f"stream {name!r} failed, too: {words}")
         for error in errors.values():
             raise error

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from lakeport.config.inputs.database import DatabaseSource
 from lakeport.config.inputs.files import FilesSource
 from lakeport.config.inputs.tables import TablesSource
 from lakeport.errors import ConfigError, InputError
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeport.config.base import DestinationConfig
-    from lakeport.model import Memory
     from lakeport.sources.files.source_file import SourceFile
     from lakeport.sources.options import ReadOptions
     from lakeport.sources.spool.location import SpoolLocation
+    from lakeport.sources.target import TargetTables
     from lakeport.spark.session import Runtime
 
 __all__ = ["Source", "open_source"]
@@ -57,6 +58,7 @@ class Source:
         landed: frees what a flush took on disk.
         frames: of tables, their rows by the names that they have for SQL; asked for before the
             flushes, where something is to be made of several.
+        close: ends what it holds open for its tasks; called once, however the load ends.
         name: what it is called where its progress is shown.
         bytes: how many there are to read; -1 if that is unknown.
     """
@@ -66,6 +68,7 @@ class Source:
     stray: Callable[[], int] = int
     landed: Callable[[Flush], None] = lambda flush: None
     frames: Callable[[], Mapping[str, DataFrame]] = dict
+    close: Callable[[], None] = lambda: None
     name: str = ""
     bytes: int = -1
 
@@ -81,7 +84,7 @@ def open_source(
     spool: SpoolLocation,
     runtime: Runtime,
     on_progress: Callable[[str, int, int], None],
-    memory_of: Callable[[str], Memory] | None = None,
+    tables: TargetTables,
 ) -> Source:
     """Open a source.
 
@@ -92,7 +95,7 @@ def open_source(
         spool: see `open_spool`.
         runtime: Spark, for preparation that is worth sharing out.
         on_progress: takes a stream, its records and its bytes so far.
-        memory_of: gives what the table of a stream remembers.
+        tables: what the source is landed in.
 
     Raises:
         InputError: the source can't be landed as it is.
@@ -106,15 +109,20 @@ def open_source(
         _check_spool(config, runtime)
         lines = open_stream(source, limits=unpack_limits(config))
         return _singer(lines, options, config, spool, on_progress, name="a stream")
+    asked = config.model_copy(update={"mode": tables.mode})  # one that begins anew replaces all
     if isinstance(source, FilesSource):
         options = options.of_files(source)
         if source.new_only:
-            return _new_files(source, options, config, spool, runtime, memory_of)
+            return _new_files(source, options, asked, spool, runtime, tables)
         source = source.names
     if isinstance(source, TablesSource):
         _check_options("a table", options)
         _refuse_metadata(config)
-        return _tables(source, config, spool, runtime, memory_of)
+        return _tables(source, asked, spool, runtime, tables)
+    if isinstance(source, DatabaseSource):
+        _check_options("a database", options)
+        _refuse_metadata(config)
+        return _database(source, asked, runtime, tables)
     names = _names(source)
     if names is None:
         _check_options("a frame", options)
@@ -153,13 +161,13 @@ def _new_files(
     config: DestinationConfig,
     spool: SpoolLocation,
     runtime: Runtime,
-    memory_of: Callable[[str], Memory],
+    tables: TargetTables,
 ) -> Source:
     from lakeport.sources.new_files.open import open_new_files, singer_files
 
     _check_spool(config, runtime)
     _refuse_metadata(config)
-    stream, new = open_new_files(source, options, config, spool.folder, memory_of)
+    stream, new = open_new_files(source, options, config, spool.folder, tables.memory)
     if not new.files:
         return Source(new.nothing(stream), name=stream)
     first = new.files[0]
@@ -319,14 +327,14 @@ def _tables(
     config: DestinationConfig,
     spool: SpoolLocation,
     runtime: Runtime,
-    memory_of: Callable[[str], Memory],
+    tables: TargetTables,
 ) -> Source:
     from lakeport.sources.tables.source import TableFlushes
 
     stream = config.table
     if stream is None or "{stream}" in stream:
         stream = _only(source.tables)
-    found = TableFlushes(source, stream, config, runtime, spool.folder, memory_of)
+    found = TableFlushes(source, stream, config, runtime, spool.folder, tables.memory)
     return Source(found, frames=found.frames, name=", ".join(source.tables))
 
 
@@ -334,6 +342,21 @@ def _only(tables: Mapping[str, str]) -> str:
     if len(tables) > 1:
         raise ConfigError("what is made of several tables has no name of its own", "give `table`.")
     return next(iter(tables))
+
+
+def _database(
+    source: DatabaseSource, config: DestinationConfig, runtime: Runtime, tables: TargetTables
+) -> Source:
+    stream = source.stream if config.table is None or "{stream}" in config.table else config.table
+    if source.is_jdbc:
+        from lakeport.sources.database.jdbc import JdbcFlushes
+
+        digest = config.run_id is not None
+        return Source(JdbcFlushes(source, stream, runtime, digest), name=stream)
+    from lakeport.sources.database.source import DatabaseFlushes
+
+    flushes = DatabaseFlushes(source, stream, runtime.cores, config, tables.memory, tables.keys)
+    return Source(flushes, close=flushes.close, name=stream)
 
 
 def _stream(config: DestinationConfig, names: Sequence[str], files: Sequence[SourceFile]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakeport.model import Batch, Landed, Staged
+    from lakeport.model import Batch, Landed, Memory, Staged
 
 __all__ = ["Current", "LandedBefore", "Sink", "TablePlan", "TableWriter"]
 
@@ -107,6 +107,14 @@ class TableWriter(Protocol):
         Raises:
             ObjectExists: names were taken and the objects are bound to them: plan and stage again.
             LandedBefore: plan and stage the other files alone.
+        """
+        ...
+
+    def memory(self) -> Memory:
+        """What the table remembers of its sources.
+
+        Raises:
+            ConfigError: tables of this kind remember nothing.
         """
         ...
 

@@ -158,7 +158,8 @@ def test_a_plan_lands_nothing(fake: FakeLoad, capsys: Cap, command: str) -> None
     ("command", "words"),
     [
         ("lnd", ["'lnd'", "land"]),
-        ("land", ["SOURCE", "lakeport land --help"]),
+        ("land", ["--to", "lakeport land --help"]),
+        ("land --to lake", ["no source is named", "--from-database"]),
         ("land a", ["--to"]),
         ("land a --to lake --tabel t", ["--tabel", "--table"]),
         ("land a --to lake --mode appnd", ["'appnd'", "did you mean `append`"]),

@@ -11,7 +11,7 @@ from lakeport.config.explain import nearest
 from lakeport.errors import ConfigError, Problem
 from lakeport.scrub import scrub
 
-__all__ = ["Input"]
+__all__ = ["Input", "secrets_of"]
 
 
 class Input(BaseModel):
@@ -36,6 +36,11 @@ class Input(BaseModel):
     def secrets(self) -> tuple[str, ...]:
         """Every secret of the description, to remove from text that others wrote."""
         return ()
+
+
+def secrets_of(source: object) -> tuple[str, ...]:
+    """The secrets that a source's description holds; of others none are known."""
+    return source.secrets() if isinstance(source, Input) else ()
 
 
 def _explained(model: type[Input], error: ValidationError) -> ConfigError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from lakeport.model import Batch, Landed, Mode, Staged
+from lakeport.model import Batch, Landed, Memory, Mode, Staged
 from lakeport.schema.metadata import DELETED_AT, TABLE_VERSION
 from lakeport.shape.columns import header_name
 from lakeport.writers.base import Current, TablePlan
@@ -140,6 +140,10 @@ class DeltaTableWriter:
         if self.mode is Mode.MERGE:
             return self.merger.commit(plan.detail, staged, mark)
         return self.writer.commit(plan.detail, staged, mark, batch.content)
+
+    def memory(self) -> Memory:
+        """What the table remembers of its sources."""
+        return self.writer.memory()
 
     def retire(self, version: int) -> Landed | None:
         """Remove rows of earlier versions of the stream, or mark them as deleted."""

@@ -60,6 +60,7 @@ class Intent:
         next_ordinal: the lowest ordinal that no object of the batch has tried.
         names: what the keys are made of, for the writer.
         attempt: how many intents came before.
+        bookmark: what the table remembers of a source, once the objects are visible.
     """
 
     digest: str
@@ -67,6 +68,7 @@ class Intent:
     next_ordinal: int
     names: Mapping[str, Any] = field(default_factory=dict)
     attempt: int = 0
+    bookmark: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class Done:
     keys: tuple[str, ...]
     rows: int
     bytes: int
+    bookmark: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ class Journal:
         entry = self._read(self._key(sequence))
         if entry is None:
             return None
-        found = Done(entry["digest"], tuple(entry["keys"]), entry["rows"], entry["bytes"])
+        found = _done(entry)
         if found.digest != digest:
             raise self.mismatch(sequence)
         return found
@@ -123,7 +126,8 @@ class Journal:
             return None
         objects = tuple(_planned(item) for item in newest["objects"])
         ordinal, names = newest["next_ordinal"], newest["names"]
-        return Intent(newest["digest"], objects, ordinal, names, attempt - 1)
+        marked = newest.get("bookmark")
+        return Intent(newest["digest"], objects, ordinal, names, attempt - 1, marked)
 
     def intend(self, sequence: int, intent: Intent) -> None:
         """Put an intent on record before its objects are published.
@@ -138,6 +142,7 @@ class Journal:
             "next_ordinal": intent.next_ordinal,
             "names": dict(intent.names),
             "objects": [_described(item) for item in intent.objects],
+            **_marked(intent.bookmark),
         }
         self._create(self._key(sequence, intent.attempt), entry)
 
@@ -154,8 +159,21 @@ class Journal:
             "keys": list(done.keys),
             "rows": done.rows,
             "bytes": done.bytes,
+            **_marked(done.bookmark),
         }
         self._create(self._key(sequence), entry)
+
+    def newest(self) -> tuple[int, Done | None]:
+        """The highest number of which everything is visible, and what that is; -1 for none.
+
+        Raises:
+            DestinationError: the store refuses.
+        """
+        names = (item.key.rpartition("/")[2] for item in self.storage.list(self._folder))
+        numbers = (name.partition(".")[0] for name in names if name.count(".") == 1)
+        newest = max((int(number) for number in numbers if number.isdecimal()), default=-1)
+        entry = self._read(self._key(newest)) if newest >= 0 else None
+        return (newest, _done(entry)) if entry is not None else (-1, None)
 
     def prune(self, before: int) -> None:
         """Delete the entries of all batches below a number, which no repeated run asks for.
@@ -208,6 +226,15 @@ class Journal:
                     f"another process is landing run {self.run_id!r} into {self.table!r}",
                     "let it end, then repeat the run: what is landed already is skipped.",
                 ) from error
+
+
+def _done(entry: Mapping[str, Any]) -> Done:
+    keys, marked = tuple(entry["keys"]), entry.get("bookmark")
+    return Done(entry["digest"], keys, entry["rows"], entry["bytes"], marked)
+
+
+def _marked(bookmark: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {} if bookmark is None else {"bookmark": dict(bookmark)}
 
 
 def _described(item: Planned) -> dict[str, Any]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -92,7 +92,8 @@ def resume(storage: Storage, journal: Journal, sequence: int, intent: Intent) ->
     def record(publisher: FilePublisher) -> None:
         nonlocal attempt
         attempt += 1
-        journal.intend(sequence, publisher.intent(intent.digest, attempt))
+        again = replace(publisher.intent(intent.digest, attempt), bookmark=intent.bookmark)
+        journal.intend(sequence, again)
 
     objects = list(intent.objects)
     publisher = FilePublisher(storage, names_of(intent.names), objects, intent.next_ordinal, record)
@@ -104,7 +105,7 @@ def resume(storage: Storage, journal: Journal, sequence: int, intent: Intent) ->
     except DestinationError:
         _take_back(publisher)
         return None
-    done = done_entry(intent.digest, publisher.objects)
+    done = replace(done_entry(intent.digest, publisher.objects), bookmark=intent.bookmark)
     journal.finish(sequence, done)
     return done
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lakeport.errors import DestinationError, ObjectExists
+from lakeport.errors import CommitConflict, DestinationError, ObjectExists
 from lakeport.model import Batch, Landed, Staged, Storage
 from lakeport.writers.base import TablePlan
 from lakeport.writers.files.encode import Encoder
 from lakeport.writers.files.journal import Done, Journal, Planned
 from lakeport.writers.files.manifest import write_manifest
+from lakeport.writers.files.memory import FileMemory, Place, place_of
 from lakeport.writers.files.publish import FilePublisher, done_entry, resume, withdraw
 from lakeport.writers.files.sink import Names, Rows, Sink, visible_rows
 from lakeport.writers.naming import object_folder, table_folder
@@ -93,27 +94,56 @@ class FilesWriter:
             RunMismatch: the run landed another content as this batch.
             DestinationError: the store refuses.
         """
-        if self.journal is None:
+        place = self._place(batch)
+        if place is None:
             return None
-        done = self.journal.done(batch.sequence, batch.digest)
+        journal, number = place.journal, place.number
+        if batch.bookmark is not None:
+            self._follow(place, batch)
+            return None
+        done = journal.done(number, place.digest)
         if done is not None:
             return self._landed(batch, done, 0, skipped=True)
-        intent = self.journal.intent(batch.sequence)
+        intent = journal.intent(number)
         if intent is None:
             return None
-        if intent.digest != batch.digest:
+        if intent.digest != place.digest:
             if not withdraw(self.storage, intent):
-                raise self.journal.mismatch(batch.sequence)
+                raise journal.mismatch(number)
         else:
-            done = resume(self.storage, self.journal, batch.sequence, intent)
+            done = resume(self.storage, journal, number, intent)
         if done is None:
-            newest = self.journal.intent(batch.sequence) or intent
+            newest = journal.intent(number) or intent
             self._attempt = _Attempt(batch.sequence, intents=newest.attempt + 1)
             return None
         for planned in intent.objects:
             self._drop_staging(planned.staged)
         note = "finished a batch that an interrupted run had staged."
         return self._landed(batch, done, done.rows, warnings=(note,))
+
+    def _place(self, batch: Batch) -> Place | None:
+        """Where a journal has the batch; None without one."""
+        if batch.bookmark is not None:
+            return place_of(batch.bookmark, self.storage, self.folder)
+        if self.journal is None:
+            return None
+        return Place(self.journal, batch.sequence, batch.digest)
+
+    def _follow(self, place: Place, batch: Batch) -> None:
+        """See that nobody has moved a batch's bookmark; leave the names of earlier attempts alone.
+
+        Raises:
+            CommitConflict: another load was faster.
+        """
+        if place.journal.newest()[0] >= place.number:
+            raise CommitConflict(
+                f"another load has read the source {place.journal.run_id!r} of {self.uri} since "
+                "this one began",
+                "nothing of this batch was published; run it again: it goes on from there.",
+            )
+        newest = place.journal.intent(place.number)
+        if newest is not None:
+            self._attempt = _Attempt(batch.sequence, intents=newest.attempt + 1)
 
     def plan(
         self,
@@ -173,12 +203,14 @@ class FilesWriter:
         """
         publisher = self._publisher(plan, staged, batch)
         try:
-            if self.journal is not None:
+            place = self._place(batch)
+            if place is not None:
                 publisher.record(publisher)
             publisher.run()
             done = done_entry(batch.digest, publisher.objects)
-            if self.journal is not None:
-                self.journal.finish(batch.sequence, done)
+            if place is not None:
+                kept = replace(done, digest=place.digest, bookmark=_value(batch))
+                place.journal.finish(place.number, kept)
         except ObjectExists as clash:
             self._remember(plan, staged, publisher)
             raise Clash(clash.message, clash.hint) from clash
@@ -201,6 +233,10 @@ class FilesWriter:
         """None: files are only ever added."""
         return None
 
+    def memory(self) -> FileMemory:
+        """What the table remembers of its sources."""
+        return FileMemory(self.storage, self.folder)
+
     def compact(self, versions: Sequence[int]) -> None:
         """Nothing: files are only ever added."""
 
@@ -216,7 +252,7 @@ class FilesWriter:
                 self.storage.discard(one)
 
     def _publisher(self, plan: TablePlan, staged: Sequence[Staged], batch: Batch) -> FilePublisher:
-        attempt, names = self._attempt, plan.detail
+        attempt, names, place = self._attempt, plan.detail, self._place(batch)
         ordered = sorted(staged, key=lambda one: one.split)
         if self.storage.can_rename_staged:
             objects = [Planned(one, names.key(i)) for i, one in enumerate(ordered)]
@@ -224,9 +260,9 @@ class FilesWriter:
             objects = [Planned(one, one.key) for one in ordered]
 
         def record(publisher: FilePublisher) -> None:
-            if self.journal is not None:
-                intent = publisher.intent(batch.digest, attempt.intents)
-                self.journal.intend(batch.sequence, intent)
+            if place is not None:
+                intent = publisher.intent(place.digest, attempt.intents)
+                place.journal.intend(place.number, replace(intent, bookmark=_value(batch)))
                 attempt.intents += 1
                 attempt.held = [planned.staged for planned in publisher.objects]
 
@@ -302,6 +338,10 @@ class FilesWriter:
             skipped=skipped,
             warnings=warnings,
         )
+
+
+def _value(batch: Batch) -> Mapping[str, Any] | None:
+    return None if batch.bookmark is None else batch.bookmark.value
 
 
 def number_of_files(

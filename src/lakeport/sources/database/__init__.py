@@ -1,0 +1,1 @@
+"""Tables and queries of databases: Arrow batches, which tasks read from one snapshot."""

@@ -1,0 +1,90 @@
+"""DuckDB: a file that nobody can change while it is read, and types that Arrow lacks."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from lakeport.schema.types import check_names, normalise
+from lakeport.sources.database.access import Session
+from lakeport.sources.database.columns import Column, quoted
+from lakeport.sources.database.dialects.base import Dialect, absent, parts, query_of
+
+__all__ = ["DuckDb"]
+
+_UTC: Final = "SET TimeZone = 'UTC'"
+_CASTS: Final = {
+    "HUGEINT": "DECIMAL(38,0)",  # Arrow has no more digits, and the cast refuses what has
+    "UHUGEINT": "DECIMAL(38,0)",
+    **dict.fromkeys(
+        ("TIME", "TIME WITH TIME ZONE", "TIME_NS", "INTERVAL", "UUID", "BIT", "BIGNUM"), "VARCHAR"
+    ),
+}
+_LISTED: Final = re.compile(r"([^\[\]]*)((?:\[\d*\])*)")
+_LOST: Final = re.compile(
+    r"\b(TIME|TIME_NS|INTERVAL|BIT|BIGNUM|U?HUGEINT|TIME WITH TIME ZONE|UNION)\b(?! ZONE)"
+)
+"""What Arrow would change, or lacks, within another value."""
+_KEY: Final = """
+SELECT unnest(constraint_column_names) FROM duckdb_constraints()
+WHERE constraint_type = 'PRIMARY KEY' AND table_name = '{}' AND schema_name = {}
+"""
+_PACKED: Final = 4
+"""About how much larger rows are than their file."""
+
+
+class DuckDb(Dialect):
+    """See the module."""
+
+    shares = True
+
+    def begin(self, session: Session) -> tuple[str, ...]:
+        """See `Dialect.begin`: while this connection is there, no other process may write."""
+        session.run(_UTC)
+        return (_UTC,)
+
+    def relation(self, session: Session, table: str, query: str) -> str:
+        """See `Dialect.relation`."""
+        if query:
+            return query_of(query)
+        name = parts(table)
+        known = session.rows("SELECT table_schema, table_name FROM information_schema.tables")
+        if tuple(name[-2:]) not in known and (len(name) > 1 or table not in [t for _, t in known]):
+            raise absent(table, [t if s == "main" else f"{s}.{t}" for s, t in known])
+        return ".".join(quoted(part) for part in name)
+
+    def columns(self, session: Session, relation: str) -> tuple[Column, ...]:
+        """See `Dialect.columns`."""
+        told = session.rows(f"DESCRIBE SELECT * FROM {relation}")
+        check_names("the query", [row[0] for row in told])
+        asked = {name: _asked(name, kind) for name, kind, *_ in told}
+        wanted = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in asked.items())
+        found = normalise(session.schema(f"SELECT {wanted} FROM {relation}"))
+        return tuple(Column(field.name, asked[field.name], field.type) for field in found)
+
+    def size(self, session: Session, relation: str, where: str) -> int:
+        """See `Dialect.size`: as if all of the file were read."""
+        return _PACKED * self.file_size(session)
+
+    def primary_key(self, session: Session, table: str) -> tuple[str, ...]:
+        """See `Dialect.primary_key`."""
+        *schema, name = (part.replace("'", "''") for part in parts(table))
+        of = f"'{schema[-1]}'" if schema else "current_schema()"
+        return tuple(row[0] for row in session.rows(_KEY.format(name, of)))
+
+    def digest(self, names: tuple[str, ...]) -> str:
+        """See `Dialect.digest`."""
+        return f"md5({super().digest(names)})"
+
+
+def _asked(name: str, kind: str) -> str:
+    """The expression that gives a column's values as Arrow has them."""
+    sql = quoted(name)
+    found = _LISTED.fullmatch(kind)
+    if found and found[1] in _CASTS:
+        return f"CAST({sql} AS {_CASTS[found[1]]}{found[2]})"
+    if kind.startswith("ENUM"):
+        return f"CAST({sql} AS VARCHAR)"
+    if _LOST.search(kind):
+        return f"CAST(to_json({sql}) AS VARCHAR)"
+    return sql

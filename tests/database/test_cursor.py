@@ -1,0 +1,238 @@
+"""A cursor: each load has the rows that the ones before have not had, whatever they share."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakeport import DatabaseSource
+from lakeport.config import LocalConfig
+from lakeport.errors import ConfigError, SourceError
+from lakeport.model import Batch, Mode, Remembered
+from lakeport.sources.database.source import DatabaseFlushes
+from tests.database.kit import Schema
+
+DECIMAL = "numeric(9,3)"
+
+
+@dataclass
+class Table:
+    """Stands for a table that remembers; JSON is what it keeps."""
+
+    mode: Mode = Mode.APPEND
+    kept: dict[str, str] = field(default_factory=dict)
+    number: int = -1
+
+    def bookmark(self, name: str) -> Remembered:
+        return Remembered(json.loads(self.kept.get(name, "{}")), self.number)
+
+    def load(self, source: DatabaseSource, *, cut_off: bool = False) -> list[dict[str, Any]]:
+        """The rows of a load by their id; one that is cut off leaves the bookmark as it is."""
+        batch, rows = self.read(source)
+        if batch is not None and batch.bookmark is not None and not cut_off:
+            assert batch.bookmark.after == self.number
+            self.kept[batch.bookmark.name] = json.dumps(batch.bookmark.value)
+            self.number += 1
+        return sorted(rows, key=lambda row: row["id"])
+
+    def read(self, source: DatabaseSource) -> tuple[Batch | None, list[dict[str, Any]]]:
+        memory_of = lambda stream: self  # noqa: E731
+        config = LocalConfig(path="lake", mode=self.mode)
+        flushes = DatabaseFlushes(source, "t", 2, config, memory_of)  # type: ignore[arg-type]
+        try:
+            (flush,) = flushes
+            if not flush.batches:
+                return None, []
+            (batch,) = flush.batches
+            assert batch.reader is not None
+            parts = [part for split in batch.splits for part in batch.reader.read(split)]
+            return batch, pa.Table.from_batches(parts, batch.reader.schema).to_pylist()
+        finally:
+            flushes.close()
+
+
+def ids(rows: list[dict[str, Any]]) -> list[int]:
+    return [row["id"] for row in rows]
+
+
+def test_rows_of_one_value_are_neither_lost_nor_read_twice(schema: Schema) -> None:
+    schema.sql(
+        "CREATE TABLE t (id int PRIMARY KEY, at timestamptz NOT NULL)",
+        "INSERT INTO t VALUES (1, '2024-01-01'), (2, '2024-01-02'), (3, '2024-01-02')",
+    )
+    table, source = Table(), schema.source(cursor="at")
+    assert ids(table.load(source)) == [1, 2, 3]
+    assert table.load(source) == []
+    schema.sql("INSERT INTO t VALUES (4, '2024-01-02')")  # late, with the last value
+    assert ids(table.load(source, cut_off=True)) == [4]
+    assert ids(table.load(source)) == [4]
+    schema.sql("INSERT INTO t VALUES (5, '2024-01-03'), (6, '2024-01-02')")
+    assert ids(table.load(source)) == [5, 6]
+    assert table.load(source) == []
+
+
+def test_a_changed_row_comes_again(schema: Schema) -> None:
+    schema.sql("CREATE TABLE t (id int PRIMARY KEY, at int)", "INSERT INTO t VALUES (1, 1), (2, 2)")
+    table, source = Table(Mode.MERGE), schema.source(cursor="at")
+    table.load(source)
+    schema.sql("UPDATE t SET at = 3 WHERE id = 1")
+    assert table.load(source) == [{"id": 1, "at": 3}]
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize(
+    "kind", ["int", "numeric(9,3)", "timestamp", "timestamptz", "date", "text"]
+)
+def test_each_type_of_a_cursor(schema: Schema, kind: str, keyed: bool) -> None:
+    values = ["2024-01-01", "2024-01-02", "2024-01-03"] if kind != "int" else ["1", "2", "3"]
+    values = ["1.125", "2.5", "10"] if kind == DECIMAL else values
+    schema.sql(f"CREATE TABLE t (id int {'PRIMARY KEY' * keyed}, v {kind}, other text)")
+    table, source = Table(), schema.source(cursor="v")
+    schema.sql(f"INSERT INTO t VALUES (1, '{values[0]}', 'a,\"'), (2, '{values[1]}', NULL)")
+    assert ids(table.load(source)) == [1, 2]
+    schema.sql(f"INSERT INTO t VALUES (3, '{values[1]}'), (4, '{values[2]}')")
+    assert ids(table.load(source)) == [3, 4]
+    assert table.load(source) == []
+
+
+@given(st.lists(st.lists(st.integers(0, 3), max_size=6), max_size=6), st.booleans(), st.data())
+def test_whatever_comes_between_loads(
+    tmp_path_factory: pytest.TempPathFactory,
+    loads: list[list[int]],
+    keyed: bool,
+    data: st.DataObject,
+) -> None:
+    """Rows never have less than the newest value, as those of a clock have."""
+    folder = tmp_path_factory.mktemp("shop")
+    connection = duckdb.connect(folder / "shop.duckdb")
+    connection.execute(f"CREATE TABLE t (id INT {'PRIMARY KEY' * keyed}, v INT)")
+    connection.close()
+    source = DatabaseSource(database=f"duckdb:///{folder}/shop.duckdb", table="t", cursor="v")
+    table, number, clock, landed = Table(), 0, 0, list[int]()
+    for steps in loads:
+        with duckdb.connect(folder / "shop.duckdb") as connection:
+            for step in steps:
+                clock += step
+                connection.execute("INSERT INTO t VALUES (?, ?)", [number, clock])
+                number += 1
+        if data.draw(st.booleans()):
+            table.load(source, cut_off=True)
+        landed += ids(table.load(source))
+    assert landed == list(range(number))
+
+
+@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.MERGE])
+def test_more_rows_of_one_value_than_can_be_remembered(schema: Schema, mode: Mode) -> None:
+    schema.sql(
+        "CREATE TABLE t (id int PRIMARY KEY, at int)",
+        "INSERT INTO t SELECT i, 7 FROM generate_series(1, 2000) i",
+    )
+    table, source = Table(mode), schema.source(cursor="at")
+    batch, _ = table.read(source)
+    assert batch is not None
+    assert "2,000 rows share the newest 'at'" in batch.notes[0]
+    assert len(table.load(source)) == 2000
+    assert len(table.kept["database " + source.table]) < 1000
+    assert len(table.load(source)) == (2000 if mode is Mode.MERGE else 0)
+    schema.sql("INSERT INTO t VALUES (3000, 7), (3001, 8)")
+    if mode is Mode.MERGE:
+        assert ids(table.load(source))[-2:] == [3000, 3001]
+    else:
+        with pytest.raises(SourceError, match="rows came late with the last value of the cursor"):
+            table.load(source)
+
+
+def test_what_was_read_stays_within_the_snapshot(schema: Schema) -> None:
+    schema.sql("CREATE TABLE t (id int PRIMARY KEY, at int)", "INSERT INTO t VALUES (1, 1)")
+    table, source = Table(), schema.source(cursor="at")
+    flushes = DatabaseFlushes(source, "t", 2, LocalConfig(path="lake"), lambda stream: table)  # type: ignore[arg-type,return-value]
+    (flush,) = flushes
+    schema.sql("INSERT INTO t VALUES (2, 1), (3, 2)", "UPDATE t SET at = 9 WHERE id = 1")
+    (batch,) = flush.batches
+    assert batch.reader is not None
+    (rows,) = [part.to_pylist() for s in batch.splits for part in batch.reader.read(s)]
+    assert rows == [{"id": 1, "at": 1}]
+    flushes.close()
+
+
+def test_a_cursor_that_goes_back_is_told(schema: Schema) -> None:
+    schema.sql("CREATE TABLE t (id int PRIMARY KEY, at int)", "INSERT INTO t VALUES (1, 5), (2, 9)")
+    table, source = Table(), schema.source(cursor="at")
+    table.load(source)
+    schema.sql("DELETE FROM t WHERE id = 2")
+    batch, rows = table.read(source)
+    assert batch is not None
+    assert rows == []
+    assert batch.bookmark is None
+    assert "'at' is older than the one that has landed" in batch.warnings[0]
+    schema.sql("DELETE FROM t")
+    batch, rows = table.read(source)
+    assert batch is not None
+    assert "'at' is gone, with all rows" in batch.warnings[0]
+
+
+def test_a_table_without_a_row_is_read_from_its_first_one_on(schema: Schema) -> None:
+    schema.sql("CREATE TABLE t (id int PRIMARY KEY, at int)")
+    table, source = Table(), schema.source(cursor="at")
+    assert table.load(source) == []
+    schema.sql("INSERT INTO t VALUES (1, 5)")
+    assert ids(table.load(source)) == [1]
+
+
+def test_nulls_and_wrong_types_are_named(schema: Schema) -> None:
+    schema.sql(
+        "CREATE TABLE t (id int, at int, f double precision, u uuid, l int[])",
+        "INSERT INTO t VALUES (1, NULL)",
+    )
+    with pytest.raises(SourceError, match="the cursor 'at' is null in some rows"):
+        Table().load(schema.source(cursor="at"))
+    for name, words in {"f": "double", "u": "string, made", "l": "list of int32"}.items():
+        with pytest.raises(ConfigError, match=f"the cursor '{name}' is of type {words}"):
+            Table().load(schema.source(cursor=name))
+
+
+def test_what_is_remembered_belongs_to_its_source(schema: Schema) -> None:
+    schema.sql(
+        "CREATE TABLE t (id int PRIMARY KEY, at int, b int)", "INSERT INTO t VALUES (1, 1, 1)"
+    )
+    table = Table()
+    table.load(schema.source(cursor="at", name="mine"))
+    query = f"SELECT * FROM {schema.name}.t"
+    for other in (
+        schema.source(cursor="b", name="mine"),
+        schema.source(cursor="at", name="mine", query=query),
+        schema.source(cursor="at", name="mine", database=schema.uri + "?connect_timeout=9"),
+    ):
+        if other.database != schema.source().database:
+            assert table.load(other) == []  # options are no other database
+            continue
+        with pytest.raises(ConfigError, match=r"'database mine' belongs to .*, and this source"):
+            table.load(other)
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_a_cursor_of_sqlite(tmp_path: Path, keyed: bool) -> None:
+    connection = sqlite3.connect(tmp_path / "shop.db")
+    connection.execute(f"CREATE TABLE t (id INTEGER {'PRIMARY KEY' * keyed}, at DATETIME, n TEXT)")
+
+    def insert(*rows: tuple[int, str, str | None]) -> None:
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
+        connection.commit()
+
+    source = DatabaseSource(database=f"sqlite:///{tmp_path}/shop.db", table="t", cursor="at")
+    table = Table()
+    insert((1, "2024-01-01", None), (2, "2024-01-02", "it's"))
+    assert ids(table.load(source)) == [1, 2]
+    insert((3, "2024-01-02", "it"), (4, "2024-01-03", "x"))
+    assert ids(table.load(source)) == [3, 4]
+    assert table.load(source) == []
+    connection.close()
