@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from lakeport.config.inputs.tables import TablesSource
 from lakeport.errors import ConfigError
 from lakeport.spark.session import Runtime
 
@@ -40,5 +41,12 @@ def start(loads: Iterable[Load]) -> Runtime:
                 "loads of a file share one session",
                 "give them once, under `target` or `defaults`.",
             )
-        needs |= load.target.jars | getattr(load.source, "jars", frozenset())
+        needs |= load.target.jars | _of_tables(load)
     return Runtime.start(needs, first.target.spark if first else {}, small=True)
+
+
+def _of_tables(load: Load) -> frozenset[str]:
+    """What Spark needs to read the tables that a load uses."""
+    own = load.source.tables if isinstance(load.source, TablesSource) else {}
+    used = {**load.tables, **own}
+    return TablesSource(tables=used).jars if used else frozenset()
