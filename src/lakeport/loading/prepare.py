@@ -110,7 +110,9 @@ class Prepared:
             ConfigError: its kind or a setting is wrong.
         """
         with open_spool(self.config, self.runtime) as spool:
-            tables = TargetTables(self._memory, self._keys, self.anew or self.config.mode)
+            tables = TargetTables(
+                self._memory, self._keys, self.storage, self.anew or self.config.mode
+            )
             found = open_source(
                 source, options, self.config, spool, self.runtime, on_progress, tables
             )
@@ -156,6 +158,9 @@ class _Forgetful:
     @property
     def folder(self) -> str:
         return self.memory.folder
+
+    def next_number(self, after: int) -> int:
+        return self.memory.next_number(after)
 
     def bookmark(self, name: str) -> Remembered:
         return Remembered({}, self.memory.bookmark(name).number)

@@ -92,9 +92,11 @@ class StreamLoader:
                 yield landed
 
     def _at_once(self, batches: Sequence[Batch]) -> bool:
-        """Whether several batches have to be transformed, or checked, all together."""
+        """Whether several batches have to be transformed, checked or remembered together."""
         if len(batches) < 2:
             return False
+        if all(batch.bookmark is not None for batch in batches):
+            return True
         if self.checks is not None and self.checks.at_once:
             return True
         return self.transform is not None and not self.transform.row_wise(batches[0])

@@ -35,11 +35,14 @@ class Bookmark:
         value: JSON; kilobytes at most.
         after: the number of the bookmark that the source went on from. Where another load has
             moved it since, the batch is refused whole.
+        number: its own, by `Memory.next_number`, for sources whose next flush goes on from it;
+            None: the writer gives it one.
     """
 
     name: str
     value: Mapping[str, Any]
     after: int = -1
+    number: int | None = None
 
 
 class Memory(Protocol):
@@ -56,6 +59,10 @@ class Memory(Protocol):
 
         What no bookmark names is garbage: a load that failed may have left it.
         """
+        ...
+
+    def next_number(self, after: int) -> int:
+        """A number for the bookmark that goes on from another one."""
         ...
 
     def bookmark(self, name: str) -> Remembered:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from lakeport.config.inputs.database import DatabaseSource
 from lakeport.config.inputs.files import FilesSource
 from lakeport.config.inputs.tables import TablesSource
+from lakeport.config.inputs.tap import TapSource
 from lakeport.errors import ConfigError, InputError
 from lakeport.model import Flush
 from lakeport.sources.files.discovery import discover, stream_name
@@ -119,6 +120,10 @@ def open_source(
         _check_options("a table", options)
         _refuse_metadata(config)
         return _tables(source, asked, spool, runtime, tables)
+    if isinstance(source, TapSource):
+        _check_options("singer", options)
+        _check_spool(config, runtime)
+        return _tap(source, options, config, spool, on_progress, tables)
     if isinstance(source, DatabaseSource):
         _check_options("a database", options)
         _refuse_metadata(config)
@@ -272,6 +277,7 @@ def _singer(
     *,
     name: str = "",
     size: int = -1,
+    tap: bool = False,
 ) -> Source:
     from lakeport.sources.singer.options import SingerOptions
     from lakeport.sources.singer.source import SingerSource
@@ -284,7 +290,8 @@ def _singer(
         times=config.add_record_metadata,
         on_file=uploader.begin,
     )
-    singer = SingerSource(lines, writer, SingerOptions.of(config, options), origin, on_progress)
+    how = replace(SingerOptions.of(config, options), at_states=tap)
+    singer = SingerSource(lines, writer, how, origin, on_progress)
     return Source(
         uploader.flushes(singer),
         lambda: list(singer.counts),
@@ -293,6 +300,29 @@ def _singer(
         name=name,
         bytes=size,
     )
+
+
+def _tap(
+    source: TapSource,
+    options: ReadOptions,
+    config: DestinationConfig,
+    spool: SpoolLocation,
+    on_progress: Callable[[str, int, int], None],
+    tables: TargetTables,
+) -> Source:
+    from lakeport.sources.tap.process import TapProcess
+    from lakeport.sources.tap.source import TapFlushes
+    from lakeport.sources.tap.state import TapMemory
+
+    memory = TapMemory(source.name or source.program, tables.storage, tables.memory)
+    process = TapProcess(source, memory.state, spool.folder)
+    lines = open_stream(process, source.program, unpack_limits(config))
+    try:
+        found = _singer(lines, options, config, spool, on_progress, name=source.program, tap=True)
+    except BaseException:
+        process.close()
+        raise
+    return replace(found, flushes=TapFlushes(found.flushes, memory), close=process.close)
 
 
 def _files(

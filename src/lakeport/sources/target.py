@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakeport.model import Memory, Mode
+    from lakeport.model import Memory, Mode, Storage
 
 __all__ = ["TargetTables"]
 
@@ -22,9 +22,11 @@ class TargetTables:
         memory: what the table of a stream remembers of its sources.
         keys: columns of a stream's table, of the rows without a mark: takes the stream, the names
             of the columns, and that of the column that marks a row; None where there is no table.
+        storage: the target's store.
         mode: what loads do with the rows that are there, where they don't begin anew.
     """
 
     memory: Callable[[str], Memory]
     keys: Callable[[str, Sequence[str], str], pa.Table | None]
+    storage: Storage
     mode: Mode

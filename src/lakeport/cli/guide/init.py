@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from enum import StrEnum
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -22,12 +24,16 @@ __all__ = ["Start", "init"]
 _STARTS = "starts"
 _RENAMED = ".txt"  # behind the name of what must not be taken for a module of lakeport's
 _INTERNAL = "#internal#"
+_LAKE_FILES = ("files", "database", "tap")  # kinds whose lake.yaml is for `lakeport run`
 
 
 class Start(StrEnum):
     """What a folder to start from is for."""
 
     CSV = "csv"
+    FILES = "files"
+    DATABASE = "database"
+    TAP = "tap"
     SINGER = "singer"
     MAGE = "mage"
     MELTANO = "meltano"
@@ -36,7 +42,10 @@ class Start(StrEnum):
 
 def init(
     start: Annotated[
-        Start, typer.Argument(metavar="csv|singer|mage|meltano|streaming", help="What you have.")
+        Start,
+        typer.Argument(
+            metavar="csv|files|database|tap|singer|mage|meltano|streaming", help="What you have."
+        ),
     ] = Start.CSV,
     folder: Annotated[
         Path | None,
@@ -104,6 +113,10 @@ def _write(start: Start, target: Path, said: Mapping[str, object]) -> dict[Path,
     """
     source = files(__package__) / _STARTS / start
     wanted = {target / name: text for name, text in _texts(source, "").items()}
+    if start in _LAKE_FILES:
+        from lakeport.config.lake.schema import lake_schema
+
+        wanted[target / "lake.schema.json"] = json.dumps(lake_schema(), indent=1) + "\n"
     for path in wanted:
         if path.exists():
             raise ConfigError(f"{path} is there already", "name another folder with `--into`.")
@@ -112,6 +125,9 @@ def _write(start: Start, target: Path, said: Mapping[str, object]) -> dict[Path,
             path.parent.mkdir(parents=True, exist_ok=True)
             line = _line(said, python=path.suffix == ".py")
             path.write_text(_filled(text, line), encoding="utf-8")
+            if path.suffix == ".sql":
+                with closing(sqlite3.connect(path.with_suffix(".db"))) as database:
+                    database.executescript(text)
     except OSError as error:
         raise ConfigError(
             f"{target} can't be written: {error.strerror}", "name another folder with `--into`."
@@ -141,4 +157,4 @@ def _filled(text: str, internal: str) -> str:
 def _first_line(text: str) -> str:
     """What a file says of itself in its first line, if it does."""
     line = text.split("\n", 1)[0]
-    return line.lstrip('#" ').rstrip('"') if line.startswith(("#", '"""')) else "a sample"
+    return line.lstrip('#"- ').rstrip('"') if line.startswith(("#", '"""', "--")) else "a sample"

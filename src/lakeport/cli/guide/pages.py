@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -28,10 +29,19 @@ def docs(
         str, typer.Argument(metavar="PAGE", help="Such as sources; without it: the list.")
     ] = "",
     where: Annotated[bool, typer.Option("--path", help="Print the file's path.")] = False,
+    schema: Annotated[
+        bool,
+        typer.Option("--schema", help="Print the JSON Schema of a lake's file, for editors."),
+    ] = False,
 ) -> None:
     """Show a page of the documentation."""
     output = Console()
     with Guard(output):
+        if schema:
+            from lakeport.config.lake.schema import lake_schema
+
+            typer.echo(json.dumps(lake_schema(), indent=1))
+            return
         known = pages()
         if not page:
             listed = [each for each in known.items() if not each[0].startswith(_ELSEWHERE)]

@@ -68,9 +68,7 @@ class Tables:
         return target.storage().uri(target.folder_of(table.strip("/")))
 
 
-def in_order(
-    depends: Mapping[str, Sequence[str]], mistakes: Mistakes
-) -> tuple[str, ...]:
+def in_order(depends: Mapping[str, Sequence[str]], mistakes: Mistakes) -> tuple[str, ...]:
     """The loads, each behind those that it uses, else as in the file.
 
     Args:
@@ -86,7 +84,9 @@ def in_order(
         return tuple(sorter.static_order())
     except CycleError as error:
         cycle = error.args[1][::-1]  # each uses the next
-        first = min(range(len(cycle) - 1), key=lambda at: mistakes.document.place("loads", cycle[at]))
+        first = min(
+            range(len(cycle) - 1), key=lambda at: mistakes.document.place("loads", cycle[at])
+        )
         ring = [*cycle[first:-1], *cycle[: first + 1]]
         lines = [mistakes.document.place("loads", name).line for name in ring]
         path = " -> ".join(f"{name} (line {line})" for name, line in zip(ring, lines, strict=True))

@@ -189,7 +189,9 @@ class _Reader:
                 raw[*origin, "config"] = at.get("config") or {}
         if len(found) < 2:
             return None
-        return Targets(found["target"], found["defaults"], raw, self.environ, self.mistakes, len(loads) > 1)
+        return Targets(
+            found["target"], found["defaults"], raw, self.environ, self.mistakes, len(loads) > 1
+        )
 
     def _tables(
         self, loads: Mapping[str, Mapping[str, Any]], targets: Targets | None
@@ -240,9 +242,7 @@ class _Reader:
                     found[used] = self._place(used, tables)
             elif used in of_rows:
                 self.mistakes.add((*path, "expect"), *_no_table(used, tables))
-        depends = dict.fromkeys(
-            load for used in uses.values() for load in tables.named(used)
-        )
+        depends = dict.fromkeys(load for used in uses.values() for load in tables.named(used))
         target = tables.targets.get(name)
         if source is None or target is None:
             # What it uses still tells of cycles.

@@ -25,9 +25,7 @@ _HINT = "such as `from: {files: data/*.csv}`; the kinds are `files`, `database`,
 _RELATIVE_FILE = re.compile(r"(sqlite|duckdb):(///)?(?!/)(?!:memory:)(.+)")
 
 
-def source_of(
-    given: Any, path: tuple[str, ...], folder: Path, mistakes: Mistakes
-) -> Input | None:
+def source_of(given: Any, path: tuple[str, ...], folder: Path, mistakes: Mistakes) -> Input | None:
     """The description of a load's source; None where something is wrong with it.
 
     Args:

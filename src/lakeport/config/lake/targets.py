@@ -84,9 +84,7 @@ class Targets:
                 self.mistakes.add(("target",), error.message, error.hint)
         return None
 
-    def _table(
-        self, name: str, own: Mapping[str, Any], keys: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def _table(self, name: str, own: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
         """The key that names the load's table: like the load, unless it says otherwise."""
         found: dict[str, Any] = {}
         pattern = own.get("table") or self._shared.get("table") or name
@@ -109,9 +107,7 @@ class Targets:
                 f"write {_STREAM} in it, for the loads' names; or name the loads' tables.",
             )
 
-    def _standing(
-        self, key: str, origins: list[tuple[str, ...]]
-    ) -> tuple[str | int, ...] | None:
+    def _standing(self, key: str, origins: list[tuple[str, ...]]) -> tuple[str | int, ...] | None:
         """Where a key stands, by whatever name; None if it is nowhere."""
         for origin in origins:
             for nested, keys in self.raw.items():

@@ -67,13 +67,17 @@ class Collector:
         self._spool = spool
         self._options = options
         self._flush_bytes = self._flush_rows = _NO_LIMIT
-        if not options.single_flush:
+        if not (options.single_flush or options.at_states):
             self._flush_bytes = options.flush_bytes or _NO_LIMIT
             self._flush_rows = options.flush_rows or _NO_LIMIT
         self._sync_started = time.time_ns() // 1000
         self._bytes = 0
         self._rows = 0
         self._closed: list[Batch] = []
+
+    def reaches(self, size: int, rows: int) -> bool:
+        """Whether what was collected is of so many bytes, or so many records; 0: no limit."""
+        return 0 < size <= self._bytes or 0 < rows <= self._rows
 
     @property
     def full(self) -> bool:

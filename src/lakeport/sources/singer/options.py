@@ -26,6 +26,7 @@ class SingerOptions:
         flush_bytes: size of the record lines at which a flush is cut; 0 for no limit.
         flush_rows: number of records at which a flush is cut; 0 for no limit.
         single_flush: cut once, at the end (for an overwrite), whatever the limits are.
+        at_states: cut behind a STATE alone, the first one behind which a limit is reached.
         on_bad_record: `fail` raises at the first line that is no message; `quarantine` hands such
             lines on in `Flush.bad`.
         unknown: what the source kernel does with undeclared fields.
@@ -43,6 +44,7 @@ class SingerOptions:
     flush_bytes: int = 0
     flush_rows: int = 0
     single_flush: bool = False
+    at_states: bool = False
     on_bad_record: Literal["fail", "quarantine"] = "fail"
     unknown: UnknownPolicy = UnknownPolicy.EVOLVE
     stray_lines: Literal["fail", "skip"] = "fail"

@@ -78,11 +78,12 @@ class SingerSource:
         self._active: dict[str, int] = {}
         self._early: dict[str, int] = {}
         self.stray_lines_skipped = 0
+        self._due = False
         self._input = lines
         self._spool = spool
         self._options = options
         self._collector = Collector(spool, options, None if origin is None else Origin(str(origin)))
-        self._single = options.single_flush
+        self._single = options.single_flush or options.at_states
         self._roots = options.batch_roots or default_roots()
         self._on_progress = on_progress
         self._router = Router()
@@ -137,7 +138,11 @@ class SingerSource:
                 end, count = self._collector.add_run(stream, data, at, end, count, self.lines + 1)
                 self.lines += count
             at = end
-            if self._collector.full or (self._bad_bytes >= _MAX_HELD_BAD and not self._single):
+            if (
+                self._due
+                or self._collector.full
+                or (self._bad_bytes >= _MAX_HELD_BAD and not self._single)
+            ):
                 yield self._cut()
 
     def _message(self, line: bytes, *, whole: bool = True) -> None:
@@ -151,6 +156,8 @@ class SingerSource:
                 self._record(stream, line)
             case State(value):
                 self._states.add(value)
+                limits = self._options.flush_bytes, self._options.flush_rows
+                self._due = self._options.at_states and self._collector.reaches(*limits)
             case Schema() as schema:
                 self._schema(schema)
             case Malformed(reason, stream):
@@ -239,7 +246,7 @@ class SingerSource:
         flush = Flush(
             self._collector.cut(last=last), self._states.take(), tuple(self._bad), last, active
         )
-        self._bad, self._bad_bytes, self._active = [], 0, {}
+        self._bad, self._bad_bytes, self._active, self._due = [], 0, {}, False
         return flush
 
 

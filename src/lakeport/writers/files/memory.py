@@ -40,6 +40,10 @@ class FileMemory:
         """See `lakeport.model.Memory.folder`."""
         return f"{_HOME}/files/{safe_segment(self.table)}"
 
+    def next_number(self, after: int) -> int:
+        """See `lakeport.model.Memory.next_number`."""
+        return after + 1
+
     def bookmark(self, name: str) -> Remembered:
         """See `lakeport.model.Memory.bookmark`; finishes what a load that was cut off began."""
         journal = _journal(self.storage, self.table, name)

@@ -170,7 +170,9 @@ looads: {}
 
 
 def test_lines_are_right_with_templates_tabs_and_other_ends_of_lines(folder: Path) -> None:
-    text = "\ufefftarget: {{ env_var(\n  'X') }}\r\nloads: # \u2028\r\n  a: # \there\r\n    frm: 1\r\n"
+    text = (
+        "\ufefftarget: {{ env_var(\n  'X') }}\r\nloads: # \u2028\r\n  a: # \there\r\n    frm: 1\r\n"
+    )
     assert "line 5, column 5: load 'a': there is no key `frm`" in refused(folder, text, X="lake")
 
 

@@ -21,8 +21,10 @@ VALID = [
     loads("a: {from: {tables: b/c, incremental: true}, give_up_after: 2m, table: '${X}'}"),
     loads("a: {from: {tables: {t: b/c}}, hard_delete: '${YES}', columns: {x: int}, mode: null}"),
     loads("a: {from: {files: x, csv: {delimiter: ';'}, schema: {a: int}}, config: {table: b}}"),
-    loads("a: {from: {files: x}, expect: [{not_null: a}, {in: {b: [1]}}, {fresh: "
-          "{column: a, within: 2 days}}, {between: {a: [1, null]}}], partition_columns: off}"),
+    loads(
+        "a: {from: {files: x}, expect: [{not_null: a}, {in: {b: [1]}}, {fresh: "
+        "{column: a, within: 2 days}}, {between: {a: [1, null]}}], partition_columns: off}"
+    ),
     "notices: {failure: 'https://x', freshness: ['https://y']}\nlineage: {file: x}\n"
     + loads("a: {from: {tap: [t]}}"),
     "target: {destination: local, config: {path: x, clean_up_input_file: true}}\n"

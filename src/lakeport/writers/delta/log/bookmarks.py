@@ -93,6 +93,10 @@ class DeltaMemory:
         """See `lakeport.model.Memory.folder`."""
         return f"{self.table}/{_FOLDER}" if self.table else _FOLDER
 
+    def next_number(self, after: int) -> int:
+        """See `lakeport.model.Memory.next_number`: microseconds since 1970, which tell when."""
+        return max(after + 1, time.time_ns() // 1000)
+
     def bookmark(self, name: str) -> Remembered:
         """See `lakeport.model.Memory.bookmark`."""
         number = self._number(bookmark_app(name))
@@ -124,13 +128,14 @@ class DeltaMemory:
             "value": bookmark.value,
         }
         data = json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")
-        # Microseconds: two loads at a time seldom try one number, and it says when.
-        number = max(bookmark.after + 1, time.time_ns() // 1000)
+        number = bookmark.number or self.next_number(bookmark.after)
         while True:
             try:
                 self.storage.put(self._key(number), data, create_only=True)
-            except ObjectExists:
-                number += 1
+            except ObjectExists:  # in the same microsecond, or by the same batch's other attempt
+                if bookmark.number and self.storage.get(self._key(number)) != data:
+                    raise
+                number += not bookmark.number
             else:
                 return Moved(bookmark.name, number, bookmark.after)
 

@@ -1,0 +1,1 @@
+"""Singer taps that lakeport starts, and whose STATE the tables remember."""

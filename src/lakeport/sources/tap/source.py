@@ -1,0 +1,38 @@
+"""A tap's flushes, each with the bookmarks that become durable with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from lakeport.model import Flush
+from lakeport.sources.singer.state import merge_state
+from lakeport.sources.tap.state import TapMemory
+
+__all__ = ["TapFlushes"]
+
+
+@dataclass(frozen=True)
+class TapFlushes:
+    """Iterates the flushes of a Singer source that is cut behind STATEs alone.
+
+    Attributes:
+        flushes: the Singer source's.
+        memory: what the tap's tables remember.
+    """
+
+    flushes: Iterable[Flush]
+    memory: TapMemory
+
+    def __iter__(self) -> Iterator[Flush]:
+        """Hand each flush on, its rows with their bookmarks."""
+        for flush in self.flushes:
+            streams = list(dict.fromkeys(b.stream for b in flush.batches if not b.schema_only))
+            state = reduce(merge_state, flush.states, self.memory.state)
+            marks = self.memory.moved(streams, state)
+            batches = tuple(
+                batch if batch.schema_only else replace(batch, bookmark=marks[batch.stream])
+                for batch in flush.batches
+            )
+            yield replace(flush, batches=batches)
