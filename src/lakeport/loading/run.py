@@ -136,7 +136,7 @@ def land(
 
         declared = declaration(schema)
         options = ReadOptions(source_format, csv, declared, stray_lines, records_path, sheet)
-        wanted = Wanted.given(prepared.runtime, sql, python, views, expect)
+        wanted = Wanted.given(prepared, sql, python, views, expect)
         run = _Run(prepared, observer, on_state, wanted, secrets_of(source))
         return run.land(source, options)
 
