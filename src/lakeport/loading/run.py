@@ -129,7 +129,7 @@ def land(
     """
     visible = False if progress is None and observer is not None else progress
     with shown(visible, "landing"):
-        prepared = prepare(load_target(to, keys), observer=observer)
+        prepared = prepare(load_target(to, keys), observer=observer, source=source)
         prepared = prepared.begun_anew() if full_refresh else prepared
         from lakeport.loading.transform.wanted import Wanted
         from lakeport.sources.files.declared import declaration  # loads pyarrow, while Java starts
@@ -210,7 +210,7 @@ class _Run:
         with landing_thread() as executor:
             landing: Future[None] | None = None
             if self.wanted:
-                source = self.wanted.gathered(source)
+                self.wanted, source = self.wanted.over(source)
                 landing = self._landing = executor.submit(self.wanted.check)
             with activity("reading", source.name, total=source.bytes):
                 for flush in self.report.timeline.each("reading", source):
