@@ -22,10 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from lakeport.config.inputs.base import secrets_of
 from lakeport.config.load import load_target
 from lakeport.destinations import open_table
-from lakeport.errors import (
-    BadRecord,
-    LakeportError,
-)
+from lakeport.errors import BadRecord, LakeportError
 from lakeport.host import first_effect
 from lakeport.host.activity import activity, joining
 from lakeport.loading.batches.streams import check_streams
