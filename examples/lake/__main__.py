@@ -51,7 +51,11 @@ def play(folder: Path, server: Postgres) -> int:
         prepare(folder, server.sql)
         if code := show(about, folder, "run", "lake.yaml"):
             return code
-    return show("What was made of it", folder, "table", "preview", "lake/delays", "--limit", "5")
+    looks = (
+        ("What was set aside, and why", "quarantine show lake flights"),
+        ("What was made of it", "table preview lake/delays --limit 5"),
+    )
+    return max(show(about, folder, *command.split()) for about, command in looks)
 
 
 def show(about: str, folder: Path, *arguments: str) -> int:

@@ -15,9 +15,8 @@ with Path("airports.csv").open(newline="") as file:
     airports = sorted(csv.DictReader(file), key=lambda airport: airport["faa"])
 columns = {name: {"type": ["null", KINDS.get(name, "string")]} for name in airports[0]}
 schema = {"type": "object", "properties": columns}
-print(
-    json.dumps({"type": "SCHEMA", "stream": "airports", "schema": schema, "key_properties": ["faa"]})
-)
+head = {"type": "SCHEMA", "stream": "airports", "schema": schema, "key_properties": ["faa"]}
+print(json.dumps(head))
 for airport in airports:
     if airport["faa"] > seen:
         record = {
