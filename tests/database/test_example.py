@@ -88,8 +88,9 @@ def test_tables_are_made_of_tables(ask: Callable[[str], list[Any]]) -> None:
     wanted = """
         SELECT f.month, f.carrier, a.name, count(*), round(avg(f.dep_delay), 6),
             round(avg(f.year - p.year), 6), round(avg(w.wind_speed), 6)
-        FROM flights f JOIN airlines a USING (carrier) LEFT JOIN planes p USING (tailnum)
+        FROM flights f JOIN airlines a USING (carrier)
             LEFT JOIN weather w USING (origin, year, month, day, hour)
+            LEFT JOIN planes p USING (tailnum)
         GROUP BY ALL
     """
     made = """
