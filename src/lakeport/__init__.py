@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from lakeport.config.inputs.database import DatabaseSource
     from lakeport.config.inputs.files import FilesSource
     from lakeport.config.inputs.tables import TablesSource
+    from lakeport.config.inputs.tap import TapSource
     from lakeport.config.keys import StoreKeys, TargetKeys
     from lakeport.host.activity import Activity
     from lakeport.loading.check import CheckReport, check
@@ -143,6 +144,7 @@ __all__ = [
     "TableColumn",
     "TableDescription",
     "TablesSource",
+    "TapSource",
     "TargetKeys",
     "UndoReport",
     "UnknownFields",
@@ -207,6 +209,7 @@ _HOMES = {
     "TableColumn": "lakeport.tables.records",
     "TableDescription": "lakeport.tables.records",
     "TablesSource": "lakeport.config.inputs.tables",
+    "TapSource": "lakeport.config.inputs.tap",
     "TargetKeys": "lakeport.config.keys",
     "UndoReport": "lakeport.tables.records",
     "VacuumReport": "lakeport.tables.records",

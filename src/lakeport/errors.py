@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from lakeport.scrub import scrub
 
@@ -97,34 +97,12 @@ class LakeportError(Exception):
         return f"{self.message}\n\nHint: {self.hint}" if self.hint else self.message
 
 
-class Problem(NamedTuple):
-    """One key that is wrong among others that were checked.
-
-    Attributes:
-        path: the key, and what is wrong below it; empty where keys don't go together.
-        text: what is wrong, with the key's name.
-        hint: what to do about it.
-    """
-
-    path: tuple[str | int, ...]
-    text: str
-    hint: str
-
-
 class ConfigError(LakeportError):
-    """A key, a flag or a value of the configuration is wrong; nothing was read or written.
-
-    Args:
-        message: what is wrong.
-        hint: what to do about it.
-        problems: the same, key by key, where keys were checked together.
-    """
+    """A key, a flag or a value of the configuration is wrong; nothing was read or written."""
 
     exit_code = 2
-
-    def __init__(self, message: str, hint: str = "", problems: tuple[Problem, ...] = ()) -> None:
-        super().__init__(message, hint)
-        self.problems = problems
+    problems: tuple[tuple[tuple[str | int, ...], str, str], ...] = ()
+    """Path of a key, what is wrong with it, and what to do: where keys were checked together."""
 
 
 class MissingDependency(ConfigError):

@@ -36,7 +36,7 @@ class TapSource(Input):
     @property
     def program(self) -> str:
         """The program's name, without its folder."""
-        return PurePath(self.tap[0]).name
+        return PurePath(self.tap[0]).name or self.tap[0]
 
     def secrets(self) -> tuple[str, ...]:
         """Values of the environment that look like secrets by their names."""

@@ -75,8 +75,13 @@ class Collector:
         self._rows = 0
         self._closed: list[Batch] = []
 
-    def reaches(self, size: int, rows: int) -> bool:
-        """Whether what was collected is of so many bytes, or so many records; 0: no limit."""
+    @property
+    def due(self) -> bool:
+        """Whether the flush has to be cut behind the next STATE, where only those cut."""
+        options = self._options
+        if options.single_flush or not options.at_states:
+            return False
+        size, rows = options.flush_bytes, options.flush_rows
         return 0 < size <= self._bytes or 0 < rows <= self._rows
 
     @property

@@ -156,8 +156,7 @@ class SingerSource:
                 self._record(stream, line)
             case State(value):
                 self._states.add(value)
-                limits = self._options.flush_bytes, self._options.flush_rows
-                self._due = self._options.at_states and self._collector.reaches(*limits)
+                self._due = self._collector.due
             case Schema() as schema:
                 self._schema(schema)
             case Malformed(reason, stream):

@@ -66,7 +66,7 @@ class TapProcess(io.RawIOBase):
         Raises:
             SourceError: the tap has ended, and says that it failed.
         """
-        count: int = _pipe(self._process.stdout).readinto(buffer)
+        count: int = _pipe(self._process.stdout).readinto1(buffer)
         if count == 0:
             self._check_end()
         return count
@@ -119,7 +119,6 @@ def _started(source: TapSource, command: list[str]) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             command,
-            bufsize=0,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -140,8 +139,8 @@ def _started(source: TapSource, command: list[str]) -> subprocess.Popen[bytes]:
 
 def _lines(pipe: IO[bytes]) -> Iterable[str]:
     """What a tap says, line by line; endless lines in parts."""
-    for line in io.BufferedReader(pipe, _LONGEST):  # type: ignore[type-var]
-        text = line[:_LONGEST].decode(errors="replace").rstrip()
+    while line := pipe.readline(_LONGEST):
+        text = line.decode(errors="replace").rstrip()
         if text:
             yield "".join(char if char.isprintable() else " " for char in text)
 

@@ -1,0 +1,171 @@
+"""What tables remember of their sources: it changes with the rows, or not at all."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lakeport
+from lakeport.errors import CommitConflict, ConfigError, LakeportError, SourceError
+from lakeport.sources.tap.state import composed
+from tests.contract.targets import Target
+
+TAP = """
+import json, sys
+told, numbers, fails = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "fails"
+state = json.load(open(sys.argv[sys.argv.index("--state") + 1])) if "--state" in sys.argv else {}
+open(told, "a").write(json.dumps(state) + "\\n")
+marks = dict(state.get("bookmarks", {}))
+def say(message): print(json.dumps(message), flush=True)
+for stream in ("users", "orders"):
+    say({"type": "SCHEMA", "stream": stream, "key_properties": ["id"],
+         "schema": {"properties": {"id": {"type": "integer"}}}})
+for number in range(numbers):
+    for stream in ("users", "orders"):
+        if number > marks.get(stream, -1):
+            say({"type": "RECORD", "stream": stream, "record": {"id": number}})
+            marks[stream] = number
+    say({"type": "STATE", "value": {"bookmarks": dict(marks)}})
+if fails:
+    print("the service hung up", file=sys.stderr)
+    sys.exit(7)
+"""
+Run = Callable[..., lakeport.LandingReport]
+
+
+@pytest.fixture
+def tap(target: Target, tmp_path: Path) -> Run:
+    program = tmp_path / "tap.py"
+    program.write_text(TAP)
+
+    def run(numbers: int, *, fails: bool = False, **keys: Any) -> lakeport.LandingReport:
+        told = str(tmp_path / "told")
+        command = (sys.executable, str(program), told, str(numbers), "fails" if fails else "well")
+        refresh = keys.pop("full_refresh", False)
+        source = lakeport.TapSource(tap=command, name="service")
+        return lakeport.land(source, target.config(**keys), full_refresh=refresh)
+
+    return run
+
+
+def told(tmp_path: Path) -> list[Any]:
+    return [json.loads(line) for line in (tmp_path / "told").read_text().splitlines()]
+
+
+def test_a_tap_goes_on_from_what_its_tables_remember(
+    target: Target, tap: Run, tmp_path: Path
+) -> None:
+    assert tap(3).rows == 6
+    assert tap(3).rows == 0
+    assert tap(5).rows == 4
+    assert target.ids("users") == target.ids("orders") == [0, 1, 2, 3, 4]
+    states = [{}, *({"bookmarks": {"users": n, "orders": n}} for n in (2, 2))]
+    assert told(tmp_path) == states
+
+
+def test_a_tap_that_fails_loses_nothing_and_lands_nothing_twice(target: Target, tap: Run) -> None:
+    with pytest.raises(SourceError, match=r"exit code 7.*\n.*the service hung up"):
+        tap(6, fails=True, maximum_batch_rows=3)
+    some = target.ids("users") if target.exists("users") else []
+    assert some == list(range(len(some)))
+    tap(6, maximum_batch_rows=3)
+    assert target.ids("users") == target.ids("orders") == list(range(6))
+
+
+def test_tables_of_a_flush_that_was_cut_off_go_on_each_from_its_own_commit(
+    target: Target, tap: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tap(2)
+    kept = lakeport.loading.stream.StreamLoader._committed  # type: ignore[attr-defined]
+
+    def cut_off(self: Any, whole: Any, *rest: Any) -> Any:
+        if whole.stream == "orders":
+            raise LakeportError("cut off")
+        return kept(self, whole, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lakeport.loading.stream.StreamLoader._committed", cut_off)
+        with pytest.raises(LakeportError, match="cut off"):
+            tap(4)
+    assert (target.ids("users"), target.ids("orders")) == ([0, 1, 2, 3], [0, 1])
+    tap(5)
+    assert target.ids("users") == target.ids("orders") == [0, 1, 2, 3, 4]
+    assert told(tmp_path)[-1] == {"bookmarks": {"users": 3, "orders": 1}}
+
+
+@pytest.mark.before_the_store
+def test_a_full_refresh_begins_anew_and_replaces_the_table(
+    target: Target, tap: Run, tmp_path: Path
+) -> None:
+    tap(3)
+    if target.format != "delta":
+        with pytest.raises(ConfigError, match="files are only ever added"):
+            tap(2, full_refresh=True)
+        return
+    assert tap(2, full_refresh=True, maximum_batch_rows=1).rows == 4
+    assert target.ids("users") == [0, 1]
+    assert told(tmp_path)[-1] == {}
+    assert tap(3).rows == 2
+    assert target.ids("users") == [0, 1, 2]
+
+
+def test_of_two_loads_at_a_time_one_lands_and_the_other_says_so(
+    target: Target, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"{number}.csv").write_text(f"id\n{number}\n")
+
+    def load(_: int) -> int:
+        source = lakeport.FilesSource(files=str(folder), new_only=True)
+        try:
+            return lakeport.land(source, target.config(table="t")).rows
+        except CommitConflict as conflict:
+            assert "since this one began" in conflict.message or "another" in conflict.message
+            return 0
+
+    with ThreadPoolExecutor(2) as pool:
+        landed = sum(pool.map(load, range(2)))
+    assert target.ids("t") == [0, 1, 2]
+    assert landed == 3
+    assert load(0) == 0
+
+
+@pytest.mark.before_the_store
+def test_a_version_that_is_brought_back_brings_back_what_it_remembered(
+    target: Target, tmp_path: Path
+) -> None:
+    if target.format != "delta":
+        return
+    folder = tmp_path / "in"
+    folder.mkdir()
+    source = lakeport.FilesSource(files=str(folder), new_only=True)
+    for number in range(2):
+        (folder / f"{number}.csv").write_text(f"id\n{number}\n")
+        lakeport.land(source, target.config(table="t"))
+    lakeport.Table("t", target.config()).restore(version=0)
+    assert target.ids("t") == [0]
+    assert lakeport.land(source, target.config(table="t")).rows == 1
+    assert target.ids("t") == [0, 1]
+
+
+def test_a_state_without_bookmarks_by_stream_falls_back_to_the_one_before() -> None:
+    flush = {"order": 5, "streams": ["a", "b"], "before": '{"page":1}', "state": '{"page":2}'}
+    assert composed({"a": flush, "b": flush}) == (b'{"page":2}', ())
+    assert composed({"a": flush, "b": {**flush, "order": 4}}) == (b'{"page":1}', ("a",))
+    assert composed({"a": flush}) == (b'{"page":1}', ("a",))
+    assert composed({}) == (b"", ())
+
+
+@pytest.mark.before_the_store
+@pytest.mark.parametrize("command", [("no-such-tap",), ("/",)])
+def test_a_tap_that_can_not_be_started_is_named(command: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="can't be started"):
+        lakeport.land(lakeport.TapSource(tap=command), str(tmp_path / "lake"))
