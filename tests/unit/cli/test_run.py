@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,39 @@ def test_a_plan_writes_nothing(folder: Path, capsys: pytest.CaptureFixture[str])
     (load,) = json.loads(capsys.readouterr().out)["loads"]
     assert load["uses"] == ["gone"]
     assert load["mode"] == "overwrite"
+
+
+def test_a_plan_tells_what_is_new(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with sqlite3.connect("shop.db") as shop:
+        shop.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+        shop.executemany("INSERT INTO orders VALUES (?)", [(n,) for n in range(5)])
+    shop.close()
+    folder.joinpath("lake.yaml").write_text(
+        "target: {destination: local, path: ./lake, file_type: delta}\n"
+        "loads:\n"
+        '  people: {from: {files: "*.csv", new_only: true}}\n'
+        '  orders: {from: {database: "sqlite:///shop.db", table: orders, cursor: id}}\n'
+        "  plain: {from: {files: people.csv}}\n"
+        "  gone: {from: {files: gone.csv, new_only: true}}\n"
+    )
+
+    def news() -> dict[str, str]:
+        assert main(["run", "lake.yaml", "--plan", "--json"]) == 0
+        loads = json.loads(capsys.readouterr().out)["loads"]
+        return {load["load"]: load["news"] for load in loads}
+
+    first = news()
+    assert first["people"].startswith("1 new file, ")
+    assert first["orders"] == "all rows: none was landed yet"
+    assert first["plain"] == ""
+    assert first["gone"].startswith("it would fail: ")
+    assert main(["run", "lake.yaml", "--only", "people,orders"]) == 0
+    capsys.readouterr()
+    folder.joinpath("more.csv").write_text("id,name\n3,Edith\n")
+    folder.joinpath("most.csv").write_text("id,name\n4,Radia\n")
+    then = news()
+    assert then["people"].startswith("2 new files, ")
+    assert then["orders"] == "rows from id 4 on"
 
 
 @pytest.mark.parametrize(
