@@ -168,7 +168,7 @@ def plan(
     prepared.check_place()
     from lakeport.loading.transform.wanted import Wanted
 
-    wanted = Wanted.given(prepared.runtime, sql, python, views, expect)
+    wanted = Wanted.given(prepared, sql, python, views, expect)
     wanted.check()
     seen: dict[str, _Seen] = {}
     notes: list[str] = []
