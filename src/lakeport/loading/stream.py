@@ -251,7 +251,7 @@ class StreamLoader:
             try:
                 if self.checks is not None:
                     self.checks.passed(whole, found, counted_before=self._scans)
-                if whole.optional and not staged:
+                if whole.optional and not staged and whole.bookmark is None:
                     return None
                 known = replace(whole, content=contents_of(incoming, staged))
                 if whole.before_commit is not None:

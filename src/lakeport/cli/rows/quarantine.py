@@ -92,8 +92,8 @@ def _tell(output: Console, one: SetAside, head: Sequence[bytes]) -> None:
     "replay",
     **about(
         KEEP,
-        "lakeport quarantine replay ./lake flights --run monday",
-        "lakeport quarantine replay ./lake flights --from corrected.jsonl",
+        "lakeport quarantine replay ./lake a --run monday",
+        "lakeport quarantine replay ./lake a --from b.jsonl",
     ),
 )
 def replay(

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+import pyarrow as pa
+
 from lakeport.config.load import load_target
 from lakeport.destinations import open_storage, open_table
 from lakeport.errors import InputError, RunMismatch, SourceError
 from lakeport.host.scratch import scratch
 from lakeport.loading.prepare import prepare
+from lakeport.loading.replay.declared import json_schema
 from lakeport.loading.replay.set_aside import SetAside, records, set_aside
 from lakeport.loading.run import land
 from lakeport.model import Mode
@@ -196,10 +199,6 @@ def _edited(file: Path) -> Iterator[bytes]:
 
 def _columns(config: DestinationConfig, stream: str) -> dict[str, Any] | None:
     """The table's columns, where they are known; the values tell the others' types."""
-    import pyarrow as pa
-
-    from lakeport.loading.replay.declared import json_schema
-
     prepared = prepare(config)
     table = open_table(config, prepared.storage, prepared.runtime, stream, writes=False).current()
     if table is None:

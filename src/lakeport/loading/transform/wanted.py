@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.config.expectations import Expectation, expectations
 from lakeport.destinations import table_rows
+from lakeport.errors import ConfigError
 from lakeport.loading.batches.columns import columns_of
 from lakeport.loading.expect.checks import Checks, Judge
 from lakeport.loading.transform.gathered import gathered
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
     from lakeport.loading.prepare import Prepared
     from lakeport.model import Batch
     from lakeport.sources.open import Source
-    from lakeport.spark.session import Runtime
 
 __all__ = ["Wanted"]
+
+_BY_SPARK: Final = frozenset({"check", "matches", "references", "unique"})
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Wanted:
     @classmethod
     def given(
         cls,
-        runtime: Runtime,
+        prepared: Prepared,
         sql: str,
         python: str | Callable[[DataFrame], DataFrame],
         views: Mapping[str, DataFrame] | None,
@@ -52,11 +54,19 @@ class Wanted:
         """What the arguments of a load say; Spark begins to start where they need it.
 
         Raises:
-            ConfigError: an expectation is wrong.
+            ConfigError: an expectation is wrong, or `once` can't be had.
         """
         expected = expectations(expect)
+        runtime = prepared.runtime
         transform = Transform(runtime, sql, python, views or {}) if sql or python else None
-        if transform is not None:
+        by_spark = [one.title for one in expected if one.kind in _BY_SPARK]
+        if prepared.config.once and (transform or by_spark):
+            raise ConfigError(
+                f"`once` and {'`sql` or `python`' if transform else by_spark[0]} exclude each "
+                "other: Spark does not tell which files have come to rows",
+                "leave one of them out; a `run_id` has the same run land once.",
+            )
+        if transform is not None or by_spark:
             runtime.begin()
         return cls(transform, expected, views)
 
@@ -69,9 +79,17 @@ class Wanted:
         if self.transform is not None:
             self.transform.check()
 
-    def gathered(self, source: Source) -> Source:
-        """The source in as many flushes as can land one after the other."""
-        return gathered(source, self._at_once) if self else source
+    def over(self, source: Source) -> tuple[Wanted, Source]:
+        """The same with the tables that the source has for `sql`, by name, beside the other frames.
+
+        Returns:
+            It, and the source in as many flushes as can land one after the other.
+        """
+        wanted = self
+        if self.transform is not None and self.transform.sql:
+            views = {**source.frames(), **(self.views or {})}
+            wanted = replace(self, transform=replace(self.transform, views=views), views=views)
+        return wanted, gathered(source, wanted._at_once) if wanted else source
 
     def checks(self, prepared: Prepared, judge: Judge | None, stream: str) -> Checks | None:
         """The expectations of one stream; None without any."""
