@@ -211,3 +211,25 @@ def test_a_value_that_can_not_be_computed_fails_the_load(runtime: Runtime, tmp_p
         lakeport.land(PEOPLE, tmp_path, table="t", sql="SELECT int(name) AS n FROM source")
     assert "Ada" not in str(caught.value)
     assert not (tmp_path / "t").exists()
+
+
+def test_what_a_table_remembers_moves_also_where_no_row_is_left(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.csv").write_text("id\n1\n2\n")
+    source = lakeport.FilesSource(files=str(tmp_path / "in/*.csv"), new_only=True)
+    for sql in ("SELECT * FROM source WHERE id > 9", "SELECT * FROM source"):
+        lakeport.land(source, tmp_path, table="t", sql=sql)
+        assert rows(tmp_path / "t") == []
+    (tmp_path / "in/b.csv").write_text("id\n3\n")
+    lakeport.land(source, tmp_path, table="t", sql="SELECT max(id) AS id FROM source")
+    assert rows(tmp_path / "t") == [(3,)]
+
+
+def test_once_is_refused_where_spark_makes_the_rows(runtime: Runtime, tmp_path: Path) -> None:
+    sql = "SELECT * FROM source"
+    with pytest.raises(ConfigError, match="`once` and `sql` or `python` exclude each other"):
+        lakeport.land(PEOPLE, tmp_path, table="t", sql=sql, once=True)
+    with pytest.raises(ConfigError, match=r"`once` and unique\(id\) exclude each other"):
+        lakeport.land(PEOPLE, tmp_path, table="t", expect=[{"unique": "id"}], once=True)
