@@ -22,6 +22,7 @@ from lakeport.errors import (
     ExpectationFailed,
     InputError,
     LakeportError,
+    LoadsFailed,
     MissingDependency,
     ObjectExists,
     OutcomeUnknown,
@@ -54,6 +55,9 @@ if TYPE_CHECKING:
     from lakeport.loading.timeline import Span
     from lakeport.model import Landed
     from lakeport.pages.file import PageFile, page
+    from lakeport.pipeline.observer import PipelineObserver
+    from lakeport.pipeline.report import LoadReport, PipelineReport
+    from lakeport.pipeline.run import run
     from lakeport.sources.csv.options import CsvOptions
     from lakeport.storage.checks import CheckItem
     from lakeport.streams.handle import LandingStream, StreamStatus
@@ -109,6 +113,8 @@ __all__ = [
     "LandingPlan",
     "LandingReport",
     "LandingStream",
+    "LoadReport",
+    "LoadsFailed",
     "MissingDependency",
     "ObjectExists",
     "Observer",
@@ -117,6 +123,8 @@ __all__ = [
     "PageFile",
     "PartitionReport",
     "PermissionRefused",
+    "PipelineObserver",
+    "PipelineReport",
     "Rejection",
     "Replayed",
     "RestoreReport",
@@ -150,6 +158,7 @@ __all__ = [
     "plan",
     "quarantined",
     "replay",
+    "run",
     "runs",
     "tables",
 ]
@@ -179,10 +188,13 @@ _HOMES = {
     "LandingPlan": "lakeport.loading.plan",
     "LandingReport": "lakeport.loading.report",
     "LandingStream": "lakeport.streams.handle",
+    "LoadReport": "lakeport.pipeline.report",
     "Observer": "lakeport.loading.report",
     "OptimizeReport": "lakeport.tables.records",
     "PageFile": "lakeport.pages.file",
     "PartitionReport": "lakeport.tables.records",
+    "PipelineObserver": "lakeport.pipeline.observer",
+    "PipelineReport": "lakeport.pipeline.report",
     "Rejection": "lakeport.loading.quarantine",
     "Replayed": "lakeport.loading.replay.replay",
     "RestoreReport": "lakeport.tables.records",
@@ -206,6 +218,7 @@ _HOMES = {
     "land_stream": "lakeport.streams.start",
     "page": "lakeport.pages.file",
     "plan": "lakeport.loading.plan",
+    "run": "lakeport.pipeline.run",
     "quarantined": "lakeport.loading.replay.set_aside",
     "replay": "lakeport.loading.replay.replay",
     "runs": "lakeport.tables.runs",

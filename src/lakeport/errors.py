@@ -17,7 +17,8 @@ LakeportError                 exit 1   anything below; `except LakeportError` is
 │   ├── CommitConflict        exit 5   another writer won, and the retries ran out (retriable)
 │   └── OutcomeUnknown        exit 5   a commit may have been made: repeat with the same run id
 ├── RunMismatch               exit 6   a run id was repeated with other content
-└── SparkFailure              exit 7   Spark failed in a way that none of the above names
+├── SparkFailure              exit 7   Spark failed in a way that none of the above names
+└── LoadsFailed               exit 1   loads of a lake's file failed; theirs, where they have one
 ```
 
 A message says what failed and the value seen; `hint` says what to do, or what exists.
@@ -27,9 +28,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from lakeport.scrub import scrub
+
+if TYPE_CHECKING:
+    from lakeport.pipeline.report import PipelineReport
 
 __all__ = [
     "BadRecord",
@@ -40,6 +44,7 @@ __all__ = [
     "ExpectationFailed",
     "InputError",
     "LakeportError",
+    "LoadsFailed",
     "MissingDependency",
     "ObjectExists",
     "OutcomeUnknown",
@@ -80,7 +85,7 @@ class LakeportError(Exception):
         hint: what to do about it, or what exists; empty when there is nothing to add.
     """
 
-    exit_code: ClassVar[int] = 1
+    exit_code: int = 1
     retriable: ClassVar[bool] = False
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -92,34 +97,12 @@ class LakeportError(Exception):
         return f"{self.message}\n\nHint: {self.hint}" if self.hint else self.message
 
 
-class Problem(NamedTuple):
-    """One key that is wrong among others that were checked.
-
-    Attributes:
-        path: the key, and what is wrong below it; empty where keys don't go together.
-        text: what is wrong, with the key's name.
-        hint: what to do about it.
-    """
-
-    path: tuple[str | int, ...]
-    text: str
-    hint: str
-
-
 class ConfigError(LakeportError):
-    """A key, a flag or a value of the configuration is wrong; nothing was read or written.
-
-    Args:
-        message: what is wrong.
-        hint: what to do about it.
-        problems: the same, key by key, where keys were checked together.
-    """
+    """A key, a flag or a value of the configuration is wrong; nothing was read or written."""
 
     exit_code = 2
-
-    def __init__(self, message: str, hint: str = "", problems: tuple[Problem, ...] = ()) -> None:
-        super().__init__(message, hint)
-        self.problems = problems
+    problems: tuple[tuple[tuple[str | int, ...], str, str], ...] = ()
+    """Path of a key, what is wrong with it, and what to do: where keys were checked together."""
 
 
 class MissingDependency(ConfigError):
@@ -248,3 +231,32 @@ class SparkFailure(LakeportError):
     """Spark failed in a way that no other error names; `--debug` shows its own words."""
 
     exit_code = 7
+
+
+class LoadsFailed(LakeportError):
+    """Loads of a lake's file failed; the others have landed.
+
+    Args:
+        report: tells of all loads.
+    """
+
+    def __init__(self, report: PipelineReport) -> None:
+        failed = [(load.load, load.error) for load in report.failed if load.error is not None]
+        hints = [error.hint for _, error in failed]
+        if len(failed) == 1:
+            message = f"load {failed[0][0]!r} failed: {failed[0][1].message}"
+        else:
+            each = "".join(
+                f"\n  - {name}: {error.message}" + (f" ({error.hint})" if error.hint else "")
+                for name, error in failed
+            )
+            message, hints = f"{len(failed)} of {len(report.loads)} loads failed:{each}", []
+        super().__init__(message, " ".join([*filter(None, hints), _RESUME]))
+        self.report = report
+        self.exit_code = report.exit_code
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (LoadsFailed, (self.report,))
+
+
+_RESUME = "`--resume` does what failed and what was skipped, and nothing else."

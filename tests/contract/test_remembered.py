@@ -70,7 +70,7 @@ def test_a_tap_goes_on_from_what_its_tables_remember(
 
 
 def test_a_tap_that_fails_loses_nothing_and_lands_nothing_twice(target: Target, tap: Run) -> None:
-    with pytest.raises(SourceError, match="exit code 7.*\n.*the service hung up"):
+    with pytest.raises(SourceError, match=r"exit code 7.*\n.*the service hung up"):
         tap(6, fails=True, maximum_batch_rows=3)
     some = target.ids("users") if target.exists("users") else []
     assert some == list(range(len(some)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from lakeport.config import LocalConfig
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Batch, Mode, Remembered
 from lakeport.sources.database.source import DatabaseFlushes
+from lakeport.sources.target import TargetTables
 from tests.database.kit import Schema
 
 DECIMAL = "numeric(9,3)"
@@ -35,21 +37,30 @@ class Table:
     def bookmark(self, name: str) -> Remembered:
         return Remembered(json.loads(self.kept.get(name, "{}")), self.number)
 
-    def load(self, source: DatabaseSource, *, cut_off: bool = False) -> list[dict[str, Any]]:
+    def load(
+        self,
+        source: DatabaseSource,
+        *,
+        cut_off: bool = False,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> list[dict[str, Any]]:
         """The rows of a load by their id; one that is cut off leaves the bookmark as it is."""
-        batch, rows = self.read(source)
+        batch, rows = self.read(source, meanwhile)
         if batch is not None and batch.bookmark is not None and not cut_off:
             assert batch.bookmark.after == self.number
             self.kept[batch.bookmark.name] = json.dumps(batch.bookmark.value)
             self.number += 1
         return sorted(rows, key=lambda row: row["id"])
 
-    def read(self, source: DatabaseSource) -> tuple[Batch | None, list[dict[str, Any]]]:
-        memory_of = lambda stream: self  # noqa: E731
+    def read(
+        self, source: DatabaseSource, meanwhile: Callable[[], None] = lambda: None
+    ) -> tuple[Batch | None, list[dict[str, Any]]]:
         config = LocalConfig(path="lake", mode=self.mode)
-        flushes = DatabaseFlushes(source, "t", 2, config, memory_of)  # type: ignore[arg-type]
+        tables = TargetTables(lambda stream: self, lambda *about: None, self.mode)  # type: ignore[arg-type,return-value]
+        flushes = DatabaseFlushes(source, "t", 2, config, tables)
         try:
             (flush,) = flushes
+            meanwhile()
             if not flush.batches:
                 return None, []
             (batch,) = flush.batches
@@ -154,14 +165,10 @@ def test_more_rows_of_one_value_than_can_be_remembered(schema: Schema, mode: Mod
 def test_what_was_read_stays_within_the_snapshot(schema: Schema) -> None:
     schema.sql("CREATE TABLE t (id int PRIMARY KEY, at int)", "INSERT INTO t VALUES (1, 1)")
     table, source = Table(), schema.source(cursor="at")
-    flushes = DatabaseFlushes(source, "t", 2, LocalConfig(path="lake"), lambda stream: table)  # type: ignore[arg-type,return-value]
-    (flush,) = flushes
-    schema.sql("INSERT INTO t VALUES (2, 1), (3, 2)", "UPDATE t SET at = 9 WHERE id = 1")
-    (batch,) = flush.batches
-    assert batch.reader is not None
-    (rows,) = [part.to_pylist() for s in batch.splits for part in batch.reader.read(s)]
-    assert rows == [{"id": 1, "at": 1}]
-    flushes.close()
+    changes = "INSERT INTO t VALUES (2, 1), (3, 2)", "UPDATE t SET at = 9 WHERE id = 1"
+    found = table.load(source, meanwhile=lambda: schema.sql(*changes) and None)
+    assert found == [{"id": 1, "at": 1}]
+    assert ids(table.load(source)) == [1, 2, 3]
 
 
 def test_a_cursor_that_goes_back_is_told(schema: Schema) -> None:
@@ -235,4 +242,20 @@ def test_a_cursor_of_sqlite(tmp_path: Path, keyed: bool) -> None:
     insert((3, "2024-01-02", "it"), (4, "2024-01-03", "x"))
     assert ids(table.load(source)) == [3, 4]
     assert table.load(source) == []
+    connection.close()
+
+
+def test_a_row_that_comes_to_sqlite_while_it_is_read_waits(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "shop.db") as connection:
+        connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, at INTEGER)")
+        connection.execute("INSERT INTO t VALUES (1, 1), (2, 2)")
+    source = DatabaseSource(database=f"sqlite:///{tmp_path}/shop.db", table="t", cursor="at")
+    table = Table()
+
+    def insert() -> None:
+        with connection:
+            connection.execute("INSERT INTO t VALUES (3, 2), (4, 3)")
+
+    assert ids(table.load(source, meanwhile=insert)) == [1, 2]
+    assert ids(table.load(source)) == [3, 4]
     connection.close()

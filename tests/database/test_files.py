@@ -92,7 +92,7 @@ def test_a_value_of_another_kind_than_declared_is_named(
         ([1, 2.5], "double", [1.0, 2.5]),
         (["a", 2], "string", ["a", "2"]),
         ([b"a"], "binary", [b"a"]),
-        ([None], "string", [None]),
+        ([None], "no value yet", [None]),
     ],
 )
 def test_a_column_without_a_type_is_what_its_values_are(
@@ -103,6 +103,16 @@ def test_a_column_without_a_type_is_what_its_values_are(
     assert stream.columns["v"] == type_
     assert [row["v"] for row in rows(tmp_path)] == found
     assert len(stream.notes) == (len({type(value) for value in values}) > 1)
+
+
+def test_a_column_without_a_value_gets_its_type_later(tmp_path: Path) -> None:
+    uri = sqlite(tmp_path, "CREATE TABLE t (id INTEGER, v)", many=[(1, None)])
+    land(tmp_path, uri)
+    with sqlite3.connect(tmp_path / "shop.db") as connection:
+        connection.execute("UPDATE t SET id = 2, v = 7")
+    connection.close()
+    land(tmp_path, uri)
+    assert rows(tmp_path) == [{"id": 1, "v": None}, {"id": 2, "v": 7}]
 
 
 def test_kinds_that_nothing_holds_together_are_named(tmp_path: Path) -> None:

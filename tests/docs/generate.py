@@ -26,6 +26,9 @@ from lakeport.config.destinations.delta_lake_azure import DeltaLakeAzureConfig
 from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
 from lakeport.config.destinations.google_cloud_storage import GoogleCloudStorageConfig
 from lakeport.config.destinations.local import LocalConfig
+from lakeport.config.lake import Lineage, Notices
+from lakeport.config.lake.read import LOAD_KEYS, TOP_KEYS
+from lakeport.config.lake.sources import KINDS
 from tests.docs.pages import pages
 
 CONFIGS: Mapping[str, type[DestinationConfig]] = {
@@ -86,6 +89,15 @@ def all_keys(destination: str) -> str:
         if name != "destination" and name in _common()
     ]
     return _table(("key", "values", "default"), rows)
+
+
+def lake_keys(part: str) -> str:
+    """The keys of a part of a lake's file."""
+    texts = {"file": TOP_KEYS, "load": LOAD_KEYS}.get(part)
+    if texts is None:
+        fields = {**KINDS, "lineage": Lineage, "notices": Notices}[part].model_fields
+        texts = {field.alias or name: field.description or "" for name, field in fields.items()}
+    return _table(("key", "meaning"), [(f"`{key}`", text) for key, text in texts.items()])
 
 
 def error_tree(_: str) -> str:
@@ -274,6 +286,7 @@ _MAKERS: Mapping[str, Callable[[str], str]] = {
     "common-keys": common_keys,
     "own-keys": own_keys,
     "shared-keys": all_keys,
+    "lake-keys": lake_keys,
     "error-tree": error_tree,
     "error-table": error_table,
     "command": command_options,

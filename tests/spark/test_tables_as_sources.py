@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lakeport.config.base import DestinationConfig
 from lakeport.config.inputs.tables import TablesSource
 from lakeport.config.load import load_target
 from lakeport.errors import ConfigError, LakeportError, SourceError
@@ -16,6 +17,7 @@ from lakeport.model import Batch, Flush
 from lakeport.sources.open import open_source
 from lakeport.sources.options import ReadOptions
 from lakeport.sources.spool.location import SpoolLocation
+from lakeport.sources.target import TargetTables
 from lakeport.spark.session import Runtime
 from lakeport.storage.local.store import LocalStorage
 from tests.unit.sources.new_files.memory import KeptMemory
@@ -47,6 +49,9 @@ class Loads:
     def add(self, first: int, end: int) -> None:
         self.sql(f"INSERT INTO {{t}} SELECT id, id % 2 FROM range({first}, {end}, 1, 1)")
 
+    def tables(self, config: DestinationConfig) -> TargetTables:
+        return TargetTables(lambda stream: self.memory, lambda *_: None, config.mode)
+
     def flush(self, **keys: Any) -> Flush:
         config = load_target(self.memory.storage.uri(), {"table": "copy", **keys})
         source = TablesSource(tables=[str(self.path)], incremental=True)
@@ -58,7 +63,7 @@ class Loads:
             spool,
             self.runtime,
             lambda *_: None,
-            lambda stream: self.memory,
+            self.tables(config),
         )
         (flush,) = opened
         return flush
@@ -217,7 +222,7 @@ def opened(loads: Loads) -> Callable[..., Any]:
             SpoolLocation(loads.folder),
             loads.runtime,
             lambda *_: None,
-            lambda stream: loads.memory,
+            loads.tables(config),
         )
 
     return open_tables

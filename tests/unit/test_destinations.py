@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from lakeport.config.inputs.files import FilesSource
 from lakeport.config.load import load_target
-from lakeport.destinations import check_place, open_storage, open_table
+from lakeport.destinations import check_place, open_storage, open_table, worker_packages
 from lakeport.errors import ConfigError
 from tests.s3_stub import BrokenS3, Fault
 
@@ -80,3 +81,10 @@ def test_in_a_bucket_what_can_be_seen_is_looked_at() -> None:
         check_place(load_target(odd), open_storage(load_target(odd)))
         stub.inject(Fault("status", on="ListObjects", status=403, times=2))
         assert check("s3://lake/outer/x") == 2
+
+
+def test_workers_need_what_reaches_the_files_of_a_description(tmp_path: Path) -> None:
+    config = load_target(tmp_path)
+    named = worker_packages(config, ["s3://inbox/*.json"])
+    assert "botocore" in named
+    assert worker_packages(config, FilesSource(files="s3://inbox/*.json")) == named

@@ -18,6 +18,7 @@ from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard, mute_stdout
 from lakeport.cli.output.help import LAND, LOOK, SET_UP, Commands, about
 from lakeport.cli.page import page
+from lakeport.cli.pipeline.run import run as run_lake
 from lakeport.cli.rows.quarantine import quarantine
 from lakeport.cli.signals import endable
 from lakeport.cli.tables.lake import runs, tables
@@ -87,6 +88,15 @@ app.command(
         words=_WARM,
     ),
 )(land)
+app.command(
+    "run",
+    **about(
+        LAND,
+        "lakeport run lake.yaml",
+        "lakeport run lake.yaml --only flights --parallel 2",
+        "lakeport run lake.yaml --resume",
+    ),
+)(run_lake)
 app.command(
     "plan",
     help="Show what `land` would do, and write nothing.",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lakeport.errors import ConfigError, Problem
+from lakeport.errors import ConfigError
 from lakeport.scrub import MASK, scrub
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from lakeport.config.base import DestinationConfig
 
-__all__ = ["explain", "nearest", "no_such", "same_key"]
+__all__ = ["Problem", "explain", "nearest", "no_such", "same_key"]
 
 _LONGEST = 60
 _MAPPINGS = frozenset(  # their text may hold secrets
@@ -24,6 +24,20 @@ _MAPPINGS = frozenset(  # their text may hold secrets
 )
 _KEY = re.compile(r"[A-Za-z0-9+/]{32,}={0,2}")  # as Azure's, AWS's and SSE-C's look
 _CONSEQUENCES = ("default_factory_not_called",)
+
+
+class Problem(NamedTuple):
+    """One key that is wrong among others that were checked.
+
+    Attributes:
+        path: the key, and what is wrong below it; empty where keys don't go together.
+        text: what is wrong, with the key's name.
+        hint: what to do about it.
+    """
+
+    path: tuple[str | int, ...]
+    text: str
+    hint: str
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -58,14 +72,12 @@ def explain(error: ValidationError, model: type[DestinationConfig]) -> ConfigErr
     details = [d for d in error.errors(include_url=False) if d["type"] not in _CONSEQUENCES]
     problems = list(dict.fromkeys(_problem(detail, model) for detail in details))
     name = model.model_fields["destination"].default
-    return ConfigError(
-        _message(f"destination `{name}`", problems),
-        _hint(details, model),
-        tuple(
-            Problem(detail["loc"], _problem(detail, model), _hint([detail], model))
-            for detail in details
-        ),
+    explained = ConfigError(_message(f"destination `{name}`", problems), _hint(details, model))
+    explained.problems = tuple(
+        Problem(detail["loc"], _problem(detail, model), _hint([detail], model))
+        for detail in details
     )
+    return explained
 
 
 def _message(what: str, problems: list[str]) -> str:

@@ -15,7 +15,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-__all__ = ["Activity", "activity", "advance", "carried", "reached", "reached_share", "running"]
+__all__ = [
+    "Activity",
+    "activity",
+    "advance",
+    "carried",
+    "joining",
+    "reached",
+    "reached_share",
+    "running",
+    "whole",
+    "working_for",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,6 +46,7 @@ class Activity:
         rows: rows that are done.
         count_total: things there are to do, which `name` says in the plural; -1 if there are none.
         count: things that are done.
+        of: which of several loads it is a part of; empty where there is one.
     """
 
     what: str
@@ -46,6 +58,7 @@ class Activity:
     rows: int = 0
     count_total: int = -1
     count: int = 0
+    of: str = ""
 
     @property
     def share(self) -> float | None:
@@ -72,6 +85,27 @@ _lock = threading.Lock()
 _running: dict[object, Activity] = {}
 _within: dict[object, object | None] = {}  # what goes on -> what it is a part of, or its `what`
 _current: ContextVar[object | None] = ContextVar("lakeport_activity", default=None)
+_whole: ContextVar[str] = ContextVar("lakeport_whole", default="")
+
+
+@contextmanager
+def whole(name: str) -> Iterator[None]:
+    """Have all that this thread begins in the body be a part of one of several loads."""
+    before = _whole.set(name)
+    try:
+        yield
+    finally:
+        _whole.reset(before)
+
+
+def working_for() -> str:
+    """Which of several loads this thread works for; empty where there is one."""
+    return _whole.get()
+
+
+def joining() -> Callable[[], object]:
+    """What a thread of a pool calls first, to work for the load that this one works for."""
+    return partial(_whole.set, _whole.get())
 
 
 @contextmanager
@@ -92,7 +126,9 @@ def activity(
     """
     key, began = object(), time.monotonic()
     with _lock:
-        _running[key] = Activity(what, name, began, total, rows_total, count_total=count_total)
+        _running[key] = Activity(
+            what, name, began, total, rows_total, count_total=count_total, of=_whole.get()
+        )
         _within[key] = part_of or _current.get()
     before = _current.set(key)
     try:

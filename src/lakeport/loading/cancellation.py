@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from lakeport.errors import CommitConflict, DestinationError, LakeportError, SparkFailure
+from lakeport.host.activity import joining
 
 if TYPE_CHECKING:
     from lakeport.model import Storage
     from lakeport.spark.session import Runtime
 
-__all__ = ["Cancellation", "Cancelled", "landing_thread"]
+__all__ = ["Asked", "Cancellation", "Cancelled", "landing_thread"]
 
 _END_SECONDS = 4.0  # for the batch in progress to end by itself,
 _LOOK_SECONDS = 4.0  # and to find out what became of it, once it was cut off
@@ -30,6 +32,10 @@ _LOOK_SECONDS = 4.0  # and to find out what became of it, once it was cut off
 
 class Cancelled(Exception):
     """A commit was not begun, as the load was asked to end."""
+
+
+class Asked(KeyboardInterrupt):
+    """Another thread has asked the load to end."""
 
 
 class Cancellation:
@@ -42,8 +48,50 @@ class Cancellation:
     def __init__(self) -> None:
         self.at_once = False
         self._asked = False
+        self._ask: Future[None] = Future()
         self._open: dict[str, None] = {}
         self._lock = threading.Lock()
+
+    @classmethod
+    def of_this_thread(cls) -> Cancellation:
+        """The one by which this thread's load is to end, see `used`; a new one where none is."""
+        return _used.get() or cls()
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Have the load that this thread does in the body end by it."""
+        before = _used.set(self)
+        try:
+            yield
+        finally:
+            _used.reset(before)
+
+    def ask(self) -> None:
+        """Have the load end, from another thread than its own: as an interrupt would there."""
+        with self._lock:
+            self._asked = True
+        if not self._ask.done():
+            self._ask.set_result(None)
+
+    def check(self) -> None:
+        """See whether another thread has asked for an end.
+
+        Raises:
+            Asked: one has.
+        """
+        if self._ask.done():
+            raise Asked
+
+    def outcome(self, landing: Future[None]) -> None:
+        """Wait for a batch.
+
+        Raises:
+            Asked: another thread asks for an end meanwhile.
+        """
+        wait([landing, self._ask], return_when=FIRST_COMPLETED)
+        if not landing.done():
+            raise Asked
+        landing.result()
 
     @contextmanager
     def committing(self, table: str) -> Iterator[None]:
@@ -101,10 +149,13 @@ class Cancellation:
             self._open.pop(table, None)
 
 
+_used: ContextVar[Cancellation | None] = ContextVar("lakeport_cancellation", default=None)
+
+
 @contextmanager
 def landing_thread() -> Iterator[ThreadPoolExecutor]:
     """The thread that flushes are landed on; it is waited for, unless the load was interrupted."""
-    executor = ThreadPoolExecutor(1, "lakeport-flush")
+    executor = ThreadPoolExecutor(1, "lakeport-flush", joining())
     patient = True
     try:
         yield executor

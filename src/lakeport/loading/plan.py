@@ -164,7 +164,7 @@ def plan(
     from lakeport.sources.files.declared import declaration
 
     options = ReadOptions(source_format, csv, declaration(schema), stray_lines, records_path, sheet)
-    prepared = prepare(load_target(to, keys))
+    prepared = prepare(load_target(to, keys), source=source)
     prepared.check_place()
     from lakeport.loading.transform.wanted import Wanted
 
@@ -176,6 +176,7 @@ def plan(
         prepared.opened(source, options, lambda *_: None) as (opened, ready),
         activity("reading", opened.name, total=opened.bytes),
     ):
+        wanted, _ = wanted.over(opened)
         for flush in opened:
             names = [*opened.streams(), *(batch.stream for batch in flush.batches)]
             check_streams(prepared.config, names, bool(wanted))

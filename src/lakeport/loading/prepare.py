@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lakeport import destinations
+from lakeport.config.inputs.tables import TablesSource
 from lakeport.destinations import check_layout, open_storage, open_table
 from lakeport.errors import ConfigError
 from lakeport.model import Mode, Remembered
@@ -173,6 +174,7 @@ def prepare(
     also: frozenset[str] = frozenset(),
     observer: Observer | None = None,
     warm: bool = True,
+    source: Any = None,
 ) -> Prepared:
     """Check the config, open the store, and begin to start Spark where it will be asked for.
 
@@ -184,6 +186,7 @@ def prepare(
         also: as for `Runtime.start`.
         warm: whether the config may ask for a warm session's Spark.
         observer: hears the warnings at once, also where the load does not get any further.
+        source: what is going to be landed, where that is known; tables ask for Spark.
 
     Raises:
         ConfigError: a table can't be laid out so, or a running Spark session lacks something.
@@ -199,10 +202,10 @@ def prepare(
         config.spark,
         small=True,
         keep=keep,
-        also=also,
+        also=also | source.jars if isinstance(source, TablesSource) else also,
         warm=config.warm if warm else "off",
         store=destinations.spark_store(config, storage, config.jars),
     )
-    if destinations.asks_for_spark(config):
+    if destinations.asks_for_spark(config) or isinstance(source, TablesSource):
         runtime.begin()
     return Prepared(config, storage, runtime, warnings)

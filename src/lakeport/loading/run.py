@@ -22,12 +22,9 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from lakeport.config.inputs.base import secrets_of
 from lakeport.config.load import load_target
 from lakeport.destinations import open_table
-from lakeport.errors import (
-    BadRecord,
-    LakeportError,
-)
+from lakeport.errors import BadRecord, LakeportError
 from lakeport.host import first_effect
-from lakeport.host.activity import activity
+from lakeport.host.activity import activity, joining
 from lakeport.loading.batches.streams import check_streams
 from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.cancellation import Cancellation, landing_thread
@@ -129,7 +126,7 @@ def land(
     """
     visible = False if progress is None and observer is not None else progress
     with shown(visible, "landing"):
-        prepared = prepare(load_target(to, keys), observer=observer)
+        prepared = prepare(load_target(to, keys), observer=observer, source=source)
         prepared = prepared.begun_anew() if full_refresh else prepared
         from lakeport.loading.transform.wanted import Wanted
         from lakeport.sources.files.declared import declaration  # loads pyarrow, while Java starts
@@ -163,7 +160,7 @@ class _Run:
         self.report = ReportBuilder(self.name, self.storage.uri(), secrets=self.secrets)
         self.observer = observer
         self.on_state = on_state
-        self.cancellation = Cancellation()
+        self.cancellation = Cancellation.of_this_thread()
         self._landing: Future[None] | None = None
         self._loaders: dict[str, StreamLoader] = {}
         self._versions: dict[str, list[int]] = {}
@@ -210,19 +207,21 @@ class _Run:
         with landing_thread() as executor:
             landing: Future[None] | None = None
             if self.wanted:
-                source = self.wanted.gathered(source)
+                self.wanted, source = self.wanted.over(source)
                 landing = self._landing = executor.submit(self.wanted.check)
             with activity("reading", source.name, total=source.bytes):
                 for flush in self.report.timeline.each("reading", source):
                     if landing is not None:
-                        landing.result()
+                        self.cancellation.outcome(landing)
+                    self.cancellation.check()
                     landing = self._landing = executor.submit(self._flush, flush, source)
             if landing is not None:
-                landing.result()
+                self.cancellation.outcome(landing)
         check_streams(self.config, source.streams(), bool(self.wanted))
         self.report.stray(source.stray())
 
     def _progress(self, stream: str, records: int, size: int) -> None:
+        self.cancellation.check()
         landing = self._landing
         if landing is not None and landing.done():
             landing.result()  # a failure ends the run without waiting for the flush to fill
@@ -252,7 +251,8 @@ class _Run:
         if len(by_stream) == 1:
             self._land_stream(*by_stream.popitem(), flush.state)
         elif by_stream:
-            with ThreadPoolExecutor(min(len(by_stream), 4), "lakeport-stream") as executor:
+            threads = min(len(by_stream), 4)
+            with ThreadPoolExecutor(threads, "lakeport-stream", joining()) as executor:
                 each = [
                     executor.submit(self._land_stream, stream, batches, flush.state)
                     for stream, batches in by_stream.items()

@@ -30,6 +30,7 @@ from lakeport.sources.input.unpacking import unpack_limits
 from lakeport.sources.remote import storage_of
 from lakeport.sources.spool.segment import SpoolWriter
 from lakeport.sources.spool.upload import SpoolUploader
+from lakeport.sources.tap.process import TapProcess
 from lakeport.spark.jobs import run_tasks
 
 if TYPE_CHECKING:
@@ -310,7 +311,6 @@ def _tap(
     on_progress: Callable[[str, int, int], None],
     tables: TargetTables,
 ) -> Source:
-    from lakeport.sources.tap.process import TapProcess
     from lakeport.sources.tap.source import TapFlushes
     from lakeport.sources.tap.state import TapMemory
 
@@ -385,7 +385,7 @@ def _database(
         return Source(JdbcFlushes(source, stream, runtime, digest), name=stream)
     from lakeport.sources.database.source import DatabaseFlushes
 
-    flushes = DatabaseFlushes(source, stream, runtime.cores, config, tables.memory, tables.keys)
+    flushes = DatabaseFlushes(source, stream, runtime.cores, config, tables)
     return Source(flushes, close=flushes.close, name=stream)
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from lakeport.errors import LakeportError, SparkFailure
-from lakeport.host.activity import carried, reached_share
+from lakeport.host.activity import carried, reached_share, working_for
 from lakeport.host.cores import available_cores
 from lakeport.host.surroundings import Surroundings
 from lakeport.scrub import scrub
@@ -343,7 +343,7 @@ def in_group(runtime: Runtime, job: Callable[[], list[R]]) -> list[R]:
         LakeportError: what `failures.translate` makes of the failure.
     """
     context = runtime.context
-    group = f"lakeport-{uuid.uuid4()}"
+    group, pool = f"lakeport-{uuid.uuid4()}", working_for() or "default"
     found: list[list[R]] = []
     failed: list[BaseException] = []
     done = threading.Event()
@@ -351,6 +351,7 @@ def in_group(runtime: Runtime, job: Callable[[], list[R]]) -> list[R]:
     def run() -> None:
         try:
             context.setJobGroup(group, "lakeport")
+            context.setLocalProperty("spark.scheduler.pool", pool)  # each of several has its own
             found.append(job())
             if runtime.speculates:
                 _settle(context, group)

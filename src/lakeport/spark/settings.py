@@ -59,6 +59,8 @@ _AZURE_TUNING: Final = {
 _HEAP: Final = "1g"
 _BASE: Final = {
     "spark.app.name": "lakeport",
+    # Of loads that run side by side each has its share; the jobs of one go on in their order.
+    "spark.scheduler.mode": "FAIR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.eventLog.enabled": "false",

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import yaml
 from deltalake import DeltaTable
+from jsonschema import Draft202012Validator
 
 from lakeport import errors
 from lakeport.cli.app import main
 from lakeport.cli.guide.init import Start
 from lakeport.cli.guide.pages import pages
+from lakeport.config.inputs.database import DatabaseSource
+from lakeport.config.inputs.files import FilesSource
+from lakeport.config.inputs.tap import TapSource
+from lakeport.config.lake import read_lake
+from lakeport.config.lake.schema import lake_schema
 
 CLASSES = [
     name
@@ -30,7 +39,42 @@ def _commands(readme: Path) -> list[str]:
     return [line for line in found if not re.match(r"some-tap|meltano|python", line)]
 
 
-@pytest.mark.parametrize("start", [each for each in Start if each is not Start.STREAMING])
+LAKES = (Start.FILES, Start.DATABASE, Start.TAP)
+
+
+@pytest.mark.parametrize("start", LAKES)
+def test_a_lake_to_start_from_is_one(tmp_path: Path, start: Start) -> None:
+    folder = tmp_path / "begin"
+    assert main(["init", start, "--into", str(folder)]) == 0
+    lake = read_lake(folder / "lake.yaml", environ={})
+    schema = json.loads((folder / "lake.schema.json").read_text())
+    assert schema == lake_schema()
+    text = (folder / "lake.yaml").read_text()
+    assert list(Draft202012Validator(schema).iter_errors(yaml.safe_load(text))) == []
+    assert "# yaml-language-server: $schema=lake.schema.json" in text.splitlines()
+    for load in lake.loads.values():
+        load.check()
+        if isinstance(load.source, FilesSource):
+            assert len(list(folder.glob("inbox/*.csv"))) == 2
+        if isinstance(load.source, DatabaseSource):
+            with closing(sqlite3.connect(folder / "shop.db")) as database:
+                assert len(database.execute(f"SELECT * FROM {load.source.table}").fetchall()) == 2
+        if isinstance(load.source, TapSource):
+            done = subprocess.run(load.source.tap, cwd=folder, capture_output=True, check=True)
+            kinds = [json.loads(line)["type"] for line in done.stdout.splitlines()]
+            assert kinds == ["SCHEMA", "RECORD", "RECORD", "STATE"]
+            (folder / "state.json").write_bytes(b'{"seen": "2024-03-04T10:00:00Z"}')
+            again = [*load.source.tap, "--state", "state.json"]
+            done = subprocess.run(again, cwd=folder, capture_output=True, check=True)
+            assert done.stdout.count(b"RECORD") == 1
+
+
+def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["docs", "--schema"]) == 0
+    assert json.loads(capsys.readouterr().out) == lake_schema()
+
+
+@pytest.mark.parametrize("start", [each for each in Start if each not in (Start.STREAMING, *LAKES)])
 def test_a_folder_to_start_from_does_what_its_readme_says(tmp_path: Path, start: Start) -> None:
     folder = tmp_path / "begin"
     assert main(["init", start, "--into", str(folder)]) == 0
@@ -90,7 +134,10 @@ def test_every_config_remembers_it(tmp_path: Path, start: Start) -> None:
     assert configs
     for config in configs:
         text = config.read_text()
-        if config.suffix == ".py":
+        if start in LAKES:
+            if config.suffix != ".py":
+                assert yaml.safe_load(text)["defaults"]["internal_columns_prefix"] == "_lp"
+        elif config.suffix == ".py":
             assert "internal_columns_prefix='_lp'," in text and compile(text, config, "exec")
         else:
             loaders = yaml.safe_load(text).get("plugins", {}).get("loaders")

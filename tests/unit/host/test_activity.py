@@ -3,7 +3,17 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
-from lakeport.host.activity import activity, advance, carried, reached, reached_share, running
+from lakeport.host.activity import (
+    activity,
+    advance,
+    carried,
+    joining,
+    reached,
+    reached_share,
+    running,
+    whole,
+    working_for,
+)
 
 
 def test_nothing_goes_on_outside_of_activities() -> None:
@@ -86,3 +96,24 @@ def test_who_waits_for_it_is_not_told_beside_it() -> None:
         over.set()
         fetched.result()
         assert [each.what for each in running()] == ["starting Spark"]
+
+
+def test_what_goes_on_says_which_of_several_loads_it_is_a_part_of() -> None:
+    begun, seen = Event(), Event()
+
+    def work() -> str:
+        with activity("writing"):
+            begun.set()
+            seen.wait(60)
+        return working_for()
+
+    with whole("flights"), ThreadPoolExecutor(1, initializer=joining()) as threads:
+        done = threads.submit(work)
+        with activity("reading"):
+            begun.wait(60)
+            assert {each.what: each.of for each in running()} == dict.fromkeys(
+                ("reading", "writing"), "flights"
+            )
+        seen.set()
+        assert done.result() == "flights"
+    assert working_for() == ""

@@ -12,7 +12,7 @@ import pytest
 
 from lakeport.errors import CommitConflict, InputError, LakeportError, OutcomeUnknown, Unreachable
 from lakeport.loading import cancellation as module
-from lakeport.loading.cancellation import Cancellation, Cancelled
+from lakeport.loading.cancellation import Asked, Cancellation, Cancelled
 
 TABLE = "s3://lake/t"
 UNKNOWN = "whether the batch in progress has landed in s3://lake/t is unknown"
@@ -110,3 +110,32 @@ def test_a_second_signal_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> No
     cancellation = Cancellation()
     assert end(cancellation, Future()) == []
     assert cancellation.at_once
+
+
+def test_another_thread_asks() -> None:
+    cancellation = Cancellation()
+    cancellation.check()
+    cancellation.ask()
+    cancellation.ask()
+    with pytest.raises(Asked):
+        cancellation.check()
+    with pytest.raises(Asked):
+        cancellation.outcome(Future())
+    with pytest.raises(Cancelled), cancellation.committing(TABLE):
+        raise AssertionError("it began")
+
+
+def test_who_waits_for_a_batch_hears_that_another_thread_asks() -> None:
+    cancellation = Cancellation()
+    threading.Timer(0.02, cancellation.ask).start()
+    with pytest.raises(Asked):
+        cancellation.outcome(Future())
+
+
+def test_a_batchs_outcome_passes() -> None:
+    good, bad = Future[None](), Future[None]()
+    good.set_result(None)
+    bad.set_exception(InputError("no"))
+    Cancellation().outcome(good)
+    with pytest.raises(InputError):
+        Cancellation().outcome(bad)

@@ -43,6 +43,7 @@ from lakeport.units import count, counted
 
 if TYPE_CHECKING:
     from lakeport.loading.plan import LandingPlan, StreamPlan
+    from lakeport.pipeline.report import PipelineReport
 
 __all__ = ["Console", "Json", "Output"]
 
@@ -108,6 +109,11 @@ class Console:
         self._width = terminal_width(self._out)
         self.landed = self._rows = 0
         self.remarks: Remarks = lambda report: ()
+
+    @property
+    def interactive(self) -> bool:
+        """Whether it writes to a terminal."""
+        return bool(self._width)
 
     def begin(self, label: str) -> None:
         """Show what goes on from now on, until something else is to be said for good."""
@@ -280,7 +286,7 @@ class Json:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
         self._states = states
-        self._failed: LandingReport | None = None
+        self._failed: LandingReport | PipelineReport | None = None
         self.landed = 0
         self.remarks: Remarks = lambda report: ()
 
@@ -302,7 +308,7 @@ class Json:
     def on_warning(self, text: str) -> None:
         """Say nothing: the report has the warnings."""
 
-    def on_finished(self, report: LandingReport) -> None:
+    def on_finished(self, report: LandingReport | PipelineReport) -> None:
         """Write the report; that of a failed load comes with its error, as one document."""
         if report.ok:
             self._text(report.to_json())

@@ -22,8 +22,12 @@ from lakeport.scrub import scrub
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
+    from lakeport.config.inputs.base import Input
 
 __all__ = ["ErrorOutput", "Guard", "mute_stdout"]
+
+
+_AGAIN = "the same command with the same `--run-id` adds nothing twice."
 
 
 class ErrorOutput(Protocol):
@@ -46,6 +50,7 @@ class Guard:
         debug: whether errors come with their traceback.
         exit_code: makes the process's exit code from the error's; default: the same.
         cut_off: what a command that is asked to end says, and its hint; default: what a load says.
+        again: the hint of a load that is asked to end.
     """
 
     def __init__(
@@ -54,15 +59,17 @@ class Guard:
         debug: bool = False,
         exit_code: Callable[[int], int] = lambda code: code,
         cut_off: tuple[str, str] | None = None,
+        again: str = _AGAIN,
     ) -> None:
         self._output = output
         self._debug = debug
         self._exit_code = exit_code
         self._cut_off = cut_off
+        self._again = again
         self._secrets: tuple[str, ...] = ()
         self._listening = ExitStack()
 
-    def protect(self, config: DestinationConfig) -> None:
+    def protect(self, config: DestinationConfig | Input) -> None:
         """Mask this config's secrets in everything that an error says from now on."""
         self._secrets += config.secrets()
 
@@ -111,7 +118,7 @@ class Guard:
         if isinstance(error, KeyboardInterrupt):
             ended = isinstance(error, Terminated)
             word = "terminated" if ended else "interrupted"
-            said, hint = self._cut_off or (self._durable(_unknown(error)), _AGAIN)
+            said, hint = self._cut_off or (self._durable(_unknown(error)), self._again)
             failure = Failure(word.title(), f"{word}; {said}", hint)
             return failure, TERMINATED if ended else INTERRUPTED
         return replace(Failure.of(error), hint="" if self._debug else _DEBUG), 1
@@ -130,7 +137,6 @@ def _unknown(error: BaseException) -> str:
     return "; ".join(chain.from_iterable(notes))
 
 
-_AGAIN = "the same command with the same `--run-id` adds nothing twice."
 _DEBUG = "`--debug` shows where it comes from; what it shows may hold values of the data."
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -15,12 +15,13 @@ from lakeport.loading.progress.words import Moment, lines
 if TYPE_CHECKING:
     from rich.live import Live
 
-__all__ = ["Terminal", "aside", "begin", "begin_early", "end", "note"]
+__all__ = ["Terminal", "aside", "begin", "begin_early", "end", "note", "tell"]
 
 _LOOKING: Final = ("table", "tables", "runs", "state", "ui")
 _LABELS: Final = {
     "land": "landing",
     "plan": "planning",
+    "run": "running",
     "check": "checking",
     "jars": "fetching jars",
     **dict.fromkeys(_LOOKING, "looking"),
@@ -33,16 +34,20 @@ class Terminal:
 
     Args:
         out: the terminal.
+
+    Attributes:
+        lines: makes them, of what goes on and the columns there are.
     """
 
     def __init__(self, out: TextIO) -> None:
+        self.lines: Callable[[Moment, int], list[str]] = lines
         self._out = out
         self._live: Live | None = None
 
     def draw(self, moment: Moment) -> None:
         """Draw the lines in place of those that are there."""
         width = shutil.get_terminal_size().columns - 1
-        told = "\n".join(lines(moment, width))
+        told = "\n".join(self.lines(moment, width))
         from rich.text import Text
 
         if self._live is None:
@@ -105,6 +110,13 @@ def note(text: str) -> None:
     """Show a further line from now on."""
     for each in _shown:
         each.note = text
+
+
+def tell(lines: Callable[[Moment, int], list[str]]) -> None:
+    """Have a terminal show other lines from now on; see `Terminal`."""
+    for each in _shown:
+        if isinstance(each.display, Terminal):
+            each.display.lines = lines
 
 
 def end() -> None:

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from lakeport.config.explain import nearest
-from lakeport.errors import ConfigError, Problem
+from lakeport.config.explain import Problem, nearest
+from lakeport.errors import ConfigError
 from lakeport.scrub import scrub
 
 __all__ = ["Input", "secrets_of"]
@@ -58,7 +58,9 @@ def _explained(model: type[Input], error: ValidationError) -> ConfigError:
         else:
             text = f"{f'`{key}`' if path else key} {_reason(detail)}"
         problems.append(Problem(path, scrub(text), own))
-    return ConfigError("; ".join(problem.text for problem in problems), hint, tuple(problems))
+    explained = ConfigError("; ".join(problem.text for problem in problems), hint)
+    explained.problems = tuple(problems)
+    return explained
 
 
 def _reason(detail: Mapping[str, Any]) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from lakeport.config.places import Document, Place
 from lakeport.errors import ConfigError
 
 __all__ = ["Mistakes"]
+
+Made = TypeVar("Made")
 
 _HINT = "`lakeport docs lake-file` tells what each key means."
 
@@ -47,10 +50,16 @@ class Mistakes:
         try:
             yield
         except ConfigError as error:
-            for problem in error.problems:
-                self.add((*path, *problem.path), problem.text, problem.hint)
+            for below, text, hint in error.problems:
+                self.add((*path, *below), text, hint)
             if not error.problems:
                 self.add(path, error.message, error.hint)
+
+    def tried(self, path: tuple[str | int, ...], make: Callable[[], Made]) -> Made | None:
+        """What is made of the keys that stand there; None, and noted, if something is wrong."""
+        with self.at(*path):
+            return make()
+        return None  # type: ignore[unreachable]  # `at` goes on behind an error
 
     def check(self) -> None:
         """End here if there is a mistake.

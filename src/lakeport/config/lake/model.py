@@ -109,13 +109,12 @@ class Load:
                     "install the tap, or give its path.",
                 )
         module = self.python.partition(":")[0].partition(".")[0]
-        if module and not any(Path(self.folder, module + end).exists() for end in ("", ".py")):
-            if find_spec(module) is None:
-                raise ConfigError(
-                    f"{where}: `python`: there is no module {module!r}",
-                    f"it is looked for in {self.folder}, and among the packages that are "
-                    "installed.",
-                )
+        beside = any(Path(self.folder, module + end).exists() for end in ("", ".py"))
+        if not beside and find_spec(module) is None:
+            raise ConfigError(
+                f"{where}: `python`: there is no module {module!r}",
+                f"it is looked for in {self.folder}, and among the packages that are installed.",
+            )
 
 
 @dataclass(frozen=True)

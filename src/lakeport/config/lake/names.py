@@ -34,6 +34,7 @@ def _read(query: Any) -> Iterator[str]:
     from sqlglot.optimizer.scope import traverse_scope
 
     for scope in traverse_scope(query):
+        own = {name.casefold() for name in scope.cte_sources}
         for table in scope.tables:
-            if table.name and (table.db or table.name not in scope.cte_sources):
+            if table.name and (table.db or table.name.casefold() not in own):
                 yield f"{table.db}.{table.name}" if table.db else table.name

@@ -130,10 +130,8 @@ class _Reader:
         if isinstance(value, list):
             return [self._expanded(item, (*path, at)) for at, item in enumerate(value)]
         key = next(part for part in reversed(path) if isinstance(part, str))
-        found = value
-        with self.mistakes.at(*path):
-            found = expand(value, self.environ, f"`{key}`")
-        return found
+        found = self.mistakes.tried(path, lambda: expand(value, self.environ, f"`{key}`"))
+        return value if found is None else found
 
     def _loads(self, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """The loads that are mappings, without keys that there are not."""
@@ -323,14 +321,10 @@ class _Reader:
         self, kind: Callable[..., _Settings], values: Mapping[str, Any], key: str
     ) -> _Settings | None:
         given = values.get(key)
-        if given is None:
+        if given is not None and not isinstance(given, dict):
+            self.mistakes.add((key,), f"`{key}` has to hold keys", TOP_KEYS[key])
             return None
-        found = None
-        with self.mistakes.at(key):
-            if not isinstance(given, dict):
-                raise ConfigError(f"`{key}` has to hold keys", TOP_KEYS[key])
-            found = kind(**given)
-        return found
+        return None if given is None else self.mistakes.tried((key,), lambda: kind(**given))
 
 
 _EXPECT = "write one on each line, such as `- {not_null: [id]}`."

@@ -39,7 +39,7 @@ def lake_schema() -> dict[str, Any]:
     keys = _destination_keys()
     definitions: dict[str, Any] = {"keys": {"properties": keys}}
     sources = [_model(model, definitions) for model in KINDS.values()]
-    load = {
+    load: dict[str, dict[str, Any]] = {
         "from": {"oneOf": sources},
         "sql": _TEXT,
         "python": {"type": "string", "pattern": r"^[\w.]+:\w+$"},
@@ -167,7 +167,7 @@ def _part(found: Mapping[str, Any]) -> dict[str, Any]:
         del kept["default"]
     if strict.pop("format", "") == "password" or strict == _TEXT:
         return {**kept, **_TEXT}
-    others = [_VARIABLE]
+    others: list[dict[str, Any]] = [_VARIABLE]
     if strict.get("type") == "array" and strict.get("minItems", 0) == 0:
         others = [_TEXT]
     if strict.get("minProperties"):  # tables: a list of names, or one

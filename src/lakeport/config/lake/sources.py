@@ -43,10 +43,8 @@ def source_of(given: Any, path: tuple[str, ...], folder: Path, mistakes: Mistake
         text = f"names {' and '.join(kinds)}: one load has one" if kinds else "names no source"
         mistakes.add(at, f"`from` {text}", _HINT)
         return None
-    found = None
-    with mistakes.at(*at):
-        found = KINDS[kinds[0]](**_placed(given, kinds[0], folder))
-    return found
+    model, keys = KINDS[kinds[0]], _placed(given, kinds[0], folder)
+    return mistakes.tried(at, lambda: model(**keys))
 
 
 def _placed(given: dict[str, Any], kind: str, folder: Path) -> dict[str, Any]:

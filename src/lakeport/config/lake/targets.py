@@ -73,13 +73,13 @@ class Targets:
         try:
             return build(keys, None, self.environ)
         except ConfigError as error:
-            for problem in error.problems:
-                named = [*map(str, problem.path[:1]), *_NAMED.findall(problem.text)]
-                path = self._standing(named[0] if problem.path else "", origins)
-                if not problem.path:
+            for below, text, hint in error.problems:
+                named = [*map(str, below[:1]), *_NAMED.findall(text)]
+                path = self._standing(named[0] if below else "", origins)
+                if not below:
                     own_names = [self._standing(key, origins[:1]) for key in named]
                     path = next(filter(None, own_names), ("loads", name))
-                self.mistakes.add(path or ("target",), problem.text, problem.hint)
+                self.mistakes.add(path or ("target",), text, hint)
             if not error.problems:
                 self.mistakes.add(("target",), error.message, error.hint)
         return None

@@ -44,6 +44,7 @@ class Progress:
         label: what the whole is called.
 
     Attributes:
+        display: the same.
         label: the same, which may become another one.
         note: a further line; empty for none.
     """
@@ -51,7 +52,7 @@ class Progress:
     def __init__(self, display: Display, label: str) -> None:
         self.label = label
         self.note = ""
-        self._display = display
+        self.display = display
         self._began = time.monotonic()
         self._lock = threading.RLock()
         self._over = threading.Event()
@@ -66,7 +67,7 @@ class Progress:
         """Show nothing more; fine if that was so."""
         self._over.set()
         with self._lock:
-            self._display.clear()
+            self.display.clear()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -74,7 +75,7 @@ class Progress:
     def aside(self) -> Iterator[None]:
         """Show nothing while the body writes where the display is."""
         with self._lock:
-            self._display.clear()
+            self.display.clear()
             yield
 
     def _run(self) -> None:
@@ -84,7 +85,7 @@ class Progress:
                     return
                 try:
                     now = time.monotonic()
-                    self._display.draw(Moment(self.label, self._began, now, running(), self.note))
+                    self.display.draw(Moment(self.label, self._began, now, running(), self.note))
                 except Exception:  # whatever is wrong with the display, the load goes on
                     return
             self._over.wait(_EVERY)

@@ -48,4 +48,5 @@ def _together(flushes: list[Flush]) -> Flush:
         bad=tuple(chain.from_iterable(flush.bad for flush in flushes)),
         last=True,
         versions={name: number for flush in flushes for name, number in flush.versions.items()},
+        notes={stream: note for flush in flushes for stream, note in flush.notes.items()},
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -79,9 +79,17 @@ class Wanted:
         if self.transform is not None:
             self.transform.check()
 
-    def gathered(self, source: Source) -> Source:
-        """The source in as many flushes as can land one after the other."""
-        return gathered(source, self._at_once) if self else source
+    def over(self, source: Source) -> tuple[Wanted, Source]:
+        """The same with the tables that the source has for `sql`, by name, beside the other frames.
+
+        Returns:
+            It, and the source in as many flushes as can land one after the other.
+        """
+        wanted = self
+        if self.transform is not None and self.transform.sql:
+            views = {**source.frames(), **(self.views or {})}
+            wanted = replace(self, transform=replace(self.transform, views=views), views=views)
+        return wanted, gathered(source, wanted._at_once) if wanted else source
 
     def checks(self, prepared: Prepared, judge: Judge | None, stream: str) -> Checks | None:
         """The expectations of one stream; None without any."""

@@ -27,6 +27,7 @@ class Column:
         check: an expression that is true of a row whose value can't be read; empty for none.
         reason: what such a value is, after `column 'a' holds`.
         hint: what to do about it.
+        untyped: whether it is text for want of a value.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Column:
     check: str = ""
     reason: str = ""
     hint: str = ""
+    untyped: bool = False
 
     def as_text(self) -> Column:
         """The same, without a type for its texts."""

@@ -10,7 +10,7 @@ that share the last value are told apart by their keys, or by all of their colum
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -99,12 +99,11 @@ def window(
         gone = (_went_back(source, backwards),) if before else ()
         nothing = bool(before)
         return Window("", None, nothing, gone)
-    lower = asked.after(before, merges)
-    upper = f"{asked.name} <= {literal(newest, column.type)}"
+    value, notes = asked.tail(newest, merges)
+    lower, upper = asked.after(before, merges), asked.until(newest, value["left"])
     where = f"{lower} AND {upper}" if lower else upper
     if lower and not asked.any(where):
         return Window(where, None, empty=True)
-    value, notes = asked.tail(newest, merges)
     bookmark = Bookmark(bookmark_name(source), {**about, **value}, remembered.number)
     return Window(where, bookmark, notes=notes)
 
@@ -169,6 +168,22 @@ class _Asked:
                 "`full_refresh`.",
             )
         return f"{self.name} > {last}"
+
+    def until(self, newest: str, left: Sequence[str] | None) -> str:
+        """The condition of rows up to the newest value.
+
+        Where tasks don't share a snapshot, one that gets that value meanwhile has to wait, as it
+        is not among those that are remembered.
+        """
+        last = literal(newest, self.column.type)
+        if self.dialect.shares or left is None:
+            return f"{self.name} <= {last}"
+        digest = self.dialect.digest(self.telling)
+        known = ", ".join(literal(one, pa.string()) for one in left)
+        return (
+            f"{self.name} <= {last} AND CASE WHEN {self.name} < {last} THEN 1 "
+            f"WHEN {digest} IN ({known}) THEN 1 ELSE 0 END = 1"
+        )
 
     def tail(self, newest: str, merges: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
         """What to remember of the rows with the newest value."""

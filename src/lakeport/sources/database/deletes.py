@@ -5,7 +5,7 @@ The keys of both sides are held in memory while they are compared, and nothing e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -20,11 +20,7 @@ from lakeport.sources.database.access import Session
 from lakeport.sources.database.dialects.base import Dialect
 from lakeport.sources.database.reader import DatabaseReader
 
-__all__ = ["AbsentReader", "KeysOf", "check_compared", "gone", "mark_of"]
-
-KeysOf = Callable[[str, Sequence[str], str], pa.Table | None]
-"""A stream, columns of its table, and one that marks rows as deleted -> these columns of the rows
-that are not marked; None where there is no table."""
+__all__ = ["AbsentReader", "check_compared", "gone", "mark_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +62,19 @@ def mark_of(config: DestinationConfig) -> str:
     return (config.hard_delete and config.delete_column) or DELETED_AT
 
 
-def check_compared(config: DestinationConfig, keys: Sequence[str]) -> None:
+def check_compared(config: DestinationConfig, mode: Mode, keys: Sequence[str]) -> None:
     """See that rows can be told apart and taken away.
+
+    Args:
+        config: the target's.
+        mode: its own, also where a load begins anew.
+        keys: columns that identify a row.
 
     Raises:
         ConfigError: they can't.
     """
     wrong = ""
-    if config.mode is not Mode.MERGE or config.file_type != "delta":
+    if mode is not Mode.MERGE or config.file_type != "delta":
         wrong = "needs `mode: merge` and a Delta table"
     elif not keys:
         wrong = "needs a primary key in the source, or `merge_keys` that are its columns"

@@ -9,7 +9,7 @@ The driver's connection holds the snapshot until the load has ended.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
@@ -19,14 +19,13 @@ import pyarrow as pa
 from lakeport.config.base import DestinationConfig
 from lakeport.config.inputs.database import DatabaseSource, scheme_of
 from lakeport.errors import ConfigError
-from lakeport.model import Batch, Flush, Memory, Mode, Remembered, Split
+from lakeport.model import Batch, Flush, Mode, Split
 from lakeport.schema.types import TIMESTAMP
 from lakeport.sources.database.access import Session
 from lakeport.sources.database.columns import Column
 from lakeport.sources.database.cursor import Window, bookmark_name, window
 from lakeport.sources.database.deletes import (
     AbsentReader,
-    KeysOf,
     check_compared,
     gone,
     mark_of,
@@ -38,6 +37,7 @@ from lakeport.sources.database.dialects.sqlite import Sqlite
 from lakeport.sources.database.ranges import column_named, number_of_ranges, ranges
 from lakeport.sources.database.reader import DatabaseReader
 from lakeport.sources.database.uri import access_of
+from lakeport.sources.target import TargetTables
 
 __all__ = ["DatabaseFlushes"]
 
@@ -58,8 +58,7 @@ class DatabaseFlushes:
         stream: the stream's name.
         cores: how many tasks run at once.
         config: what the load does with the rows that the table has.
-        memory_of: what a stream's table remembers.
-        keys_of: the keys that a stream's table has.
+        tables: what the stream's table remembers, and which keys it has.
 
     Raises:
         MissingDependency: the driver is not installed.
@@ -71,12 +70,11 @@ class DatabaseFlushes:
     stream: str
     cores: int
     config: DestinationConfig
-    memory_of: Callable[[str], Memory] | None = None
-    keys_of: KeysOf | None = None
+    tables: TargetTables
 
     def __post_init__(self) -> None:
         source = self.source
-        if source.cursor and self.config.mode is Mode.OVERWRITE:
+        if source.cursor and self.tables.mode is Mode.OVERWRITE:
             raise ConfigError(
                 f"with the cursor {source.cursor!r} only new rows are read, and `mode: overwrite` "
                 "would replace all of the table by them",
@@ -103,7 +101,7 @@ class DatabaseFlushes:
         columns = dialect.columns(session, relation)
         keys = self._keys(session, columns)
         if source.deletes == "compare":
-            check_compared(self.config, keys)
+            check_compared(self.config, self.tables.mode, keys)
         wanted = self._window(session, relation, columns, keys)
         where = "1 = 0" if wanted.empty else wanted.where
         columns, notes = dialect.settled(session, relation, where, columns)
@@ -154,6 +152,7 @@ class DatabaseFlushes:
             output_ratio=_OUTPUT_RATIO,
             warnings=wanted.warnings,
             notes=(*notes, *wanted.notes),
+            untyped=frozenset(column.name for column in reader.columns if column.untyped),
             bookmark=wanted.bookmark,
         )
 
@@ -172,9 +171,7 @@ class DatabaseFlushes:
         source = self.source
         if not source.cursor:
             return Window()
-        remembered = Remembered()
-        if self.memory_of is not None:
-            remembered = self.memory_of(self.stream).bookmark(bookmark_name(source))
+        remembered = self.tables.memory(self.stream).bookmark(bookmark_name(source))
         return window(
             session,
             self._dialect,
@@ -183,7 +180,7 @@ class DatabaseFlushes:
             columns,
             keys,
             remembered,
-            merges=self.config.mode is Mode.MERGE,
+            merges=self.tables.mode is Mode.MERGE,
         )
 
     def _parts(
@@ -211,9 +208,9 @@ class DatabaseFlushes:
         self, session: Session, reader: DatabaseReader, keys: tuple[str, ...]
     ) -> AbsentReader | None:
         """The rows of the table that are gone in the source, where they are asked for."""
-        if self.source.deletes == "none" or self.keys_of is None:
+        if self.source.deletes == "none":
             return None
-        table = self.keys_of(self.stream, keys, mark_of(self.config))
+        table = self.tables.keys(self.stream, keys, mark_of(self.config))
         if table is None:
             return None
         return gone(session, self._dialect, reader, keys, table, mark_of(self.config))

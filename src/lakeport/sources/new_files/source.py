@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 from lakeport.errors import SourceError
@@ -20,6 +21,7 @@ from lakeport.sources.files.discovery import (
 from lakeport.sources.files.places import Listed, Place
 from lakeport.sources.new_files.compare import difference, unseen, wanted
 from lakeport.sources.new_files.segments import in_order
+from lakeport.units import counted
 
 if TYPE_CHECKING:
     from lakeport.config.inputs.files import FilesSource
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["NewFiles"]
 
 _THREADS = 16
+_PAGE = 1000  # objects that stores list in one request
+_TOLD = 20  # files whose names an error may tell
 
 
 class NewFiles:
@@ -65,23 +69,25 @@ class NewFiles:
         self._source, self._places, self._record = source, places, record
         self._by_root = {place.root: place for place in places}
         self._by_name = {place.name: place for place in places}
-        self._reached: dict[str, str] = {}
+        self._folder = folder
         self._count = 0
-        listed = in_order(self._listed(), folder)
+        self._reached: dict[str, str] = {}
+        self._new: list[Listed] = []
+        self._of_no_format: list[SourceFile] = []
+        self.files: list[SourceFile] = []
+        listed = in_order(map(self._counted, self._listed()), folder)
         first = next(listed, None)
-        if first is None and record.empty:
-            raise nothing_found(places[0])
         seen = record.seen(first.uri if first else "")
         found = unseen(chain([first] if first else [], listed), seen)
-        self._new: list[Listed] = []
-        self.files: list[SourceFile] = []
         for file in wanted(found, source.again):
             self._take(file, limits)
+        if record.empty and not self._new:
+            raise nothing_found(places[0], self._of_no_format)
         check_formats(self.files)
 
     def nothing(self, stream: str) -> Iterator[Flush]:
         """The flush that says that there is nothing new."""
-        note = "nothing new: the table has had all files that are there"
+        note = f"nothing new: {counted(self._count, 'file')} looked at"
         yield Flush((), last=True, notes={stream: note})
 
     def flushes(self, source: Iterable[Flush]) -> Iterator[Flush]:
@@ -106,18 +112,24 @@ class NewFiles:
             yield replace(flush, batches=batches)
 
     def _told(self) -> str:
-        return f"new files: {len(self._new):,} of the {self._count:,} that are there"
+        looked_at = f"{counted(self._count, 'file')} looked at"
+        return f"{counted(len(self._new), 'new file')}, {looked_at}"
 
     def _listed(self) -> Iterator[Listed]:
         for place in self._places:
-            after = self._record.reached.get(place.name, "") if self._source.ordered else ""
-            last = after
+            if not self._source.ordered:
+                yield from place.listed()
+                continue
+            last = after = self._record.reached.get(place.name, "")
             for file in place.listed(after):
                 last = max(last, file.uri)
-                self._count += 1
                 yield file
-            if self._source.ordered and last:
+            if last:
                 self._reached[place.name] = last
+
+    def _counted(self, file: Listed) -> Listed:
+        self._count += 1
+        return file
 
     def _take(self, file: Listed, limits: UnpackLimits) -> None:
         place = self._place(file)
@@ -125,6 +137,8 @@ class NewFiles:
         if files:
             self._new.append(file)
             self.files += (one for one in files if one.bytes)
+        elif len(self._of_no_format) < _TOLD:
+            self._of_no_format.append(place.file(file))
 
     def _place(self, file: Listed) -> Place:
         found = self._by_name.get(file.uri)
@@ -136,14 +150,20 @@ class NewFiles:
         Raises:
             SourceError: a file has changed, or is gone.
         """
+        for file, now in unseen(self._new, self._again()):
+            what = f"changed: {difference(file, now)}" if now else "went"
+            raise SourceError(
+                f"while it was read, file {file.uri!r} {what}; nothing was landed",
+                "land once more. What writes such files should give them their names when they "
+                "are whole.",
+            )
+
+    def _again(self) -> Iterator[Listed]:
+        """The new files as they are now, in the order of their URIs, and perhaps others."""
+        stored = any(place.storage is not None for place in self._places)
+        if stored and self._count < _PAGE * len(self._new):  # that is fewer requests
+            yield from in_order(self._listed(), Path(mkdtemp(dir=self._folder)))
+            return
         with ThreadPoolExecutor(_THREADS, "lakeport-look") as executor:
-            now = executor.map(lambda file: self._place(file).again(file), self._new)
-            for file, found in zip(self._new, now, strict=True):
-                if found == file:
-                    continue
-                what = f"changed: {difference(file, found)}" if found else "went"
-                raise SourceError(
-                    f"while it was read, file {file.uri!r} {what}; nothing was landed",
-                    "land once more. What writes such files should give them their names when they "
-                    "are whole.",
-                )
+            found = executor.map(lambda file: self._place(file).again(file), self._new)
+            yield from (file for file in found if file is not None)

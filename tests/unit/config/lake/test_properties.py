@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -50,7 +51,7 @@ def test_loads_are_in_order_or_a_real_cycle_is_told(graph: dict[str, set[str]]) 
         return
     ring = re.findall(r"(t\d) \(line (\d+)\)", lake)
     assert len(ring) > 1 and ring[0] == ring[-1]
-    for (name, line), (following, _) in zip(ring, ring[1:], strict=False):
+    for (name, line), (following, _) in pairwise(ring):
         assert following in graph[name]
         assert text[int(line) - 1] == f"  {name}:"
 

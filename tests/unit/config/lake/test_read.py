@@ -223,7 +223,8 @@ def test_loads_share_a_table_unless_one_overwrites_it(folder: Path) -> None:
 
 
 def test_one_table_for_all_loads_is_refused(folder: Path) -> None:
-    text = "target: ./lake\ndefaults: {table: %s}\nloads: {a: {from: {files: x}}, b: {from: {files: y}}}"
+    text = loads("a: {from: {files: x}}", "b: {from: {files: y}}")
+    text = text.replace("loads:", "defaults: {table: %s}\nloads:")
     assert "line 2, column 12: `table` names one table" in refused(folder, text % "one")
     lake = read(folder, text % '"raw_{stream}"')
     assert [load.target.table for load in lake.loads.values()] == ["raw_a", "raw_b"]
@@ -275,7 +276,7 @@ def test_what_a_load_starts_and_imports_is_looked_for(folder: Path) -> None:
     lake.loads["good"].check()
     with pytest.raises(ConfigError, match=r"line 4: load 'tap': there is no command 'tap-of-now"):
         lake.loads["tap"].check()
-    with pytest.raises(ConfigError, match="line 5: load 'module'.*no module 'module_of_nowhere'"):
+    with pytest.raises(ConfigError, match=r"line 5: load 'module'.*no module 'module_of_nowhere'"):
         lake.loads["module"].check()
 
 

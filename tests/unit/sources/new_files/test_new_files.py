@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import os
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ import pytest
 from lakeport.config.inputs.files import FilesSource
 from lakeport.config.load import load_target
 from lakeport.errors import ConfigError, SourceError
+from lakeport.model import StoredObject
 from lakeport.sources.files.source import FileSource
+from lakeport.sources.new_files import open as open_module
+from lakeport.sources.new_files import source as source_module
 from lakeport.sources.new_files.open import open_new_files
 from lakeport.sources.new_files.source import NewFiles
 from lakeport.sources.options import ReadOptions
@@ -134,6 +138,16 @@ def test_files_of_unknown_formats_are_left_out_and_may_be_named_later(load: Load
     assert load(source_format="json") == ["notes.txt"]
 
 
+def test_an_inbox_without_a_known_format_is_an_error_at_first(load: Load) -> None:
+    load.write("notes.txt")
+    with pytest.raises(SourceError, match="holds no file of a known format") as caught:
+        load()
+    assert "it holds notes.txt" in caught.value.hint
+    load.write("a.json")
+    load()
+    assert load() == []
+
+
 def test_an_empty_inbox_is_an_error_at_first_and_nothing_new_later(load: Load) -> None:
     with pytest.raises(SourceError, match="matches no file"):
         load()
@@ -156,6 +170,42 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(load: Load, tmp_path: 
     with pytest.raises(SourceError, match=r"while it was read, file .*a\.json' went; nothing was"):
         before_commit()
     assert load.memory.files() == []
+
+
+class Listing(LocalStorage):
+    """A disk as a store that counts how often it is listed."""
+
+    listings = 0
+
+    def list(self, prefix: str, *, after: str = "") -> Iterator[StoredObject]:
+        type(self).listings += 1
+        return super().list(prefix, after=after)
+
+
+@pytest.mark.parametrize("others", [0, 30])
+def test_a_store_is_asked_as_little_as_can_be(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    monkeypatch.setattr(source_module, "_PAGE", 10)
+    monkeypatch.setattr(open_module, "storage_of", lambda config, uri: Listing(str(load.inbox)))
+    for number in range(others):
+        (load.inbox / f"old-{number}.json").write_text("")
+    if others:
+        load.write("old.json")
+        load("s3://bucket/*")
+    for name in ("a.json", "b.json"):
+        load.write(name)
+    new = load.open("s3://bucket/*")
+    assert [file.name for file in new.files] == ["a.json", "b.json"]
+    (flush,) = new.flushes(FileSource(new.files, "t", SpoolLocation(tmp_path)))
+    before_commit = flush.batches[0].before_commit
+    assert before_commit is not None
+    Listing.listings = 0
+    before_commit()
+    assert Listing.listings == (2 if others else 1)  # each file, or all that is there
+    load.write("b.json", "", moment=2)
+    with pytest.raises(SourceError, match=r"while it was read, file .*b\.json' changed"):
+        before_commit()
 
 
 def test_names_that_grow_with_time_are_listed_from_the_last_on(load: Load) -> None:

@@ -148,7 +148,8 @@ def _by_values(column: Column, kinds: set[str]) -> Column:
     if kinds == {"blob"}:
         return _of(name, sql, pa.binary(), f"typeof({sql}) <> 'blob'", "")
     if kinds <= {"text", "integer"}:
-        return replace(column, sql=f"CAST({sql} AS TEXT)", type=pa.string())
+        text = replace(column, sql=f"CAST({sql} AS TEXT)", type=pa.string())
+        return replace(text, untyped=not kinds)
     raise SourceError(
         f"column {name!r} holds values of several kinds: {', '.join(sorted(kinds))}",
         f"read it by `query`, as `CAST({name} AS TEXT)`.",

@@ -1,0 +1,213 @@
+"""How a run of a lake's file goes on, and what came of it: a line for each load, then a table."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from lakeport.cli.output import progress
+from lakeport.cli.output.console import Console, Json
+from lakeport.cli.output.fitting import cells, padded
+from lakeport.cli.output.formatting import shown
+from lakeport.loading.progress.words import Moment, line, seconds
+from lakeport.units import count, counted
+
+if TYPE_CHECKING:
+    from lakeport.model import Landed
+    from lakeport.pipeline.plan import LoadPlan, PipelinePlan
+    from lakeport.pipeline.report import LoadReport, PipelineReport
+
+__all__ = ["JsonLoads", "Loads", "show_plan"]
+
+_COLUMNS: Final = ("load", "rows", "rejected", "seconds", "outcome", "table")
+_SPARE: Final = ("table", "seconds", "rejected")
+_MOST: Final = 12  # loads that are shown while they run
+_LONGEST: Final = 24  # characters of a load's name there
+
+
+@dataclass
+class _Running:
+    """A load that runs: since when, and the rows that it has landed so far."""
+
+    began: float
+    rows: int = 0
+
+
+class Loads:
+    """For people: a line for each load that runs on a terminal, for each that ended elsewhere.
+
+    Args:
+        console: what the command speaks through.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._lock = threading.Lock()
+        self._running: dict[str, _Running] = {}
+        self._ended = self._failed = 0
+        progress.tell(self.lines)
+
+    def on_begun(self, load: str) -> None:
+        """Begin its line."""
+        with self._lock:
+            self._running[load] = _Running(time.monotonic())
+
+    def on_progress(self, load: str, stream: str, records: int, size: int) -> None:
+        """Say nothing: what goes on is shown all the time."""
+
+    def on_landed(self, load: str, landed: Landed) -> None:
+        """Count the batch, and its rows."""
+        with self._lock:
+            self._console.landed += 1
+            if load in self._running:  # it may outlast an interrupt
+                self._running[load].rows += landed.rows
+
+    def on_warning(self, load: str, text: str) -> None:
+        """Print it."""
+        self._console.on_warning(f"{load}: {text}" if load else text)
+
+    def on_ended(self, report: LoadReport) -> None:
+        """End its line; where lines are kept, say what it came to."""
+        with self._lock:
+            self._running.pop(report.load, None)
+            self._ended += 1
+            self._failed += report.outcome == "failed"
+        if not self._console.interactive:
+            self._console.say(_ended_line(report))
+
+    def on_finished(self, report: PipelineReport) -> None:
+        """Print what became of every load."""
+        self._console.close()
+        told = [load for load in report.loads if load.outcome != "left out"]
+        if not told and report.resumes:
+            self._console.say(f"nothing to resume: run {report.resumes} has done all its loads")
+            return
+        self._console.rows("", _COLUMNS, [_row(load) for load in told], _SPARE)
+        for load in told:
+            for note in _notes(load):
+                self._console.say(f"  {shown(load.load)}: {shown(note)}", hanging=2)
+        self._console.say(_closing_line(report))
+
+    def lines(self, moment: Moment, width: int) -> list[str]:
+        """A line for each load that runs: since when, the rows that it has landed, what it does."""
+        with self._lock:
+            running = {name: (one.began, one.rows) for name, one in self._running.items()}
+        if not running:
+            return [f"{moment.label} ..."]
+        does = {each.of: each for each in moment.activities}
+        first = min(_LONGEST, max(map(cells, running)))
+        told = []
+        for name, (began, rows) in list(running.items())[:_MOST]:
+            start = f"{padded(shown(name, first), first)}  {seconds(moment.now - began):>5}  "
+            landed = f"{counted(rows, 'row')} landed" if rows else ""
+            room = width - cells(start) - len(landed) - 2
+            now = line(replace(does[name], name=""), moment.now, room) if name in does else ""
+            told.append(f"{start}{', '.join(filter(None, (landed, now)))}"[:width].rstrip())
+        if (more := len(running) - _MOST) > 0:
+            told.append(f"and {more} more")
+        if self._ended:
+            failed = f", {self._failed} failed" if self._failed else ""
+            told.append(f"{counted(self._ended, 'load')} ended{failed}"[:width])
+        return told
+
+
+class JsonLoads:
+    """For machines: the report as one JSON document.
+
+    Args:
+        json: what the command speaks through.
+    """
+
+    def __init__(self, json: Json) -> None:
+        self._json = json
+        self._lock = threading.Lock()
+
+    def on_begun(self, load: str) -> None:
+        """Say nothing: there is one document, at the end."""
+
+    def on_progress(self, load: str, stream: str, records: int, size: int) -> None:
+        """Say nothing: the report has the sums."""
+
+    def on_landed(self, load: str, landed: Landed) -> None:
+        """Count the batch."""
+        with self._lock:
+            self._json.landed += 1
+
+    def on_warning(self, load: str, text: str) -> None:
+        """Say nothing: the report has the warnings."""
+
+    def on_ended(self, report: LoadReport) -> None:
+        """Say nothing: the report has it."""
+
+    def on_finished(self, report: PipelineReport) -> None:
+        """Write the report; that of a failed run comes with its error, as one document."""
+        self._json.on_finished(report)
+
+
+def show_plan(output: Console | Json, plan: PipelinePlan) -> None:
+    """Print what a run would do: the steps, then each load."""
+    if not isinstance(output, Console):
+        output.document(plan.to_dict())
+        return
+    output.close()
+    output.say(f"nothing is written: a run would do {counted(len(plan.loads), 'load')}")
+    for number, step in enumerate(plan.steps, 1):
+        output.say(f"  {number}. {', '.join(map(shown, step))}", hanging=3)
+    for load in plan.loads:
+        output.facts(load.load, _planned(load))
+
+
+def _planned(load: LoadPlan) -> dict[str, object]:
+    version = "" if load.version is None else f", now version {load.version}"
+    new = "" if load.columns or not load.table else ", which is not there yet"
+    does = {"append": "append to", "merge": "merge into"}.get(load.mode, load.mode)
+    facts = {
+        "reads": load.reads,
+        "uses": ", ".join(load.uses),
+        "makes of it": load.transform,
+        "does": f"{does} {load.table or 'a table for each stream'}{version}{new}",
+        "columns": ", ".join(f"{name} {type_}" for name, type_ in load.columns.items()),
+        "partitions": ", ".join(load.partition_keys),
+        "expects": "; ".join(load.expect),
+        "tags": ", ".join(load.tags),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _ended_line(report: LoadReport) -> str:
+    name = shown(report.load)
+    if report.outcome == "skipped":
+        return f"{name}: skipped, {report.reason}"
+    return f"{name}: {report.outcome}, {counted(report.rows, 'row')}, {report.seconds:.1f} s"
+
+
+def _row(load: LoadReport) -> tuple[str, ...]:
+    began = load.outcome not in ("skipped", "waiting")
+    return (
+        load.load,
+        count(load.rows) if began else "-",
+        count(load.rejected) if began else "-",
+        f"{load.seconds:.1f}" if began else "-",
+        load.outcome,
+        ", ".join(load.tables) or "-",
+    )
+
+
+def _notes(load: LoadReport) -> list[str]:
+    """What the table has no column for."""
+    if load.outcome == "skipped":
+        return [f"skipped: {load.reason}"]
+    if load.landing is None:
+        return []
+    streams = [text for stream in load.landing.streams for text in stream.warnings]
+    return list(dict.fromkeys([*streams, *load.landing.warnings]))
+
+
+def _closing_line(report: PipelineReport) -> str:
+    began = [load for load in report.loads if load.outcome != "left out"]
+    well = sum(load.outcome == "landed" for load in began)
+    loads = counted(well, "load") if well == len(began) else f"{well} of {len(began)} loads"
+    rows = counted(report.rows, "row")
+    return f"{rows} landed by {loads}, {report.seconds:.1f} s, run {shown(report.run_id)}"

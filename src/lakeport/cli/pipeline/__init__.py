@@ -1,0 +1,1 @@
+"""The command about a lake's file."""

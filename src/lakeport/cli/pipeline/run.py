@@ -1,0 +1,87 @@
+"""`lakeport run`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from lakeport.cli.options import Debug, JsonOut
+from lakeport.cli.output.console import Console, Json
+from lakeport.cli.output.errors import Guard
+from lakeport.cli.output.loads import JsonLoads, Loads, show_plan
+
+__all__ = ["run"]
+
+_AGAIN = "`lakeport run {file} --resume` does what it did not come to."
+
+
+def run(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The lake's file, such as lake.yaml.")
+    ],
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only",
+            metavar="NAME",
+            help="Do this load alone, without those that it uses; repeat it for more.",
+        ),
+    ] = None,
+    tag: Annotated[
+        str, typer.Option("--tag", metavar="TAG", help="Do the loads with this tag.")
+    ] = "",
+    full_refresh: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--full-refresh",
+            metavar="NAME",
+            help="Have this load read its source anew, from the beginning; repeat it for more.",
+        ),
+    ] = None,
+    parallel: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, help="Loads at a time; default: one for each core, 4 at most."
+        ),
+    ] = None,
+    plan_only: Annotated[
+        bool, typer.Option("--plan", help="Show what would be done, and write nothing.")
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Do only what the last run of the file left undone.")
+    ] = False,
+    json_out: JsonOut = False,
+    debug: Debug = False,
+) -> None:
+    """Do the loads of a lake's file, each once those that it uses are done."""
+    output: Console | Json = Json() if json_out else Console()
+    with Guard(output, debug, again=_AGAIN.format(file=file)) as guard:
+        output.begin("running")
+        from lakeport.config.lake import read_lake
+        from lakeport.pipeline.run import run_lake
+
+        lake = read_lake(file)
+        for load in lake.loads.values():
+            guard.protect(load.target)
+            guard.protect(load.source)
+        if plan_only:
+            from lakeport.pipeline.plan import plan_lake
+
+            show_plan(output, plan_lake(lake, only=_names(only), tag=tag))
+            return
+        run_lake(
+            lake,
+            only=_names(only),
+            tag=tag,
+            full_refresh=_names(full_refresh),
+            parallel=parallel,
+            resume=resume,
+            observer=JsonLoads(output) if isinstance(output, Json) else Loads(output),
+        )
+
+
+def _names(given: Iterable[str] | None) -> list[str]:
+    """Names, of which one option may hold several with commas."""
+    return [name.strip() for text in given or () for name in text.split(",") if name.strip()]

@@ -1,0 +1,1 @@
+"""What each load read and wrote, as OpenLineage's events tell it."""

@@ -1,0 +1,152 @@
+"""OpenLineage events of a run: START of each load, and COMPLETE, FAIL or ABORT."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from lakeport.host.extras import missing
+from lakeport.pipeline.lineage.datasets import inputs_of, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeport.config.lake import LakeFile, Lineage
+    from lakeport.model import Landed
+    from lakeport.pipeline.report import LoadReport, PipelineReport
+
+__all__ = ["Events"]
+
+_SECONDS: Final = 5.0
+_STATES: Final = {"landed": "COMPLETE", "failed": "FAIL", "interrupted": "ABORT"}
+_PRODUCER: Final = "https://github.com/lakeport/lakeport"
+
+
+class Events:
+    """An observer of a run that sends its lineage; where that fails, it says so once and stops.
+
+    Args:
+        lake: the file.
+        lineage: where events go.
+        warn: takes a sentence for the user.
+
+    Raises:
+        MissingDependency: OpenLineage's client is not installed.
+    """
+
+    def __init__(self, lake: LakeFile, lineage: Lineage, warn: Callable[[str], None]) -> None:
+        try:
+            from openlineage.client.uuid import generate_new_uuid
+        except ImportError:
+            problem = "lineage is sent by the package `openlineage-python`, which is not installed"
+            raise missing(problem, "lineage") from None
+        self._lake = lake
+        self._warn = warn
+        self._namespace = lineage.namespace
+        self._parent = str(generate_new_uuid())
+        self._ids = {name: str(generate_new_uuid()) for name in lake.loads}
+        self._client: Any = _client(lineage)
+
+    def on_begun(self, load: str) -> None:
+        """Send START."""
+        self._send(load, "START", None)
+
+    def on_progress(self, load: str, stream: str, records: int, size: int) -> None:
+        """Do nothing."""
+
+    def on_landed(self, load: str, landed: Landed) -> None:
+        """Do nothing."""
+
+    def on_warning(self, load: str, text: str) -> None:
+        """Do nothing."""
+
+    def on_ended(self, report: LoadReport) -> None:
+        """Send how a load that had begun has ended."""
+        if report.outcome in _STATES:
+            self._send(report.load, _STATES[report.outcome], report)
+
+    def on_finished(self, report: PipelineReport) -> None:
+        """Do nothing: each load has told."""
+
+    def _send(self, load: str, state: str, report: LoadReport | None) -> None:
+        if self._client is None:
+            return
+        try:
+            self._client.emit(self._event(load, state, report))
+        except Exception as error:  # whatever the endpoint does, the load goes on
+            self._client = None
+            self._warn(f"lineage could not be sent, and no more is: {type(error).__name__}")
+
+    def _event(self, load: str, state: str, report: LoadReport | None) -> Any:
+        from openlineage.client.event_v2 import InputDataset, Job, Run, RunEvent, RunState
+        from openlineage.client.facet_v2 import error_message_run, parent_run
+
+        file = Path(self._lake.path).stem
+        facets: dict[str, Any] = {
+            "parent": parent_run.ParentRunFacet(
+                run=parent_run.Run(self._parent), job=parent_run.Job(self._namespace, file)
+            )
+        }
+        if report is not None and report.error is not None:
+            facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(
+                report.error.message, "PYTHON"
+            )
+        return RunEvent(
+            eventType=RunState[state],
+            eventTime=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            run=Run(self._ids[load], facets),
+            job=Job(self._namespace, f"{file}.{load}"),
+            producer=_PRODUCER,
+            inputs=[InputDataset(*name) for name in inputs_of(self._lake.loads[load].source)],
+            outputs=_outputs(report),
+        )
+
+
+def _outputs(report: LoadReport | None) -> list[Any]:
+    """The tables that a load has landed in, with their columns."""
+    from openlineage.client.event_v2 import OutputDataset
+    from openlineage.client.facet_v2 import output_statistics_output_dataset, schema_dataset
+
+    streams = report.landing.streams if report is not None and report.landing else ()
+    found = []
+    for stream in streams:
+        if not stream.table:
+            continue
+        columns = [
+            schema_dataset.SchemaDatasetFacetFields(name, type_)
+            for name, type_ in stream.columns.items()
+        ]
+        statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+            rowCount=stream.rows, size=stream.bytes, fileCount=stream.files
+        )
+        found.append(
+            OutputDataset(
+                *name_of(stream.table),
+                facets={"schema": schema_dataset.SchemaDatasetFacet(columns)},
+                outputFacets={"outputStatistics": statistics},
+            )
+        )
+    return found
+
+
+def _client(lineage: Lineage) -> Any:
+    """OpenLineage's client; without file and URL, as its own variables and file say."""
+    from openlineage.client import OpenLineageClient
+    from openlineage.client.transport.file import FileConfig, FileTransport
+    from openlineage.client.transport.http import (
+        ApiKeyTokenProvider,
+        HttpConfig,
+        HttpTransport,
+        TokenProvider,
+    )
+
+    if lineage.file:
+        return OpenLineageClient(transport=FileTransport(FileConfig(lineage.file, append=True)))
+    if lineage.url is None:
+        return OpenLineageClient()
+    key = lineage.api_key
+    auth = ApiKeyTokenProvider({"api_key": key.get_secret_value()}) if key else TokenProvider({})
+    url = lineage.url.get_secret_value()
+    config = HttpConfig(url, timeout=_SECONDS, auth=auth, retry={"total": 0})
+    return OpenLineageClient(transport=HttpTransport(config))

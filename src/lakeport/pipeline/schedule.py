@@ -1,0 +1,63 @@
+"""Which loads can begin: those whose own loads have ended well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+__all__ = ["Schedule"]
+
+
+class Schedule:
+    """The order of loads that need each other.
+
+    Args:
+        needs: load -> the loads that it uses, without cycles; in the file's order, which those keep
+            that can begin together. What is no key itself is taken to be there.
+
+    Example:
+        >>> schedule = Schedule({"flights": [], "airports": [], "delays": ["flights"]})
+        >>> schedule.ready()
+        ['flights', 'airports']
+        >>> schedule.ended("flights", well=False)
+        {'delays': 'needs flights, which failed'}
+        >>> schedule.ready(), schedule.waiting
+        ([], ())
+    """
+
+    def __init__(self, needs: Mapping[str, Sequence[str]]) -> None:
+        self._waiting = {
+            name: {used for used in uses if used in needs} for name, uses in needs.items()
+        }
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """Those that have not begun."""
+        return tuple(self._waiting)
+
+    def ready(self) -> list[str]:
+        """Those that can begin now; each is told once."""
+        found = [name for name, uses in self._waiting.items() if not uses]
+        for name in found:
+            del self._waiting[name]
+        return found
+
+    def ended(self, name: str, *, well: bool) -> dict[str, str]:
+        """Take down that a load has ended.
+
+        Returns:
+            Those that will never begin for that, and why.
+        """
+        if well:
+            for uses in self._waiting.values():
+                uses.discard(name)
+            return {}
+        return self._skipped(name, "failed")
+
+    def _skipped(self, name: str, became: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for other in [other for other, uses in self._waiting.items() if name in uses]:
+            if other in self._waiting:
+                del self._waiting[other]
+                found[other] = f"needs {name}, which {became}"
+                found |= self._skipped(other, "was skipped")
+        return found

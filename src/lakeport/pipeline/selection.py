@@ -1,0 +1,62 @@
+"""Which loads of the file a run is to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from lakeport.config.explain import no_such
+from lakeport.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lakeport.config.lake import LakeFile, Load
+
+__all__ = ["check_names", "named", "unfinished"]
+
+_DONE = frozenset({"landed", "left out"})
+
+
+def named(lake: LakeFile, only: Sequence[str], tag: str) -> dict[str, Load]:
+    """The loads that are asked for, in the file's order; all, if nothing is said.
+
+    Args:
+        lake: the file.
+        only: names, each taken alone, without the loads that it uses.
+        tag: those that have it; empty for any.
+
+    Raises:
+        ConfigError: there is no such load, or none with that tag.
+    """
+    check_names(lake, only)
+    wanted = {name: load for name, load in lake.loads.items() if not only or name in only}
+    tagged = {name: load for name, load in wanted.items() if not tag or tag in load.tags}
+    if tag and not tagged:
+        known = sorted({tag for load in wanted.values() for tag in load.tags})
+        raise ConfigError(
+            f"no load has the tag {tag!r}",
+            f"there are: {', '.join(known)}."
+            if known
+            else "`tags: [...]` of a load gives it some.",
+        )
+    return tagged
+
+
+def check_names(lake: LakeFile, names: Sequence[str]) -> None:
+    """See that the file has these loads.
+
+    Raises:
+        ConfigError: it lacks one; the nearest is told.
+    """
+    for name in names:
+        if name not in lake.loads:
+            raise no_such("load", name, lake.loads)
+
+
+def unfinished(loads: Mapping[str, Load], before: Mapping[str, str]) -> dict[str, Load]:
+    """Those loads that an earlier run did not bring to a good end.
+
+    Args:
+        loads: that are asked for.
+        before: load -> its outcome in that run.
+    """
+    return {name: load for name, load in loads.items() if before.get(name) not in _DONE}

@@ -1,0 +1,52 @@
+"""The one Spark that all loads of a run share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from lakeport.config.inputs.tables import TablesSource
+from lakeport.errors import ConfigError
+from lakeport.spark.session import Runtime
+
+if TYPE_CHECKING:
+    from lakeport.config.lake import Load
+
+__all__ = ["start"]
+
+
+def start(loads: Iterable[Load]) -> Runtime:
+    """Spark with all that the loads need, so that none of them has it start anew; never waits.
+
+    It is the run's own, not a warm session's: that one may be refused to a load half-way, where
+    others use it.
+
+    Raises:
+        ConfigError: two loads ask for different Sparks, or for a warm session's.
+        MissingDependency: there is no Java that Spark runs on.
+    """
+    needs: frozenset[str] = frozenset()
+    first: Load | None = None
+    for load in loads:
+        first = first or load
+        if load.target.warm == "require":
+            raise ConfigError(
+                f"load {load.name!r} asks for a warm session's Spark (`warm: require`), and the "
+                "loads of a file share one of their own",
+                "leave `warm` out, or land the source by `lakeport land`.",
+            )
+        if dict(load.target.spark) != dict(first.target.spark):
+            raise ConfigError(
+                f"loads {first.name!r} and {load.name!r} have different `spark` settings, and the "
+                "loads of a file share one session",
+                "give them once, under `target` or `defaults`.",
+            )
+        needs |= load.target.jars | _of_tables(load)
+    return Runtime.start(needs, first.target.spark if first else {}, small=True)
+
+
+def _of_tables(load: Load) -> frozenset[str]:
+    """What Spark needs to read the tables that a load uses."""
+    own = load.source.tables if isinstance(load.source, TablesSource) else {}
+    used = {**load.tables, **own}
+    return TablesSource(tables=used).jars if used else frozenset()

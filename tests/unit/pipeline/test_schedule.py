@@ -1,0 +1,37 @@
+"""Which loads can begin."""
+
+from __future__ import annotations
+
+from lakeport.pipeline.schedule import Schedule
+
+
+def test_those_that_use_nothing_begin_in_the_files_order() -> None:
+    schedule = Schedule({"b": [], "a": [], "c": ["a"]})
+    assert schedule.ready() == ["b", "a"]
+    assert schedule.ready() == []
+    assert schedule.waiting == ("c",)
+
+
+def test_a_load_waits_for_all_that_it_uses() -> None:
+    schedule = Schedule({"a": [], "b": [], "c": ["a", "b"]})
+    schedule.ready()
+    assert schedule.ended("a", well=True) == {}
+    assert schedule.ready() == []
+    schedule.ended("b", well=True)
+    assert schedule.ready() == ["c"]
+
+
+def test_what_needs_a_failed_one_never_begins_nor_does_what_needs_that() -> None:
+    schedule = Schedule({"a": [], "b": ["a"], "c": ["b", "a"], "d": ["c"], "other": []})
+    assert schedule.ready() == ["a", "other"]
+    assert schedule.ended("a", well=False) == {
+        "b": "needs a, which failed",
+        "c": "needs b, which was skipped",
+        "d": "needs c, which was skipped",
+    }
+    assert schedule.ended("other", well=True) == {}
+    assert (schedule.ready(), schedule.waiting) == ([], ())
+
+
+def test_what_is_not_asked_for_is_taken_to_be_there() -> None:
+    assert Schedule({"delays": ["flights"]}).ready() == ["delays"]
