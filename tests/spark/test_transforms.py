@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,6 +135,23 @@ def test_a_function_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.Mon
     ):
         with pytest.raises(ConfigError, match=words):
             function_named(name)
+
+
+def test_a_function_is_that_of_the_folder_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, folder in enumerate(("first", "second")):
+        (tmp_path / folder).mkdir()
+        words = f"def f(frame):\n    return {number}\n"
+        (tmp_path / folder / "of_two_folders.py").write_text(words)
+    (tmp_path / "first" / "json.py").write_text("def f(frame):\n    return 0\n")
+    monkeypatch.chdir(tmp_path / "second")
+    before = sys.path.copy()
+    assert function_named("of_two_folders:f", tmp_path / "first")(None) == 0
+    for name, folder in (("of_two_folders", "second"), ("json", "first")):
+        with pytest.raises(ConfigError, match=r"already has a module .* from"):
+            function_named(f"{name}:f", tmp_path / folder)
+    assert sys.path == before
 
 
 @pytest.mark.parametrize(

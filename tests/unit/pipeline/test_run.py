@@ -251,3 +251,17 @@ def test_an_interrupt_ends_all_that_run(tmp_path: Path, lander: Lander) -> None:
     lander.steps, lander.calls = {}, []
     assert run(lake, resume=True, parallel=1).ok
     assert lander.names == ["a", "b", "queued", "user"]
+
+
+def test_a_function_is_that_beside_the_file(
+    tmp_path: Path, lander: Lander, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, folder in enumerate(("elsewhere", ".")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        words = f"def f(frame):\n    return {number}\n"
+        (tmp_path / folder / "beside_the_file.py").write_text(words)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    lake = lake_of(tmp_path, a={})
+    load = replace(lake.loads["a"], python="beside_the_file:f", folder=str(tmp_path))
+    assert run(replace(lake, loads={"a": load})).ok
+    assert lander.calls[0][1]["python"](None) == 1
