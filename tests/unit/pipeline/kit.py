@@ -30,7 +30,7 @@ def load_of(name: str, folder: Path, **given: Any) -> Load:
     return Load(
         name=name,
         source=source,
-        target=target(folder, table=name, **given),
+        target=target(folder, **{"table": name, **given}),
         line=1,
         **own,
     )

@@ -16,7 +16,7 @@ from lakeport.config.inputs.files import FilesSource
 from lakeport.errors import ConfigError, LoadsFailed, SchemaConflict, SourceError
 from lakeport.loading.cancellation import Cancellation
 from lakeport.pipeline.run import run_lake as run
-from tests.unit.pipeline.kit import Lander, failing, lake_of
+from tests.unit.pipeline.kit import Lander, failing, lake_of, load_of
 
 WAIT = 60.0  # seconds that a test waits at most for what happens at once
 
@@ -265,3 +265,10 @@ def test_a_function_is_that_beside_the_file(
     load = replace(lake.loads["a"], python="beside_the_file:f", folder=str(tmp_path))
     assert run(replace(lake, loads={"a": load})).ok
     assert lander.calls[0][1]["python"](None) == 1
+
+
+def test_loads_that_share_a_table_do_not_run_at_once(tmp_path: Path, lander: Lander) -> None:
+    loads = {name: load_of(name, tmp_path / "lake", table="shared") for name in "abc"}
+    lake = replace(lake_of(tmp_path, a={}), loads=loads)
+    assert run(lake, parallel=3).ok
+    assert lander.most == 1
