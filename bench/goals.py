@@ -190,5 +190,12 @@ def _special() -> Iterator[Goal]:
     ]
     what = "10,000 small JSON files, 100 of them new"
     yield Goal(what, "x those 100 alone", 1.5, ratio(*new))
+    made = {
+        name: value(Cell(f"{COLD}: {name}", "transforms", 2_000_000, "local", "delta"))
+        for name in ("as they are", "by a query", "with expectations")
+    }
+    for name in ("by a query", "with expectations"):
+        figure = ratio(made[name], made["as they are"])
+        yield Goal(f"2,000,000 records, {name}", "x as they are", 1.25, figure)
     many = value(Cell("10,000 partitions", "partitions", 200_000, "local", "delta"))
     yield Goal("10,000 partitions of a Delta table", "s", 95, many)

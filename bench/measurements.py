@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from bench import data, databases, growth, looks, merge, new_files
+from bench import data, databases, growth, looks, merge, new_files, transforms
 from bench.comparison import Asked, Comparison
 from bench.contestants import COLD, DELTA_RS, DLT_ARROW, LAND, WARM
 from bench.environments import PEERS, script
@@ -163,4 +163,5 @@ MEASUREMENTS: dict[str, Callable[[Asked, Places, Results], None]] = {
     "growth": growth.sizes,
     "pages": looks.pages,
     "new files": new_files.measure,
+    "transforms": transforms.measure,
 }

@@ -96,5 +96,6 @@ MEASURED = {
     "workers on files": "Workers, on CSV files in a folder",
     "growth": "Growth",
     "new files": "Small JSON files, 100 of them new",
+    "transforms": "Rows that a query makes, or that are held to expectations",
     "pages": "Pages, of a table by its versions and of a lake by its tables",
 }

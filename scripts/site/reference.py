@@ -41,12 +41,24 @@ GROUPS = (
         ("loading", "sources", "storage"),
     ),
     Group(
+        "running",
+        "Running a lake",
+        "All loads of a lake's file, and what each came to.",
+        ("pipeline",),
+    ),
+    Group(
         "streams",
         "Streams",
         "Structured streams, landed micro-batch by micro-batch.",
         ("streams",),
     ),
     Group("tables", "Tables", "Looking at tables, and maintaining them.", ("tables", "pages")),
+    Group(
+        "inputs",
+        "Sources and expectations",
+        "Sources that need more than a name, and what is expected of rows.",
+        ("config.inputs", "config.expectations"),
+    ),
     Group(
         "config",
         "Keys of a config",

@@ -99,3 +99,16 @@ def test_a_description_without_new_only_is_as_good_as_names(
         rows = target.rows("t")
         assert len(rows) == 2 * times
         assert {row["name"] for row in rows} == {"a", None}
+
+
+@pytest.mark.parametrize("target", ["local-delta"], indirect=True)
+def test_a_full_refresh_lands_what_is_there(target: Target, inbox: Path) -> None:
+    deliver(inbox, 1, 2)
+    source = lakeport.FilesSource(files=str(inbox), new_only=True)
+    config = target.config(table="t")
+    lakeport.land(source, config)
+    (inbox / "1.json").write_text('{"id": 10}\n')
+    report = lakeport.land(source, config, full_refresh=True)
+    assert report.rows == 2
+    assert target.ids("t") == [2, 10]
+    assert lakeport.land(source, config).rows == 0

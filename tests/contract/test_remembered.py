@@ -169,3 +169,33 @@ def test_a_state_without_bookmarks_by_stream_falls_back_to_the_one_before() -> N
 def test_a_tap_that_can_not_be_started_is_named(command: tuple[str, ...], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="can't be started"):
         lakeport.land(lakeport.TapSource(tap=command), str(tmp_path / "lake"))
+
+
+@pytest.mark.parametrize("step", ["publish", "finish"])
+def test_a_load_of_files_that_was_cut_off_is_finished_by_the_next(
+    target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    if target.format == "delta":
+        return
+    folder = tmp_path / "in"
+    folder.mkdir()
+    source = lakeport.FilesSource(files=str(folder), new_only=True)
+    (folder / "0.csv").write_text("id\n0\n")
+    lakeport.land(source, target.config(table="t"))
+    (folder / "1.csv").write_text("id\n1\n")
+    owner = {
+        "publish": "lakeport.writers.files.publish.FilePublisher.run",
+        "finish": "lakeport.writers.files.journal.Journal.finish",
+    }
+
+    def cut_off(*about: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner[step], cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            lakeport.land(source, target.config(table="t"))
+    (folder / "2.csv").write_text("id\n2\n")
+    lakeport.land(source, target.config(table="t"))
+    assert target.ids("t") == [0, 1, 2]
+    assert lakeport.land(source, target.config(table="t")).rows == 0

@@ -49,6 +49,7 @@ def test_a_query_is_landed_in_the_table_that_is_named(schema: Schema) -> None:
         (["--from-database", "sqlite:///a.db", "--table-of", "t", "a.csv"], "both files and"),
         (["--from-database", "sqlite:///a.db"], "needs a `table` or a `query`"),
         (["--from-database", "db2://x/y", "--table-of", "t"], "no driver is known"),
+        (["--from-database", "postgresql://[x/y", "--table-of", "t"], "is malformed"),
         (["--from-database", "${NOWHERE}", "--table-of", "t"], "'NOWHERE', which is not set"),
     ],
 )

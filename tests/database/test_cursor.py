@@ -56,7 +56,12 @@ class Table:
         self, source: DatabaseSource, meanwhile: Callable[[], None] = lambda: None
     ) -> tuple[Batch | None, list[dict[str, Any]]]:
         config = LocalConfig(path="lake", mode=self.mode)
-        tables = TargetTables(lambda stream: self, lambda *about: None, self.mode)  # type: ignore[arg-type,return-value]
+        tables = TargetTables(
+            memory=lambda stream: self,  # type: ignore[arg-type,return-value]
+            keys=lambda *about: None,
+            storage=config.storage(),
+            mode=self.mode,
+        )
         flushes = DatabaseFlushes(source, "t", 2, config, tables)
         try:
             (flush,) = flushes

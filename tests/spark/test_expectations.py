@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 import lakeport
 from lakeport.config.expectations import Expectation
-from lakeport.errors import ConfigError, ExpectationFailed, InputError
+from lakeport.errors import ConfigError, ExpectationFailed, InputError, ObjectExists
 from lakeport.loading.expect.conditions import MASK, masked
+from lakeport.writers.files.writer import FilesWriter
 
 if TYPE_CHECKING:
     from lakeport.spark.session import Runtime
@@ -223,3 +224,20 @@ def test_the_rows_that_fail_are_those_of_sql(
         (counts,) = db.sql(f"SELECT {sums} FROM (SELECT {wanted} FROM t)").fetchall()
     assert len(bits) == table.num_rows
     assert tuple(sum(bit >> i & 1 for bit in bits) for i in range(len(CONDITIONS))) == counts
+
+
+def test_rows_that_are_staged_again_are_judged_once(
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, taken = FilesWriter.commit, [True]
+
+    def once_more(self: FilesWriter, *args: Any) -> Any:
+        if taken.pop() if taken else False:
+            raise ObjectExists("a name is taken")
+        return commit(self, *args)
+
+    monkeypatch.setattr(FilesWriter, "commit", once_more)
+    one = {"not_null": "id", "otherwise": "quarantine"}
+    report = lakeport.land(ROWS, tmp_path, table="t", file_type="parquet", expect=[one])
+    assert not taken
+    assert (report.rows, report.rejected, failed(report)) == (4, 1, {"not_null(id)": 1})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -141,3 +142,23 @@ def test_the_command_line_shows_and_replays(lake: Path, capsys: pytest.CaptureFi
     (done,) = json.loads(capsys.readouterr().out)
     assert (done["before"], done["rows"]) == (True, 0)
     assert main(["quarantine", "show", str(lake / "empty")]) == 0
+
+
+def test_what_a_query_gives_gets_the_types_of_the_table(runtime: Runtime, tmp_path: Path) -> None:
+    rows = pa.table(
+        {
+            "id": [1, 2],
+            "at": pa.array([0, 60_000_000], pa.timestamp("us", "UTC")),
+            "price": pa.array(["1.50", "-3.00"]).cast(pa.decimal128(10, 2)),
+        }
+    )
+    expect = [{"check": "price > 0", "otherwise": "quarantine"}]
+    lakeport.land(rows, tmp_path, table="t", file_type="delta", run_id="r", expect=expect)
+    (done,) = lakeport.replay(tmp_path, "t", sql="SELECT id, at, -price AS price FROM source")
+    assert (done.rows, done.rejected) == (1, 0)
+    landed = DeltaTable(tmp_path / "t").to_pyarrow_table().sort_by("id")
+    assert landed.select(["id", "at", "price"]).to_pydict() == {
+        "id": [1, 2],
+        "at": rows["at"].to_pylist(),
+        "price": [*map(Decimal, ("1.50", "3.00"))],
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -136,6 +137,23 @@ def test_a_function_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.Mon
             function_named(name)
 
 
+def test_a_function_is_that_of_the_folder_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, folder in enumerate(("first", "second")):
+        (tmp_path / folder).mkdir()
+        words = f"def f(frame):\n    return {number}\n"
+        (tmp_path / folder / "of_two_folders.py").write_text(words)
+    (tmp_path / "first" / "json.py").write_text("def f(frame):\n    return 0\n")
+    monkeypatch.chdir(tmp_path / "second")
+    before = sys.path.copy()
+    assert function_named("of_two_folders:f", tmp_path / "first")(None) == 0
+    for name, folder in (("of_two_folders", "second"), ("json", "first")):
+        with pytest.raises(ConfigError, match=r"already has a module .* from"):
+            function_named(f"{name}:f", tmp_path / folder)
+    assert sys.path == before
+
+
 @pytest.mark.parametrize(
     ("sql", "words"),
     [
@@ -211,3 +229,25 @@ def test_a_value_that_can_not_be_computed_fails_the_load(runtime: Runtime, tmp_p
         lakeport.land(PEOPLE, tmp_path, table="t", sql="SELECT int(name) AS n FROM source")
     assert "Ada" not in str(caught.value)
     assert not (tmp_path / "t").exists()
+
+
+def test_what_a_table_remembers_moves_also_where_no_row_is_left(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.csv").write_text("id\n1\n2\n")
+    source = lakeport.FilesSource(files=str(tmp_path / "in/*.csv"), new_only=True)
+    for sql in ("SELECT * FROM source WHERE id > 9", "SELECT * FROM source"):
+        lakeport.land(source, tmp_path, table="t", sql=sql)
+        assert rows(tmp_path / "t") == []
+    (tmp_path / "in/b.csv").write_text("id\n3\n")
+    lakeport.land(source, tmp_path, table="t", sql="SELECT max(id) AS id FROM source")
+    assert rows(tmp_path / "t") == [(3,)]
+
+
+def test_once_is_refused_where_spark_makes_the_rows(runtime: Runtime, tmp_path: Path) -> None:
+    sql = "SELECT * FROM source"
+    with pytest.raises(ConfigError, match="`once` and `sql` or `python` exclude each other"):
+        lakeport.land(PEOPLE, tmp_path, table="t", sql=sql, once=True)
+    with pytest.raises(ConfigError, match=r"`once` and unique\(id\) exclude each other"):
+        lakeport.land(PEOPLE, tmp_path, table="t", expect=[{"unique": "id"}], once=True)

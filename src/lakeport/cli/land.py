@@ -31,6 +31,7 @@ from lakeport.cli.output.errors import Guard
 from lakeport.cli.page import PagePath, observed, page_of_plan
 from lakeport.cli.remarks import about_internal
 from lakeport.cli.rows.transforms import Expect, PythonFunction, Sql, transform_options
+from lakeport.cli.sources.choice import Named
 from lakeport.cli.sources.database import (
     Cursor,
     Deletes,
@@ -41,9 +42,9 @@ from lakeport.cli.sources.database import (
     SourceName,
     SplitBy,
     TableOf,
-    database_of,
 )
-from lakeport.cli.sources.new_files import Again, NewOnly, Ordered, files_of, files_told
+from lakeport.cli.sources.new_files import Again, NewOnly, Ordered
+from lakeport.cli.sources.others import FromTable, FromTap, FullRefresh, Incremental
 from lakeport.sources.csv.options import CsvOptions
 
 __all__ = ["land"]
@@ -91,6 +92,7 @@ def land(
     new_only: NewOnly = False,
     again: Again = None,
     ordered: Ordered = False,
+    full_refresh: FullRefresh = False,
     run_id: RunId = None,
     json_out: JsonOut = False,
     plan_only: Annotated[
@@ -134,6 +136,9 @@ def land(
             "--schema", metavar="FILE", help="JSON Schema of the records.", rich_help_panel=_SOURCE
         ),
     ] = None,
+    from_tap: FromTap = None,
+    from_table: FromTable = None,
+    incremental: Incremental = False,
     delimiter: Annotated[
         str | None, typer.Option(help="CSV: between fields.", rich_help_panel=_SOURCE)
     ] = None,
@@ -307,15 +312,17 @@ def land(
             ),
         )
         read_options |= transform_options(sql, python, expect)
+        read_options["full_refresh"] = full_refresh
         config = load_target(to, given)
         guard.protect(config)
         refuse_secrets(given, type(config))
         about = Given(
             from_database, table_of, query, cursor, split_by, deletes, source_name, driver
         )
-        told = files_told(new_only, again, ordered)
-        database = database_of(source or [], about, told, os.environ)
-        what = database or files_of(source or [], new_only, again, ordered)
+        named = Named(
+            source or [], new_only, again, ordered, about, from_tap, from_table, incremental
+        )
+        what = named.source(os.environ)
         if only_plan:
             found = plan.plan(what, config, **read_options)
             if page is not None:

@@ -92,7 +92,7 @@ def parse_document(text: str, name: str) -> Document:
         ConfigError: as for `parse_text`.
 
     Example:
-        >>> parse_document("loads:\n  flights: {}", "lake.yaml").place("loads", "flights")
+        >>> parse_document("loads:\\n  flights: {}", "lake.yaml").place("loads", "flights")
         Place(line=2, column=3)
     """
     try:

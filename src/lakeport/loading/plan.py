@@ -151,6 +151,7 @@ def plan(
     python: str | Callable[[DataFrame], DataFrame] = "",
     views: Mapping[str, DataFrame] | None = None,
     expect: Sequence[Mapping[str, Any] | Expectation] = (),
+    full_refresh: bool = False,
     **keys: Unpack[TargetKeys],
 ) -> LandingPlan:
     """Tell what `lakeport.land` would do with the same arguments, without writing anything.
@@ -165,6 +166,7 @@ def plan(
 
     options = ReadOptions(source_format, csv, declaration(schema), stray_lines, records_path, sheet)
     prepared = prepare(load_target(to, keys), source=source)
+    prepared = prepared.begun_anew() if full_refresh else prepared
     prepared.check_place()
     from lakeport.loading.transform.wanted import Wanted
 

@@ -240,7 +240,7 @@ class StreamLoader:
     def _committed(self, whole: Batch, parts: Sequence[Part], state: bytes | None) -> Landed | None:
         incoming = union([part.shape.schema for part in parts])
         names = self.policies.keys_of(whole)
-        tasks, left_out = self._tasks(parts), tuple[str, ...]()
+        tasks, left_out, judged = self._tasks(parts), tuple[str, ...](), False
         while True:
             with self.timeline.stage("planning", whole.stream):
                 plan = self.writer.plan(incoming, whole, names, parts[0].shape.clock, len(tasks))
@@ -249,8 +249,9 @@ class StreamLoader:
                 staged, found = self._staged(tasks, plan, size)
                 self.timeline.tasks(whole.stream, staged, start)
             try:
-                if self.checks is not None:
+                if self.checks is not None and not judged:
                     self.checks.passed(whole, found, counted_before=self._scans)
+                    judged = True  # what is staged again is the same
                 if whole.optional and not staged and whole.bookmark is None:
                     return None
                 known = replace(whole, content=contents_of(incoming, staged))

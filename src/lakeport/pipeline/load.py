@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeport.config.inputs.database import DatabaseSource
@@ -13,6 +14,7 @@ from lakeport.errors import LakeportError
 from lakeport.host.activity import whole
 from lakeport.loading.report import Failure
 from lakeport.loading.run import land
+from lakeport.loading.transform.function import function_named
 from lakeport.model import Mode
 from lakeport.pipeline.observer import OfLoad
 from lakeport.pipeline.report import LoadReport
@@ -110,7 +112,7 @@ def _further(load: Load, full_refresh: bool) -> dict[str, Any]:
     """What only some loads have."""
     given = {
         "sql": load.sql,
-        "python": load.python,
+        "python": load.python and function_named(load.python, Path(load.folder)),
         "expect": load.expect,
         "full_refresh": full_refresh,
     }

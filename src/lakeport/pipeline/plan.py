@@ -1,6 +1,6 @@
 """What a run of a lake's file would do, load by load, in order; nothing is written.
 
-No source is read, and no table beyond its log: `lakeport plan` tells what rows a source has.
+No source is read beyond a listing, and no table beyond its log.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from lakeport.config.inputs.files import FilesSource
 from lakeport.config.inputs.tables import TablesSource
 from lakeport.config.inputs.tap import TapSource
 from lakeport.errors import SourceError
-from lakeport.pipeline import selection
+from lakeport.pipeline import selection, session
+from lakeport.pipeline.news import news_of
 from lakeport.pipeline.places import table_of
 from lakeport.pipeline.schedule import Schedule
 from lakeport.scrub import scrub
@@ -25,6 +26,7 @@ from lakeport.tables import Table
 if TYPE_CHECKING:
     from lakeport.config.inputs.base import Input
     from lakeport.config.lake import LakeFile, Load
+    from lakeport.spark.session import Runtime
 
 __all__ = ["LoadPlan", "PipelinePlan", "plan_lake"]
 
@@ -36,6 +38,7 @@ class LoadPlan:
     Attributes:
         load: its name.
         reads: its source in words, without secrets.
+        news: what of it the table has not had; empty where it remembers nothing of the source.
         uses: the loads that have to end well before.
         transform: `sql`, `python`, both, or nothing that is made of the rows.
         mode: `append`, `overwrite` or `merge`.
@@ -49,6 +52,7 @@ class LoadPlan:
 
     load: str
     reads: str
+    news: str
     uses: tuple[str, ...]
     transform: str
     mode: str
@@ -97,11 +101,12 @@ def plan_lake(lake: LakeFile, *, only: Sequence[str] = (), tag: str = "") -> Pip
         steps.append(tuple(step))
         for name in step:
             schedule.ended(name, well=True)
-    planned = tuple(_planned(loads[name]) for step in steps for name in step)
+    runtime = session.start(loads.values())  # which is not asked for anything
+    planned = tuple(_planned(loads[name], runtime) for step in steps for name in step)
     return PipelinePlan(str(lake.path), tuple(steps), planned)
 
 
-def _planned(load: Load) -> LoadPlan:
+def _planned(load: Load, runtime: Runtime) -> LoadPlan:
     config = load.target
     uri = table_of(load)
     version, columns = None, dict[str, str]()
@@ -112,6 +117,7 @@ def _planned(load: Load) -> LoadPlan:
     return LoadPlan(
         load.name,
         scrub(_words(load.source), load.source.secrets()),
+        scrub(news_of(load, runtime), (*load.source.secrets(), *config.secrets())),
         load.depends,
         " and ".join(kind for kind in ("sql", "python") if getattr(load, kind)),
         config.mode.value,

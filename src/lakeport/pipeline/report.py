@@ -32,9 +32,9 @@ from typing import Any, Literal
 
 from lakeport.loading.report import Failure, LandingReport
 
-__all__ = ["LoadReport", "Outcome", "PipelineReport"]
+__all__ = ["LoadOutcome", "LoadReport", "PipelineReport"]
 
-Outcome = Literal["landed", "failed", "skipped", "interrupted", "waiting", "left out"]
+LoadOutcome = Literal["landed", "failed", "skipped", "interrupted", "waiting", "left out"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class LoadReport:
     """What became of one load; the module's docstring describes each value."""
 
     load: str
-    outcome: Outcome = "waiting"
+    outcome: LoadOutcome = "waiting"
     reason: str = ""
     run_id: str | None = None
     seconds: float = 0.0

@@ -34,6 +34,7 @@ from lakeport.pipeline import kept, notices, selection, session
 from lakeport.pipeline.lineage.events import Events
 from lakeport.pipeline.load import Ended, do, name_of_run
 from lakeport.pipeline.observer import Together
+from lakeport.pipeline.places import table_of
 from lakeport.pipeline.report import LoadReport, PipelineReport
 from lakeport.pipeline.schedule import Schedule
 
@@ -213,7 +214,10 @@ class _Run:
 
     def _drive(self, executor: ThreadPoolExecutor, runtime: Runtime) -> None:
         """Begin each load when it can, and take down how it ends."""
-        schedule = Schedule({name: load.depends for name, load in self.loads.items()})
+        schedule = Schedule(
+            {name: load.depends for name, load in self.loads.items()},
+            {name: table_of(load) for name, load in self.loads.items()},
+        )
         while True:
             for name in schedule.ready():
                 self._begin(executor, runtime, name)

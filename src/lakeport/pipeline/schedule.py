@@ -13,6 +13,7 @@ class Schedule:
     Args:
         needs: load -> the loads that it uses, without cycles; in the file's order, which those keep
             that can begin together. What is no key itself is taken to be there.
+        tables: load -> its table, in which no two of them run at once; empty, or none: any may.
 
     Example:
         >>> schedule = Schedule({"flights": [], "airports": [], "delays": ["flights"]})
@@ -24,10 +25,14 @@ class Schedule:
         ([], ())
     """
 
-    def __init__(self, needs: Mapping[str, Sequence[str]]) -> None:
+    def __init__(
+        self, needs: Mapping[str, Sequence[str]], tables: Mapping[str, str] | None = None
+    ) -> None:
         self._waiting = {
             name: {used for used in uses if used in needs} for name, uses in needs.items()
         }
+        self._tables = tables or {}
+        self._busy: set[str] = set()
 
     @property
     def waiting(self) -> tuple[str, ...]:
@@ -36,10 +41,18 @@ class Schedule:
 
     def ready(self) -> list[str]:
         """Those that can begin now; each is told once."""
-        found = [name for name, uses in self._waiting.items() if not uses]
+        found = [name for name, uses in self._waiting.items() if not uses and self._taken(name)]
         for name in found:
             del self._waiting[name]
         return found
+
+    def _taken(self, name: str) -> bool:
+        """Whether a load has its table for itself from now on."""
+        table = self._tables.get(name)
+        if table and table in self._busy:
+            return False
+        self._busy.add(table or "")
+        return True
 
     def ended(self, name: str, *, well: bool) -> dict[str, str]:
         """Take down that a load has ended.
@@ -47,6 +60,7 @@ class Schedule:
         Returns:
             Those that will never begin for that, and why.
         """
+        self._busy.discard(self._tables.get(name, ""))
         if well:
             for uses in self._waiting.values():
                 uses.discard(name)

@@ -21,5 +21,5 @@ class NoSpark:
 def lander(monkeypatch: pytest.MonkeyPatch) -> Lander:
     made = Lander()
     monkeypatch.setattr(load, "land", made)
-    monkeypatch.setattr(session.Runtime, "start", lambda *given, **named: NoSpark())
+    monkeypatch.setattr(session, "start", lambda loads: NoSpark())
     return made

@@ -30,7 +30,7 @@ def load_of(name: str, folder: Path, **given: Any) -> Load:
     return Load(
         name=name,
         source=source,
-        target=target(folder, table=name, **given),
+        target=target(folder, **{"table": name, **given}),
         line=1,
         **own,
     )
@@ -50,11 +50,13 @@ class Lander:
         steps: load -> what happens in it; takes the keyword arguments of `land`.
         calls: keyword arguments of `land`, in the order of the calls, with the load's name.
         most: how many ran at once at most.
+        tables: load -> the table that it says it has landed in, by default one below `/lake`.
     """
 
     steps: dict[str, Step] = field(default_factory=dict)
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     most: int = 0
+    tables: dict[str, str] = field(default_factory=dict)
     _running: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -64,14 +66,15 @@ class Lander:
             self.calls.append((name, given))
             self._running += 1
             self.most = max(self.most, self._running)
-        began = datetime.now(UTC)
+        began, table = datetime.now(UTC), self.tables.get(name, f"/lake/{name}")
         rows = 0
         try:
             self.steps.get(name, lambda _: None)(given)
             rows = 1
-            given["observer"].on_landed(Landed(name, f"/lake/{name}", 0, 1, ("a",), 10))
+            given["observer"].on_landed(Landed(name, table, 0, 1, ("a",), 10))
         finally:
-            streams = (StreamReport(name, f"/lake/{name}", rows=rows),) if rows else ()
+            stream = StreamReport(name, table, rows=rows, columns={"id": "integer"})
+            streams = (stream,) if rows else ()
             report = LandingReport(given["run_id"] or "x", "/lake", began, began, 0.0, streams)
             given["observer"].on_finished(report)
             with self._lock:

@@ -16,7 +16,7 @@ from lakeport.config.inputs.files import FilesSource
 from lakeport.errors import ConfigError, LoadsFailed, SchemaConflict, SourceError
 from lakeport.loading.cancellation import Cancellation
 from lakeport.pipeline.run import run_lake as run
-from tests.unit.pipeline.kit import Lander, failing, lake_of
+from tests.unit.pipeline.kit import Lander, failing, lake_of, load_of
 
 WAIT = 60.0  # seconds that a test waits at most for what happens at once
 
@@ -251,3 +251,24 @@ def test_an_interrupt_ends_all_that_run(tmp_path: Path, lander: Lander) -> None:
     lander.steps, lander.calls = {}, []
     assert run(lake, resume=True, parallel=1).ok
     assert lander.names == ["a", "b", "queued", "user"]
+
+
+def test_a_function_is_that_beside_the_file(
+    tmp_path: Path, lander: Lander, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, folder in enumerate(("elsewhere", ".")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        words = f"def f(frame):\n    return {number}\n"
+        (tmp_path / folder / "beside_the_file.py").write_text(words)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    lake = lake_of(tmp_path, a={})
+    load = replace(lake.loads["a"], python="beside_the_file:f", folder=str(tmp_path))
+    assert run(replace(lake, loads={"a": load})).ok
+    assert lander.calls[0][1]["python"](None) == 1
+
+
+def test_loads_that_share_a_table_do_not_run_at_once(tmp_path: Path, lander: Lander) -> None:
+    loads = {name: load_of(name, tmp_path / "lake", table="shared") for name in "abc"}
+    lake = replace(lake_of(tmp_path, a={}), loads=loads)
+    assert run(lake, parallel=3).ok
+    assert lander.most == 1

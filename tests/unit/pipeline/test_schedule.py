@@ -35,3 +35,16 @@ def test_what_needs_a_failed_one_never_begins_nor_does_what_needs_that() -> None
 
 def test_what_is_not_asked_for_is_taken_to_be_there() -> None:
     assert Schedule({"delays": ["flights"]}).ready() == ["delays"]
+
+
+def test_loads_of_one_table_take_turns_however_they_end() -> None:
+    needs: dict[str, list[str]] = {"a": [], "b": [], "c": [], "tap": [], "other": []}
+    tables = {"a": "t", "b": "t", "c": "t", "tap": "", "other": ""}
+    schedule = Schedule(needs, tables)
+    assert schedule.ready() == ["a", "tap", "other"]
+    schedule.ended("tap", well=True)
+    assert schedule.ready() == []
+    assert schedule.ended("a", well=False) == {}
+    assert schedule.ready() == ["b"]
+    schedule.ended("b", well=True)
+    assert schedule.ready() == ["c"]

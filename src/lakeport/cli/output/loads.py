@@ -165,6 +165,7 @@ def _planned(load: LoadPlan) -> dict[str, object]:
     does = {"append": "append to", "merge": "merge into"}.get(load.mode, load.mode)
     facts = {
         "reads": load.reads,
+        "of it": load.news,
         "uses": ", ".join(load.uses),
         "makes of it": load.transform,
         "does": f"{does} {load.table or 'a table for each stream'}{version}{new}",

@@ -30,8 +30,8 @@ def run(
         ),
     ] = None,
     tag: Annotated[
-        str, typer.Option("--tag", metavar="TAG", help="Do the loads with this tag.")
-    ] = "",
+        str | None, typer.Option("--tag", metavar="TAG", help="Do the loads with this tag.")
+    ] = None,
     full_refresh: Annotated[
         list[str] | None,
         typer.Option(
@@ -69,12 +69,12 @@ def run(
         if plan_only:
             from lakeport.pipeline.plan import plan_lake
 
-            show_plan(output, plan_lake(lake, only=_names(only), tag=tag))
+            show_plan(output, plan_lake(lake, only=_names(only), tag=tag or ""))
             return
         run_lake(
             lake,
             only=_names(only),
-            tag=tag,
+            tag=tag or "",
             full_refresh=_names(full_refresh),
             parallel=parallel,
             resume=resume,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,44 +112,9 @@ class Given:
     name: str | None
     driver: str | None
 
-
-def database_of(
-    names: Sequence[str], given: Given, files_option: str, environment: Mapping[str, str]
-) -> DatabaseSource | None:
-    """The database that a command line names; None where it names files.
-
-    Args:
-        names: the files.
-        given: the options about databases.
-        files_option: an option about files that is given, too; empty if none is.
-        environment: what `${NAME}` in the URI is taken from.
-
-    Raises:
-        ConfigError: it names none or both, or the URI holds a password.
-    """
-    if given.database is None:
-        for option, value in _OPTIONS.items():
-            if getattr(given, value) is not None:
-                raise ConfigError(
-                    f"`{option}` is about a database, and `--from-database` names none",
-                    "name one, or leave the option out.",
-                )
-        if not names:
-            raise ConfigError(
-                "no source is named",
-                "name files, folders or globs, `-` for Singer from stdin, or `--from-database`.",
-            )
-        return None
-    if names:
-        raise ConfigError(
-            f"both files and `--from-database` are named: {names[0]!r}", "land one after the other."
-        )
-    if files_option:
-        raise ConfigError(
-            f"`{files_option}` is about files, and `--from-database` names none",
-            "`--cursor` reads only the new rows of a database.",
-        )
-    return _database(given, given.database, environment)
+    def options(self) -> Iterator[tuple[str, str | None]]:
+        """Each option beside the URI, and its value."""
+        return ((option, getattr(self, name)) for option, name in _OPTIONS.items())
 
 
 _OPTIONS = {
@@ -163,7 +128,17 @@ _OPTIONS = {
 }
 
 
-def _database(given: Given, uri: str, environment: Mapping[str, str]) -> DatabaseSource:
+def database_of(given: Given, uri: str, environment: Mapping[str, str]) -> DatabaseSource:
+    """The database that a command line names.
+
+    Args:
+        given: the options about databases.
+        uri: the database's.
+        environment: what `${NAME}` in the URI is taken from.
+
+    Raises:
+        ConfigError: an option is wrong, or the URI holds a password.
+    """
     from pydantic import SecretStr
 
     from lakeport.config.files import expand

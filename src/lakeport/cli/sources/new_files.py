@@ -12,7 +12,7 @@ from lakeport.errors import ConfigError
 if TYPE_CHECKING:
     from lakeport.config.inputs.files import FilesSource
 
-__all__ = ["Again", "NewOnly", "Ordered", "files_of", "files_told"]
+__all__ = ["Again", "NewOnly", "Ordered", "files_of"]
 
 _PANEL = "Only new files"
 
@@ -39,12 +39,6 @@ Ordered = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
-
-
-def files_told(new_only: bool, again: str | None, ordered: bool) -> str:
-    """The first option about files that is given; empty if none is."""
-    options = (("--new-only", new_only), ("--again", again), ("--ordered", ordered))
-    return next((option for option, value in options if value), "")
 
 
 def files_of(

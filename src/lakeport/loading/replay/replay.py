@@ -19,7 +19,9 @@ from lakeport.loading.replay.declared import json_schema
 from lakeport.loading.replay.set_aside import SetAside, records, set_aside
 from lakeport.loading.run import land
 from lakeport.model import Mode
+from lakeport.schema.types import spark_json
 from lakeport.shape.columns import internal_names
+from lakeport.spark.quoting import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -92,7 +94,7 @@ def replay(
         table: the table, by its name or its stream's.
         run: the run whose records are landed; empty for all.
         sql: makes the records right: one query in Spark SQL on `source`, in which they have the
-            types that their values show.
+            types that their values show; what it gives is cast to the table's types.
         python: as for `lakeport.land`.
         records_from: a file of JSON lines with the corrected records of `run`, in place of those
             that were set aside.
@@ -121,7 +123,7 @@ def replay(
     done = []
     for one in found:
         lines = _edited(Path(records_from)) if records_from else records(storage, one)
-        done.append(_replayed(one, lines, config, transforms, typed=not (sql or python)))
+        done.append(_replayed(one, lines, config, transforms))
     return tuple(done)
 
 
@@ -130,8 +132,6 @@ def _replayed(
     lines: Iterator[bytes],
     config: DestinationConfig,
     transforms: Mapping[str, Any],
-    *,
-    typed: bool,
 ) -> Replayed:
     """Land one run's records."""
     with scratch("replay") as folder:
@@ -149,7 +149,12 @@ def _replayed(
             "table": one.table,
         }
         target = load_target(config, asked)
-        schema = _columns(target, one.stream) if typed else None
+        now = _columns(target, one.stream)
+        schema = None
+        if not (transforms["sql"] or transforms["python"]):
+            schema = None if now is None else json_schema(now)
+        elif not transforms["python"]:
+            transforms = {**transforms, "python": _as_in(now or pa.schema([]))}
         try:
             report = land(source, target, source_format="jsonl", schema=schema, **transforms)
         except RunMismatch:
@@ -197,14 +202,34 @@ def _edited(file: Path) -> Iterator[bytes]:
         raise SourceError(f"file {str(file)!r}: {error.strerror}", "check its name.") from None
 
 
-def _columns(config: DestinationConfig, stream: str) -> dict[str, Any] | None:
+def _as_in(table: pa.Schema) -> Callable[[DataFrame], DataFrame]:
+    """Gives a frame's columns the types that the table has for them."""
+    from pyspark.sql.types import StructType
+
+    types = StructType.fromJson(json.loads(spark_json(table)))
+    known = {field.name.lower(): field.dataType for field in types}
+
+    def cast(frame: DataFrame) -> DataFrame:
+        return frame.select(
+            *(
+                frame[quoted(name)].cast(known[name.lower()]).alias(name)
+                if name.lower() in known
+                else frame[quoted(name)]
+                for name in frame.columns
+            )
+        )
+
+    return cast
+
+
+def _columns(config: DestinationConfig, stream: str) -> pa.Schema | None:
     """The table's columns, where they are known; the values tell the others' types."""
     prepared = prepare(config)
     table = open_table(config, prepared.storage, prepared.runtime, stream, writes=False).current()
     if table is None:
         return None
     own = internal_names(config.internal_columns_prefix if config.internal_columns else None)
-    return json_schema(
+    return pa.schema(
         field
         for field in table.schema
         if field.name.lower() not in own and not pa.types.is_null(field.type)

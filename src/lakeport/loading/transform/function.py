@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from importlib import import_module
+from importlib import import_module, invalidate_caches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.errors import ConfigError
 
@@ -15,36 +17,58 @@ if TYPE_CHECKING:
 
 __all__ = ["applied", "function_named"]
 
+_IMPORTING: Final = Lock()
+"""Loads run side by side, and `sys.path` is all threads' own."""
 
-def function_named(name: str) -> Callable[[Any], Any]:
-    """The function `module:function`, from the working folder or what is installed.
+
+def function_named(name: str, folder: Path | None = None) -> Callable[[Any], Any]:
+    """The function `module:function`, from a folder or what is installed.
+
+    Args:
+        name: the function.
+        folder: where the module is looked for first; default: the working folder.
 
     Raises:
-        ConfigError: there is no such module or function.
+        ConfigError: there is no such module or function, or another module has its name.
     """
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise ConfigError(f"`python`: {name!r} names no function", "write module:function.")
-    here = str(Path.cwd())
-    added = here not in sys.path
-    if added:
-        sys.path.insert(0, here)
+    here = folder or Path.cwd()
     try:
-        found = getattr(import_module(module), attribute, None)
+        with _IMPORTING:
+            found = getattr(_imported(module, here), attribute, None)
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"`python`: there is no module {error.name!r}",
             f"it is looked for in {here}, and among the packages that are installed.",
         ) from error
-    finally:
-        if added:
-            sys.path.remove(here)
     if not callable(found):
         raise ConfigError(
             f"`python`: module {module!r} has no function {attribute!r}",
             "the function takes a Spark DataFrame and gives one.",
         )
     return found  # type: ignore[no-any-return]
+
+
+def _imported(module: str, here: Path) -> ModuleType:
+    """The module, which is the folder's if it has one of that name."""
+    first = module.partition(".")[0]
+    sys.path.insert(0, str(here))
+    invalidate_caches()  # a module may have been written a moment ago
+    try:
+        found = import_module(module)
+    finally:
+        sys.path.remove(str(here))
+    own = next(filter(Path.exists, (here / first / "__init__.py", here / f"{first}.py")), None)
+    place = getattr(sys.modules[first], "__file__", None)
+    if own and not (place and Path(place).exists() and own.samefile(place)):
+        raise ConfigError(
+            f"`python`: {str(own)!r} is not looked at: this process already has a module "
+            f"{first!r}, {'of Python itself' if place is None else f'from {place!r}'}",
+            "give the module another name.",
+        )
+    return found
 
 
 def applied(function: Callable[[DataFrame], Any], frame: DataFrame) -> DataFrame:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from lakeport.config.inputs.database import DatabaseSource, scheme_of
 from lakeport.errors import ConfigError
@@ -12,7 +14,23 @@ from lakeport.sources.database.access import Access
 
 __all__ = ["access_of"]
 
-_WAITS: Final = "connect_timeout=30"
+_WAITS: Final = {"connect_timeout": "30"}
+_VARIABLES: Final = {
+    "USER": "user",
+    "PASSWORD": "password",
+    "PASSFILE": "passfile",
+    "HOST": "host",
+    "PORT": "port",
+    "DATABASE": "dbname",
+    "OPTIONS": "options",
+    "SERVICE": "service",
+    "SSLMODE": "sslmode",
+    "SSLROOTCERT": "sslrootcert",
+    "SSLCERT": "sslcert",
+    "SSLKEY": "sslkey",
+    "CONNECT_TIMEOUT": "connect_timeout",
+}
+"""libpq's variables, without the `PG` before them -> what a URI calls them."""
 _SCHEMES: Final = "postgresql://user@host/name, sqlite:///path, duckdb:///path or jdbc:..."
 
 
@@ -29,12 +47,18 @@ def access_of(source: DatabaseSource) -> Access:
         place = f"the database of {source.driver!r}"
         return Access(place, driver=source.driver, settings=settings, secrets=source.secrets())
     if scheme == "postgresql":
+        try:
+            given, place = _surrounded(uri, os.environ), _place(uri)
+        except ValueError:
+            raise ConfigError(
+                "the URI of the database is malformed", f"write {_SCHEMES}."
+            ) from None
         return Access(
-            _place(uri),
+            place,
             "adbc_driver_postgresql",
             source.extra,
-            settings={"uri": _patient(uri), **options},
-            secrets=source.secrets(),
+            settings={"uri": given, **options},
+            secrets=(*source.secrets(), os.environ.get("PGPASSWORD", "")),
         )
     if scheme == "sqlite":
         file = _file(uri)
@@ -57,13 +81,36 @@ def _place(uri: str) -> str:
     return f"postgresql://{host}/{unquote(split.path.lstrip('/'))}".rstrip("/")
 
 
-def _patient(uri: str) -> str:
-    """The URI, with an end to how long a host that does not answer is waited for."""
-    if "connect_timeout" in uri:
+def _surrounded(uri: str, environment: Mapping[str, str]) -> str:
+    """The URI with what libpq would take from this process's environment.
+
+    Tasks may have another one. There is also an end to how long a silent host is waited for.
+
+    >>> _surrounded("postgresql://me@db/shop", {"PGPASSWORD": "a b", "PGUSER": "you"})
+    'postgresql://me@db/shop?password=a%20b&connect_timeout=30'
+    """
+    split = urlsplit(uri)
+    said = dict(parse_qsl(split.query))
+    there = {
+        "user": split.username,
+        "password": split.password,
+        "host": split.hostname,
+        "dbname": split.path.lstrip("/"),
+    }
+    found = {
+        key: environment[f"PG{name}"]
+        for name, key in _VARIABLES.items()
+        if environment.get(f"PG{name}") and not said.get(key) and not there.get(key)
+    }
+    if ":" in split.netloc.rpartition("@")[2]:
+        found.pop("port", None)
+    more = urlencode(
+        found | ({} if "connect_timeout" in {**said, **found} else _WAITS), quote_via=quote
+    )
+    if not more:
         return uri
-    if not urlsplit(uri).query:
-        return f"{uri}{'' if uri.endswith('?') else '?'}{_WAITS}"
-    return f"{uri}&{_WAITS}"
+    plain, _, query = uri.partition("?")
+    return f"{plain}?{query}{'&' * bool(query)}{more}"
 
 
 def _file(uri: str) -> Path:
