@@ -225,8 +225,5 @@ def test_errors_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert {line.split()[0] for line in lines[1:]} == set(CLASSES)
-    assert [*lines[9].split(None, 2)] == [
-        "SchemaConflict",
-        "4",
-        "the columns do not fit the table's",
-    ]
+    about = ["SchemaConflict", "4", "the columns do not fit the table's"]
+    assert about in [line.split(None, 2) for line in lines]
