@@ -83,7 +83,7 @@ def test_the_exit_code_is_the_failed_loads(
 ) -> None:
     lander.steps = {"a": failing(SourceError("gone")), "b": failing(second)}
     with pytest.raises(LoadsFailed, match="2 of 3 loads failed") as caught:
-        run(lake_of(tmp_path, a={}, b={}, c={}))
+        run(lake_of(tmp_path, a={}, b={}, c={}, not_asked_for={}), only="abc")
     assert caught.value.exit_code == code
     assert "\n  - a: gone" in caught.value.message
 
