@@ -250,7 +250,8 @@ class LoadsFailed(LakeportError):
                 f"\n  - {name}: {error.message}" + (f" ({error.hint})" if error.hint else "")
                 for name, error in failed
             )
-            message, hints = f"{len(failed)} of {len(report.loads)} loads failed:{each}", []
+            asked = sum(load.outcome != "left out" for load in report.loads)
+            message, hints = f"{len(failed)} of {asked} loads failed:{each}", []
         super().__init__(message, " ".join([*filter(None, hints), _RESUME]))
         self.report = report
         self.exit_code = report.exit_code

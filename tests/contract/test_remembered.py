@@ -13,7 +13,7 @@ import pytest
 
 import lakeport
 from lakeport.errors import CommitConflict, ConfigError, LakeportError, SourceError
-from lakeport.sources.tap.state import composed
+from lakeport.sources.tap.state import TapMemory, composed
 from tests.contract.targets import Target
 
 TAP = """
@@ -76,6 +76,24 @@ def test_a_tap_that_fails_loses_nothing_and_lands_nothing_twice(target: Target, 
     assert some == list(range(len(some)))
     tap(6, maximum_batch_rows=3)
     assert target.ids("users") == target.ids("orders") == list(range(6))
+
+
+def test_a_taps_first_loads_side_by_side_land_nothing_twice(
+    target: Target, tap: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, others = TapMemory.moved, [3]
+
+    def after_another(self: TapMemory, *given: Any) -> Any:
+        if others:
+            with ThreadPoolExecutor(1) as executor:
+                executor.submit(tap, others.pop()).result()
+        return kept(self, *given)
+
+    monkeypatch.setattr(TapMemory, "moved", after_another)
+    with pytest.raises(CommitConflict):
+        tap(3)
+    assert tap(5).rows == 4
+    assert target.ids("users") == target.ids("orders") == [0, 1, 2, 3, 4]
 
 
 def test_tables_of_a_flush_that_was_cut_off_go_on_each_from_its_own_commit(

@@ -157,6 +157,7 @@ def test_references_are_looked_up_in_the_lake_and_among_the_views(
         ({"check": "id >"}, "Syntax error"),
         ({"check": "count(*) > 1"}, "contains invalid expressions"),
         ({"check": "id + 1"}, "data type mismatch"),
+        ({"check": "s"}, "it gives a value of type string, not true or false"),
         ({"matches": {"s": "[a-"}}, "it is no regular expression of Java's"),
     ],
 )

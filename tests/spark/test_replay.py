@@ -162,3 +162,18 @@ def test_what_a_query_gives_gets_the_types_of_the_table(runtime: Runtime, tmp_pa
         "at": rows["at"].to_pylist(),
         "price": [*map(Decimal, ("1.50", "3.00"))],
     }
+
+
+@pytest.mark.usefixtures("runtime")
+def test_what_a_load_of_a_lakes_file_set_aside_lands_as_the_load_does(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id,v\n1,5\n2,6\n1,-7\n")
+    file = tmp_path / "lake.yaml"
+    source = "from: {files: in.csv}, expect: [{check: v > 0, otherwise: quarantine}]"
+    loads = f"  m: {{{source}, mode: merge, merge_keys: [id], table: a/t}}\n  o: {{{source}}}\n"
+    file.write_text(f"target: ./lake\nloads:\n{loads}")
+    lakeport.run(file)
+    for table in ("a/t", "o"):
+        (done,) = lakeport.replay(file, table, sql="SELECT id, -v AS v FROM source")
+        assert done.rows == 1
+    assert ids(tmp_path / "lake" / "a" / "t") == [1, 2]
+    assert ids(tmp_path / "lake" / "o") == [1, 1, 2]

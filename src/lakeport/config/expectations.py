@@ -76,6 +76,9 @@ def _values(value: object) -> object:
 def _limits(value: object) -> object:
     if not isinstance(value, (list, tuple)) or len(value) != 2 or all(v is None for v in value):
         raise ValueError("has to be [lowest, highest], of which one may be null")
+    low, high = value
+    if type(low) is type(high) and type(low) in (int, float, Decimal, date) and low > high:
+        raise ValueError(f"has the lowest value {low} above the highest {high}: no value is there")
     return value
 
 

@@ -116,7 +116,7 @@ def run_lake(
     observer: PipelineObserver | None = None,
 ) -> PipelineReport:
     """Do the loads of a file that was read; see `run`."""
-    selection.check_names(lake, [*full_refresh])
+    selection.check_refresh(lake, full_refresh)
     if parallel is not None and parallel < 1:
         raise ConfigError(f"`parallel` is {parallel}", "give how many loads run at once, from 1.")
     loads = selection.named(lake, only, tag)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lakeport.config.explain import no_such
 from lakeport.errors import ConfigError
+from lakeport.pipeline.places import table_of
 
 if TYPE_CHECKING:
     from lakeport.config.lake import LakeFile, Load
 
-__all__ = ["check_names", "named", "unfinished"]
+__all__ = ["check_names", "check_refresh", "named", "unfinished"]
 
 _DONE = frozenset({"landed", "left out"})
 
@@ -50,6 +51,24 @@ def check_names(lake: LakeFile, names: Sequence[str]) -> None:
     for name in names:
         if name not in lake.loads:
             raise no_such("load", name, lake.loads)
+
+
+def check_refresh(lake: LakeFile, names: Collection[str]) -> None:
+    """See that these loads can be read anew: each replaces its table, which then is its own.
+
+    Raises:
+        ConfigError: the file lacks one, or another load lands in its table, too.
+    """
+    check_names(lake, [*names])
+    tables = {name: table_of(load) for name, load in lake.loads.items()} if names else {}
+    for name in names:
+        others = [other for other in tables if other != name and tables[other] == tables[name]]
+        if tables[name] and others:
+            raise ConfigError(
+                f"a full refresh of load {name!r} would replace its table, in which "
+                f"{', '.join(map(repr, others))} landed, too",
+                "remove the table, and run the loads that share it: they begin anew then.",
+            )
 
 
 def unfinished(loads: Mapping[str, Load], before: Mapping[str, str]) -> dict[str, Load]:

@@ -46,6 +46,7 @@ def test_each_kind_has_a_title_and_its_columns(
         ({"in": {"a": "x"}}, "`in.a` has to list values"),
         ({"between": {"a": [None, None]}}, "`between.a` has to be [lowest, highest]"),
         ({"between": {"a": [1]}}, "`between.a` has to be [lowest, highest]"),
+        ({"between": {"a": [5, 2]}}, "`between.a` has the lowest value 5 above the highest 2"),
         ({"check": " "}, "the expectation has an empty `check`"),
         ({"rows": {}}, "`rows` needs `at_least`, `at_most` or both"),
         ({"rows": {"at_least": 3, "at_most": 2}}, "`rows` asks for more rows than it permits"),

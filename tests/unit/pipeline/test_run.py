@@ -83,7 +83,7 @@ def test_the_exit_code_is_the_failed_loads(
 ) -> None:
     lander.steps = {"a": failing(SourceError("gone")), "b": failing(second)}
     with pytest.raises(LoadsFailed, match="2 of 3 loads failed") as caught:
-        run(lake_of(tmp_path, a={}, b={}, c={}))
+        run(lake_of(tmp_path, a={}, b={}, c={}, not_asked_for={}), only="abc")
     assert caught.value.exit_code == code
     assert "\n  - a: gone" in caught.value.message
 
@@ -272,3 +272,13 @@ def test_loads_that_share_a_table_do_not_run_at_once(tmp_path: Path, lander: Lan
     lake = replace(lake_of(tmp_path, a={}), loads=loads)
     assert run(lake, parallel=3).ok
     assert lander.most == 1
+
+
+def test_a_full_refresh_never_takes_the_rows_of_another_load(
+    tmp_path: Path, lander: Lander
+) -> None:
+    loads = {name: load_of(name, tmp_path / "lake", table="shared") for name in "ab"}
+    lake = replace(lake_of(tmp_path, a={}), loads=loads)
+    with pytest.raises(ConfigError, match="in which 'b' landed, too"):
+        run(lake, only=["a"], full_refresh=["a"])
+    assert lander.calls == []

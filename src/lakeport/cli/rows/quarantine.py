@@ -124,11 +124,12 @@ def replay(
         guard.protect(config)
         refuse_secrets(given, type(config))
         done = replayed(
-            config,
+            target,
             table,
             run=run or "",
             records_from=records_from or "",
             **transform_options(sql, python, expect),
+            **given,
         )
         if isinstance(output, Json):
             output.document([one.to_dict() for one in done])

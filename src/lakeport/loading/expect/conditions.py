@@ -151,10 +151,22 @@ def _checked(frame: DataFrame, one: Expectation) -> Column:
         try:
             failing = _failing(one)
             frame.where(failing)  # where nothing can stand that is not of one row
+            if one.check:
+                _need_boolean(frame, one.check, subject)
             return failing
         except (AnalysisException, ParseException) as error:
             problem = refused(error, f"the columns are {known}.", subject)
     raise problem
+
+
+def _need_boolean(frame: DataFrame, check: str, subject: str) -> None:
+    """Refuse texts, which Spark would take for booleans until one is none."""
+    kind = frame.selectExpr(check).schema[0].dataType.typeName()
+    if kind not in ("boolean", "void"):
+        raise ConfigError(
+            f"{subject}: it gives a value of type {kind}, not true or false",
+            "compare it with something, such as `id > 0`.",
+        )
 
 
 def _check_pattern(frame: DataFrame, pattern: str, subject: str) -> None:

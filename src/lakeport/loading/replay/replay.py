@@ -17,11 +17,13 @@ from lakeport.host.scratch import scratch
 from lakeport.loading.prepare import prepare
 from lakeport.loading.replay.declared import json_schema
 from lakeport.loading.replay.set_aside import SetAside, records, set_aside
+from lakeport.loading.replay.target import target_of
 from lakeport.loading.run import land
 from lakeport.model import Mode
 from lakeport.schema.types import spark_json
 from lakeport.shape.columns import internal_names
 from lakeport.spark.quoting import quoted
+from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -90,7 +92,8 @@ def replay(
     aside as of that run, with its new reason.
 
     Args:
-        to: a folder, a URI, a config file, or the config itself.
+        to: a folder, a URI, a config file, or the config itself; of a lake's file, the table's load
+            tells how its records land.
         table: the table, by its name or its stream's.
         run: the run whose records are landed; empty for all.
         sql: makes the records right: one query in Spark SQL on `source`, in which they have the
@@ -123,7 +126,8 @@ def replay(
     done = []
     for one in found:
         lines = _edited(Path(records_from)) if records_from else records(storage, one)
-        done.append(_replayed(one, lines, config, transforms))
+        target = target_of(to, one.stream, keys)
+        done.append(_replayed(one, lines, target, transforms))
     return tuple(done)
 
 
@@ -146,7 +150,7 @@ def _replayed(
             "on_bad_record": "quarantine",
             "mode": Mode.APPEND if config.mode is Mode.OVERWRITE else config.mode,
             "run_id": f"replay:{one.run_id}",
-            "table": one.table,
+            "table": table_name(config.table_pattern, one.stream),
         }
         target = load_target(config, asked)
         now = _columns(target, one.stream)

@@ -75,7 +75,8 @@ class TapMemory:
 
     def _next(self, stream: str, value: Mapping[str, Any]) -> Bookmark:
         if stream not in self._numbers:
-            self._remembered(stream)
+            if self._remembered(stream).value:  # since the tap was started, by another load
+                self._numbers[stream] = Remembered().number
             self._mark(stream)
         after = self._numbers[stream]
         number = self._numbers[stream] = self.memory(stream).next_number(after)
