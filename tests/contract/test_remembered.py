@@ -217,3 +217,38 @@ def test_a_load_of_files_that_was_cut_off_is_finished_by_the_next(
     lakeport.land(source, target.config(table="t"))
     assert target.ids("t") == [0, 1, 2]
     assert lakeport.land(source, target.config(table="t")).rows == 0
+
+
+@pytest.mark.before_the_store
+@pytest.mark.parametrize("batch", [1, 1000])
+def test_a_full_refresh_of_a_load_that_merges_keeps_one_row_of_each_key(
+    target: Target, tmp_path: Path, batch: int
+) -> None:
+    if target.format != "delta":
+        return
+    folder = tmp_path / "in"
+    folder.mkdir()
+    source = lakeport.FilesSource(files=str(folder), new_only=True)
+    keys = {"table": "t", "mode": "merge", "merge_keys": "id", "maximum_batch_rows": batch}
+    (folder / "0.csv").write_text("id,v\n1,a\n2,b\n3,c\n")
+    lakeport.land(source, target.config(**keys))
+    (folder / "1.csv").write_text("id,v\n1,new\n")
+    lakeport.land(source, target.config(**keys))
+    (folder / "0.csv").write_text("id,v\n1,a\n2,b\n")
+    report = lakeport.land(source, target.config(**keys), full_refresh=True)
+    rows = target.delta("t").to_pyarrow_table().sort_by("id")
+    assert rows.select(["id", "v"]).to_pydict() == {"id": [1, 2], "v": ["new", "b"]}
+    assert report.rows == 3
+    assert lakeport.land(source, target.config(**keys)).rows == 0
+
+
+@pytest.mark.before_the_store
+def test_a_taps_full_refresh_begins_each_table_anew_once(target: Target, tap: Run) -> None:
+    if target.format != "delta":
+        return
+    keys = {"mode": "merge", "merge_keys": "id", "maximum_batch_rows": 2}
+    tap(5, **keys)
+    tap(3, full_refresh=True, **keys)
+    assert target.ids("users") == target.ids("orders") == [0, 1, 2]
+    tap(4, **keys)
+    assert target.ids("users") == target.ids("orders") == [0, 1, 2, 3]

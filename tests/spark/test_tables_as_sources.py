@@ -50,7 +50,8 @@ class Loads:
         self.sql(f"INSERT INTO {{t}} SELECT id, id % 2 FROM range({first}, {end}, 1, 1)")
 
     def tables(self, config: DestinationConfig) -> TargetTables:
-        return TargetTables(lambda stream: self.memory, lambda *_: None, config.mode)
+        storage = self.memory.storage
+        return TargetTables(lambda stream: self.memory, lambda *_: None, storage, config.mode)
 
     def flush(self, **keys: Any) -> Flush:
         config = load_target(self.memory.storage.uri(), {"table": "copy", **keys})

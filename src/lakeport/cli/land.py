@@ -312,7 +312,8 @@ def land(
             ),
         )
         read_options |= transform_options(sql, python, expect)
-        read_options["full_refresh"] = full_refresh
+        if full_refresh:
+            read_options["full_refresh"] = True
         config = load_target(to, given)
         guard.protect(config)
         refuse_secrets(given, type(config))

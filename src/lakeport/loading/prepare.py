@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.loading.report import Observer
     from lakeport.model import Memory, Storage
+    from lakeport.writers.base import TableWriter
 
 __all__ = ["Prepared", "prepare"]
 
@@ -92,7 +93,9 @@ class Prepared:
                 "of which files are only ever added",
                 "land in another table, or in a Delta table.",
             )
-        config = self.config.model_copy(update={"mode": Mode.OVERWRITE})
+        merges = self.config.mode is Mode.MERGE  # which keeps keys unique, an overwrite does not
+        mode = Mode.MERGE if merges else Mode.OVERWRITE
+        config = self.config.model_copy(update={"mode": mode})
         return replace(self, config=config, anew=self.config.mode)
 
     @contextmanager
@@ -121,6 +124,13 @@ class Prepared:
                 yield found, self.check_workers(source)
             finally:
                 found.close()
+
+    def table(self, stream: str, run: str) -> TableWriter:
+        """The table that a stream lands in; see `open_table`."""
+        writer = open_table(self.config, self.storage, self.runtime, stream, run)
+        if self.anew is Mode.MERGE:
+            writer.begin_anew()
+        return writer
 
     def _memory(self, stream: str) -> Memory:
         """What a stream's table remembers of its sources."""

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from lakeport.config.inputs.base import secrets_of
 from lakeport.config.load import load_target
-from lakeport.destinations import open_table
 from lakeport.errors import BadRecord, LakeportError
 from lakeport.host import first_effect
 from lakeport.host.activity import activity, joining
@@ -191,7 +190,7 @@ class _Run:
             with self.report.timeline.stage("opening"):
                 opening = self.prepared.opened(source, options, self._progress)
                 opened, ready = stack.enter_context(opening)
-            self.storage = ready.storage
+            self.prepared, self.storage = ready, ready.storage
             for text in ready.of_workers:
                 self._warn(text)
             try:
@@ -330,7 +329,7 @@ class _Run:
 
         with self._lock:
             if stream not in self._loaders:
-                writer = open_table(self.config, self.storage, self.runtime, stream, self.name)
+                writer = self.prepared.table(stream, self.name)
                 policies = Policies.of(self.config)
                 self._loaders[stream] = StreamLoader(
                     writer,

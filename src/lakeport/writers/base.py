@@ -110,6 +110,10 @@ class TableWriter(Protocol):
         """
         ...
 
+    def begin_anew(self) -> None:
+        """Have the rows that the table has go with the commit of the first batch that is merged."""
+        ...
+
     def memory(self) -> Memory:
         """What the table remembers of its sources.
 

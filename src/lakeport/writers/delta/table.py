@@ -141,6 +141,10 @@ class DeltaTableWriter:
             return self.merger.commit(plan.detail, staged, mark)
         return self.writer.commit(plan.detail, staged, mark, batch.content)
 
+    def begin_anew(self) -> None:
+        """Have the table's rows go with the commit of the first batch that is merged."""
+        self.merger.anew.pending = True
+
     def memory(self) -> Memory:
         """What the table remembers of its sources."""
         return self.writer.memory()

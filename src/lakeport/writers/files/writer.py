@@ -233,6 +233,9 @@ class FilesWriter:
         """None: files are only ever added."""
         return None
 
+    def begin_anew(self) -> None:
+        """Nothing: files are only ever added, and no load of them begins anew."""
+
     def memory(self) -> FileMemory:
         """What the table remembers of its sources."""
         return FileMemory(self.storage, self.folder)

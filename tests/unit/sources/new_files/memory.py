@@ -18,6 +18,9 @@ class KeptMemory:
     kept: dict[str, Remembered] = field(default_factory=dict)
     folder: str = "memory"
 
+    def next_number(self, after: int) -> int:
+        return after + 1
+
     def bookmark(self, name: str) -> Remembered:
         return self.kept.get(name, Remembered())
 

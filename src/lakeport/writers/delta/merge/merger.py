@@ -10,7 +10,7 @@ A merge that meets another writer's change looks at the table again and rewrites
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from lakeport.spark.session import Runtime
     from lakeport.writers.delta.commit.log_transaction import TableTransaction
 
-__all__ = ["DeltaMerger", "MergePlan"]
+__all__ = ["Anew", "DeltaMerger", "MergePlan"]
 
 _STAGING = "_lakeport/staging"
 
@@ -61,6 +61,13 @@ class MergePlan:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass
+class Anew:
+    """Whether the rows that a table has go as the next batch is merged, with the same commit."""
+
+    pending: bool = False
+
+
 @dataclass(frozen=True)
 class DeltaMerger:
     """Merges one stream's batches into its table, and retires rows of earlier versions.
@@ -70,12 +77,14 @@ class DeltaMerger:
         runtime: runs the kernels.
         created: name of the column that tells when a row first came; empty for none.
         updated: name of the column that tells when a row last changed; empty for none.
+        anew: whether the table begins anew with the first batch.
     """
 
     writer: DeltaWriter
     runtime: Runtime
     created: str = ""
     updated: str = ""
+    anew: Anew = field(default_factory=Anew)
 
     def plan(
         self,
@@ -152,6 +161,7 @@ class DeltaMerger:
                 return self._merge(current, txn, now, keys, own)
 
             landed = writer.until_committed(plan.table, own, attempt)
+            self.anew.pending = False
             return replace(
                 landed, warnings=tuple(dict.fromkeys((*plan.warnings, *landed.warnings)))
             )
@@ -212,8 +222,12 @@ class DeltaMerger:
             replaced: list[Entry] = []
             metrics: dict[str, int] = {}
             same = 0
+            if plan.needs_spark and self.anew.pending:
+                raise _only_spark(self.writer.uri, plan)
             if not plan.needs_spark:
-                found = [e for e in tasks.entries(txn) if keys.may_be_in(e, plan)]
+                there = tasks.entries(txn)
+                anew = self.anew.pending
+                found = [e for e in there if not anew and keys.may_be_in(e, plan)]
                 rewritten = tasks.rewrite(plan, change, found)
                 new += [staged for one in rewritten for staged in one.staged]
                 inserted = tasks.insert(
@@ -221,7 +235,7 @@ class DeltaMerger:
                 )
                 new += inserted
                 paths = {one.path for one in rewritten}
-                replaced = [entry for entry in found if entry["path"] in paths]
+                replaced = [entry for entry in there if anew or entry["path"] in paths]
                 metrics = _merge_metrics(len(keys), rewritten, inserted, replaced)
                 same = sum(one.same for one in rewritten)
             one = self._attempt(plan, new, mark, change, replaced, metrics)
@@ -268,6 +282,14 @@ class DeltaMerger:
             replaced=replaced,
             metrics=metrics,
         )
+
+
+def _only_spark(uri: str, plan: DeltaPlan) -> ConfigError:
+    return ConfigError(
+        f"{uri} has {', '.join(plan.needs_spark)}, so that Spark itself merges rows into it, which "
+        "can't replace the table in one commit",
+        "land it with `mode: overwrite` once, or delete the table, and load it again.",
+    )
 
 
 def _merge_keys(stream: str, rows: pa.Schema, keys: Sequence[str]) -> tuple[str, ...]:
