@@ -213,6 +213,9 @@ def test_a_load_of_files_that_was_cut_off_is_finished_by_the_next(
         patch.setattr(owner[step], cut_off)
         with pytest.raises(KeyboardInterrupt):
             lakeport.land(source, target.config(table="t"))
+    before = target.files.keys()
+    lakeport.plan(source, target.config(table="t"))
+    assert target.files.keys() == before
     (folder / "2.csv").write_text("id\n2\n")
     lakeport.land(source, target.config(table="t"))
     assert target.ids("t") == [0, 1, 2]

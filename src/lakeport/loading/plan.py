@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
@@ -165,7 +165,7 @@ def plan(
     from lakeport.sources.files.declared import declaration
 
     options = ReadOptions(source_format, csv, declaration(schema), stray_lines, records_path, sheet)
-    prepared = prepare(load_target(to, keys), source=source)
+    prepared = replace(prepare(load_target(to, keys), source=source), writes=False)
     prepared = prepared.begun_anew() if full_refresh else prepared
     prepared.check_place()
     from lakeport.loading.transform.wanted import Wanted

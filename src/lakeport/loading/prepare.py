@@ -50,6 +50,7 @@ class Prepared:
         of_workers: those of them that `check_workers` has found.
         anew: the mode that the config had, where its sources begin anew and the tables with them;
             None: they go on from what the tables remember.
+        writes: whether anything is written at all; a plan writes nothing.
     """
 
     config: DestinationConfig
@@ -58,6 +59,7 @@ class Prepared:
     warnings: tuple[str, ...]
     of_workers: tuple[str, ...] = ()
     anew: Mode | None = None
+    writes: bool = True
 
     def check_place(self) -> None:
         """See that the target is no place inside of a Delta table.
@@ -135,7 +137,7 @@ class Prepared:
     def _memory(self, stream: str) -> Memory:
         """What a stream's table remembers of its sources."""
         table = open_table(self.config, self.storage, self.runtime, stream, writes=False)
-        memory = table.memory()
+        memory = table.memory(writes=self.writes)
         return _Forgetful(memory) if self.anew else memory
 
     def _keys(self, stream: str, names: Sequence[str], mark: str) -> pa.Table | None:

@@ -40,7 +40,8 @@ def news_of(load: Load, runtime: Runtime) -> str:
 
 def _memory(load: Load, runtime: Runtime, stream: str = "") -> Memory:
     storage = open_storage(load.target)
-    return open_table(load.target, storage, runtime, stream or load.name, writes=False).memory()
+    table = open_table(load.target, storage, runtime, stream or load.name, writes=False)
+    return table.memory(writes=False)
 
 
 def _found(load: Load, memory: partial[Memory]) -> str:

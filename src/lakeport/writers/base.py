@@ -114,8 +114,11 @@ class TableWriter(Protocol):
         """Have the rows that the table has go with the commit of the first batch that is merged."""
         ...
 
-    def memory(self) -> Memory:
+    def memory(self, *, writes: bool = True) -> Memory:
         """What the table remembers of its sources.
+
+        Args:
+            writes: whether a load that was cut off may be finished for that.
 
         Raises:
             ConfigError: tables of this kind remember nothing.

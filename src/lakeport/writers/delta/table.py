@@ -145,8 +145,8 @@ class DeltaTableWriter:
         """Have the table's rows go with the commit of the first batch that is merged."""
         self.merger.anew.pending = True
 
-    def memory(self) -> Memory:
-        """What the table remembers of its sources."""
+    def memory(self, *, writes: bool = True) -> Memory:
+        """What the table remembers of its sources; a commit is there, or is not."""
         return self.writer.memory()
 
     def retire(self, version: int) -> Landed | None:

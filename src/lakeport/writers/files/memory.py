@@ -30,10 +30,12 @@ class FileMemory:
     Attributes:
         storage: where the lake is.
         table: the table's folder below the root, date folders not included.
+        writes: whether what a load that was cut off began may be finished.
     """
 
     storage: Storage
     table: str
+    writes: bool = True
 
     @property
     def folder(self) -> str:
@@ -48,11 +50,12 @@ class FileMemory:
         """See `lakeport.model.Memory.bookmark`; finishes what a load that was cut off began."""
         journal = _journal(self.storage, self.table, name)
         number, done = journal.newest()
-        intent = journal.intent(number + 1)
-        finished = intent and self._finished(journal, number + 1, intent)
-        if finished:
-            number, done = number + 1, finished
-        journal.prune(number - _KEPT)
+        if self.writes:
+            intent = journal.intent(number + 1)
+            finished = intent and self._finished(journal, number + 1, intent)
+            if finished:
+                number, done = number + 1, finished
+            journal.prune(number - _KEPT)
         return Remembered() if done is None else Remembered(done.bookmark or {}, number)
 
     def _finished(self, journal: Journal, number: int, intent: Intent) -> Done | None:

@@ -236,9 +236,9 @@ class FilesWriter:
     def begin_anew(self) -> None:
         """Nothing: files are only ever added, and no load of them begins anew."""
 
-    def memory(self) -> FileMemory:
+    def memory(self, *, writes: bool = True) -> FileMemory:
         """What the table remembers of its sources."""
-        return FileMemory(self.storage, self.folder)
+        return FileMemory(self.storage, self.folder, writes)
 
     def compact(self, versions: Sequence[int]) -> None:
         """Nothing: files are only ever added."""
