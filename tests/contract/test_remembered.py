@@ -255,3 +255,15 @@ def test_a_taps_full_refresh_begins_each_table_anew_once(target: Target, tap: Ru
     assert target.ids("users") == target.ids("orders") == [0, 1, 2]
     tap(4, **keys)
     assert target.ids("users") == target.ids("orders") == [0, 1, 2, 3]
+
+
+def test_a_plan_of_a_tap_writes_nothing(target: Target, tmp_path: Path) -> None:
+    program = tmp_path / "tap.py"
+    program.write_text(TAP)
+    command = (sys.executable, str(program), str(tmp_path / "told"), "3", "well")
+    plan = lakeport.plan(lakeport.TapSource(tap=command), target.config())
+    assert [(stream.stream, stream.rows) for stream in plan.streams] == [
+        ("users", 3),
+        ("orders", 3),
+    ]
+    assert target.files.keys() == []

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 
-from lakeport.model import Flush
+from lakeport.model import Batch, Bookmark, Flush
 from lakeport.sources.singer.state import merge_state
 from lakeport.sources.tap.state import TapMemory
 
@@ -32,7 +32,19 @@ class TapFlushes:
             state = reduce(merge_state, flush.states, self.memory.state)
             marks = self.memory.moved(streams, state)
             batches = tuple(
-                batch if batch.schema_only else replace(batch, bookmark=marks[batch.stream])
+                batch if batch.schema_only else self._remembered(batch, marks[batch.stream])
                 for batch in flush.batches
             )
             yield replace(flush, batches=batches)
+
+    def _remembered(self, batch: Batch, bookmark: Bookmark) -> Batch:
+        again = (
+            f"stream {batch.stream!r}: the load before was cut off between two tables, and the "
+            "tap's STATE tells no bookmarks by streams: rows may have come again.",
+        )
+        return replace(
+            batch,
+            bookmark=bookmark,
+            before_commit=partial(self.memory.mark, batch.stream),
+            warnings=(*batch.warnings, *(again if batch.stream in self.memory.disagree else ())),
+        )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
@@ -49,9 +50,11 @@ class TapMemory:
     disagree: tuple[str, ...] = ()
     _order: int = 0
     _numbers: dict[str, int] = field(default_factory=dict)
+    _marked: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        found = {stream: self._remembered(stream) for stream in self._known()}
+        self._marked.update(self._known())
+        found = {stream: self._remembered(stream) for stream in self._marked}
         values = {stream: one.value for stream, one in found.items() if one.value}
         self._order = max((int(value["order"]) for value in values.values()), default=0)
         self.state, self.disagree = composed(values)
@@ -73,11 +76,21 @@ class TapMemory:
         self.state = state
         return {stream: self._next(stream, value) for stream in streams}
 
+    def mark(self, stream: str) -> None:
+        """Tell later loads to look at a stream's table; before its first commit.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        if stream in self._marked:
+            return
+        self._marked.add(stream)
+        with suppress(ObjectExists):
+            self.storage.put(f"{self._folder}/{quote(stream, safe='')}", b"{}", create_only=True)
+
     def _next(self, stream: str, value: Mapping[str, Any]) -> Bookmark:
-        if stream not in self._numbers:
-            if self._remembered(stream).value:  # since the tap was started, by another load
-                self._numbers[stream] = Remembered().number
-            self._mark(stream)
+        if stream not in self._numbers and self._remembered(stream).value:
+            self._numbers[stream] = Remembered().number  # another load came since this one began
         after = self._numbers[stream]
         number = self._numbers[stream] = self.memory(stream).next_number(after)
         return Bookmark(f"tap {self.name}", value, after, number)
@@ -94,12 +107,6 @@ class TapMemory:
     def _known(self) -> list[str]:
         names = (item.key.rpartition("/")[2] for item in self.storage.list(self._folder))
         return [unquote(name) for name in names]
-
-    def _mark(self, stream: str) -> None:
-        try:
-            self.storage.put(f"{self._folder}/{quote(stream, safe='')}", b"{}", create_only=True)
-        except ObjectExists:
-            return
 
 
 def composed(values: Mapping[str, Mapping[str, Any]]) -> tuple[bytes, tuple[str, ...]]:
