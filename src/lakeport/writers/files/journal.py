@@ -61,6 +61,7 @@ class Intent:
         names: what the keys are made of, for the writer.
         attempt: how many intents came before.
         bookmark: what the table remembers of a source, once the objects are visible.
+        by: who publishes, see `owner.publishing`; None where nobody asks.
     """
 
     digest: str
@@ -69,6 +70,7 @@ class Intent:
     names: Mapping[str, Any] = field(default_factory=dict)
     attempt: int = 0
     bookmark: Mapping[str, Any] | None = None
+    by: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -126,8 +128,8 @@ class Journal:
             return None
         objects = tuple(_planned(item) for item in newest["objects"])
         ordinal, names = newest["next_ordinal"], newest["names"]
-        marked = newest.get("bookmark")
-        return Intent(newest["digest"], objects, ordinal, names, attempt - 1, marked)
+        marked, by = newest.get("bookmark"), newest.get("by")
+        return Intent(newest["digest"], objects, ordinal, names, attempt - 1, marked, by)
 
     def intend(self, sequence: int, intent: Intent) -> None:
         """Put an intent on record before its objects are published.
@@ -143,6 +145,7 @@ class Journal:
             "names": dict(intent.names),
             "objects": [_described(item) for item in intent.objects],
             **_marked(intent.bookmark),
+            **({} if intent.by is None else {"by": dict(intent.by)}),
         }
         self._create(self._key(sequence, intent.attempt), entry)
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from lakeport.errors import CommitConflict
 from lakeport.model import Bookmark, Remembered, Storage
 from lakeport.writers.files.journal import Done, Intent, Journal
+from lakeport.writers.files.owner import at_work, publishing
 from lakeport.writers.files.publish import resume
 from lakeport.writers.naming import HOME, safe_segment
 
@@ -47,7 +49,11 @@ class FileMemory:
         return after + 1
 
     def bookmark(self, name: str) -> Remembered:
-        """See `lakeport.model.Memory.bookmark`; finishes what a load that was cut off began."""
+        """See `lakeport.model.Memory.bookmark`; finishes what a load that was cut off began.
+
+        Raises:
+            CommitConflict: that one is still at it.
+        """
         journal = _journal(self.storage, self.table, name)
         number, done = journal.newest()
         if self.writes:
@@ -59,7 +65,17 @@ class FileMemory:
         return Remembered() if done is None else Remembered(done.bookmark or {}, number)
 
     def _finished(self, journal: Journal, number: int, intent: Intent) -> Done | None:
-        done = resume(self.storage, journal, number, intent)
+        if at_work(intent.by):
+            raise CommitConflict(
+                f"another load is landing what is new of the source {journal.run_id!r} in "
+                f"{self.storage.uri(self.table)}",
+                "let it end, and run this one again: it goes on from there. Of one that was killed on "
+                "another machine this is known ten minutes later.",
+            )
+        with publishing() as by:
+            mine = replace(intent, attempt=intent.attempt + 1, by=by)
+            journal.intend(number, mine)  # of two who find it, one finishes it
+            done = resume(self.storage, journal, number, mine)
         if done is not None and self.storage.can_rename_staged:
             for planned in intent.objects:
                 self.storage.discard(planned.staged)

@@ -92,8 +92,8 @@ def resume(storage: Storage, journal: Journal, sequence: int, intent: Intent) ->
     def record(publisher: FilePublisher) -> None:
         nonlocal attempt
         attempt += 1
-        again = replace(publisher.intent(intent.digest, attempt), bookmark=intent.bookmark)
-        journal.intend(sequence, again)
+        again = publisher.intent(intent.digest, attempt)
+        journal.intend(sequence, replace(again, bookmark=intent.bookmark, by=intent.by))
 
     objects = list(intent.objects)
     publisher = FilePublisher(storage, names_of(intent.names), objects, intent.next_ordinal, record)

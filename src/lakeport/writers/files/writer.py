@@ -15,6 +15,7 @@ from lakeport.writers.files.encode import Encoder
 from lakeport.writers.files.journal import Done, Journal, Planned
 from lakeport.writers.files.manifest import write_manifest
 from lakeport.writers.files.memory import FileMemory, Place, place_of
+from lakeport.writers.files.owner import at_work, publishing
 from lakeport.writers.files.publish import FilePublisher, done_entry, resume, withdraw
 from lakeport.writers.files.sink import Names, Rows, Sink, visible_rows
 from lakeport.writers.naming import object_folder, table_folder
@@ -136,14 +137,20 @@ class FilesWriter:
             CommitConflict: another load was faster.
         """
         if place.journal.newest()[0] >= place.number:
-            raise CommitConflict(
-                f"another load has read the source {place.journal.run_id!r} of {self.uri} since "
-                "this one began",
-                "nothing of this batch was published; run it again: it goes on from there.",
-            )
+            raise self._overtaken(place)
         newest = place.journal.intent(place.number)
-        if newest is not None:
-            self._attempt = _Attempt(batch.sequence, intents=newest.attempt + 1)
+        if newest is None:
+            return
+        if at_work(newest.by) or not withdraw(self.storage, newest):
+            raise self._overtaken(place)
+        self._attempt = _Attempt(batch.sequence, intents=newest.attempt + 1)
+
+    def _overtaken(self, place: Place) -> CommitConflict:
+        return CommitConflict(
+            f"another load has read the source {place.journal.run_id!r} of {self.uri} since this "
+            "one began",
+            "nothing of this batch was published; run it again: it goes on from there.",
+        )
 
     def plan(
         self,
@@ -201,7 +208,18 @@ class FilesWriter:
             CommitConflict: another process lands the same run's batch at this moment.
             DestinationError: the store refuses; with a journal, repeating the run finishes it.
         """
-        publisher = self._publisher(plan, staged, batch)
+        with publishing() as by:
+            return self._committed(plan, staged, batch, singer_state, by)
+
+    def _committed(
+        self,
+        plan: TablePlan,
+        staged: Sequence[Staged],
+        batch: Batch,
+        singer_state: bytes | None,
+        by: Mapping[str, Any],
+    ) -> Landed:
+        publisher = self._publisher(plan, staged, batch, by)
         try:
             place = self._place(batch)
             if place is not None:
@@ -254,7 +272,9 @@ class FilesWriter:
             if one not in self._attempt.held:
                 self.storage.discard(one)
 
-    def _publisher(self, plan: TablePlan, staged: Sequence[Staged], batch: Batch) -> FilePublisher:
+    def _publisher(
+        self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, by: Mapping[str, Any]
+    ) -> FilePublisher:
         attempt, names, place = self._attempt, plan.detail, self._place(batch)
         ordered = sorted(staged, key=lambda one: one.split)
         if self.storage.can_rename_staged:
@@ -265,7 +285,9 @@ class FilesWriter:
         def record(publisher: FilePublisher) -> None:
             if place is not None:
                 intent = publisher.intent(place.digest, attempt.intents)
-                place.journal.intend(place.number, replace(intent, bookmark=_value(batch)))
+                value = _value(batch)
+                told = None if value is None else by
+                place.journal.intend(place.number, replace(intent, bookmark=value, by=told))
                 attempt.intents += 1
                 attempt.held = [planned.staged for planned in publisher.objects]
 
