@@ -69,8 +69,8 @@ class FileMemory:
             raise CommitConflict(
                 f"another load is landing what is new of the source {journal.run_id!r} in "
                 f"{self.storage.uri(self.table)}",
-                "let it end, and run this one again: it goes on from there. Of one that was killed on "
-                "another machine this is known ten minutes later.",
+                "let it end, and run this one again: it goes on from there. Of one that was killed "
+                "on another machine this is known ten minutes later.",
             )
         with publishing() as by:
             mine = replace(intent, attempt=intent.attempt + 1, by=by)
