@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from lakeport.errors import SchemaConflict
 
-__all__ = ["from_spark_json", "spark_json"]
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+__all__ = ["from_spark_json", "spark_json", "spark_schema"]
 
 _NAMES: dict[pa.DataType, str] = {
     pa.string(): "string",
@@ -46,6 +49,13 @@ def spark_json(schema: pa.Schema) -> str:
         '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
     """
     return json.dumps(_struct(schema, ""), ensure_ascii=False, separators=(",", ":"))
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """The columns of a schema as Spark's own type; see `spark_json` for the errors."""
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(spark_json(schema)))
 
 
 def from_spark_json(text: str) -> pa.Schema:

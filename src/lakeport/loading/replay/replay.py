@@ -20,7 +20,7 @@ from lakeport.loading.replay.set_aside import SetAside, records, set_aside
 from lakeport.loading.replay.target import target_of
 from lakeport.loading.run import land
 from lakeport.model import Mode
-from lakeport.schema.types import spark_json
+from lakeport.schema.sparktypes import spark_schema
 from lakeport.shape.columns import internal_names
 from lakeport.spark.quoting import quoted
 from lakeport.writers.naming import table_name
@@ -208,9 +208,7 @@ def _edited(file: Path) -> Iterator[bytes]:
 
 def _as_in(table: pa.Schema) -> Callable[[DataFrame], DataFrame]:
     """Gives a frame's columns the types that the table has for them."""
-    from pyspark.sql.types import StructType
-
-    types = StructType.fromJson(json.loads(spark_json(table)))
+    types = spark_schema(table)
     known = {field.name.lower(): field.dataType for field in types}
 
     def cast(frame: DataFrame) -> DataFrame:

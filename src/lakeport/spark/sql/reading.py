@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import pyarrow as pa
 
-from lakeport.schema.sparktypes import spark_json
+from lakeport.schema.sparktypes import spark_schema
 from lakeport.spark.jobs import Outcome, Policy, attempt_number
 from lakeport.spark.sql.mapped import mapped
 
@@ -49,7 +49,6 @@ class Reading(Generic[T]):
         read: Callable[[T], Iterator[pa.RecordBatch]],
     ) -> None:
         from pyspark.accumulators import AccumulatorParam
-        from pyspark.sql.types import StructType
 
         class Outcomes(AccumulatorParam[list[Outcome]]):
             def zero(self, value: list[Outcome]) -> list[Outcome]:
@@ -64,7 +63,7 @@ class Reading(Generic[T]):
         policy = Policy(runtime.attempts, surroundings=runtime.surroundings)
         task = partial(_read, read, list(items), policy, self._failed)
         count = max(1, len(items))
-        columns = StructType.fromJson(_json(schema))
+        columns = spark_schema(schema)
         self.frame: DataFrame = mapped(session.range(0, count, 1, count), task, columns)
 
     def check(self) -> None:
@@ -81,12 +80,6 @@ class Reading(Generic[T]):
         from pyspark.accumulators import _accumulatorRegistry
 
         _accumulatorRegistry.pop(self._failed.aid, None)
-
-
-def _json(schema: pa.Schema) -> Any:
-    import json
-
-    return json.loads(spark_json(schema))
 
 
 def _read(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from lakeport.errors import InputError, LakeportError, SparkFailure
 from lakeport.model import Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy
-from lakeport.schema.types import spark_json
+from lakeport.schema.sparktypes import spark_schema
 from lakeport.spark.failures import translate
 from lakeport.spark.quoting import quoted
 from lakeport.writers.delta.commit.known_content import NOT_TOLD, KnownContent, overwritten
@@ -187,9 +187,7 @@ class Attempt:
         writer.options(**options).save(self.storage.hadoop_uri(self.folder))
 
     def _frame(self, spark: SparkSession) -> DataFrame:
-        from pyspark.sql.types import StructType
-
-        schema = StructType.fromJson(json.loads(spark_json(self.plan.schema)))
+        schema = spark_schema(self.plan.schema)
         if not self.staged:
             return spark.createDataFrame([], schema)
         paths = [self.storage.hadoop_uri(item.key) for item in self.staged]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lakeport.schema.evolution import EvolutionPolicy
-from lakeport.schema.types import spark_json
+from lakeport.schema.sparktypes import spark_schema
 from lakeport.spark.quoting import quoted
 from lakeport.writers.delta.commit.attempt import Attempt
 from lakeport.writers.delta.commit.log_transaction import TableTransaction
@@ -125,9 +124,8 @@ def _old(change: Retire) -> str:
 def _last_rows(spark: SparkSession, uri: Any, incoming: Incoming, keys: Sequence[str]) -> DataFrame:
     """The last row of each key, read by Spark."""
     from pyspark.sql import Window, functions
-    from pyspark.sql.types import StructType
 
-    schema = StructType.fromJson(json.loads(spark_json(incoming.schema)))
+    schema = spark_schema(incoming.schema)
     parts = [
         spark.read.schema(schema)
         .parquet(uri(key))
