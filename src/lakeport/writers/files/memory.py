@@ -75,11 +75,7 @@ class FileMemory:
         with publishing() as by:
             mine = replace(intent, attempt=intent.attempt + 1, by=by)
             journal.intend(number, mine)  # of two who find it, one finishes it
-            done = resume(self.storage, journal, number, mine)
-        if done is not None and self.storage.can_rename_staged:
-            for planned in intent.objects:
-                self.storage.discard(planned.staged)
-        return done
+            return resume(self.storage, journal, number, mine)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,7 @@ from lakeport.model import Storage
 from lakeport.writers.files.journal import Done, Intent, Journal, Planned
 from lakeport.writers.files.sink import Names
 
-__all__ = ["FilePublisher", "done_entry", "names_of", "resume"]
+__all__ = ["FilePublisher", "done_entry", "drop_staging", "names_of", "resume"]
 
 
 @dataclass
@@ -107,7 +107,15 @@ def resume(storage: Storage, journal: Journal, sequence: int, intent: Intent) ->
         return None
     done = replace(done_entry(intent.digest, publisher.objects), bookmark=intent.bookmark)
     journal.finish(sequence, done)
+    drop_staging(storage, intent.objects)
     return done
+
+
+def drop_staging(storage: Storage, objects: Iterable[Planned]) -> None:
+    """Give up the staging names of objects that are visible, which only stores that rename keep."""
+    if storage.can_rename_staged:
+        for planned in objects:
+            storage.discard(planned.staged)
 
 
 def withdraw(storage: Storage, intent: Intent) -> bool:

@@ -16,7 +16,13 @@ from lakeport.writers.files.journal import Done, Journal, Planned
 from lakeport.writers.files.manifest import write_manifest
 from lakeport.writers.files.memory import FileMemory, Place, place_of
 from lakeport.writers.files.owner import at_work, publishing
-from lakeport.writers.files.publish import FilePublisher, done_entry, resume, withdraw
+from lakeport.writers.files.publish import (
+    FilePublisher,
+    done_entry,
+    drop_staging,
+    resume,
+    withdraw,
+)
 from lakeport.writers.files.sink import Names, Rows, Sink, visible_rows
 from lakeport.writers.naming import object_folder, table_folder
 
@@ -117,8 +123,6 @@ class FilesWriter:
             newest = journal.intent(number) or intent
             self._attempt = _Attempt(batch.sequence, intents=newest.attempt + 1)
             return None
-        for planned in intent.objects:
-            self._drop_staging(planned.staged)
         note = "finished a batch that an interrupted run had staged."
         return self._landed(batch, done, done.rows, warnings=(note,))
 
@@ -238,8 +242,7 @@ class FilesWriter:
                 raise
             raise type(error)(error.message, f"{error.hint} {advice}".strip()) from error
         self._attempt = _Attempt(-1)
-        for planned in publisher.objects:
-            self._drop_staging(planned.staged)
+        drop_staging(self.storage, publisher.objects)
         unwritten = self._write_manifest(plan, batch, publisher.objects, singer_state)
         return self._landed(batch, done, done.rows, warnings=plan.warnings + unwritten)
 
@@ -337,11 +340,6 @@ class FilesWriter:
         except DestinationError as error:
             return (f"the manifest was not written: {error.message}",)
         return ()
-
-    def _drop_staging(self, staged: Staged) -> None:
-        """Give up the staging name, which only stores that rename keep."""
-        if self.storage.can_rename_staged:
-            self.storage.discard(staged)
 
     def _landed(
         self,
