@@ -51,6 +51,7 @@ class TapMemory:
     _order: int = 0
     _numbers: dict[str, int] = field(default_factory=dict)
     _marked: set[str] = field(default_factory=set)
+    _tables: dict[str, Memory] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._marked.update(self._known())
@@ -92,13 +93,19 @@ class TapMemory:
         if stream not in self._numbers and self._remembered(stream).value:
             self._numbers[stream] = Remembered().number  # another load came since this one began
         after = self._numbers[stream]
-        number = self._numbers[stream] = self.memory(stream).next_number(after)
+        number = self._numbers[stream] = self._table(stream).next_number(after)
         return Bookmark(f"tap {self.name}", value, after, number)
 
     def _remembered(self, stream: str) -> Remembered:
-        found = self.memory(stream).bookmark(f"tap {self.name}")
+        found = self._table(stream).bookmark(f"tap {self.name}")
         self._numbers[stream] = found.number
         return found
+
+    def _table(self, stream: str) -> Memory:
+        """What a stream's table remembers; to open it takes requests."""
+        if stream not in self._tables:
+            self._tables[stream] = self.memory(stream)
+        return self._tables[stream]
 
     @property
     def _folder(self) -> str:
