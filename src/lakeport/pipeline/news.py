@@ -15,6 +15,7 @@ from lakeport.errors import LakeportError
 from lakeport.sources.database.cursor import bookmark_name
 from lakeport.sources.new_files.open import open_new_files
 from lakeport.sources.options import ReadOptions
+from lakeport.sources.tables import source as tables
 from lakeport.units import counted, size
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ def _found(load: Load, memory: partial[Memory]) -> str:
         value = memory().bookmark(bookmark_name(source)).value
         return f"rows from {source.cursor} {value['value']} on" if "value" in value else _ALL
     if isinstance(source, TablesSource) and source.incremental:
-        value = memory().bookmark(f"tables {next(iter(source.tables))}").value
+        name = next(iter(source.tables))
+        value = memory().bookmark(tables.bookmark_name(name)).value
         return f"rows behind version {value['version']}" if "version" in value else _ALL
     return ""
 

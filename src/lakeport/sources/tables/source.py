@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakeport.config.inputs.tables import TablesSource
     from lakeport.spark.session import Runtime
 
-__all__ = ["TableFlushes"]
+__all__ = ["TableFlushes", "bookmark_name"]
 
 _FORMAT: Final = 1
 _ANEW: Final = "land the whole table anew, with a full refresh."
@@ -72,11 +72,6 @@ class TableFlushes:
         else:
             self._read = {name: _Read(table.whole()) for name, table in opened.items()}
 
-    @property
-    def nothing_new(self) -> bool:
-        """Whether no table has a new row."""
-        return all(read.frame is None for read in self._read.values())
-
     def frames(self) -> Mapping[str, DataFrame]:
         """The rows by the tables' names, for SQL over them; whoever asks makes one of several."""
         self._taken = True
@@ -110,6 +105,11 @@ class TableFlushes:
             yield replace(flush, batches=batches)
 
 
+def bookmark_name(table: str) -> str:
+    """What a target remembers a table by, of the name that the source gives it."""
+    return f"tables {table}"
+
+
 def _check(source: TablesSource, config: DestinationConfig) -> None:
     if not source.incremental:
         return
@@ -130,7 +130,7 @@ def _check(source: TablesSource, config: DestinationConfig) -> None:
 
 def _new_rows(table: DeltaTable, name: str, memory: Memory) -> _Read:
     """What came since the bookmark; all rows where there is none."""
-    key, uri = f"tables {name}", table.storage.uri()
+    key, uri = bookmark_name(name), table.storage.uri()
     remembered = memory.bookmark(key)
     value = {"format": _FORMAT, "table": uri, "id": table.id, "version": table.version}
     bookmark = Bookmark(key, value, remembered.number)
