@@ -62,6 +62,7 @@ __all__ = [
     "LandingReport",
     "Observer",
     "StreamReport",
+    "iso",
     "keep",
 ]
 
@@ -219,8 +220,8 @@ class LandingReport:
             "ok": self.ok,
             "run_id": self.run_id,
             "target": self.target,
-            "started": _iso(self.started),
-            "finished": _iso(self.finished),
+            "started": iso(self.started),
+            "finished": iso(self.finished),
             "seconds": round(self.seconds, 3),
             "rows": self.rows,
             "rejected": self.rejected,
@@ -274,5 +275,6 @@ def _place(error: BaseException) -> str:
     return f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
 
 
-def _iso(moment: datetime) -> str:
+def iso(moment: datetime) -> str:
+    """A moment as reports have it: ISO 8601 in UTC, in microseconds."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds")

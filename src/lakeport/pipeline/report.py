@@ -25,12 +25,11 @@ for, or landed by the run that this one resumes).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal
 
-from lakeport.loading.report import Failure, LandingReport
+from lakeport.loading.report import Failure, LandingReport, iso
 
 __all__ = ["LoadOutcome", "LoadReport", "PipelineReport"]
 
@@ -133,7 +132,7 @@ class PipelineReport:
         Raises:
             KeyError: the file has no load of that name.
         """
-        return self._by_name()[load]
+        return {one.load: one for one in self.loads}[load]
 
     def __repr__(self) -> str:
         """The run, and how its loads ended; `to_dict` has the rest."""
@@ -152,8 +151,8 @@ class PipelineReport:
             "run_id": self.run_id,
             "file": self.file,
             "resumes": self.resumes,
-            "started": _iso(self.started),
-            "finished": None if self.finished is None else _iso(self.finished),
+            "started": iso(self.started),
+            "finished": None if self.finished is None else iso(self.finished),
             "seconds": round(self.seconds, 3),
             "rows": self.rows,
             "rejected": self.rejected,
@@ -165,10 +164,3 @@ class PipelineReport:
     def to_json(self) -> str:
         """The report as one JSON object on one line."""
         return json.dumps(self.to_dict())
-
-    def _by_name(self) -> Mapping[str, LoadReport]:
-        return {load.load: load for load in self.loads}
-
-
-def _iso(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="microseconds")
