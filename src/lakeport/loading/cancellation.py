@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lakeport.model import Storage
     from lakeport.spark.session import Runtime
 
-__all__ = ["Asked", "Cancellation", "Cancelled", "landing_thread"]
+__all__ = ["Asked", "Cancellation", "Cancelled", "landing_thread", "waited_for"]
 
 _END_SECONDS = 4.0  # for the batch in progress to end by itself,
 _LOOK_SECONDS = 4.0  # and to find out what became of it, once it was cut off
@@ -155,7 +155,20 @@ _used: ContextVar[Cancellation | None] = ContextVar("lakeport_cancellation", def
 @contextmanager
 def landing_thread() -> Iterator[ThreadPoolExecutor]:
     """The thread that flushes are landed on; it is waited for, unless the load was interrupted."""
-    executor = ThreadPoolExecutor(1, "lakeport-flush", joining())
+    with waited_for(ThreadPoolExecutor(1, "lakeport-flush", joining())) as executor:
+        yield executor
+
+
+@contextmanager
+def waited_for(
+    executor: ThreadPoolExecutor, *, cancels: bool = False
+) -> Iterator[ThreadPoolExecutor]:
+    """Threads that are waited for, unless what they work for was interrupted.
+
+    Args:
+        executor: the threads.
+        cancels: whether what none of them has begun is dropped then.
+    """
     patient = True
     try:
         yield executor
@@ -163,4 +176,4 @@ def landing_thread() -> Iterator[ThreadPoolExecutor]:
         patient = False
         raise
     finally:
-        executor.shutdown(wait=patient)
+        executor.shutdown(wait=patient, cancel_futures=cancels and not patient)

@@ -13,9 +13,8 @@ from __future__ import annotations
 import secrets
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -28,7 +27,7 @@ from lakeport.errors import ConfigError, LoadsFailed
 from lakeport.host.activity import carried
 from lakeport.host.command import command_line, masked
 from lakeport.host.cores import available_cores
-from lakeport.loading.cancellation import Cancellation
+from lakeport.loading.cancellation import Cancellation, waited_for
 from lakeport.loading.progress import shown
 from lakeport.pipeline import kept, notices, selection, session
 from lakeport.pipeline.lineage.events import Events
@@ -200,7 +199,8 @@ class _Run:
         self._keep()
         _make_importable({load.folder for load in self.loads.values() if load.python})
         runtime = session.start(self.loads.values())
-        with _threads(parallel) as executor:
+        threads = ThreadPoolExecutor(parallel, "lakeport-load")
+        with waited_for(threads, cancels=True) as executor:
             try:
                 self._drive(executor, runtime)
             except KeyboardInterrupt as interrupt:
@@ -322,17 +322,3 @@ class _Run:
 def _make_importable(folders: Collection[str]) -> None:
     """Have Python find the modules that lie beside the file."""
     sys.path[:0] = [folder for folder in folders if folder not in sys.path]
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[ThreadPoolExecutor]:
-    """The threads that loads run on; they are waited for, unless the run was interrupted."""
-    executor = ThreadPoolExecutor(count, "lakeport-load")
-    patient = True
-    try:
-        yield executor
-    except KeyboardInterrupt:
-        patient = False
-        raise
-    finally:
-        executor.shutdown(wait=patient, cancel_futures=not patient)
