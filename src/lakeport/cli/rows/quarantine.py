@@ -14,6 +14,7 @@ from lakeport.cli.output.errors import Guard
 from lakeport.cli.output.formatting import shown
 from lakeport.cli.output.help import KEEP, LOOK, Commands, about, help_alone
 from lakeport.cli.rows.transforms import Expect, PythonFunction, Sql, transform_options
+from lakeport.cli.tables.lake import opened_lake
 from lakeport.units import count, counted
 
 if TYPE_CHECKING:
@@ -49,16 +50,10 @@ def show(
 ) -> None:
     """List what was set aside, with its reasons, by runs and streams."""
     output = Json() if json_out else Console()
-    with Guard(output, debug, cut_off=("nothing was changed", "")) as guard:
-        output.begin(f"looking at {target}")
-        from lakeport.config.load import load_target
+    with opened_lake(output, target, set_keys, debug) as config:
         from lakeport.destinations import open_storage
         from lakeport.loading.replay import set_aside
 
-        given = keys({}, set_keys, None)
-        config = load_target(target, given)
-        guard.protect(config)
-        refuse_secrets(given, type(config))
         storage = open_storage(config)
         found = set_aside.set_aside(config, storage, table or "", run or "")
         heads = [list(islice(set_aside.records(storage, one), records)) for one in found]
