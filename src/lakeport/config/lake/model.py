@@ -110,7 +110,7 @@ class Load:
                 )
         module = self.python.partition(":")[0].partition(".")[0]
         beside = any(Path(self.folder, module + end).exists() for end in ("", ".py"))
-        if not beside and find_spec(module) is None:
+        if module and not beside and find_spec(module) is None:
             raise ConfigError(
                 f"{where}: `python`: there is no module {module!r}",
                 f"it is looked for in {self.folder}, and among the packages that are installed.",
