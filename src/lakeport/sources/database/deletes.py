@@ -62,19 +62,18 @@ def mark_of(config: DestinationConfig) -> str:
     return (config.hard_delete and config.delete_column) or DELETED_AT
 
 
-def check_compared(config: DestinationConfig, mode: Mode, keys: Sequence[str]) -> None:
+def check_compared(config: DestinationConfig, keys: Sequence[str]) -> None:
     """See that rows can be told apart and taken away.
 
     Args:
         config: the target's.
-        mode: its own, also where a load begins anew.
         keys: columns that identify a row.
 
     Raises:
         ConfigError: they can't.
     """
     wrong = ""
-    if mode is not Mode.MERGE or config.file_type != "delta":
+    if config.mode is not Mode.MERGE or config.file_type != "delta":
         wrong = "needs `mode: merge` and a Delta table"
     elif not keys:
         wrong = "needs a primary key in the source, or `merge_keys` that are its columns"

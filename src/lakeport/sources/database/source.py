@@ -74,7 +74,7 @@ class DatabaseFlushes:
 
     def __post_init__(self) -> None:
         source = self.source
-        if source.cursor and self.tables.mode is Mode.OVERWRITE:
+        if source.cursor and self.config.mode is Mode.OVERWRITE:
             raise ConfigError(
                 f"with the cursor {source.cursor!r} only new rows are read, and `mode: overwrite` "
                 "would replace all of the table by them",
@@ -101,7 +101,7 @@ class DatabaseFlushes:
         columns = dialect.columns(session, relation)
         keys = self._keys(session, columns)
         if source.deletes == "compare":
-            check_compared(self.config, self.tables.mode, keys)
+            check_compared(self.config, keys)
         wanted = self._window(session, relation, columns, keys)
         where = "1 = 0" if wanted.empty else wanted.where
         columns, notes = dialect.settled(session, relation, where, columns)
@@ -180,7 +180,7 @@ class DatabaseFlushes:
             columns,
             keys,
             remembered,
-            merges=self.tables.mode is Mode.MERGE,
+            merges=self.config.mode is Mode.MERGE,
         )
 
     def _parts(
