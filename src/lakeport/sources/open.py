@@ -31,6 +31,7 @@ from lakeport.sources.remote import storage_of
 from lakeport.sources.spool.segment import SpoolWriter
 from lakeport.sources.spool.upload import SpoolUploader
 from lakeport.sources.tap.process import TapProcess
+from lakeport.sources.target import TargetTables, one_table
 from lakeport.spark.jobs import run_tasks
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from lakeport.sources.files.source_file import SourceFile
     from lakeport.sources.options import ReadOptions
     from lakeport.sources.spool.location import SpoolLocation
-    from lakeport.sources.target import TargetTables
     from lakeport.spark.session import Runtime
 
 __all__ = ["Source", "open_source"]
@@ -346,10 +346,11 @@ def _frame(frame: Any, config: DestinationConfig, spool: SpoolLocation, runtime:
 
     if not is_spark_frame(frame):
         _check_spool(config, runtime)
-    if config.table is None or "{stream}" in config.table:
+    stream = one_table(config)
+    if stream is None:
         raise ConfigError("a frame has no name of its own", "give `table`, without `{stream}`.")
-    source = FrameSource(frame, config.table, spool.folder, digest=config.run_id is not None)
-    return Source(SpoolUploader(spool).flushes(source), name=config.table)
+    source = FrameSource(frame, stream, spool.folder, digest=config.run_id is not None)
+    return Source(SpoolUploader(spool).flushes(source), name=stream)
 
 
 def _tables(
@@ -361,9 +362,7 @@ def _tables(
 ) -> Source:
     from lakeport.sources.tables.source import TableFlushes
 
-    stream = config.table
-    if stream is None or "{stream}" in stream:
-        stream = _only(source.tables)
+    stream = one_table(config) or _only(source.tables)
     found = TableFlushes(source, stream, config, runtime, spool.folder, tables.memory)
     return Source(found, frames=found.frames, name=", ".join(source.tables))
 
@@ -377,7 +376,7 @@ def _only(tables: Mapping[str, str]) -> str:
 def _database(
     source: DatabaseSource, config: DestinationConfig, runtime: Runtime, tables: TargetTables
 ) -> Source:
-    stream = source.stream if config.table is None or "{stream}" in config.table else config.table
+    stream = one_table(config) or source.stream
     if source.is_jdbc:
         from lakeport.sources.database.jdbc import JdbcFlushes
 
@@ -391,6 +390,4 @@ def _database(
 
 def _stream(config: DestinationConfig, names: Sequence[str], files: Sequence[SourceFile]) -> str:
     """The stream's name: the table's, else the file's or the folder's."""
-    if config.table is not None and "{stream}" not in config.table:
-        return config.table
-    return stream_name(names, files)
+    return one_table(config) or stream_name(names, files)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from lakeport.config.base import DestinationConfig
     from lakeport.model import Memory, Mode, Storage
 
-__all__ = ["TargetTables"]
+__all__ = ["TargetTables", "one_table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +31,8 @@ class TargetTables:
     keys: Callable[[str, Sequence[str], str], pa.Table | None]
     storage: Storage
     mode: Mode
+
+
+def one_table(config: DestinationConfig) -> str | None:
+    """A target's `table`, if it is the same for whatever stream; else None."""
+    return None if config.table is None or "{stream}" in config.table else config.table

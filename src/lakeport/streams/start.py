@@ -21,6 +21,7 @@ from lakeport.loading.prepare import Prepared, prepare
 from lakeport.model import Mode
 from lakeport.sources.frames.source import is_spark_frame
 from lakeport.sources.frames.spark import normalised
+from lakeport.sources.target import one_table
 from lakeport.spark.checkpoint import bind
 from lakeport.spark.failures import translated
 from lakeport.streams.handle import LandingStream
@@ -167,7 +168,7 @@ def _check(config: DestinationConfig, checkpoint: str | os.PathLike[str] | None)
             "a stream needs a checkpoint: without one, a restart lands everything again",
             "give `checkpoint`, a folder that is kept as long as the table.",
         )
-    if config.table is None or "{stream}" in config.table:
+    if one_table(config) is None:
         raise ConfigError("a stream has no name of its own", "give `table`.")
     if config.mode is Mode.OVERWRITE:
         what = "the partitions that it touches" if config.partition_keys else "the table"

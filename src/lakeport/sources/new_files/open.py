@@ -15,6 +15,7 @@ from lakeport.sources.input.unpacking import unpack_limits
 from lakeport.sources.new_files.record import Record
 from lakeport.sources.new_files.source import NewFiles
 from lakeport.sources.remote import storage_of
+from lakeport.sources.target import one_table
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -51,8 +52,7 @@ def open_new_files(
     """
     _check(source, options, config)
     places = [Place.of(name, partial(storage_of, config)) for name in source.names]
-    table = config.table
-    stream = table if table is not None and "{stream}" not in table else _name_of(places)
+    stream = one_table(config) or _name_of(places)
     record = Record(memory_of(stream))
     limits = unpack_limits(config)
     return stream, NewFiles(source, places, record, folder, limits, options.format)
