@@ -250,14 +250,13 @@ def _scan_split(reader: Reader, split: Split) -> list[_Found]:
 
 
 def _stream(prepared: Prepared, stream: str, seen: _Seen, wanted: Wanted) -> StreamPlan:
-    from lakeport.loading.batches.columns import columns_of
     from lakeport.loading.policies import Policies
 
     if seen.batch is None:
         raise TypeError("a stream that was seen has a batch")
     policies = Policies.of(prepared.config)
-    batch, notes = wanted.planned(prepared, seen.batch)
-    shape = policies.shape(columns_of(batch), batch)
+    batch, columns, notes = wanted.planned(prepared, seen.batch)
+    shape = policies.shape(columns, batch)
     keys = policies.keys_of(batch)
     writer = open_table(prepared.config, prepared.storage, prepared.runtime, stream, writes=False)
     now = writer.current()

@@ -27,6 +27,7 @@ from lakeport.loading.batches.sharing import groups, together
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.conflicts import explained
 from lakeport.loading.expect.sieve import Findings
+from lakeport.loading.expressions.bound import NeedsSpark
 from lakeport.loading.policies import Policies
 from lakeport.loading.tasks import contents_of, land_frame, land_splits, scan_split
 from lakeport.loading.timeline import Timeline
@@ -41,6 +42,7 @@ from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
     from lakeport.loading.expect.checks import Checks
+    from lakeport.loading.expressions.select import Select
     from lakeport.loading.transform.transform import Made
     from lakeport.spark.session import Runtime
 
@@ -76,6 +78,7 @@ class StreamLoader:
     checks: Checks | None = None
     _dropped: dict[str, int] = field(default_factory=dict)
     _extra: dict[str, pa.DataType] = field(default_factory=dict)
+    _by_spark: bool = False
 
     def land(self, batches: Sequence[Batch], state: bytes | None) -> Iterator[Landed]:
         """Land a flush's batches of this stream; an overwrite takes them all in one commit.
@@ -119,11 +122,23 @@ class StreamLoader:
             return before
         scan = self._scans
         try:
-            return self._stage_and_commit(whole, self._parts(keyed, scan), state)
+            return self._once_read(whole, keyed, scan, state)
         except UnknownFields:
             if scan or self.policies.unknown_fields is not UnknownPolicy.EVOLVE:
                 raise
-            return self._stage_and_commit(whole, self._parts(keyed, scan=True), state)
+            return self._once_read(whole, keyed, True, state)
+
+    def _once_read(
+        self, whole: Batch, batches: Sequence[Batch], scan: bool, state: bytes | None
+    ) -> Landed | None:
+        """Land batches; all are scanned first, as a field is read by all that it holds."""
+        scanned = [self._scanned(batch) if scan else batch.reader for batch in batches]
+        readers = [None if reader is None else self._extended(reader) for reader in scanned]
+        try:
+            return self._stage_and_commit(whole, self._parts(batches, readers), state)
+        except NeedsSpark:
+            self._by_spark = True  # what came once will come again
+            return self._stage_and_commit(whole, self._parts(batches, readers), state)
 
     @property
     def _scans(self) -> bool:
@@ -131,12 +146,11 @@ class StreamLoader:
         policies = self.policies
         return policies.on_bad_record != "fail" or policies.unknown_fields is UnknownPolicy.DROP
 
-    def _parts(self, batches: Sequence[Batch], scan: bool) -> list[Part]:
-        """Batches with their kernels; all are scanned first, as a field is read by all it holds."""
-        scanned = [self._scanned(batch) if scan else batch.reader for batch in batches]
-        readers = [None if reader is None else self._extended(reader) for reader in scanned]
+    def _parts(self, batches: Sequence[Batch], readers: Sequence[Reader | None]) -> list[Part]:
+        """Batches with their kernels."""
         clock = datetime.now(UTC)
-        made = self._made(batches, readers)
+        select = self._select(batches, readers)
+        made = None if select else self._made(batches, readers)
         if made is not None:
             return [self._of_frame(made.batch, clock, made)]
         if batches[0].frame is not None:
@@ -144,16 +158,27 @@ class StreamLoader:
         parts = []
         for batch, known in zip(batches, readers, strict=True):
             columns = columns_of(batch) if known is None else known.schema
+            if select is not None:
+                columns = select.schema
+                batch = replace(batch, untyped=select.passed(batch.untyped), remembered=False)
             sieve = self.checks.by_arrow(batch.stream, columns) if self.checks else None
-            parts.append(Part(batch, known, self.policies.shape(columns, batch, clock), sieve))
+            shape = self.policies.shape(columns, batch, clock)
+            parts.append(Part(batch, known, shape, select, sieve))
         return parts
+
+    def _select(self, batches: Sequence[Batch], readers: Sequence[Reader | None]) -> Select | None:
+        """What the tasks make of the rows; None where they do nothing, or Spark does it."""
+        if self.transform is None or self._by_spark or batches[0].frame is not None:
+            return None
+        schemas = [reader.schema for reader in readers if reader] or [columns_of(batches[0])]
+        return self.transform.selected(union(schemas), self.checks)
 
     def _of_frame(self, batch: Batch, clock: datetime, made: Made | None = None) -> Part:
         frame, sieve = batch.frame, None
         if self.checks is not None and frame is not None:
             frame, sieve = self.checks.by_spark(batch.stream, frame)
         shape = self.policies.shape(columns_of(batch), batch, clock)
-        return Part(batch, None, shape, sieve, frame, made)
+        return Part(batch, None, shape, None, sieve, frame, made)
 
     def _made(self, batches: Sequence[Batch], readers: Sequence[Reader | None]) -> Made | None:
         """One batch of what Spark makes of these; None where they land without it."""
@@ -162,7 +187,9 @@ class StreamLoader:
         transform = self.transform
         if transform is None:
             checks = self.checks
-            if not (read and checks and any(map(checks.needs_spark, schemas))):
+            if not (read and checks):
+                return None
+            if not self._by_spark and not any(map(checks.needs_spark, schemas)):
                 return None
             transform = Transform(self.runtime)
         items = [(reader, splits) for b, reader in read for splits in self._shared(b)]
@@ -350,7 +377,7 @@ class StreamLoader:
         ]
         return run_tasks(
             self.runtime,
-            partial(land_splits, plan.sink, first.batch.remembered, first.sieve),
+            partial(land_splits, plan.sink, first.batch.remembered, first.select, first.sieve),
             items,
             size=size,
             discard=self._discard,

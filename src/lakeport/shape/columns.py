@@ -22,7 +22,15 @@ from lakeport.schema.exact import InexactError, exactly
 from lakeport.schema.named import type_name
 from lakeport.shape.rules import ColumnRules
 
-__all__ = ["TIMESTAMP", "Shape", "fit_column", "header_name", "internal_names", "plan_shape"]
+__all__ = [
+    "TIMESTAMP",
+    "Shape",
+    "fit_column",
+    "fitted",
+    "header_name",
+    "internal_names",
+    "plan_shape",
+]
 
 HeaderCase = Literal["lower", "upper"]
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -242,6 +250,17 @@ def fit_column(column: pa.Array | None, field: pa.Field, rows: int) -> pa.Array:
             f"exactly; in the source it is {column.type}",
             "land it in another table or column, or declare the table's type in the source.",
         ) from None
+
+
+def fitted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Give batches just these columns; those that one lacks are nulls there. See `fit_column`."""
+    for batch in batches:
+        at = {name: index for index, name in enumerate(batch.schema.names)}
+        arrays = [
+            fit_column(batch.column(at[f.name]) if f.name in at else None, f, batch.num_rows)
+            for f in schema
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _cast(column: pa.Array, target: pa.DataType) -> pa.Array:

@@ -15,6 +15,7 @@ from lakeport.shape.columns import Shape
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from lakeport.loading.expressions.select import Select
     from lakeport.loading.transform.transform import Made
 
 __all__ = ["Part", "Task", "misfit", "staged_of"]
@@ -22,11 +23,22 @@ __all__ = ["Part", "Task", "misfit", "staged_of"]
 
 @dataclass(frozen=True)
 class Part:
-    """One batch with its kernels, the frame that is run, and how that was made."""
+    """One batch with its kernels.
+
+    Attributes:
+        batch: the batch.
+        reader: None where a frame is run.
+        shape: of the rows that land.
+        select: makes them of those that are read; None where they land as they are.
+        sieve: holds them to what is expected of them.
+        frame: is run in place of the reader.
+        made: how the frame was made.
+    """
 
     batch: Batch
     reader: Reader | None
     shape: Shape
+    select: Select | None = None
     sieve: Sieve | None = None
     frame: DataFrame | None = None
     made: Made | None = None
@@ -56,7 +68,7 @@ def misfit(conflict: TypeConflict, parts: Sequence[Part]) -> str:
     for part in parts:
         names = {new.lower(): old for old, new in part.shape.names}
         column = names.get(conflict.path.lower(), "")
-        if column and part.reader is not None:
+        if column and part.reader is not None and part.select is None:
             found = first_misfit(part.reader, part.batch.splits, column, conflict.table)
             if found:
                 return found

@@ -1,7 +1,7 @@
 """Expectations told by Arrow, in the task that reads the rows: where that says what Spark says.
 
 A null passes, a NaN is larger than any number, and a value is compared with one of its own kind;
-everything else is left to Spark.
+patterns and conditions are told where they mean the same everywhere. The rest is left to Spark.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.config.expectations import Expectation
+from lakeport.loading.expressions.matching import is_portable, matching
+from lakeport.loading.expressions.select import Condition, condition, is_condition
 
-__all__ = ["ArrowMask", "arrow_mask"]
+__all__ = ["ArrowMask", "arrow_mask", "may_be_told"]
 
 _KINDS: Final[tuple[tuple[Callable[[Any], bool], type], ...]] = (
     (pa.types.is_boolean, bool),
@@ -26,6 +28,7 @@ _KINDS: Final[tuple[tuple[Callable[[Any], bool], type], ...]] = (
     (pa.types.is_string, str),
     (pa.types.is_date32, date),
 )
+_TOLD: Final = frozenset({"not_null", "in", "between", "rows", "fresh"})
 _LARGEST: Final = 2**63 - 1
 
 
@@ -35,15 +38,21 @@ class ArrowMask:
 
     Attributes:
         expected: bit 0 is the first one's, and so on; those of all rows together have none.
+        conditions: of those that are a `check` or `matches`, what tells; None for the others.
     """
 
     expected: tuple[Expectation, ...]
+    conditions: tuple[Condition | None, ...]
 
     def __call__(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array | None]:
         """The batch, and its rows' bits; None where no row fails."""
         bits = None
         for number, one in enumerate(self.expected):
-            failing = _failing(one, batch) if one.row_wise else None
+            condition = self.conditions[number]
+            if condition is not None:
+                failing = pc.invert(condition(batch))
+            else:
+                failing = _failing(one, batch) if one.row_wise else None
             if failing is not None and pc.any(failing, min_count=0).as_py():
                 mine = pc.if_else(pc.fill_null(failing, False), 1 << number, 0).cast(pa.int64())
                 bits = mine if bits is None else pc.bit_wise_or(bits, mine)
@@ -52,13 +61,28 @@ class ArrowMask:
 
 def arrow_mask(expected: Sequence[Expectation], schema: pa.Schema) -> ArrowMask | None:
     """What tells of rows of these columns; None where it takes Spark to tell."""
-    return ArrowMask(tuple(expected)) if all(_told(one, schema) for one in expected) else None
+    conditions = tuple(_condition(one, schema) for one in expected)
+    told = all(c or _told(one, schema) for one, c in zip(expected, conditions, strict=True))
+    return ArrowMask(tuple(expected), conditions) if told else None
+
+
+def may_be_told(one: Expectation) -> bool:
+    """Whether Arrow can tell of rows that have the columns for it."""
+    if one.check:
+        return is_condition(one.check)
+    return one.kind in _TOLD or bool(one.matches and all(map(is_portable, one.matches.values())))
+
+
+def _condition(one: Expectation, schema: pa.Schema) -> Condition | None:
+    if one.check:
+        return condition(one.check, schema)
+    return matching(one.matches, schema) if one.matches else None
 
 
 def _told(one: Expectation, schema: pa.Schema) -> bool:
     types = {field.name.lower(): field.type for field in schema}
     found = [types.get(name.lower()) for name in one.columns]
-    if one.kind not in ("not_null", "in", "between", "rows", "fresh") or None in found:
+    if one.kind not in _TOLD or None in found:
         return False
     values = [*one.one_of.values(), *one.between.values()]
     if not values:

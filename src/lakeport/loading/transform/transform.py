@@ -4,7 +4,8 @@
 splits ─▶ reader, in Spark tasks ─▶ `source` ─▶ sql ─▶ python ─▶ the table's columns
 ```
 Where each row is made of one row, each batch is transformed on its own. What aggregates, sorts or
-joins is given the whole input at once.
+joins is given the whole input at once. Of queries of single rows, those that Arrow computes exactly
+as Spark does need no frame: `selected` is what the tasks do then.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from lakeport.loading.batches.columns import columns_of
+from lakeport.loading.expressions.select import Select, parsed, selected
 from lakeport.loading.transform.function import applied, function_named
 from lakeport.model import Batch, Reader, Split
-from lakeport.shape.columns import fit_column
+from lakeport.shape.columns import fitted
 from lakeport.sources.frames.spark import normalised, without_values
 from lakeport.spark.failures import translated
 from lakeport.spark.sql.query import check_query, named, query, session_like
@@ -30,6 +32,8 @@ from lakeport.spark.sql.row_wise import is_row_wise
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakeport.loading.expect.checks import Checks
+    from lakeport.loading.expressions.syntax import Query
     from lakeport.spark.session import Runtime
 
 __all__ = ["SOURCE", "Item", "Made", "Transform"]
@@ -77,12 +81,14 @@ class Transform:
         sql: one query on `source`; empty for none.
         python: a function from frame to frame, or `module:function`; it gets what `sql` gave.
         views: other frames that `sql` may name.
+        standard: whether Spark SQL has the meaning here that it has without any settings.
     """
 
     runtime: Runtime
     sql: str = ""
     python: str | Callable[[DataFrame], DataFrame] = ""
     views: Mapping[str, DataFrame] = field(default_factory=dict)
+    standard: bool = False
 
     @cached_property
     def function(self) -> Callable[[DataFrame], Any] | None:
@@ -91,13 +97,34 @@ class Transform:
             return function_named(self.python) if self.python else None
         return self.python
 
+    @cached_property
+    def needs_spark(self) -> bool:
+        """Whether it takes Spark, whatever the source's columns are."""
+        return self._query is None
+
+    @cached_property
+    def _query(self) -> Query | None:
+        plain = self.standard and self.sql and not self.python
+        return parsed(self.sql, SOURCE) if plain else None
+
+    def selected(self, schema: pa.Schema, checks: Checks | None = None) -> Select | None:
+        """What makes the same rows without Spark; None where there is no such thing.
+
+        Args:
+            schema: the source's columns.
+            checks: what is expected of the rows, which may take Spark, too.
+        """
+        select = None if self._query is None else selected(self._query, schema)
+        by_spark = select and checks and checks.needs_spark(select.schema)
+        return None if by_spark else select
+
     def check(self) -> None:
-        """See what can be seen without the source; waits for Spark.
+        """See what can be seen without the source; waits for Spark where that is needed.
 
         Raises:
             ConfigError: `sql` can't be parsed, or `python` is not there.
         """
-        if self.function is None or self.sql:
+        if self.needs_spark and (self.function is None or self.sql):
             check_query(self._session(), self.sql)
 
     def named(self, batch: Batch) -> Batch:
@@ -109,9 +136,25 @@ class Transform:
 
     def row_wise(self, batch: Batch) -> bool:
         """Whether each row is made of one row, so that batches can be transformed on their own."""
+        if batch.frame is None and self.selected(columns_of(batch)) is not None:
+            return True
         made = self.applied(batch, columns_of(batch), ())
         made.close()
         return made.row_wise
+
+    def planned(self, batch: Batch, checks: Checks | None) -> tuple[Batch, pa.Schema, bool]:
+        """What a batch lands as, its columns, and whether each row is made of one row.
+
+        Raises:
+            LakeportError: as for `applied`.
+        """
+        columns = columns_of(batch)
+        select = self.selected(columns, checks) if batch.frame is None else None
+        if select is not None:
+            return replace(batch, untyped=select.passed(batch.untyped)), select.schema, True
+        made = self.applied(batch, columns, ())
+        made.close()
+        return made.batch, columns_of(made.batch), made.row_wise
 
     def applied(self, batch: Batch, schema: pa.Schema, items: Sequence[Item]) -> Made:
         """A batch with the frame that the transform makes of it.
@@ -164,10 +207,4 @@ class _Read:
 
     def __call__(self, item: Item) -> Iterator[pa.RecordBatch]:
         reader, splits = item
-        at = {name: index for index, name in enumerate(reader.schema.names)}
-        for batch in (batch for split in splits for batch in reader.read(split)):
-            arrays = [
-                fit_column(batch.column(at[f.name]) if f.name in at else None, f, batch.num_rows)
-                for f in self.schema
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return fitted((batch for split in splits for batch in reader.read(split)), self.schema)

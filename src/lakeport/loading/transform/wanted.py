@@ -11,12 +11,15 @@ from lakeport.config.expectations import Expectation, expectations
 from lakeport.destinations import table_rows
 from lakeport.errors import ConfigError
 from lakeport.loading.batches.columns import columns_of
+from lakeport.loading.expect.arrow import may_be_told
 from lakeport.loading.expect.checks import Checks, Judge
 from lakeport.loading.transform.gathered import gathered
 from lakeport.loading.transform.transform import Transform
+from lakeport.spark.settings import is_standard
 from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from lakeport.loading.prepare import Prepared
@@ -57,16 +60,19 @@ class Wanted:
             ConfigError: an expectation is wrong, or `once` can't be had.
         """
         expected = expectations(expect)
-        runtime = prepared.runtime
-        transform = Transform(runtime, sql, python, views or {}) if sql or python else None
+        runtime, config = prepared.runtime, prepared.config
+        standard = not runtime.adopted and is_standard(config.spark)
+        transform = None
+        if sql or python:
+            transform = Transform(runtime, sql, python, views or {}, standard)
         by_spark = [one.title for one in expected if one.kind in _BY_SPARK]
-        if prepared.config.once and (transform or by_spark):
+        if config.once and (transform or by_spark):
             raise ConfigError(
                 f"`once` and {'`sql` or `python`' if transform else by_spark[0]} exclude each "
                 "other: Spark does not tell which files have come to rows",
                 "leave one of them out; a `run_id` has the same run land once.",
             )
-        if transform is not None or by_spark:
+        if (transform and transform.needs_spark) or not all(map(may_be_told, expected)):
             runtime.begin()
         return cls(transform, expected, views)
 
@@ -100,29 +106,27 @@ class Wanted:
         own = table_name(config.table_pattern, stream)
         return Checks(self.expected, judge, config.mode, self.views or {}, rows, own)
 
-    def planned(self, prepared: Prepared, batch: Batch) -> tuple[Batch, tuple[str, ...]]:
-        """What a batch lands as, and what is to be told of that; nothing is read.
+    def planned(self, prepared: Prepared, batch: Batch) -> tuple[Batch, pa.Schema, tuple[str, ...]]:
+        """What a batch lands as, its columns, and what is to be told of that; nothing is read.
 
         Raises:
             ConfigError: `sql` or an expectation names what is not there.
         """
-        notes = []
-        if self.transform is not None:
-            made = self.transform.applied(batch, columns_of(batch), ())
-            made.close()
-            batch = made.batch
-            how = "each batch on its own" if made.row_wise else "the whole input at once"
-            notes.append(f"transform: {how}")
+        notes, columns = list[str](), columns_of(batch)
         checks = self.checks(prepared, None, batch.stream)
+        if self.transform is not None:
+            batch, columns, row_wise = self.transform.planned(batch, checks)
+            how = "each batch on its own" if row_wise else "the whole input at once"
+            notes.append(f"transform: {how}")
         if checks is not None:
             if batch.frame is not None:
                 checks.by_spark(batch.stream, batch.frame)
-            elif checks.needs_spark(columns_of(batch)):
-                made = Transform(prepared.runtime).applied(batch, columns_of(batch), ())
+            elif checks.needs_spark(columns):
+                made = Transform(prepared.runtime).applied(batch, columns, ())
                 made.close()
                 checks.by_spark(batch.stream, made.frame)
             notes += [f"expected: {one.title}, otherwise {one.otherwise}" for one in self.expected]
-        return batch, tuple(notes)
+        return batch, columns, tuple(notes)
 
     def _at_once(self, batch: Batch) -> bool:
         if any(one.at_once for one in self.expected):

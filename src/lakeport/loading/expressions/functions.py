@@ -1,0 +1,209 @@
+"""Functions by name: the types that they take here, and what computes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+
+from lakeport.loading.expressions.bound import Bound, Call, Constant
+from lakeport.loading.expressions.kernels import logic, moments, numbers, texts
+from lakeport.loading.expressions.tokens import Beyond
+from lakeport.loading.expressions.typing import (
+    CASTS_BY_NAME,
+    INTEGERS,
+    cast_to,
+    need,
+    to_common,
+)
+from lakeport.schema.types import TIMESTAMP
+
+__all__ = ["FUNCTIONS"]
+
+Rule = Callable[..., Bound]
+_WHOLE: Final = Constant(2**30, pa.int32())
+"""More characters than a text has."""
+_PATTERN: Final = re.compile(r"yyyy|MM|dd|HH|mm|ss|[-/.:_ ]")
+_SECONDS: Final = {"hour": "hour", "minute": "minute", "second": "second"}
+_DAYS: Final = {"day": "day", "dd": "day"}
+
+
+def _is_null(value: Bound) -> Bound:
+    return Call(logic.is_null, (value,), pa.bool_())
+
+
+def _is_not_null(value: Bound) -> Bound:
+    return Call(logic.negation, (_is_null(value),), pa.bool_())
+
+
+def _coalesce(*values: Bound) -> Bound:
+    found = to_common(list(values))
+    return Call(logic.coalesce, tuple(found), found[0].type)
+
+
+def _ifnull(value: Bound, other: Bound) -> Bound:
+    return _coalesce(value, other)
+
+
+def _if(condition: Bound, value: Bound, otherwise: Bound) -> Bound:
+    same = to_common([value, otherwise])
+    return Call(logic.case, (same[1], need(condition, pa.bool_()), same[0]), same[0].type)
+
+
+def _nullif(value: Bound, other: Bound) -> Bound:
+    same = to_common([value, other])
+    if same[0] is not value:  # it keeps its own type, also beside a wider one
+        raise Beyond
+    return Call(logic.null_if, tuple(same), value.type)
+
+
+def _of_text(kernel: Callable[..., object], type_: pa.DataType, text: Bound) -> Bound:
+    return Call(kernel, (need(text, pa.string()),), type_)
+
+
+def _sought(kernel: Callable[..., object], text: Bound, sought: Bound) -> Bound:
+    return Call(kernel, (need(text, pa.string()), _written(sought, pa.string())), pa.bool_())
+
+
+def _substring(text: Bound, start: Bound, size: Bound = _WHOLE) -> Bound:
+    first, most = _written(start, pa.int32()), _written(size, pa.int32())
+    if first.value < 0 or most.value < 0:
+        raise Beyond
+    return Call(texts.part, (need(text, pa.string()), first, most), pa.string())
+
+
+def _left(text: Bound, size: Bound) -> Bound:
+    return _substring(text, Constant(1, pa.int32()), size)
+
+
+def _replace(text: Bound, old: Bound, new: Bound) -> Bound:
+    sought, put = _written(old, pa.string()), _written(new, pa.string())
+    if not sought.value:
+        raise Beyond
+    return Call(texts.replaced, (need(text, pa.string()), sought, put), pa.string())
+
+
+def concat(*values: Bound) -> Bound:
+    """Texts one behind the other; integers, dates and booleans beside one are made texts."""
+    if not any(value.type == pa.string() for value in values):
+        raise Beyond
+    found = tuple(cast_to(value, pa.string()) for value in values)
+    return Call(texts.concatenated, found, pa.string())
+
+
+def _abs(value: Bound) -> Bound:
+    return Call(numbers.absolute, (need(value, *INTEGERS, pa.float64()),), value.type)
+
+
+def _rounded(kernel: Callable[..., object], value: Bound) -> Bound:
+    return Call(kernel, (need(value, pa.float64()),), pa.int64())
+
+
+def _mod(value: Bound, other: Bound) -> Bound:
+    found = to_common([need(value, *INTEGERS), need(other, *INTEGERS)])
+    return Call(numbers.remainder, tuple(found), found[0].type)
+
+
+def _part(name: str, value: Bound) -> Bound:
+    types = (TIMESTAMP,) if name in _SECONDS else (TIMESTAMP, pa.date32())
+    return Call(moments.part, (need(value, *types), Constant(name, pa.string())), pa.int32())
+
+
+def _date_trunc(unit: Bound, value: Bound) -> Bound:
+    name = (moments.UNITS | _DAYS | _SECONDS).get(_written(unit, pa.string()).value.lower())
+    if name is None:
+        raise Beyond
+    moment = cast_to(need(value, TIMESTAMP, pa.date32()), TIMESTAMP)
+    return Call(moments.truncated, (moment, Constant(name, pa.string())), TIMESTAMP)
+
+
+def _trunc(value: Bound, unit: Bound) -> Bound:
+    name = moments.UNITS.get(_written(unit, pa.string()).value.lower())
+    if name is None:
+        raise Beyond
+    days = cast_to(need(value, TIMESTAMP, pa.date32()), pa.date32())
+    return Call(moments.truncated, (days, Constant(name, pa.string())), pa.date32())
+
+
+def _date_format(value: Bound, pattern: Bound) -> Bound:
+    text, made = _written(pattern, pa.string()).value, ""
+    while text:
+        match = _PATTERN.match(text)
+        if match is None or text[match.end() : match.end() + 1] == match[0][-1:].strip("-/.:_ "):
+            raise Beyond
+        made += moments.FORMATS.get(match[0], match[0])
+        text = text[match.end() :]
+    moment = cast_to(need(value, TIMESTAMP, pa.date32()), TIMESTAMP)
+    return Call(moments.formatted, (moment, Constant(made, pa.string())), pa.string())
+
+
+def _datediff(end: Bound, start: Bound) -> Bound:
+    days = [cast_to(need(one, TIMESTAMP, pa.date32()), pa.date32()) for one in (end, start)]
+    return Call(moments.days_between, tuple(days), pa.int32())
+
+
+def _date_add(value: Bound, days: Bound) -> Bound:
+    start = cast_to(need(value, TIMESTAMP, pa.date32()), pa.date32())
+    return Call(moments.days_later, (start, need(days, pa.int32())), pa.date32())
+
+
+def _date_sub(value: Bound, days: Bound) -> Bound:
+    start = cast_to(need(value, TIMESTAMP, pa.date32()), pa.date32())
+    earlier = Call(numbers.negative, (need(days, pa.int32()),), pa.int32())
+    return Call(moments.days_later, (start, earlier), pa.date32())
+
+
+def _written(value: Bound, type_: pa.DataType) -> Constant:
+    if not isinstance(value, Constant) or value.type != type_:
+        raise Beyond
+    return value
+
+
+def _cast(name: str, value: Bound) -> Bound:
+    return cast_to(value, CASTS_BY_NAME[name])
+
+
+_TEXT: Final = pa.string()
+FUNCTIONS: Final[Mapping[str, Rule]] = {
+    "isnull": _is_null,
+    "isnotnull": _is_not_null,
+    "coalesce": _coalesce,
+    "ifnull": _ifnull,
+    "nvl": _ifnull,
+    "if": _if,
+    "nullif": _nullif,
+    **dict.fromkeys(("upper", "ucase"), partial(_of_text, texts.upper, _TEXT)),
+    **dict.fromkeys(("lower", "lcase"), partial(_of_text, texts.lower, _TEXT)),
+    "trim": partial(_of_text, texts.trimmed, _TEXT),
+    "ltrim": partial(_of_text, texts.trimmed_left, _TEXT),
+    "rtrim": partial(_of_text, texts.trimmed_right, _TEXT),
+    **dict.fromkeys(
+        ("length", "len", "char_length", "character_length"),
+        partial(_of_text, texts.length, pa.int32()),
+    ),
+    "contains": partial(_sought, texts.contains),
+    "startswith": partial(_sought, texts.starts_with),
+    "endswith": partial(_sought, texts.ends_with),
+    **dict.fromkeys(("substring", "substr"), _substring),
+    "left": _left,
+    "replace": _replace,
+    "concat": concat,
+    "abs": _abs,
+    "floor": partial(_rounded, numbers.floor),
+    **dict.fromkeys(("ceil", "ceiling"), partial(_rounded, numbers.ceiling)),
+    "mod": _mod,
+    **{name: partial(_part, name) for name in (*moments.PARTS, "dayofweek")},
+    "date_trunc": _date_trunc,
+    "trunc": _trunc,
+    "date_format": _date_format,
+    "datediff": _datediff,
+    "date_diff": _datediff,
+    "date_add": _date_add,
+    "dateadd": _date_add,
+    "date_sub": _date_sub,
+    **{name: partial(_cast, name) for name in ("int", "bigint", "double", "string", "date")},
+}
+"""Name in lower case -> the rule that takes its arguments; it raises `Beyond`."""
