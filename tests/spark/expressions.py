@@ -13,11 +13,55 @@ from lakeport.schema.types import TIMESTAMP
 __all__ = ["KINDS", "ROWS", "texts_of"]
 
 _INTS = [0, 1, -1, 2, 7, -7, 100, 2**31 - 1, -(2**31), 2**53 + 1, 2**63 - 1, -(2**63), None]
-_FLOATS = [0.0, -0.0, 1.5, -2.5, 1e300, float("nan"), float("inf"), float("-inf"), 0.1, 3.0, None]
-_TEXTS = ["", "a", "ab c", " x ", "\t y", "12", "-7", "1.5", "2020-02-29", "2021-02-29", "É", "😀b",
-          "ß", "2020-01-01 10:00:00", "NaN", "%_", "line\nend", None]  # fmt: skip
-_DAYS = [dt.date(1, 1, 1), dt.date(1582, 10, 10), dt.date(1969, 12, 31), dt.date(1970, 1, 1),
-         dt.date(2020, 2, 29), dt.date(2024, 12, 30), dt.date(9999, 12, 31), None]  # fmt: skip
+_FLOATS = [
+    0.0,
+    -0.0,
+    1.5,
+    -2.5,
+    0.285,
+    -1.005,
+    2.675,
+    1e15,
+    -0.04,
+    12345.6785,
+    1e300,
+    float("nan"),
+    float("inf"),
+    float("-inf"),
+    0.1,
+    3.0,
+    None,
+]
+_TEXTS = [
+    "",
+    "a",
+    "ab c",
+    " x ",
+    "\t y",
+    "12",
+    "-7",
+    "1.5",
+    "2020-02-29",
+    "2021-02-29",
+    "É",
+    "😀b",
+    "ß",
+    "2020-01-01 10:00:00",
+    "NaN",
+    "%_",
+    "line\nend",
+    None,
+]
+_DAYS = [
+    dt.date(1, 1, 1),
+    dt.date(1582, 10, 10),
+    dt.date(1969, 12, 31),
+    dt.date(1970, 1, 1),
+    dt.date(2020, 2, 29),
+    dt.date(2024, 12, 30),
+    dt.date(9999, 12, 31),
+    None,
+]
 _MOMENTS = [
     dt.datetime(1, 1, 1, tzinfo=dt.UTC),
     dt.datetime(1900, 1, 1, 0, 0, 0, 1, tzinfo=dt.UTC),
@@ -80,6 +124,7 @@ _CONSTANTS = {
 KINDS = tuple(_COLUMNS)
 _NESTED = ["m", "r", "l"]
 _PATTERNS = ["'a%'", "'%b%'", "'_'", "'a_'", "'%'", "''", "'%_%'", "'ab c'", "'l%d'"]
+_REPLACED = ["[a-c]", "[0-9]+", "b|a", "(a|b)+ ?c", "[^0-9]", "-", " {1,2}", "x*", "É"]
 _PARTS = ["year", "month", "day", "dayofmonth", "dayofyear", "quarter", "weekofyear", "dayofweek"]
 _UNITS = ["year", "YYYY", "quarter", "month", "MM", "week"]
 _FORMATS = ["yyyy-MM", "yyyyMMdd", "yyyy-MM-dd HH:mm:ss", "yyyy/MM", "HH", "dd.MM.yyyy"]
@@ -106,10 +151,23 @@ def _chosen(kind: str, depth: int) -> Texts:
         _made("if({}, {}, {})", condition, value, value),
         _made("nullif({}, {})", value, value),
         _made("CASE WHEN {} THEN {} END", condition, value),
-        _made("CASE WHEN {} THEN {} WHEN {} THEN {} ELSE {} END", condition, value, condition, value, value),
-        _made("CASE {} WHEN {} THEN {} ELSE {} END", texts_of("int", depth), texts_of("int", 0), value, value),
+        _made(
+            "CASE WHEN {} THEN {} WHEN {} THEN {} ELSE {} END",
+            condition,
+            value,
+            condition,
+            value,
+            value,
+        ),
+        _made(
+            "CASE {} WHEN {} THEN {} ELSE {} END",
+            texts_of("int", depth),
+            texts_of("int", 0),
+            value,
+            value,
+        ),
         _made("({})", value),
-    )  # fmt: skip
+    )
 
 
 def _ints(depth: int) -> list[Texts]:
@@ -121,14 +179,25 @@ def _ints(depth: int) -> list[Texts]:
         _made("mod({}, {})", value, value),
         _made("{}{}", st.sampled_from(["-", "+"]), value),
         _made("abs({})", value),
-        _made("{}({})", st.sampled_from(["floor", "ceil", "int", "bigint"]), texts_of("float", depth)),
+        _made(
+            "{}({})", st.sampled_from(["floor", "ceil", "int", "bigint"]), texts_of("float", depth)
+        ),
         _made("{}({})", st.sampled_from(["length", "char_length", "len"]), text),
-        _made("CAST({} AS {})", st.one_of(value, text, texts_of("bool", depth)), st.sampled_from(["INT", "bigint", "tinyint"])),
+        _made(
+            "CAST({} AS {})",
+            st.one_of(value, text, texts_of("bool", depth)),
+            st.sampled_from(["INT", "bigint", "tinyint"]),
+        ),
         _made("{}({})", st.sampled_from(_PARTS), days | moment),
         _made("{}({})", st.sampled_from(["hour", "minute", "second"]), moment),
         _made("datediff({}, {})", days, days | moment),
         _made("{}::int", text),
-    ]  # fmt: skip
+        _made("try_cast({} AS INT)", text),
+        _made("{}({}, {})", st.sampled_from(["greatest", "LEAST"]), value, value),
+        _made("size({})", st.just("l")),
+        _made("extract({} FROM {})", st.sampled_from(["YEAR", "month", "day", "hour"]), moment),
+        _made("case when {} then {} end", st.sampled_from(["null", "p is null"]), value),
+    ]
 
 
 def _floats(depth: int) -> list[Texts]:
@@ -137,6 +206,8 @@ def _floats(depth: int) -> list[Texts]:
         _made("{} {} {}", value, st.sampled_from(["+", "-", "*", "/"]), value | whole),
         _made("{} / {}", whole, whole),
         _made("-({})", value),
+        _made("round({}, {})", value, st.sampled_from(["0", "1", "2", "5"])),
+        _made("round({})", value),
         _made("abs({})", value),
         _made("CAST({} AS DOUBLE)", whole | texts_of("text", depth)),
     ]
@@ -146,16 +217,33 @@ def _texts(depth: int) -> list[Texts]:
     value, whole = texts_of("text", depth), texts_of("int", depth)
     small = st.sampled_from(["0", "1", "2", "5", "-1"])
     return [
-        _made("{}({})", st.sampled_from(["upper", "lower", "trim", "ltrim", "RTRIM", "ucase"]), value),
+        _made(
+            "{}({})", st.sampled_from(["upper", "lower", "trim", "ltrim", "RTRIM", "ucase"]), value
+        ),
         _made("{} || {}", value, value | whole),
-        _made("concat({}, {}, {})", value, value | whole | texts_of("date", depth), value | texts_of("bool", depth)),
+        _made(
+            "concat({}, {}, {})",
+            value,
+            value | whole | texts_of("date", depth),
+            value | texts_of("bool", depth),
+        ),
         _made("substring({}, {}, {})", value, small, small),
         _made("substr({}, {})", value, small),
         _made("left({}, {})", value, small),
+        _made("concat_ws({}, {}, {})", texts_of("text", 0), value, value),
+        _made(
+            "regexp_replace({}, '{}', {})", value, st.sampled_from(_REPLACED), texts_of("text", 0)
+        ),
         _made("replace({}, {}, {})", value, texts_of("text", 0), texts_of("text", 0)),
-        _made("CAST({} AS STRING)", st.one_of(whole, texts_of("bool", depth), texts_of("date", depth))),
-        _made("date_format({}, '{}')", texts_of("moment", depth) | texts_of("date", depth), st.sampled_from(_FORMATS)),
-    ]  # fmt: skip
+        _made(
+            "CAST({} AS STRING)", st.one_of(whole, texts_of("bool", depth), texts_of("date", depth))
+        ),
+        _made(
+            "date_format({}, '{}')",
+            texts_of("moment", depth) | texts_of("date", depth),
+            st.sampled_from(_FORMATS),
+        ),
+    ]
 
 
 def _dates(depth: int) -> list[Texts]:
@@ -164,8 +252,10 @@ def _dates(depth: int) -> list[Texts]:
         _made("CAST({} AS DATE)", moment | texts_of("text", depth)),
         _made("date({})", moment),
         _made("trunc({}, '{}')", value, st.sampled_from(_UNITS)),
-        _made("{}({}, {})", st.sampled_from(["date_add", "date_sub"]), value, texts_of("int", depth)),
-    ]  # fmt: skip
+        _made(
+            "{}({}, {})", st.sampled_from(["date_add", "date_sub"]), value, texts_of("int", depth)
+        ),
+    ]
 
 
 def _moments(depth: int) -> list[Texts]:
@@ -186,11 +276,21 @@ def _bools(depth: int) -> list[Texts]:
         _made("{} {}", st.sampled_from(["NOT", "!"]), value),
         _made("({}) IS {}", value, st.sampled_from(["TRUE", "not true", "FALSE", "NOT FALSE"])),
         _made("{} {} {}", text, st.sampled_from(["LIKE", "not like"]), st.sampled_from(_PATTERNS)),
-        _made("{}({}, {})", st.sampled_from(["contains", "startswith", "endswith"]), text, texts_of("text", 0)),
+        _made(
+            "{}({}, {})",
+            st.sampled_from(["contains", "startswith", "endswith"]),
+            text,
+            texts_of("text", 0),
+        ),
         _made("{} IS {}", st.sampled_from(_NESTED), st.sampled_from(["NULL", "NOT NULL"])),
         _made("{} {} {}", texts_of("date", depth), signs, texts_of("moment", depth)),
         _made("{} {} {}", texts_of("int", depth), signs, texts_of("float", depth)),
-    ]  # fmt: skip
+        _made("m {} {}", signs, st.sampled_from(["0", "1.5", "-0.01", "1.500", "3000000000", "m"])),
+        _made(
+            "m BETWEEN {} AND {}", st.sampled_from(["0", "-0.5"]), st.sampled_from(["1", "9.99"])
+        ),
+        _made("m in (1.5, {})", st.sampled_from(["0", "-0.01", "null"])),
+    ]
     for kind in KINDS:
         one, leaf = texts_of(kind, depth), texts_of(kind, 0)
         found += [

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.config.expectations import Expectation
-from lakeport.loading.expressions.matching import is_portable, matching
+from lakeport.loading.expressions.matching import matching
+from lakeport.loading.expressions.patterns import is_portable
 from lakeport.loading.expressions.select import Condition, condition, is_condition
 
 __all__ = ["ArrowMask", "arrow_mask", "may_be_told"]

@@ -121,7 +121,7 @@ class Binder:
     def _operator(self, syntax: Prefix | Infix | Is | In | Between | Like) -> Bound:
         match syntax:
             case Prefix("not", operand):
-                return Call(logic.negation, (need(self.bound(operand), _BOOL),), _BOOL)
+                return Call(logic.negation, (_truth(self.bound(operand)),), _BOOL)
             case Prefix(sign, operand):
                 value = need(self.bound(operand), *INTEGERS, pa.float64())
                 return Call(numbers.negative, (value,), value.type) if sign == "-" else value
@@ -212,7 +212,7 @@ def _field(value: Bound, name: str) -> Bound:
 def _infix(operator: str, left: Bound, right: Bound) -> Bound:
     if operator in ("and", "or"):
         kernel = logic.both if operator == "and" else logic.either
-        return Call(kernel, (need(left, _BOOL), need(right, _BOOL)), _BOOL)
+        return Call(kernel, (_truth(left), _truth(right)), _BOOL)
     if operator == "||":
         return concat(left, right)
     if operator in _SWAPPED:
@@ -244,6 +244,10 @@ def _arithmetic(operator: str, left: Bound, right: Bound) -> Bound:
         return Call(numbers.remainder, tuple(found), type_)
     wide = tuple(cast_to(one, pa.int64()) for one in found)
     return Call(numbers.integral_divide, wide, pa.int64())
+
+
+def _truth(value: Bound) -> Bound:
+    return Constant(None, _BOOL) if value.type == pa.null() else need(value, _BOOL)
 
 
 def _is(value: Bound, what: str) -> Bound:

@@ -10,7 +10,8 @@ from typing import Final
 import pyarrow as pa
 
 from lakeport.loading.expressions.bound import Bound, Call, Constant
-from lakeport.loading.expressions.kernels import logic, moments, numbers, texts
+from lakeport.loading.expressions.kernels import logic, moments, nested, numbers, texts
+from lakeport.loading.expressions.patterns import is_portable
 from lakeport.loading.expressions.tokens import Beyond
 from lakeport.loading.expressions.typing import (
     CASTS_BY_NAME,
@@ -24,6 +25,8 @@ from lakeport.schema.types import TIMESTAMP
 __all__ = ["FUNCTIONS"]
 
 Rule = Callable[..., Bound]
+_MOST_PLACES: Final = 9
+_NONE: Final = Constant(0, pa.int32())
 _WHOLE: Final = Constant(2**30, pa.int32())
 """More characters than a text has."""
 _PATTERN: Final = re.compile(r"yyyy|MM|dd|HH|mm|ss|[-/.:_ ]")
@@ -92,6 +95,38 @@ def concat(*values: Bound) -> Bound:
         raise Beyond
     found = tuple(cast_to(value, pa.string()) for value in values)
     return Call(texts.concatenated, found, pa.string())
+
+
+def _concat_ws(separator: Bound, first: Bound, *others: Bound) -> Bound:
+    found = [need(value, pa.string()) for value in (first, *others)]
+    return Call(texts.joined, (_written(separator, pa.string()), *found), pa.string())
+
+
+def _regexp_replace(text: Bound, pattern: Bound, new: Bound) -> Bound:
+    sought, put = _written(pattern, pa.string()), _written(new, pa.string())
+    # `$` and `\\` would stand for what was matched; Java finds other empty texts than RE2.
+    if not is_portable(sought.value) or re.fullmatch(sought.value, "") or "$" in put.value:
+        raise Beyond
+    return Call(texts.replaced_matches, (need(text, pa.string()), sought, put), pa.string())
+
+
+def _size(value: Bound) -> Bound:
+    if not pa.types.is_list(value.type):
+        raise Beyond
+    return Call(nested.size, (value,), pa.int32())
+
+
+def _round(value: Bound, places: Bound = _NONE) -> Bound:
+    digits = _written(places, pa.int32())
+    if not 0 <= digits.value <= _MOST_PLACES:
+        raise Beyond
+    return Call(numbers.rounded, (need(value, pa.float64()), digits), pa.float64())
+
+
+def _extreme(kernel: Callable[..., object], first: Bound, second: Bound, *others: Bound) -> Bound:
+    found = to_common([first, second, *others])
+    need(found[0], *INTEGERS, pa.date32(), TIMESTAMP)
+    return Call(kernel, tuple(found), found[0].type)
 
 
 def _abs(value: Bound) -> Bound:
@@ -191,7 +226,13 @@ FUNCTIONS: Final[Mapping[str, Rule]] = {
     "left": _left,
     "replace": _replace,
     "concat": concat,
+    "concat_ws": _concat_ws,
+    "regexp_replace": _regexp_replace,
+    "size": _size,
     "abs": _abs,
+    "round": _round,
+    "greatest": partial(_extreme, numbers.greatest),
+    "least": partial(_extreme, numbers.least),
     "floor": partial(_rounded, numbers.floor),
     **dict.fromkeys(("ceil", "ceiling"), partial(_rounded, numbers.ceiling)),
     "mod": _mod,

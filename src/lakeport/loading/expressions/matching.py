@@ -1,41 +1,21 @@
-"""Regular expressions that mean the same in Java and in Arrow, which has RE2's."""
+"""Whether texts match patterns, told by Arrow."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import reduce
-from typing import Final
 
 import pyarrow as pa
 
 from lakeport.loading.expressions.binding import Binder
 from lakeport.loading.expressions.bound import Bound, Call, Constant
 from lakeport.loading.expressions.kernels import logic, texts
+from lakeport.loading.expressions.patterns import is_portable
 from lakeport.loading.expressions.select import Condition
 from lakeport.loading.expressions.tokens import Beyond
 from lakeport.loading.expressions.typing import need
 
-__all__ = ["is_portable", "matching"]
-
-_SIGNS: Final = "@:;,/ '\"=<>~!%#_"
-_ESCAPED: Final = r"\\[.+*?()|{}\[\]/d-]"
-_IN_CLASS: Final = rf"[A-Za-z0-9]-[A-Za-z0-9]|[A-Za-z0-9{_SIGNS}.+*?(){{}}|]|{_ESCAPED}"
-_ATOM: Final = rf"[A-Za-z0-9{_SIGNS}-]|{_ESCAPED}|\[\^?(?:{_IN_CLASS})+-?\]|\)"
-_REPEATED: Final = r"[*+?]|\{\d{1,3}(?:,(?:\d{1,3})?)?\}"
-_PORTABLE: Final = re.compile(rf"(?:\((?:\?:)?|\||(?:{_ATOM})(?:{_REPEATED})?(?![*+?{{]))*")
-
-
-def is_portable(pattern: str) -> bool:
-    """Whether a pattern has nothing that the two read differently.
-
-    Not portable: a dot, which leaves out other ends of lines; classes by name, but for digits;
-    looking around, references, flags, and what is lazy or possessive.
-
-    >>> is_portable("[A-Z]{2}[0-9]+"), is_portable("a.c"), is_portable("(?i)a")
-    (True, False, False)
-    """
-    return pattern.isascii() and _PORTABLE.fullmatch(pattern) is not None
+__all__ = ["matching"]
 
 
 def matching(patterns: Mapping[str, str], schema: pa.Schema) -> Condition | None:

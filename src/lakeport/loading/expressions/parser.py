@@ -57,6 +57,7 @@ _COMPARISONS: Final = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<=>": "<=>"
 }
 _SUMS: Final = {"+": "+", "-": "-", "||": "||"}
 _PRODUCTS: Final = {"*": "*", "/": "/", "%": "%", "div": "div"}
+_EXTRACTED: Final = frozenset({"year", "quarter", "month", "day", "hour", "minute"})
 _CURRENT: Final = ("current_", "local", "session_")
 
 
@@ -265,8 +266,10 @@ class _Parser:
             return Null()
         if word == "case":
             return self._case()
-        if word == "cast":
+        if word == "cast" or (word == "try_cast" and self._next.word == "("):
             return self._cast()
+        if word == "extract":
+            return self._extract()
         if word in ("date", "timestamp") and self._next.kind == "text":
             return Typed(word, self._take().text)
         if self._next.word == "(":
@@ -303,6 +306,16 @@ class _Parser:
         type_ = self._type()
         self._need(")")
         return Cast(operand, type_)
+
+    def _extract(self) -> Syntax:
+        self._need("(")
+        part = self._take().word
+        self._need("from")
+        operand = self.expression()
+        self._need(")")
+        if part not in _EXTRACTED:
+            raise Beyond
+        return Function(part, (operand,))
 
     def _type(self) -> str:
         token = self._take()

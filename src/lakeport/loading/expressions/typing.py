@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Final
 
 import pyarrow as pa
@@ -87,7 +88,9 @@ def to_common(expressions: list[Bound], *, compared: bool = False) -> list[Bound
         compared: whether they are compared: a text that is written out is then read as a date.
     """
     if compared:
-        expressions = _read_as_dates(expressions)
+        expressions = _as_decimals(_read_as_dates(expressions))
+        if pa.types.is_decimal(expressions[0].type):
+            return expressions
     wanted = common(expressions)
     return [cast_to(one, wanted) for one in expressions]
 
@@ -122,6 +125,23 @@ def _read_as_dates(expressions: list[Bound]) -> list[Bound]:
     if TIMESTAMP in types:
         return [_as_moment(one) for one in expressions]
     return [_as_date(one) for one in expressions] if pa.date32() in types else expressions
+
+
+def _as_decimals(expressions: list[Bound]) -> list[Bound]:
+    """Numbers that are written out as decimals, where they are compared with some."""
+    types = [one.type for one in expressions if pa.types.is_decimal(one.type)]
+    if not types:
+        return expressions
+    return [one if one.type in types else _as_decimal(one, types) for one in expressions]
+
+
+def _as_decimal(one: Bound, types: list[pa.DataType]) -> Bound:
+    if not isinstance(one, Constant) or not (one.decimal or one.type in INTEGERS):
+        raise Beyond
+    if len(set(types)) > 1:
+        raise Beyond
+    value = Decimal(repr(one.value))
+    return Constant(value, pa.scalar(value).type)
 
 
 def _as_date(one: Bound) -> Bound:

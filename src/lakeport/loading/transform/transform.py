@@ -142,8 +142,8 @@ class Transform:
         made.close()
         return made.row_wise
 
-    def planned(self, batch: Batch, checks: Checks | None) -> tuple[Batch, pa.Schema, bool]:
-        """What a batch lands as, its columns, and whether each row is made of one row.
+    def planned(self, batch: Batch, checks: Checks | None) -> tuple[Batch, pa.Schema, str]:
+        """What a batch lands as, its columns, and in words how it is made.
 
         Raises:
             LakeportError: as for `applied`.
@@ -151,10 +151,12 @@ class Transform:
         columns = columns_of(batch)
         select = self.selected(columns, checks) if batch.frame is None else None
         if select is not None:
-            return replace(batch, untyped=select.passed(batch.untyped)), select.schema, True
+            batch = replace(batch, untyped=select.passed(batch.untyped))
+            return batch, select.schema, "each batch on its own, without Spark"
         made = self.applied(batch, columns, ())
         made.close()
-        return made.batch, columns_of(made.batch), made.row_wise
+        how = "each batch on its own" if made.row_wise else "the whole input at once"
+        return made.batch, columns_of(made.batch), how
 
     def applied(self, batch: Batch, schema: pa.Schema, items: Sequence[Item]) -> Made:
         """A batch with the frame that the transform makes of it.

@@ -115,8 +115,7 @@ class Wanted:
         notes, columns = list[str](), columns_of(batch)
         checks = self.checks(prepared, None, batch.stream)
         if self.transform is not None:
-            batch, columns, row_wise = self.transform.planned(batch, checks)
-            how = "each batch on its own" if row_wise else "the whole input at once"
+            batch, columns, how = self.transform.planned(batch, checks)
             notes.append(f"transform: {how}")
         if checks is not None:
             if batch.frame is not None:

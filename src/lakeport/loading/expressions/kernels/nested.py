@@ -7,7 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["field"]
+__all__ = ["field", "size"]
+
+
+def size(values: Any) -> Any:
+    """How many items a list has; null where there is none."""
+    return pc.list_value_length(values).cast(pa.int32())
 
 
 def field(values: Any, place: pa.Scalar) -> Any:

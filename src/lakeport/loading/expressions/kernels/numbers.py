@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,12 +15,18 @@ __all__ = [
     "ceiling",
     "divide",
     "floor",
+    "greatest",
     "integral_divide",
+    "least",
     "multiply",
     "negative",
     "remainder",
+    "rounded",
     "subtract",
 ]
+
+
+_WITHOUT_GAPS: Final = 1e15  # below, decimals of as many digits are doubles of their own
 
 
 def add(left: Any, right: Any) -> Any:
@@ -75,6 +81,39 @@ def floor(value: Any) -> Any:
 def ceiling(value: Any) -> Any:
     """The integer of 64 bits that is not below a double."""
     return pc.ceil(value).cast(pa.int64())
+
+
+def rounded(value: Any, places: pa.Scalar) -> Any:
+    """`round` of doubles to decimal places, halves away from zero, as they are written.
+
+    A double is compared with the one that is nearest to the half, so that 0.285, which lies a
+    little below, counts as what it is written as.
+    """
+    power = pa.scalar(10.0 ** places.as_py())
+    size = pc.abs(value)
+    whole = pc.floor(pc.multiply(size, power))
+    if (largest := pc.max(_array(whole)).as_py()) is not None and largest >= _WITHOUT_GAPS:
+        raise NeedsSpark("a number with more digits than a double has")
+    half = pc.divide(pc.add(whole, 0.5), power)
+    up = pc.if_else(pc.greater_equal(size, half), 1.0, 0.0)
+    found = pc.divide(pc.add(whole, up), power)
+    # There is no negative zero among decimals.
+    signed = pc.if_else(pc.less(value, 0.0), pc.subtract(0.0, found), found)
+    return pc.if_else(pc.is_finite(value), pc.add(signed, 0.0), value)
+
+
+def greatest(*values: Any) -> Any:
+    """The greatest that is no null."""
+    return pc.max_element_wise(*values)
+
+
+def least(*values: Any) -> Any:
+    """The least that is no null."""
+    return pc.min_element_wise(*values)
+
+
+def _array(value: Any) -> Any:
+    return pa.array([value.as_py()], value.type) if isinstance(value, pa.Scalar) else value
 
 
 def _check_not_zero(value: Any) -> None:

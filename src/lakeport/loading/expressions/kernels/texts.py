@@ -13,12 +13,14 @@ __all__ = [
     "concatenated",
     "contains",
     "ends_with",
+    "joined",
     "length",
     "like",
     "lower",
     "matches",
     "part",
     "replaced",
+    "replaced_matches",
     "starts_with",
     "trimmed",
     "trimmed_left",
@@ -68,6 +70,19 @@ def part(texts: Any, start: pa.Scalar, size: pa.Scalar) -> Any:
 def concatenated(*texts: Any) -> Any:
     """`||`: null where one is."""
     return pc.binary_join_element_wise(*texts, "")
+
+
+def joined(separator: pa.Scalar, *texts: Any) -> Any:
+    """`concat_ws`: nulls are left out."""
+    # Arrow's own way to leave out nulls loses rows that have nothing else.
+    behind = (pc.binary_join_element_wise(separator, text, "") for text in texts)
+    found = pc.binary_join_element_wise(*(pc.fill_null(one, "") for one in behind), "")
+    return pc.utf8_slice_codeunits(found, len(separator.as_py()))
+
+
+def replaced_matches(texts: Any, pattern: pa.Scalar, new: pa.Scalar) -> Any:
+    """`regexp_replace` by a pattern that means the same everywhere, and matches no empty text."""
+    return pc.replace_substring_regex(texts, pattern=pattern.as_py(), replacement=new.as_py())
 
 
 def replaced(texts: Any, old: pa.Scalar, new: pa.Scalar) -> Any:
