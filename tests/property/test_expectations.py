@@ -85,7 +85,7 @@ def test_what_arrow_would_tell_otherwise_is_left_to_spark() -> None:
         {"between": {"d": [1, 2]}},
         {"between": {"s": [1, None]}},
         {"not_null": "absent"},
-        {"check": "n > 1.5"},
+        {"check": "d / 2 > 1"},
         {"matches": {"s": "a.b"}},
         {"unique": "n"},
     ):

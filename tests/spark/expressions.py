@@ -96,6 +96,7 @@ ROWS = pa.RecordBatch.from_pydict(
         "q": _column([True, None, False, False], pa.bool_(), 1),
         "x y": _column([1, 2, None], pa.int64(), 1),
         "m": _column([Decimal("1.50"), Decimal("-0.01"), None], pa.decimal128(10, 2), 1),
+        "w": _column([Decimal("1.2345"), Decimal("-99999.0001"), None], pa.decimal128(12, 4), 1),
         "r": _column(
             [{"A": 1, "b": "x"}, {"A": None, "b": ""}, None],
             pa.struct([("A", pa.int64()), ("b", pa.string())]),
@@ -121,6 +122,8 @@ _CONSTANTS = {
     "moment": ["TIMESTAMP '2020-02-29 12:30:45'", "'2020-02-29 12:30:45.123456'", "'2020-02-29'"],
     "bool": ["TRUE", "false", "NULL"],
 }
+_COLUMNS["decimal"] = ["m", "w"]
+_CONSTANTS["decimal"] = ["1.50", "0.05", "-2.5", "100.0", "7"]
 KINDS = tuple(_COLUMNS)
 _NESTED = ["m", "r", "l"]
 _PATTERNS = ["'a%'", "'%b%'", "'_'", "'a_'", "'%'", "''", "'%_%'", "'ab c'", "'l%d'"]
@@ -208,8 +211,17 @@ def _floats(depth: int) -> list[Texts]:
         _made("-({})", value),
         _made("round({}, {})", value, st.sampled_from(["0", "1", "2", "5"])),
         _made("round({})", value),
+        _made("sqrt({})", value),
         _made("abs({})", value),
         _made("CAST({} AS DOUBLE)", whole | texts_of("text", depth)),
+    ]
+
+
+def _decimals(depth: int) -> list[Texts]:
+    value, whole = texts_of("decimal", depth), texts_of("int", 0)
+    return [
+        _made("{} {} {}", value, st.sampled_from(["+", "-", "*"]), value | whole),
+        _made("{} {} ({})", whole, st.sampled_from(["+", "-", "*", "/"]), value),
     ]
 
 
@@ -289,6 +301,8 @@ def _bools(depth: int) -> list[Texts]:
         _made(
             "m BETWEEN {} AND {}", st.sampled_from(["0", "-0.5"]), st.sampled_from(["1", "9.99"])
         ),
+        _made("w {} {}", signs, st.sampled_from(["m", "i", "0", "1.05", "n * 2.5", "m * m"])),
+        _made("{} rlike '{}'", text, st.sampled_from(_REPLACED)),
         _made("m in (1.5, {})", st.sampled_from(["0", "-0.01", "null"])),
     ]
     for kind in KINDS:
@@ -306,6 +320,7 @@ def _bools(depth: int) -> list[Texts]:
 _DEEPER = {
     "int": _ints,
     "float": _floats,
+    "decimal": _decimals,
     "text": _texts,
     "date": _dates,
     "moment": _moments,

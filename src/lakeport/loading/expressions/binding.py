@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from functools import reduce
 from typing import Any, Final, assert_never
 
@@ -33,13 +34,15 @@ from lakeport.loading.expressions.tokens import Beyond
 from lakeport.loading.expressions.typing import (
     CASTS_BY_NAME,
     INTEGERS,
+    as_decimal,
     cast_to,
     date_of,
+    is_exact,
     moment_of,
     need,
     to_common,
 )
-from lakeport.schema.types import TIMESTAMP
+from lakeport.schema.types import MAX_PRECISION, TIMESTAMP
 
 __all__ = ["Binder"]
 
@@ -183,7 +186,8 @@ def _number(text: str, negative: bool) -> Constant:
     digits = text.lower().partition("e")[0].replace(".", "").lstrip("0")
     if len(digits) > 15:  # digits that any double has
         raise Beyond
-    return Constant(sign * float(text), pa.float64(), decimal="e" not in text.lower())
+    exact = None if "e" in text.lower() else sign * Decimal(text)
+    return Constant(sign * float(text), pa.float64(), exact)
 
 
 def _typed(type_: str, value: str) -> Constant:
@@ -230,6 +234,8 @@ def _compared(operator: str, left: Bound, right: Bound) -> Bound:
 
 
 def _arithmetic(operator: str, left: Bound, right: Bound) -> Bound:
+    if is_exact([left, right]):
+        return _exactly(operator, as_decimal(left), as_decimal(right))
     found = to_common([left, right])
     type_ = found[0].type
     if operator in _ARITHMETIC:
@@ -248,6 +254,21 @@ def _arithmetic(operator: str, left: Bound, right: Bound) -> Bound:
 
 def _truth(value: Bound) -> Bound:
     return Constant(None, _BOOL) if value.type == pa.null() else need(value, _BOOL)
+
+
+def _exactly(operator: str, left: Bound, right: Bound) -> Bound:
+    """`+`, `-` and `*` of decimals, whose result has all digits."""
+    if operator not in _ARITHMETIC:
+        raise Beyond
+    one, other = left.type, right.type
+    if operator == "*":
+        digits, scale = one.precision + other.precision + 1, one.scale + other.scale
+    else:
+        scale = max(one.scale, other.scale)
+        digits = max(one.precision - one.scale, other.precision - other.scale) + scale + 1
+    if digits > MAX_PRECISION:
+        raise Beyond
+    return Call(_ARITHMETIC[operator], (left, right), pa.decimal128(digits, scale))
 
 
 def _is(value: Bound, what: str) -> Bound:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -38,12 +39,13 @@ class Constant:
     Attributes:
         value: a Python value of the type; None for a null.
         type: `pa.null()` for `NULL`, which takes the type of what it stands beside.
-        decimal: whether it is written with a point, which Spark takes for an exact decimal.
+        exact: what it is where it is written with a point, which Spark takes for a decimal; its
+            type is a double's then, which it becomes beside one.
     """
 
     value: Any
     type: pa.DataType
-    decimal: bool = False
+    exact: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,10 @@ def _if(condition: Bound, value: Bound, otherwise: Bound) -> Bound:
     return Call(logic.case, (same[1], need(condition, pa.bool_()), same[0]), same[0].type)
 
 
+def _nvl2(value: Bound, present: Bound, absent: Bound) -> Bound:
+    return _if(_is_not_null(value), present, absent)
+
+
 def _nullif(value: Bound, other: Bound) -> Bound:
     same = to_common([value, other])
     if same[0] is not value:  # it keeps its own type, also beside a wider one
@@ -108,6 +112,17 @@ def _regexp_replace(text: Bound, pattern: Bound, new: Bound) -> Bound:
     if not is_portable(sought.value) or re.fullmatch(sought.value, "") or "$" in put.value:
         raise Beyond
     return Call(texts.replaced_matches, (need(text, pa.string()), sought, put), pa.string())
+
+
+def _regexp_like(text: Bound, pattern: Bound) -> Bound:
+    sought = _written(pattern, pa.string())
+    if not is_portable(sought.value):
+        raise Beyond
+    return Call(texts.finds, (need(text, pa.string()), sought), pa.bool_())
+
+
+def _sqrt(value: Bound) -> Bound:
+    return Call(numbers.root, (need(value, pa.float64()),), pa.float64())
 
 
 def _size(value: Bound) -> Bound:
@@ -204,6 +219,7 @@ def _cast(name: str, value: Bound) -> Bound:
 _TEXT: Final = pa.string()
 FUNCTIONS: Final[Mapping[str, Rule]] = {
     "isnull": _is_null,
+    "nvl2": _nvl2,
     "isnotnull": _is_not_null,
     "coalesce": _coalesce,
     "ifnull": _ifnull,
@@ -229,7 +245,9 @@ FUNCTIONS: Final[Mapping[str, Rule]] = {
     "concat_ws": _concat_ws,
     "regexp_replace": _regexp_replace,
     "size": _size,
+    **dict.fromkeys(("regexp_like", "rlike", "regexp"), _regexp_like),
     "abs": _abs,
+    "sqrt": _sqrt,
     "round": _round,
     "greatest": partial(_extreme, numbers.greatest),
     "least": partial(_extreme, numbers.least),
@@ -246,5 +264,7 @@ FUNCTIONS: Final[Mapping[str, Rule]] = {
     "dateadd": _date_add,
     "date_sub": _date_sub,
     **{name: partial(_cast, name) for name in ("int", "bigint", "double", "string", "date")},
+    "to_date": partial(_cast, "date"),
+    "to_timestamp": partial(_cast, "timestamp"),
 }
 """Name in lower case -> the rule that takes its arguments; it raises `Beyond`."""

@@ -209,6 +209,11 @@ class _Parser:
             if pattern.kind != "text" or self._next.word in ("escape", "||"):
                 raise Beyond
             return _negated(Like(operand, pattern.text), negated)
+        if self._took("rlike", "regexp"):
+            pattern = self._take()
+            if pattern.kind != "text" or self._next.word == "||":
+                raise Beyond
+            return _negated(Function("rlike", (operand, Text(pattern.text))), negated)
         if negated:
             raise Beyond
         return operand

@@ -121,7 +121,7 @@ def _columns(
     if isinstance(item, Star):
         return _starred(item, binder, schema, query)
     bound = binder.bound(item.value)
-    if bound.type == pa.null() or (isinstance(bound, Constant) and bound.decimal):
+    if bound.type == pa.null() or (isinstance(bound, Constant) and bound.exact is not None):
         raise Beyond
     if item.name:
         return [(item.name, bound)]

@@ -15,20 +15,24 @@ import pyarrow as pa
 from lakeport.loading.expressions.bound import Bound, Call, Constant
 from lakeport.loading.expressions.kernels import casts
 from lakeport.loading.expressions.tokens import Beyond
-from lakeport.schema.types import TIMESTAMP
+from lakeport.schema.types import MAX_PRECISION, TIMESTAMP
 
 __all__ = [
     "CASTS_BY_NAME",
     "INTEGERS",
+    "as_decimal",
     "cast_to",
     "common",
     "date_of",
+    "is_exact",
     "moment_of",
     "need",
     "to_common",
 ]
 
 INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+_DIGITS: Final = dict(zip(INTEGERS, (3, 5, 10, 20), strict=True))
+"""Type of integers -> digits of the decimal that they are beside one."""
 _PLAIN: Final = (*INTEGERS, pa.float64(), pa.string(), pa.bool_(), pa.date32(), TIMESTAMP)
 CASTS_BY_NAME: Final = {
     **dict.fromkeys(("tinyint", "byte"), pa.int8()),
@@ -88,9 +92,9 @@ def to_common(expressions: list[Bound], *, compared: bool = False) -> list[Bound
         compared: whether they are compared: a text that is written out is then read as a date.
     """
     if compared:
-        expressions = _as_decimals(_read_as_dates(expressions))
-        if pa.types.is_decimal(expressions[0].type):
-            return expressions
+        expressions = _read_as_dates(expressions)
+        if is_exact(expressions):
+            return _beside(expressions)
     wanted = common(expressions)
     return [cast_to(one, wanted) for one in expressions]
 
@@ -127,21 +131,42 @@ def _read_as_dates(expressions: list[Bound]) -> list[Bound]:
     return [_as_date(one) for one in expressions] if pa.date32() in types else expressions
 
 
-def _as_decimals(expressions: list[Bound]) -> list[Bound]:
-    """Numbers that are written out as decimals, where they are compared with some."""
-    types = [one.type for one in expressions if pa.types.is_decimal(one.type)]
-    if not types:
-        return expressions
-    return [one if one.type in types else _as_decimal(one, types) for one in expressions]
+def _beside(expressions: list[Bound]) -> list[Bound]:
+    """Decimals that are compared, each with the digits of all of them."""
+    found = [one if one.type == pa.null() else as_decimal(one) for one in expressions]
+    types = [one.type for one in found if one.type != pa.null()]
+    scale = max(t.scale for t in types)
+    digits = max(t.precision - t.scale for t in types) + scale
+    if digits > MAX_PRECISION:
+        raise Beyond
+    return [
+        Constant(one.value, pa.decimal128(digits, scale)) if isinstance(one, Constant) else one
+        for one in found
+    ]
 
 
-def _as_decimal(one: Bound, types: list[pa.DataType]) -> Bound:
-    if not isinstance(one, Constant) or not (one.decimal or one.type in INTEGERS):
+def is_exact(expressions: list[Bound]) -> bool:
+    """Whether numbers beside one another are decimals: one is, and none is a double."""
+    if any(one.type == pa.float64() and not _is_decimal(one) for one in expressions):
+        return False
+    return any(pa.types.is_decimal(one.type) or _is_decimal(one) for one in expressions)
+
+
+def as_decimal(one: Bound) -> Bound:
+    """A number as the decimal that Spark makes of it beside another.
+
+    Raises:
+        Beyond: it is no integer and no decimal.
+    """
+    if pa.types.is_decimal(one.type):
+        return one
+    if one.type not in _DIGITS and not _is_decimal(one):
         raise Beyond
-    if len(set(types)) > 1:
-        raise Beyond
-    value = Decimal(repr(one.value))
-    return Constant(value, pa.scalar(value).type)
+    if not isinstance(one, Constant):
+        return Call(casts.WHOLE[_DIGITS[one.type]], (one,), pa.decimal128(_DIGITS[one.type], 0))
+    value = Decimal(one.value) if one.exact is None else one.exact
+    digits, scale = len(value.as_tuple().digits), -int(value.as_tuple().exponent)
+    return Constant(value, pa.decimal128(max(digits, scale), scale))
 
 
 def _as_date(one: Bound) -> Bound:
@@ -177,4 +202,4 @@ def moment_of(text: str) -> datetime:
 
 
 def _is_decimal(expression: Bound) -> bool:
-    return isinstance(expression, Constant) and expression.decimal
+    return isinstance(expression, Constant) and expression.exact is not None

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from lakeport.loading.expressions.bound import NeedsSpark
 from lakeport.schema.types import TIMESTAMP
 
-__all__ = ["CASTS", "naive", "utc"]
+__all__ = ["CASTS", "WHOLE", "naive", "utc"]
 
 _NAIVE: Final = pa.timestamp("us")
 _INTEGER: Final = r"\A-?[0-9]{1,18}\z"
@@ -91,6 +91,9 @@ def _moment_of_date(days: Any) -> Any:
 def _array(values: Any) -> Any:
     return pa.array([values.as_py()], values.type) if isinstance(values, pa.Scalar) else values
 
+
+WHOLE: Final = {digits: _to(pa.decimal128(digits, 0)) for digits in (3, 5, 10, 20)}
+"""Digits -> the kernel that makes decimals of integers."""
 
 CASTS: Final[Mapping[tuple[pa.DataType, pa.DataType], Callable[[Any], Any]]] = {
     **{(pa.int64(), t): _to(t) for t in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},

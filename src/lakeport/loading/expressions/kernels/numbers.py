@@ -21,6 +21,7 @@ __all__ = [
     "multiply",
     "negative",
     "remainder",
+    "root",
     "rounded",
     "subtract",
 ]
@@ -100,6 +101,11 @@ def rounded(value: Any, places: pa.Scalar) -> Any:
     # There is no negative zero among decimals.
     signed = pc.if_else(pc.less(value, 0.0), pc.subtract(0.0, found), found)
     return pc.if_else(pc.is_finite(value), pc.add(signed, 0.0), value)
+
+
+def root(value: Any) -> Any:
+    """`sqrt`, which is exact to the last bit everywhere."""
+    return pc.sqrt(value)
 
 
 def greatest(*values: Any) -> Any:

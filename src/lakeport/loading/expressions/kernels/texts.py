@@ -13,6 +13,7 @@ __all__ = [
     "concatenated",
     "contains",
     "ends_with",
+    "finds",
     "joined",
     "length",
     "like",
@@ -108,6 +109,11 @@ def ends_with(texts: Any, sought: pa.Scalar) -> Any:
 def like(texts: Any, pattern: pa.Scalar) -> Any:
     """`LIKE` a pattern without escapes."""
     return pc.match_like(texts, pattern.as_py())
+
+
+def finds(texts: Any, pattern: pa.Scalar) -> Any:
+    """Whether a regular expression that means the same everywhere is found in a text."""
+    return pc.match_substring_regex(texts, pattern.as_py())
 
 
 def matches(texts: Any, pattern: pa.Scalar) -> Any:
