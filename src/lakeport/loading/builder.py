@@ -73,6 +73,7 @@ class ReportBuilder:
             warnings=_unique(old.warnings, landed.warnings),
             notes=_unique(old.notes, landed.notes),
             columns={**old.columns, **landed.columns},
+            source_columns={**old.source_columns, **landed.source_columns},
             removed_rows=_sum(old.removed_rows, landed.removed_rows),
             merged=_added(old.merged, landed.merged),
         )

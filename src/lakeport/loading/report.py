@@ -16,7 +16,8 @@
 | | merges, `inserted`, `updated`, `deleted`, `unchanged` -> rows, as far as known), |
 | | `first_version` and `last_version` (Delta; null for files), `seconds`, `warnings`, |
 | | `notes` (lines about what was found out or chosen, such as a file's dialect), |
-| | `columns` (column that was landed -> its type in words), |
+| | `columns` (column that was landed -> its type in words), `source_columns` (column of the |
+| | source, before `sql` -> the type that it is read with; empty for frames and tables), |
 | | `expectations` (list of objects with `name`, `otherwise`, `checked` and `failed` (rows), |
 | | `detail`) |
 | `stray_lines` | lines that are no messages of any stream |
@@ -118,7 +119,8 @@ class StreamReport:
     """What was landed of one stream; sizes in bytes, versions None for files.
 
     `columns` are those that were landed -> their types in the table, in words such as
-    `decimal(10,2)`; a column that has not had a value yet says so.
+    `decimal(10,2)`; a column that has not had a value yet says so. `source_columns` are those of
+    the source, before `sql`, with the types that they are read with.
     """
 
     stream: str
@@ -140,6 +142,7 @@ class StreamReport:
     removed_rows: int | None = 0
     merged: Mapping[str, int] = field(default_factory=dict)
     expectations: tuple[ExpectationResult, ...] = ()
+    source_columns: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def table_name(self) -> str:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from lakeport.errors import BadRecord, BadRecords, ObjectExists, UnknownFields
 from lakeport.host.activity import activity
-from lakeport.loading.batches.columns import columns_of, described, union
+from lakeport.loading.batches.columns import columns_of, described, read_columns, union
 from lakeport.loading.batches.parts import Part, Task, misfit, staged_of
 from lakeport.loading.batches.sharing import groups, together
 from lakeport.loading.cancellation import Cancellation
@@ -92,7 +92,7 @@ class StreamLoader:
         for number, group in enumerate(commits, 1):
             landed = self._land(group, state if number == len(commits) else None)
             if landed is not None:
-                yield landed
+                yield replace(landed, source_columns=read_columns(group))
 
     def _at_once(self, batches: Sequence[Batch]) -> bool:
         """Whether several batches have to be transformed, checked or remembered together."""

@@ -231,6 +231,8 @@ class Landed:
             far as known; unchanged ones came with the values that the table had.
         warnings, notes: see `Batch`.
         columns: column of the batch -> its type in the table, in words.
+        source_columns: column of the source -> the type that it is read with, in words; empty for
+            frames.
     """
 
     stream: str
@@ -247,3 +249,4 @@ class Landed:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
+    source_columns: Mapping[str, str] = field(default_factory=dict)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lakeport.model import Batch
     from lakeport.writers.base import TablePlan
 
-__all__ = ["columns_of", "described", "union"]
+__all__ = ["columns_of", "described", "read_columns", "union"]
 
 
 def columns_of(batch: Batch) -> pa.Schema:
@@ -27,6 +27,12 @@ def columns_of(batch: Batch) -> pa.Schema:
     if batch.frame is None:
         raise TypeError("a batch has a reader or a frame")
     return normalise(from_spark_json(batch.frame.schema.json()))
+
+
+def read_columns(batches: Sequence[Batch]) -> dict[str, str]:
+    """The columns of batches as their source has them, with types in words; frames tell none."""
+    schemas = [batch.reader.schema for batch in batches if batch.reader is not None]
+    return {field.name: type_name(field.type) for schema in schemas for field in schema}
 
 
 def described(incoming: pa.Schema, plan: TablePlan) -> dict[str, str]:
