@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.host.extras import missing
-from lakeport.pipeline.lineage.datasets import inputs_of, name_of
+from lakeport.pipeline.lineage.datasets import Name, inputs_of, name_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from lakeport.config.lake import LakeFile, Lineage
+    from lakeport.config.lake import LakeFile, Lineage, Load
+    from lakeport.loading.report import StreamReport
     from lakeport.model import Landed
+    from lakeport.pipeline.lineage.columns import Dataset
     from lakeport.pipeline.report import LoadReport, PipelineReport
 
 __all__ = ["Events"]
@@ -79,7 +81,7 @@ class Events:
             self._warn(f"lineage could not be sent, and no more is: {type(error).__name__}")
 
     def _event(self, load: str, state: str, report: LoadReport | None) -> Any:
-        from openlineage.client.event_v2 import InputDataset, Job, Run, RunEvent, RunState
+        from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
         from openlineage.client.facet_v2 import error_message_run, parent_run
 
         file = Path(self._lake.path).stem
@@ -98,36 +100,52 @@ class Events:
             run=Run(self._ids[load], facets),
             job=Job(self._namespace, f"{file}.{load}"),
             producer=_PRODUCER,
-            inputs=[InputDataset(*name) for name in inputs_of(self._lake.loads[load].source)],
-            outputs=_outputs(report),
+            **_datasets(self._lake.loads[load], report),
         )
 
 
-def _outputs(report: LoadReport | None) -> list[Any]:
-    """The tables that a load has landed in, with their columns."""
-    from openlineage.client.event_v2 import OutputDataset
-    from openlineage.client.facet_v2 import output_statistics_output_dataset, schema_dataset
+def _datasets(load: Load, report: LoadReport | None) -> dict[str, list[Any]]:
+    """What a load reads, and the tables that it has landed in: with their columns, once it has."""
+    from openlineage.client.event_v2 import InputDataset, OutputDataset
+
+    from lakeport.pipeline.lineage.columns import read_by, schema_of
 
     streams = report.landing.streams if report is not None and report.landing else ()
-    found = []
-    for stream in streams:
-        if not stream.table:
-            continue
-        columns = [
-            schema_dataset.SchemaDatasetFacetFields(name, type_)
-            for name, type_ in stream.columns.items()
-        ]
-        statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
-            rowCount=stream.rows, size=stream.bytes, fileCount=stream.files
-        )
-        found.append(
+    read = read_by(load, streams) if report is not None else {}
+    known: dict[Name, dict[str, Any]] = {
+        each.name: {"schema": schema_of(each.columns)} for each in read.values()
+    }
+    names = dict.fromkeys([*inputs_of(load.source), *map(name_of, load.tables.values())])
+    return {
+        "inputs": [InputDataset(*name, facets=known.get(name, {})) for name in names],
+        "outputs": [
             OutputDataset(
                 *name_of(stream.table),
-                facets={"schema": schema_dataset.SchemaDatasetFacet(columns)},
-                outputFacets={"outputStatistics": statistics},
+                facets=_facets(load, stream, read),
+                outputFacets={"outputStatistics": _statistics(stream)},
             )
-        )
-    return found
+            for stream in streams
+            if stream.table
+        ],
+    }
+
+
+def _facets(load: Load, stream: StreamReport, read: Mapping[str, Dataset]) -> dict[str, Any]:
+    """A table's columns, and what they come from; nothing where none were landed."""
+    from lakeport.pipeline.lineage.columns import column_lineage, schema_of
+
+    if not stream.columns:
+        return {}
+    told = column_lineage(load, stream, read)
+    return {"schema": schema_of(stream.columns), **({"columnLineage": told} if told else {})}
+
+
+def _statistics(stream: StreamReport) -> Any:
+    from openlineage.client.facet_v2 import output_statistics_output_dataset
+
+    return output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+        rowCount=stream.rows, size=stream.bytes, fileCount=stream.files
+    )
 
 
 def _client(lineage: Lineage) -> Any:
