@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from lakeport.pipeline.observer import PipelineObserver
     from lakeport.spark.session import Runtime
 
-__all__ = ["Ended", "do", "name_of_run"]
+__all__ = ["Ended", "do", "function_of", "name_of_run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +113,20 @@ def _further(load: Load, full_refresh: bool) -> dict[str, Any]:
     """What only some loads have."""
     given = {
         "sql": load.sql,
-        "python": load.python and function_named(load.python, Path(load.folder)),
+        "python": function_of(load),
         "expect": load.expect,
         "full_refresh": full_refresh,
     }
     return {name: value for name, value in given.items() if value}
+
+
+def function_of(load: Load) -> str | Callable[[Any], Any]:
+    """What `python` of a load names; empty for none.
+
+    Raises:
+        ConfigError: it is not there.
+    """
+    return load.python and function_named(load.python, Path(load.folder))
 
 
 def _views(load: Load, runtime: Runtime) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What a run of a lake's file would do, load by load, in order; nothing is written.
 
-No source is read beyond a listing, and no table beyond its log.
+No source is read beyond a listing, no database beyond what its columns are, and no table beyond
+its log.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from lakeport.config.inputs.tables import TablesSource
 from lakeport.config.inputs.tap import TapSource
 from lakeport.errors import SourceError
 from lakeport.pipeline import selection, session
+from lakeport.pipeline.made import MadeBy
 from lakeport.pipeline.news import news_of
 from lakeport.pipeline.places import table_of
 from lakeport.pipeline.schedule import Schedule
@@ -41,6 +43,10 @@ class LoadPlan:
         news: what of it the table has not had; empty where it remembers nothing of the source.
         uses: the loads that have to end well before.
         transform: `sql`, `python`, both, or nothing that is made of the rows.
+        runs: of those, `each batch on its own` or `the whole input at once`; empty where nothing is
+            made of the rows, and where that is not known.
+        result: of those, column -> type that the table gets; empty where that is not known.
+        unknown: why something of that is not known.
         mode: `append`, `overwrite` or `merge`.
         table: its URI; empty for a tap, whose streams have one each.
         version: the table's newest; None for files, and where there is none yet.
@@ -55,6 +61,9 @@ class LoadPlan:
     news: str
     uses: tuple[str, ...]
     transform: str
+    runs: str
+    result: Mapping[str, str]
+    unknown: str
     mode: str
     table: str
     version: int | None
@@ -102,11 +111,12 @@ def plan_lake(lake: LakeFile, *, only: Sequence[str] = (), tag: str = "") -> Pip
         for name in step:
             schedule.ended(name, well=True)
     runtime = session.start(loads.values())  # which is not asked for anything
-    planned = tuple(_planned(loads[name], runtime) for step in steps for name in step)
+    made_by = MadeBy(runtime)
+    planned = tuple(_planned(loads[name], runtime, made_by) for step in steps for name in step)
     return PipelinePlan(str(lake.path), tuple(steps), planned)
 
 
-def _planned(load: Load, runtime: Runtime) -> LoadPlan:
+def _planned(load: Load, runtime: Runtime, made_by: MadeBy) -> LoadPlan:
     config = load.target
     uri = table_of(load)
     version, columns = None, dict[str, str]()
@@ -114,12 +124,17 @@ def _planned(load: Load, runtime: Runtime) -> LoadPlan:
         found = Table(uri, config).describe() if uri else None
         version = found.version if found else None
         columns = {column.name: column.type for column in found.columns} if found else {}
+    secrets = (*load.source.secrets(), *config.secrets())
+    made = made_by.load(load, uri)
     return LoadPlan(
         load.name,
         scrub(_words(load.source), load.source.secrets()),
-        scrub(news_of(load, runtime), (*load.source.secrets(), *config.secrets())),
+        scrub(news_of(load, runtime), secrets),
         load.depends,
         " and ".join(kind for kind in ("sql", "python") if getattr(load, kind)),
+        made.runs,
+        made.types,
+        scrub(made.unknown, secrets),
         config.mode.value,
         uri,
         version,

@@ -15,6 +15,8 @@ from lakeport.loading.progress.words import Moment, line, seconds
 from lakeport.units import count, counted
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lakeport.model import Landed
     from lakeport.pipeline.plan import LoadPlan, PipelinePlan
     from lakeport.pipeline.report import LoadReport, PipelineReport
@@ -167,14 +169,20 @@ def _planned(load: LoadPlan) -> dict[str, object]:
         "reads": load.reads,
         "of it": load.news,
         "uses": ", ".join(load.uses),
-        "makes of it": load.transform,
+        "makes of it": ", ".join(filter(None, (load.transform, load.runs))),
+        "which gives": _columns(load.result),
+        "not known": load.unknown,
         "does": f"{does} {load.table or 'a table for each stream'}{version}{new}",
-        "columns": ", ".join(f"{name} {type_}" for name, type_ in load.columns.items()),
+        "columns": _columns(load.columns),
         "partitions": ", ".join(load.partition_keys),
         "expects": "; ".join(load.expect),
         "tags": ", ".join(load.tags),
     }
     return {name: value for name, value in facts.items() if value}
+
+
+def _columns(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {type_}" for name, type_ in columns.items())
 
 
 def _ended_line(report: LoadReport) -> str:

@@ -1,11 +1,11 @@
-"""Which tables a query names."""
+"""Which tables and columns a query names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["tables_of"]
+__all__ = ["columns_of_query", "tables_of"]
 
 
 def tables_of(sql: str) -> tuple[str, ...]:
@@ -28,6 +28,24 @@ def tables_of(sql: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys(token.text for token in sqlglot.tokenize(sql, read="spark")))
     except sqlglot.errors.SqlglotError:
         return ()
+
+
+def columns_of_query(sql: str) -> tuple[str, ...] | None:
+    """Names in a query that may be columns of what it reads; None where the text can't be read.
+
+    Example:
+        >>> columns_of_query("SELECT s.id, upper(name) AS n FROM source s")
+        ('s', 'id', 'name')
+    """
+    import sqlglot
+
+    try:
+        query = sqlglot.parse_one(sql, read="spark")
+    except sqlglot.errors.SqlglotError:
+        return None
+    columns = query.find_all(sqlglot.exp.Column)
+    names = (part.name for column in columns for part in column.parts if part.name != "*")
+    return tuple({name.lower(): name for name in names}.values())
 
 
 def _read(query: Any) -> Iterator[str]:

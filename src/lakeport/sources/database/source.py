@@ -39,7 +39,7 @@ from lakeport.sources.database.reader import DatabaseReader
 from lakeport.sources.database.uri import access_of
 from lakeport.sources.target import TargetTables
 
-__all__ = ["DatabaseFlushes"]
+__all__ = ["DatabaseFlushes", "described"]
 
 _OUTPUT_RATIO: Final = 0.4
 _DIALECTS: Final[dict[str, type[Dialect]]] = {
@@ -80,9 +80,7 @@ class DatabaseFlushes:
                 "would replace all of the table by them",
                 "append or merge them; or leave `cursor` out, to read all rows.",
             )
-        self._access = access_of(source)
-        scheme = "" if source.driver else scheme_of(source.database.get_secret_value())
-        self._dialect = _DIALECTS.get(scheme, Dialect)()
+        self._access, self._dialect = access_of(source), _dialect(source)
         self._open = ExitStack()
 
     def __iter__(self) -> Iterator[Flush]:
@@ -220,3 +218,29 @@ class DatabaseFlushes:
         if self.config.run_id is None:
             return ""
         return hashlib.sha256(f"{self._access.place}\n{relation}".encode()).hexdigest()
+
+
+def described(source: DatabaseSource) -> pa.Schema:
+    """The columns of a table or a query as its database describes them; no row is read.
+
+    A type that values alone tell is text here, such as that of a column without one in SQLite.
+
+    Args:
+        source: not one that Spark reads, by JDBC.
+
+    Raises:
+        MissingDependency: the driver is not installed.
+        ConfigError: the URI or a key of the source is wrong.
+        SourceError: the database can't be reached, or refuses.
+    """
+    dialect = _dialect(source)
+    with access_of(source).connected() as session:
+        relation = dialect.relation(session, source.table, source.query)
+        columns = dialect.columns(session, relation)
+    types = (pa.string() if pa.types.is_null(column.type) else column.type for column in columns)
+    return pa.schema(list(zip((column.name for column in columns), types, strict=True)))
+
+
+def _dialect(source: DatabaseSource) -> Dialect:
+    scheme = "" if source.driver else scheme_of(source.database.get_secret_value())
+    return _DIALECTS.get(scheme, Dialect)()
