@@ -29,7 +29,15 @@ if TYPE_CHECKING:
     from lakeport.config.keys import StoreKeys, Target
     from lakeport.pages.lake import LakePages
 
-__all__ = ["PageFile", "file_of_lake", "file_of_plan", "file_of_report", "file_of_run", "page"]
+__all__ = [
+    "PageFile",
+    "alone",
+    "file_of_lake",
+    "file_of_plan",
+    "file_of_report",
+    "file_of_run",
+    "page",
+]
 
 _LARGEST: Final = 8_000_000  # characters of the pages of a lake's tables
 _RUNS_ROOM: Final = 2_000_000  # of those of its runs
@@ -122,7 +130,7 @@ def file_of_lake(pages: LakePages, largest: int = _LARGEST) -> PageFile:
         LakeportError: the lake can't be told.
     """
     if pages.is_table:
-        return _alone(pages.of_table(""))
+        return alone(pages.of_table(""))
     lake, runs = pages.lake(), pages.runs()
     filling = _Filling(largest)
     changed = sorted(lake.tables, key=lambda t: t.last_change.timestamp() if t.last_change else 0)
@@ -161,21 +169,22 @@ def file_of_run(pages: LakePages, name: str) -> PageFile:
             if known
             else "no run has left a report there: `manifest: true` has each leave one.",
         )
-    return _alone(pages.of_run(run, _nowhere))
+    return alone(pages.of_run(run, _nowhere))
 
 
 def file_of_report(report: Mapping[str, Any]) -> PageFile:
     """A run by its report alone, as `LandingReport.to_dict` gives it."""
     facts = msgspec.convert(report, RunFacts)
-    return _alone(Page("/", f"Run {facts.run_id}", run_body(facts, (), _nowhere, {})))
+    return alone(Page("/", f"Run {facts.run_id}", run_body(facts, (), _nowhere, {})))
 
 
 def file_of_plan(plan: Mapping[str, Any]) -> PageFile:
     """A plan, as `LandingPlan.to_dict` gives it."""
-    return _alone(Page("/", "Plan", plan_body(plan)))
+    return alone(Page("/", "Plan", plan_body(plan)))
 
 
-def _alone(page: Page) -> PageFile:
+def alone(page: Page) -> PageFile:
+    """A file of one page, whose links lead nowhere else."""
     return PageFile(document.alone(page.title, [(page.title, "")], page.body, _nowhere))
 
 

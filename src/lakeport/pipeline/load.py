@@ -97,7 +97,9 @@ def do(
         except BaseException as caught:
             error = caught
     seconds = time.monotonic() - begin
-    report = LoadReport(load.name, "landed", "", run_id, seconds, landing=own.report)
+    report = LoadReport(
+        load.name, "landed", "", run_id, seconds, landing=own.report, uses=load.depends
+    )
     return Ended(report) if error is None else Ended(_failed(report, load, error), error)
 
 

@@ -72,6 +72,27 @@ class LoadPlan:
     expect: tuple[str, ...]
     tags: tuple[str, ...]
 
+    @property
+    def in_words(self) -> dict[str, str]:
+        """What there is to say, by what it is about."""
+        version = "" if self.version is None else f", now version {self.version}"
+        new = "" if self.columns or not self.table else ", which is not there yet"
+        does = {"append": "append to", "merge": "merge into"}.get(self.mode, self.mode)
+        facts = {
+            "reads": self.reads,
+            "of it": self.news,
+            "uses": ", ".join(self.uses),
+            "makes of it": ", ".join(filter(None, (self.transform, self.runs))),
+            "which gives": _listed(self.result),
+            "not known": self.unknown,
+            "does": f"{does} {self.table or 'a table for each stream'}{version}{new}",
+            "columns": _listed(self.columns),
+            "partitions": ", ".join(self.partition_keys),
+            "expects": "; ".join(self.expect),
+            "tags": ", ".join(self.tags),
+        }
+        return {name: value for name, value in facts.items() if value}
+
 
 @dataclass(frozen=True, slots=True)
 class PipelinePlan:
@@ -143,6 +164,10 @@ def _planned(load: Load, runtime: Runtime, made_by: MadeBy) -> LoadPlan:
         tuple(f"{one.title}, otherwise {one.otherwise}" for one in load.expect),
         load.tags,
     )
+
+
+def _listed(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {type_}" for name, type_ in columns.items())
 
 
 def _words(source: Input) -> str:

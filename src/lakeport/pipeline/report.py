@@ -12,7 +12,8 @@
 | `rows`, `rejected` | sums over the loads |
 | `loads` | list of objects with `load`, `outcome`, `reason` (why it was skipped), `run_id` (null |
 | | where the load's table knows by itself what it has had), `seconds`, `rows`, `rejected`, |
-| | `tables` (URIs), `exit_code`, `error` (null, or `type`, `message`, `hint`), and `report`: |
+| | `tables` (URIs), `uses` (the loads that it needs), `exit_code`, `error` (null, or `type`, |
+| | `message`, `hint`), and `report`: |
 | | what `lakeport land --json` tells, null for a load that did not get so far |
 | `warnings` | sentences that concern no single load |
 | `command` | the command line, as a list without secrets; null for a run that Python code began |
@@ -48,6 +49,7 @@ class LoadReport:
     landing: LandingReport | None = None
     error: Failure | None = None
     exit_code: int = 0
+    uses: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -81,6 +83,7 @@ class LoadReport:
             "rejected": self.rejected,
             "tables": list(self.tables),
             "exit_code": self.exit_code,
+            "uses": list(self.uses),
             "error": asdict(self.error) if self.error else None,
             "report": self.landing.to_dict() if whole and self.landing else None,
         }

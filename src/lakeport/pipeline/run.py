@@ -175,10 +175,10 @@ class _Run:
         self.name = f"{self.started:%Y%m%d-%H%M%S-%f}"[:-3] + secrets.token_hex(2)
         self.loads = selection.unfinished(loads, self.earlier.outcomes)
         self.reports = {
-            name: LoadReport(name, "waiting", run_id=self._id_of(self.loads[name]))
+            name: LoadReport(name, "waiting", run_id=self._id_of(load), uses=load.depends)
             if name in self.loads
-            else LoadReport(name, "left out")
-            for name in lake.loads
+            else LoadReport(name, "left out", uses=load.depends)
+            for name, load in lake.loads.items()
         }
         self.cancellations: dict[str, Cancellation] = {}
         self.running: dict[Future[Ended], str] = {}

@@ -183,3 +183,19 @@ def test_a_terminal_has_a_line_for_each_load_and_a_table(
     assert all(len(line) <= int(columns) for line in text)
     assert "  flights: mind the gap" in text
     assert not any(line.startswith("x ") for line in text)
+
+
+def test_a_plan_and_a_run_leave_a_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "lake.yaml", "--plan", "--page", "a.html"]) == 0
+    plan = folder.joinpath("a.html").read_text()
+    assert "Plan of lake.yaml" in plan
+    assert plan.count('marker-end="url(#arrow)"') == 1  # from `gone` to `copies`
+    assert "not_null(id), otherwise fail" in plan
+    assert not (folder / "lake").exists()
+    assert main(["run", "lake.yaml", "--page", "b.html"]) == 3
+    run = folder.joinpath("b.html").read_text()
+    assert "landed, 2 rows" in run
+    assert "needs gone, which failed" in run
+    assert "matches no file" in run
+    assert main(["run", "lake.yaml", "--page", "nowhere/b.html"]) == 2
+    assert "there is no folder nowhere" in capsys.readouterr().err

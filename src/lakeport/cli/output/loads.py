@@ -15,10 +15,8 @@ from lakeport.loading.progress.words import Moment, line, seconds
 from lakeport.units import count, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lakeport.model import Landed
-    from lakeport.pipeline.plan import LoadPlan, PipelinePlan
+    from lakeport.pipeline.plan import PipelinePlan
     from lakeport.pipeline.report import LoadReport, PipelineReport
 
 __all__ = ["JsonLoads", "Loads", "show_plan"]
@@ -158,31 +156,7 @@ def show_plan(output: Console | Json, plan: PipelinePlan) -> None:
     for number, step in enumerate(plan.steps, 1):
         output.say(f"  {number}. {', '.join(map(shown, step))}", hanging=3)
     for load in plan.loads:
-        output.facts(load.load, _planned(load))
-
-
-def _planned(load: LoadPlan) -> dict[str, object]:
-    version = "" if load.version is None else f", now version {load.version}"
-    new = "" if load.columns or not load.table else ", which is not there yet"
-    does = {"append": "append to", "merge": "merge into"}.get(load.mode, load.mode)
-    facts = {
-        "reads": load.reads,
-        "of it": load.news,
-        "uses": ", ".join(load.uses),
-        "makes of it": ", ".join(filter(None, (load.transform, load.runs))),
-        "which gives": _columns(load.result),
-        "not known": load.unknown,
-        "does": f"{does} {load.table or 'a table for each stream'}{version}{new}",
-        "columns": _columns(load.columns),
-        "partitions": ", ".join(load.partition_keys),
-        "expects": "; ".join(load.expect),
-        "tags": ", ".join(load.tags),
-    }
-    return {name: value for name, value in facts.items() if value}
-
-
-def _columns(columns: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {type_}" for name, type_ in columns.items())
+        output.facts(load.load, load.in_words)
 
 
 def _ended_line(report: LoadReport) -> str:

@@ -10,7 +10,9 @@ import typer
 from lakeport.cli.options import Debug, JsonOut
 from lakeport.cli.output.console import Console, Json
 from lakeport.cli.output.errors import Guard
-from lakeport.cli.output.loads import JsonLoads, Loads, show_plan
+from lakeport.cli.output.loads import show_plan
+from lakeport.cli.page import PagePath
+from lakeport.cli.pipeline.page import observed_run, page_of_lake_plan
 
 __all__ = ["run"]
 
@@ -52,6 +54,7 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Do only what the last run of the file left undone.")
     ] = False,
+    page: PagePath = None,
     json_out: JsonOut = False,
     debug: Debug = False,
 ) -> None:
@@ -69,7 +72,10 @@ def run(
         if plan_only:
             from lakeport.pipeline.plan import plan_lake
 
-            show_plan(output, plan_lake(lake, only=_names(only), tag=tag or ""))
+            found = plan_lake(lake, only=_names(only), tag=tag or "")
+            if page is not None:
+                page_of_lake_plan(found, page)
+            show_plan(output, found)
             return
         run_lake(
             lake,
@@ -78,7 +84,7 @@ def run(
             full_refresh=_names(full_refresh),
             parallel=parallel,
             resume=resume,
-            observer=JsonLoads(output) if isinstance(output, Json) else Loads(output),
+            observer=observed_run(output, page),
         )
 
 

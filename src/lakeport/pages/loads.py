@@ -1,0 +1,110 @@
+"""Pages of a lake's file: of what a run would do, and of what one has come to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Final
+
+from lakeport.html.loads import LoadBox, loads_body
+from lakeport.html.text import duration
+from lakeport.pages.file import alone
+from lakeport.pages.page import Page
+from lakeport.units import count, counted
+
+if TYPE_CHECKING:
+    from lakeport.pages.file import PageFile
+    from lakeport.pipeline.plan import LoadPlan, PipelinePlan
+
+__all__ = ["file_of_lake_plan", "file_of_lake_run", "page_of_lake_run"]
+
+_STATES: Final = {"landed": "ok", "failed": "failed", "interrupted": "failed"}
+
+
+def file_of_lake_plan(plan: PipelinePlan) -> PageFile:
+    """What a run of a lake's file would do."""
+    totals = [("loads", count(len(plan.loads))), ("steps", count(len(plan.steps)))]
+    loads = [_planned(load) for load in plan.loads]
+    body = loads_body(f"Plan of {PurePath(plan.file).name}", plan.file, totals, loads)
+    return alone(Page("/", "Plan", body))
+
+
+def _planned(load: LoadPlan) -> LoadBox:
+    facts = {name: words for name, words in load.in_words.items() if name not in _AS_TABLE}
+    words = ", ".join(filter(None, (load.mode, load.transform, load.runs)))
+    columns = load.result or load.columns
+    return LoadBox(load.load, load.uses, words, facts=list(facts.items()), columns=columns)
+
+
+_AS_TABLE: Final = ("which gives", "columns")
+
+
+def file_of_lake_run(report: Mapping[str, Any]) -> PageFile:
+    """What a run of a lake's file has come to, as `PipelineReport.to_dict` gives it."""
+    return alone(page_of_lake_run(report, "/"))
+
+
+def page_of_lake_run(report: Mapping[str, Any], path: str) -> Page:
+    """The page of a run of a lake's file.
+
+    Args:
+        report: as `PipelineReport.to_dict` gives it.
+        path: the page's.
+    """
+    loads = [load for load in report["loads"] if load["outcome"] != "left out"]
+    by = {load["load"]: load for load in loads}
+    ordered = dict[str, Any]()
+
+    def put(name: str) -> None:
+        """A load behind those that it uses, which the file may name later."""
+        if name in by and name not in ordered:
+            for used in by[name].get("uses", ()):
+                put(used)
+            ordered[name] = by[name]
+
+    for name in by:
+        put(name)
+    totals = [
+        ("loads", count(len(loads))),
+        *((outcome, count(number)) for outcome, number in outcomes(report).items()),
+        ("rows", count(report["rows"])),
+        ("set aside", count(report["rejected"])),
+        ("took", duration(report["seconds"])),
+    ]
+    boxes = [_ended(load) for load in ordered.values()]
+    title = f"Run {report['run_id']}"
+    body = loads_body(title, report["file"], totals, boxes, report["warnings"])
+    return Page(path, title, body)
+
+
+def outcomes(report: Mapping[str, Any]) -> dict[str, int]:
+    """How many loads of a run have each outcome; those that were left out are not counted."""
+    found: dict[str, int] = {}
+    for load in report["loads"]:
+        if load["outcome"] != "left out":
+            found[load["outcome"]] = found.get(load["outcome"], 0) + 1
+    return found
+
+
+def _ended(load: Mapping[str, Any]) -> LoadBox:
+    outcome = load["outcome"]
+    landed = f"{outcome}, {counted(load['rows'], 'row')}, {duration(load['seconds'])}"
+    facts = [
+        ("outcome", outcome),
+        ("why", load["reason"]),
+        ("rows", count(load["rows"])),
+        ("set aside", count(load["rejected"])),
+        ("took", duration(load["seconds"])),
+        ("tables", ", ".join(load["tables"])),
+    ]
+    streams = (load.get("report") or {}).get("streams", ())
+    return LoadBox(
+        load["load"],
+        load.get("uses", ()),
+        landed if outcome in _STATES else outcome,
+        _STATES.get(outcome, ""),
+        [(name, value) for name, value in facts if value],
+        {name: type_ for stream in streams for name, type_ in stream["columns"].items()},
+        [words for stream in streams for words in stream["warnings"]],
+        load["error"],
+    )
