@@ -9,7 +9,8 @@ import pytest
 from playwright.sync_api import Page
 
 from lakeport.html.charts.arrows import lanes
-from lakeport.pages.loads import file_of_lake_plan, file_of_lake_run
+from lakeport.pages.file import alone
+from lakeport.pages.loads import page_of_lake_plan, page_of_lake_run
 from lakeport.pipeline.plan import LoadPlan, PipelinePlan
 from tests.browser.kit import (
     LAPTOP,
@@ -66,6 +67,7 @@ def report_of(uses: dict[str, tuple[str, ...]]) -> dict[str, Any]:
             "load": name,
             "outcome": end,
             "reason": "needs flights" if end == "skipped" else "",
+            "run_id": None,
             "seconds": 1.5,
             "rows": 3,
             "rejected": 0,
@@ -83,9 +85,9 @@ def report_of(uses: dict[str, tuple[str, ...]]) -> dict[str, Any]:
 @pytest.fixture(params=["plan", "run"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A page with loads of odd names, of a plan and of a run."""
-    plan, run = file_of_lake_plan(plan_of(USES)), file_of_lake_run(report_of(USES))
+    plan, run = page_of_lake_plan(plan_of(USES)), page_of_lake_run(report_of(USES))
     path = tmp_path / "page.html"
-    path.write_text((plan if request.param == "plan" else run).html)
+    path.write_text(alone(plan if request.param == "plan" else run).html)
     return path.as_uri()
 
 
@@ -116,7 +118,7 @@ def test_arrows_meet_boxes_without_a_script_and_with_large_letters(
 
 def test_a_box_leads_to_what_its_load_does(reader: Reader, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    path.write_text(file_of_lake_plan(plan_of(USES)).html)
+    path.write_text(alone(page_of_lake_plan(plan_of(USES))).html)
     page = reader.open(path.as_uri(), PHONE)
     page.get_by_role("link", name="delays").click()
     assert page.url.endswith("#load-5")

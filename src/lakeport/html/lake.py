@@ -51,6 +51,7 @@ class RunLine:
         rows: rows that it landed.
         rejected: bad records that it set aside.
         tables: name and page of each table that it landed something in; no page for others.
+        loads: of a run of a lake's file, how many loads came to what; else empty.
     """
 
     path: str
@@ -62,6 +63,7 @@ class RunLine:
     rows: int
     rejected: int
     tables: Sequence[tuple[str, str]]
+    loads: str = ""
 
 
 def lake_body(lake: LakeFacts, runs: Sequence[RunLine], now: datetime, href: Href) -> Markup:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from lakeport.config.load import load_target
-from lakeport.errors import LakeportError, SourceError
+from lakeport.errors import LakeportError
 from lakeport.html import document
 from lakeport.html.plan import plan_body
 from lakeport.html.render import render
@@ -22,7 +22,7 @@ from lakeport.html.run import run_body
 from lakeport.pages.lake import open_pages
 from lakeport.pages.page import Page
 from lakeport.pages.written import check_path, write_page
-from lakeport.tables.runs import list_runs, run_named
+from lakeport.tables.runs import find_run
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -43,7 +43,6 @@ _LARGEST: Final = 8_000_000  # characters of the pages of a lake's tables
 _RUNS_ROOM: Final = 2_000_000  # of those of its runs
 _TABLES: Final = 50
 _RUNS: Final = 20
-_SOUGHT: Final = 1000  # runs among which one is sought by its id
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,18 +156,7 @@ def file_of_run(pages: LakePages, name: str) -> PageFile:
         SourceError: the lake has no such run.
         LakeportError: it can't be told.
     """
-    run = run_named(pages.storage, pages.folder, name)
-    if run is None:
-        newest = list_runs(pages.storage, pages.folder, _SOUGHT)
-        run = next((run for run in newest if run.run_id == name), None)
-    if run is None:
-        known = [run.run_id for run in newest[:5]]
-        raise SourceError(
-            f"{pages.storage.uri(pages.folder)} has no report of a run {name!r}",
-            f"the newest are {', '.join(known)}; `lakeport runs` lists them."
-            if known
-            else "no run has left a report there: `manifest: true` has each leave one.",
-        )
+    run = find_run(pages.storage, pages.folder, name)
     return alone(pages.of_run(run, _nowhere))
 
 

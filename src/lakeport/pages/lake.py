@@ -18,11 +18,13 @@ from lakeport.html.render import asset
 from lakeport.html.report import run_facts
 from lakeport.html.run import run_body
 from lakeport.html.table import Preview, table_body
+from lakeport.pages.loads import page_of_lake_run
 from lakeport.pages.page import Page
 from lakeport.pages.preview import preview
 from lakeport.tables.lake import of_a_table, open_lake
 from lakeport.tables.overview import lake_facts, table_and_rows
-from lakeport.tables.runs import list_runs, run_named, samples
+from lakeport.tables.runs import list_loads, list_runs, run_named, samples
+from lakeport.units import count
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -140,16 +142,23 @@ class LakePages:
         Raises:
             SourceError: its report says what no report says.
         """
+        if run.file:
+            return self._of_lake_run(run, href)
         facts = run_facts(run.report)
         if facts is None:
-            raise SourceError(
-                f"the report of run {run.run_id!r} can't be read: {run.name}.json",
-                "others than lakeport have written it, or changed it.",
-            )
+            raise _unreadable(run)
         pages = {each.table.rstrip("/"): self._table_page(each.table) for each in facts.streams}
         found = samples(self.storage, run.report, _SAMPLES)
         body = run_body(facts, found, href, pages, masked=self.masked)
         return Page(f"{_RUN}{run.name}", f"Run {run.run_id}", body)
+
+    def _of_lake_run(self, run: LakeRun, href: Href) -> Page:
+        loads = list_loads(self.storage, self.folder, _RUNS)
+        links = {load.run_id: href(f"{_RUN}{load.name}") for load in loads}
+        try:
+            return page_of_lake_run(run.report, f"{_RUN}{run.name}", links)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise _unreadable(run) from None
 
     def trail(self, page: Page) -> list[tuple[str, str]]:
         """The way to a page, from the lake on."""
@@ -162,13 +171,23 @@ class LakePages:
         return f"{_TABLE}{unquote(name)}" if uri.startswith(above) and name else ""
 
 
+def _unreadable(run: LakeRun) -> SourceError:
+    return SourceError(
+        f"the report of run {run.run_id!r} can't be read: {run.name}.json",
+        "others than lakeport have written it, or changed it.",
+    )
+
+
 def _pages(lake: LakeFacts) -> dict[str, str]:
     return {table.uri.rstrip("/"): f"{_TABLE}{table.name}" for table in lake.tables}
 
 
 def _line(run: LakeRun, pages: Mapping[str, str]) -> RunLine:
     facts = run_facts(run.report)
-    uris = [each.table.rstrip("/") for each in facts.streams] if facts else []
+    streams = facts.streams if facts else []
+    uris = [each.table.rstrip("/") for each in streams]
+    if run.file:
+        uris = [uri.rstrip("/") for load in run.report["loads"] for uri in load.get("tables", ())]
     return RunLine(
         path=f"{_RUN}{run.name}" if facts else "",
         run_id=run.run_id,
@@ -178,6 +197,7 @@ def _line(run: LakeRun, pages: Mapping[str, str]) -> RunLine:
         seconds=run.seconds,
         rows=run.rows,
         rejected=facts.rejected if facts else 0,
+        loads=", ".join(f"{count(number)} {end}" for end, number in run.outcomes.items()),
         tables=[(unquote(uri.rpartition("/")[2]), pages.get(uri, "")) for uri in uris if uri],
     )
 

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.html.loads import LoadBox, loads_body
-from lakeport.html.text import duration
-from lakeport.pages.file import alone
+from lakeport.html.text import duration, tag
 from lakeport.pages.page import Page
 from lakeport.units import count, counted
 
 if TYPE_CHECKING:
-    from lakeport.pages.file import PageFile
     from lakeport.pipeline.plan import LoadPlan, PipelinePlan
 
-__all__ = ["file_of_lake_plan", "file_of_lake_run", "page_of_lake_run"]
+__all__ = ["page_of_lake_plan", "page_of_lake_run"]
 
 _STATES: Final = {"landed": "ok", "failed": "failed", "interrupted": "failed"}
 
 
-def file_of_lake_plan(plan: PipelinePlan) -> PageFile:
+def page_of_lake_plan(plan: PipelinePlan) -> Page:
     """What a run of a lake's file would do."""
     totals = [("loads", count(len(plan.loads))), ("steps", count(len(plan.steps)))]
     loads = [_planned(load) for load in plan.loads]
     body = loads_body(f"Plan of {PurePath(plan.file).name}", plan.file, totals, loads)
-    return alone(Page("/", "Plan", body))
+    return Page("/", "Plan", body)
 
 
 def _planned(load: LoadPlan) -> LoadBox:
@@ -39,17 +38,15 @@ def _planned(load: LoadPlan) -> LoadBox:
 _AS_TABLE: Final = ("which gives", "columns")
 
 
-def file_of_lake_run(report: Mapping[str, Any]) -> PageFile:
-    """What a run of a lake's file has come to, as `PipelineReport.to_dict` gives it."""
-    return alone(page_of_lake_run(report, "/"))
-
-
-def page_of_lake_run(report: Mapping[str, Any], path: str) -> Page:
+def page_of_lake_run(
+    report: Mapping[str, Any], path: str = "/", links: Mapping[str, str] | None = None
+) -> Page:
     """The page of a run of a lake's file.
 
     Args:
         report: as `PipelineReport.to_dict` gives it.
         path: the page's.
+        links: run of a load -> the link to its page.
     """
     loads = [load for load in report["loads"] if load["outcome"] != "left out"]
     by = {load["load"]: load for load in loads}
@@ -66,28 +63,20 @@ def page_of_lake_run(report: Mapping[str, Any], path: str) -> Page:
         put(name)
     totals = [
         ("loads", count(len(loads))),
-        *((outcome, count(number)) for outcome, number in outcomes(report).items()),
+        *((end, count(number)) for end, number in Counter(x["outcome"] for x in loads).items()),
         ("rows", count(report["rows"])),
         ("set aside", count(report["rejected"])),
         ("took", duration(report["seconds"])),
     ]
-    boxes = [_ended(load) for load in ordered.values()]
+    boxes = [_ended(load, links or {}) for load in ordered.values()]
     title = f"Run {report['run_id']}"
     body = loads_body(title, report["file"], totals, boxes, report["warnings"])
     return Page(path, title, body)
 
 
-def outcomes(report: Mapping[str, Any]) -> dict[str, int]:
-    """How many loads of a run have each outcome; those that were left out are not counted."""
-    found: dict[str, int] = {}
-    for load in report["loads"]:
-        if load["outcome"] != "left out":
-            found[load["outcome"]] = found.get(load["outcome"], 0) + 1
-    return found
-
-
-def _ended(load: Mapping[str, Any]) -> LoadBox:
+def _ended(load: Mapping[str, Any], links: Mapping[str, str]) -> LoadBox:
     outcome = load["outcome"]
+    own = str((load.get("report") or load)["run_id"] or "")
     landed = f"{outcome}, {counted(load['rows'], 'row')}, {duration(load['seconds'])}"
     facts = [
         ("outcome", outcome),
@@ -96,6 +85,7 @@ def _ended(load: Mapping[str, Any]) -> LoadBox:
         ("set aside", count(load["rejected"])),
         ("took", duration(load["seconds"])),
         ("tables", ", ".join(load["tables"])),
+        ("run", tag("a", own, href=links[own]) if links.get(own) else own),
     ]
     streams = (load.get("report") or {}).get("streams", ())
     return LoadBox(

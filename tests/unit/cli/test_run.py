@@ -199,3 +199,26 @@ def test_a_plan_and_a_run_leave_a_page(folder: Path, capsys: pytest.CaptureFixtu
     assert "matches no file" in run
     assert main(["run", "lake.yaml", "--page", "nowhere/b.html"]) == 2
     assert "there is no folder nowhere" in capsys.readouterr().err
+
+
+def test_a_run_is_listed_with_its_loads(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "lake.yaml"]) == 3
+    assert main(["land", "people.csv", "--to", "lake.yaml", "--table", "alone"]) == 0
+    capsys.readouterr()
+    assert main(["runs", "lake.yaml", "--json"]) == 0
+    alone, run = json.loads(capsys.readouterr().out)
+    assert alone["loads"] == {}
+    assert run["loads"] == {"people": "landed", "gone": "failed", "copies": "skipped"}
+    assert main(["runs", "lake.yaml"]) == 0
+    assert "loads of lake.yaml: 1 landed, 1 failed, 1 skipped" in capsys.readouterr().out
+    assert main(["runs", "lake.yaml", "--run", run["run_id"]]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    (people,) = (line for line in lines if line[:2] == ["people", "landed"])
+    assert ["copies:", "needs", "gone,", "which", "failed"] in lines
+    assert main(["runs", "lake.yaml", "--run", people[-1], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["streams"][0]["stream"] == "people"
+    assert main(["runs", "lake.yaml", "--run", "other"]) == 3
+    assert main(["page", "lake.yaml", "-o", "a.html"]) == 0
+    page = folder.joinpath("a.html").read_text()
+    assert "loads: 1 landed, 1 failed, 1 skipped" in page
+    assert "needs gone, which failed" in page

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import lakeport
-from lakeport.errors import BadRecord
+from lakeport.errors import BadRecord, SourceError
 from lakeport.html.facts import BadSample
 from lakeport.loading.quarantine import Quarantine
 from lakeport.storage.local.store import LocalStorage
-from lakeport.tables.runs import LakeRun, run_named, samples
+from lakeport.tables.runs import LakeRun, find_run, run_named, samples
 
 REPORTS = "_lakeport/reports"
 OLD = {
@@ -185,3 +185,76 @@ def test_a_report_names_the_samples_of_its_run(tmp_path: Path) -> None:
     assert (sample.column, sample.reason) == (reason.column, reason.reason)
     assert (sample.where, sample.record) == ("line 3", "x,Grace")
     assert "Grace" not in json.dumps(newest.report)
+
+
+def of_file(**outcomes: str) -> dict[str, Any]:
+    """The report of a run of a lake's file, whose loads have these outcomes."""
+    loads = [
+        {
+            "load": load,
+            "outcome": outcome,
+            "reason": "",
+            "run_id": None,
+            "seconds": 1.0,
+            "rows": 3,
+            "rejected": 0,
+            "tables": [f"/lake/{load}"] if outcome == "landed" else [],
+            "error": None,
+            "report": {**OLD, "run_id": f"of-{load}"} if outcome == "landed" else None,
+        }
+        for load, outcome in outcomes.items()
+    ]
+    return {
+        "run": 1,
+        "ok": "failed" not in outcomes.values(),
+        "run_id": "20240503-103000-0001abcd",
+        "file": "/data/lake.yaml",
+        "started": "2024-05-03T10:30:00+00:00",
+        "seconds": 4.5,
+        "rows": 3,
+        "rejected": 0,
+        "loads": loads,
+        "warnings": [],
+    }
+
+
+def write_of_file(lake: Path, report: Any) -> None:
+    folder = lake / "_lakeport/runs"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "20240503-103000-0001abcd.json").write_text(json.dumps(report))
+
+
+def test_a_run_of_a_file_stands_for_its_loads(tmp_path: Path) -> None:
+    alone = {**OLD, "started": "2024-05-04T10:30:00+00:00"}
+    write(tmp_path, "20240504-103000-1a2b3c4d", alone)
+    for load in ("people", "orders"):
+        own = {**OLD, "run_id": f"of-{load}", "started": "2024-05-03T10:30:01+00:00"}
+        write(tmp_path, f"20240503-103001-{load}", own)
+    ends = {"people": "landed", "orders": "landed", "bad": "failed", "not": "left out"}
+    write_of_file(tmp_path, of_file(**ends))
+    newest, run = lakeport.runs(tmp_path)
+    assert (newest.run_id, newest.file) == ("old", "")
+    assert (run.file, run.rows, run.seconds, run.ok) == ("/data/lake.yaml", 3, 4.5, False)
+    assert run.loads == {"people": "landed", "orders": "landed", "bad": "failed"}
+    assert run.outcomes == {"landed": 2, "failed": 1}
+    assert run.error == "LoadsFailed: 1 of 3 loads failed: bad"
+    assert run.to_dict()["loads"] == run.loads
+    assert named(tmp_path, run.name) == run
+    assert [each.run_id for each in lakeport.runs(tmp_path, 1)] == ["old"]
+    storage = LocalStorage(str(tmp_path))
+    assert find_run(storage, "", "of-orders").name == "20240503-103001-orders"
+    with pytest.raises(SourceError, match="no report of a run 'of-bad'"):
+        find_run(storage, "", "of-bad")
+
+
+@pytest.mark.parametrize("loads", [None, 3, ["a"], [{"load": "a"}], {"a": 1}])
+def test_what_is_no_report_of_a_file_is_left_out(tmp_path: Path, loads: Any) -> None:
+    write(tmp_path, "20240504-103000-1a2b3c4d", OLD)
+    write_of_file(tmp_path, {**of_file(a="landed"), "loads": loads})
+    assert [run.run_id for run in lakeport.runs(tmp_path)] == ["old"]
+
+
+def test_a_run_that_was_cut_off_says_so(tmp_path: Path) -> None:
+    write_of_file(tmp_path, {**of_file(a="landed", b="waiting"), "ok": False})
+    (run,) = lakeport.runs(tmp_path)
+    assert run.error == "it did not come to its end"

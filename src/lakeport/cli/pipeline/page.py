@@ -15,18 +15,19 @@ if TYPE_CHECKING:
     from lakeport.pipeline.plan import PipelinePlan
     from lakeport.pipeline.report import LoadReport, PipelineReport
 
-__all__ = ["observed_run", "page_of_lake_plan"]
+__all__ = ["observed_run", "write_plan"]
 
 
-def page_of_lake_plan(plan: PipelinePlan, path: Path) -> None:
+def write_plan(plan: PipelinePlan, path: Path) -> None:
     """Write the page of a plan.
 
     Raises:
         ConfigError: nothing can be written there.
     """
-    from lakeport.pages.loads import file_of_lake_plan
+    from lakeport.pages.file import alone
+    from lakeport.pages.loads import page_of_lake_plan
 
-    write_page(file_of_lake_plan(plan).html, path)
+    write_page(alone(page_of_lake_plan(plan)).html, path)
 
 
 def observed_run(output: Console | Json, path: Path | None) -> JsonLoads | Loads | _Paged:
@@ -64,10 +65,11 @@ class _Paged:
         self._output.on_ended(report)
 
     def on_finished(self, report: PipelineReport) -> None:
-        from lakeport.pages.loads import file_of_lake_run
+        from lakeport.pages.file import alone
+        from lakeport.pages.loads import page_of_lake_run
 
         try:
-            write_page(file_of_lake_run(report.to_dict()).html, self._path)
+            write_page(alone(page_of_lake_run(report.to_dict())).html, self._path)
         except ConfigError as error:  # what has landed has landed
             self._output.on_warning("", error.message)
         self._output.on_finished(report)

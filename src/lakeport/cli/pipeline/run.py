@@ -12,7 +12,7 @@ from lakeport.cli.output.console import Console, Json
 from lakeport.cli.output.errors import Guard
 from lakeport.cli.output.loads import show_plan
 from lakeport.cli.page import PagePath
-from lakeport.cli.pipeline.page import observed_run, page_of_lake_plan
+from lakeport.cli.pipeline.page import observed_run, write_plan
 
 __all__ = ["run"]
 
@@ -74,7 +74,7 @@ def run(
 
             found = plan_lake(lake, only=_names(only), tag=tag or "")
             if page is not None:
-                page_of_lake_plan(found, page)
+                write_plan(found, page)
             show_plan(output, found)
             return
         run_lake(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,7 +29,9 @@ __all__ = ["Target", "opened_lake", "runs", "show_tables", "tables"]
 _TABLES = ("name", "format", "rows", "size", "files", "last change")
 _TABLES_SPARE = ("files", "last change", "size")
 _RUNS = ("started", "run id", "rows", "streams", "seconds", "result")
-_FOR_PAGES = ("command", "reasons", "spans", "streams_left_out", "pace", "reading_pace")
+_FOR_PAGES = ("run", "command", "reasons", "spans", "streams_left_out", "pace", "reading_pace")
+_LOADS = ("load", "outcome", "rows", "seconds", "run id")
+_LOADS_SPARE = ("seconds", "rows")
 _RUNS_SPARE = ("streams", "seconds", "rows", "started")
 
 Target = Annotated[str, typer.Argument(metavar="TARGET", help="A folder, a URI, or a config file.")]
@@ -51,6 +54,10 @@ def tables(
 def runs(
     target: Target,
     last: Annotated[bool, typer.Option("--last", help="Show the newest run in full.")] = False,
+    run: Annotated[
+        str | None,
+        typer.Option("--run", metavar="ID", help="Show this run in full: its id, or `last`."),
+    ] = None,
     limit: Annotated[
         int, typer.Option("--limit", metavar="N", min=1, help="At most so many runs.")
     ] = 20,
@@ -58,15 +65,20 @@ def runs(
     json_out: JsonOut = False,
     debug: Debug = False,
 ) -> None:
-    """List the runs of a lake, the newest first."""
+    """List the runs of a lake, the newest first; one of a lake's file stands for its loads."""
     output = Json() if json_out else Console()
     with opened_lake(output, target, set_keys, debug) as config:
+        from lakeport.tables.lake import open_lake
+        from lakeport.tables.runs import find_run
         from lakeport.tables.runs import runs as listed
 
-        found = listed(config, 1 if last else limit)
+        if run is not None:
+            found, last = [find_run(*open_lake(config), run)], True
+        else:
+            found = listed(config, 1 if last else limit)
         if isinstance(output, Json):
             newest = found[0].report if found else None
-            output.document(newest if last else [run.to_dict() for run in found])
+            output.document(newest if last else [each.to_dict() for each in found])
         elif not found:
             output.say(f"no run has left a report in {target}: `manifest: true` has each leave one")
         elif last:
@@ -122,7 +134,7 @@ def _show_runs(output: Console, found: Sequence[LakeRun]) -> None:
             moment(run.started),
             run.run_id,
             count(run.rows),
-            ", ".join(run.streams) or "none",
+            _of_loads(run) or ", ".join(run.streams) or "none",
             f"{run.seconds:.1f}",
             "ok" if run.ok else "failed",
         )
@@ -137,16 +149,34 @@ def _show_runs(output: Console, found: Sequence[LakeRun]) -> None:
 def _show_run(output: Console, run: LakeRun) -> None:
     """Everything that a report tells in words, but for what is empty."""
     report: dict[str, Any] = {**run.report, "result": "ok" if run.ok else run.error}
+    loads = [load for load in report.pop("loads", ()) if load["outcome"] != "left out"]
     streams = [_stream(stream) for stream in report.pop("streams", ())]
     left_out = ("report", "ok", "run_id", "error", *_FOR_PAGES)
     facts = {name: value for name, value in report.items() if name not in left_out}
     output.facts(f"run {run.run_id}", readable({k: v for k, v in facts.items() if _tells(v)}))
     for stream in streams:
         output.facts(str(stream.pop("stream")), readable(stream))
+    if loads:
+        output.rows("", _LOADS, [_load(load) for load in loads], _LOADS_SPARE)
+    for load in loads:
+        if why := load["reason"] or (load["error"] or {}).get("message", ""):
+            output.say(f"  {shown(load['load'])}: {shown(why)}", hanging=2)
+
+
+def _load(load: Mapping[str, Any]) -> tuple[str, ...]:
+    """A load of a run of a lake's file; by its run's id it is shown in full."""
+    own = (load.get("report") or load)["run_id"] or "-"
+    return load["load"], load["outcome"], count(load["rows"]), f"{load['seconds']:.1f}", own
+
+
+def _of_loads(run: LakeRun) -> str:
+    """What became of the loads of a run of a lake's file; empty for a load by itself."""
+    ends = ", ".join(f"{count(number)} {end}" for end, number in run.outcomes.items())
+    return f"loads of {PurePath(run.file).name}: {ends}" if run.file else ""
 
 
 def _stream(stream: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in stream.items() if _tells(value)}
+    return {k: v for k, v in stream.items() if _tells(v) and k != "source_columns"}
 
 
 def _tells(value: object) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakeport.tables.runs.listing import LakeRun, list_runs, run_named, runs
+from lakeport.tables.runs.listing import LakeRun, find_run, list_loads, list_runs, run_named, runs
 from lakeport.tables.runs.quarantined import samples
 
-__all__ = ["LakeRun", "list_runs", "run_named", "runs", "samples"]
+__all__ = ["LakeRun", "find_run", "list_loads", "list_runs", "run_named", "runs", "samples"]

@@ -1,16 +1,21 @@
-"""The runs of a lake, by the reports that lie beside its tables."""
+"""The runs of a lake, by the reports that lie beside its tables: of loads, and of lake files.
+
+A run of a lake's file stands for its loads, whose own reports are not listed beside it.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lakeport.config.load import load_target
+from lakeport.errors import SourceError
 from lakeport.tables.lake import of_a_table, open_lake
 
 if TYPE_CHECKING:
@@ -18,14 +23,16 @@ if TYPE_CHECKING:
     from lakeport.config.keys import StoreKeys, Target
     from lakeport.model import Storage
 
-__all__ = ["LakeRun", "list_runs", "run_named", "runs"]
+__all__ = ["LakeRun", "find_run", "list_loads", "list_runs", "run_named", "runs"]
 
 _REPORTS = "_lakeport/reports"
+_OF_FILES = "_lakeport/runs"
 _THREADS = 16
 _STAMP = len("/YYYYMMDD-HHMMSS")
 _SUFFIX = ".json"
 _NAME = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]*")
 _LAST = "last"
+_SOUGHT = 1000  # loads among which one is sought by its id
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,9 @@ class LakeRun:
         streams: names of the streams that it landed something of, or set records aside of.
         ok: whether it came to its end.
         error: what it ended with, such as `SchemaConflict: ...`; None for a good one.
-        report: the whole report, as `LandingReport.to_dict` gave it.
+        report: the whole report, as `LandingReport.to_dict` gave it, or `PipelineReport.to_dict`.
+        file: the lake's file, of a run of one; else empty.
+        loads: of a run of a lake's file, load -> its outcome, but for those that were left out.
     """
 
     name: str
@@ -53,10 +62,22 @@ class LakeRun:
     ok: bool
     error: str | None
     report: Mapping[str, Any] = field(repr=False, compare=False)
+    file: str = ""
+    loads: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """Outcome -> how many loads have it."""
+        return dict(Counter(self.loads.values()))
 
     def to_dict(self) -> dict[str, Any]:
         """The run as plain values, without the report."""
-        facts = {**asdict(self), "started": self.started.isoformat(), "streams": [*self.streams]}
+        facts = {
+            **asdict(self),
+            "loads": {**self.loads},
+            "started": self.started.isoformat(),
+            "streams": [*self.streams],
+        }
         del facts["report"]
         return facts
 
@@ -86,7 +107,7 @@ def runs(
 
 
 def list_runs(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
-    """The newest runs of a lake; see `runs`.
+    """The newest runs of a lake, of its files and of loads by themselves; see `runs`.
 
     Args:
         storage: where the lake is.
@@ -96,12 +117,34 @@ def list_runs(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
     Raises:
         DestinationError: the store refused.
     """
-    for folder in _folders(lake):
+    of_files = _listed(storage, lake, _OF_FILES, limit)
+    known = {own for run in of_files for own in _own_runs(run.report)}
+    loads = [
+        run for run in list_loads(storage, lake, limit + len(known)) if run.run_id not in known
+    ]
+    return sorted([*of_files, *loads], key=lambda run: run.started, reverse=True)[:limit]
+
+
+def list_loads(storage: Storage, lake: str, limit: int) -> list[LakeRun]:
+    """The newest loads of a lake, whoever began them; see `list_runs`."""
+    return _listed(storage, lake, _REPORTS, limit)
+
+
+def _listed(storage: Storage, lake: str, reports: str, limit: int) -> list[LakeRun]:
+    for folder in _folders(lake, reports):
         # A name begins with the time, and the store lists by name.
         found = [item.key for item in storage.list(folder) if item.key.endswith(_SUFFIX)]
         if found:
             return _newest(storage, folder, found, limit)
     return []
+
+
+def _own_runs(report: Mapping[str, Any]) -> Iterator[str]:
+    """The ids of the loads' own runs, as far as a run of a file tells them."""
+    for load in report["loads"]:
+        own = load.get("report") or load
+        if own.get("run_id"):
+            yield str(own["run_id"])
 
 
 def run_named(storage: Storage, lake: str, name: str) -> LakeRun | None:
@@ -123,13 +166,14 @@ def run_named(storage: Storage, lake: str, name: str) -> LakeRun | None:
         return next(iter(list_runs(storage, lake, 1)), None)
     if not _NAME.fullmatch(name):
         return None
-    found = (storage.get(f"{folder}/{name}{_SUFFIX}") for folder in _folders(lake))
+    folders = (*_folders(lake, _REPORTS), *_folders(lake, _OF_FILES))
+    found = (storage.get(f"{folder}/{name}{_SUFFIX}") for folder in folders)
     return next((run for data in found if (run := _run(name, data)) is not None), None)
 
 
-def _folders(lake: str) -> list[str]:
+def _folders(lake: str, reports: str) -> list[str]:
     """Where the reports may be, the likeliest first."""
-    return list(dict.fromkeys((f"{lake}/{_REPORTS}".lstrip("/"), _REPORTS)))
+    return list(dict.fromkeys((f"{lake}/{reports}".lstrip("/"), reports)))
 
 
 def _newest(storage: Storage, folder: str, keys: Sequence[str], limit: int) -> list[LakeRun]:
@@ -146,6 +190,8 @@ def _run(name: str, data: bytes | None) -> LakeRun | None:
     """What a report tells; None for what is none."""
     try:
         report = json.loads(data or b"")
+        if "loads" in report:
+            return _of_file(name, report)
         error = report["error"]
         return LakeRun(
             name=name,
@@ -158,5 +204,56 @@ def _run(name: str, data: bytes | None) -> LakeRun | None:
             error=None if error is None else f"{error['type']}: {error['message']}",
             report=report,
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _of_file(name: str, report: Mapping[str, Any]) -> LakeRun:
+    """What the report of a run of a lake's file tells."""
+    told = {str(load["load"]): load for load in report["loads"] if load["outcome"] != "left out"}
+    loads = {load: str(each["outcome"]) for load, each in told.items()}
+    failed = [load for load, outcome in loads.items() if outcome == "failed"]
+    error = f"LoadsFailed: {len(failed)} of {len(loads)} loads failed: {', '.join(failed)}"
+    if not failed:
+        error = "" if report["ok"] else "it did not come to its end"
+    streams = ((each.get("report") or {}).get("streams", ()) for each in told.values())
+    return LakeRun(
+        name=name,
+        run_id=str(report["run_id"]),
+        started=datetime.fromisoformat(report["started"]).astimezone(UTC),
+        seconds=float(report["seconds"]),
+        rows=int(report["rows"]),
+        streams=tuple(dict.fromkeys(str(one["stream"]) for each in streams for one in each)),
+        ok=bool(report["ok"]),
+        error=error or None,
+        report=report,
+        file=str(report["file"]),
+        loads=loads,
+    )
+
+
+def find_run(storage: Storage, lake: str, name: str) -> LakeRun:
+    """The run of a lake that a user names.
+
+    Args:
+        storage: where the lake is.
+        lake: its key; empty when it is the storage's root.
+        name: its id, the name of its report, or `last`.
+
+    Raises:
+        SourceError: the lake has no such run.
+        DestinationError: the store refused.
+    """
+    found = run_named(storage, lake, name)
+    if found is None:
+        newest = list_loads(storage, lake, _SOUGHT)
+        found = next((run for run in newest if run.run_id == name), None)
+    if found is None:
+        known = [run.run_id for run in list_runs(storage, lake, 5)]
+        raise SourceError(
+            f"{storage.uri(lake)} has no report of a run {name!r}",
+            f"the newest are {', '.join(known)}; `lakeport runs` lists them."
+            if known
+            else "no run has left a report there: `manifest: true` has each leave one.",
+        )
+    return found
