@@ -79,7 +79,7 @@ def report_of(uses: dict[str, tuple[str, ...]]) -> dict[str, Any]:
         for (name, used), end in zip(uses.items(), ends, strict=True)
     ]
     sums = {"rows": 9, "rejected": 0, "seconds": 4.5, "warnings": ["look"]}
-    return {"run_id": "r1", "file": "/data/lake.yaml", "loads": loads[::-1], **sums}
+    return {"run_id": "r1", "file": "/data/lake.yaml", "loads": loads, **sums}
 
 
 @pytest.fixture(params=["plan", "run"])

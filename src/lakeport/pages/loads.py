@@ -49,18 +49,6 @@ def page_of_lake_run(
         links: run of a load -> the link to its page.
     """
     loads = [load for load in report["loads"] if load["outcome"] != "left out"]
-    by = {load["load"]: load for load in loads}
-    ordered = dict[str, Any]()
-
-    def put(name: str) -> None:
-        """A load behind those that it uses, which the file may name later."""
-        if name in by and name not in ordered:
-            for used in by[name].get("uses", ()):
-                put(used)
-            ordered[name] = by[name]
-
-    for name in by:
-        put(name)
     totals = [
         ("loads", count(len(loads))),
         *((end, count(number)) for end, number in Counter(x["outcome"] for x in loads).items()),
@@ -68,7 +56,7 @@ def page_of_lake_run(
         ("set aside", count(report["rejected"])),
         ("took", duration(report["seconds"])),
     ]
-    boxes = [_ended(load, links or {}) for load in ordered.values()]
+    boxes = [_ended(load, links or {}) for load in loads]
     title = f"Run {report['run_id']}"
     body = loads_body(title, report["file"], totals, boxes, report["warnings"])
     return Page(path, title, body)
