@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,10 +16,12 @@ from deltalake import DeltaTable
 from lakeport.cli.app import main
 from lakeport.cli.output.console import Console
 from lakeport.cli.output.loads import Loads
+from lakeport.config.load import load_target
 from lakeport.host.activity import Activity
 from lakeport.loading.progress.words import Moment
 from lakeport.loading.report import Failure, LandingReport, StreamReport
 from lakeport.model import Landed
+from lakeport.pages.lake import open_pages
 from lakeport.pipeline.report import LoadReport, PipelineReport
 
 NOW = datetime(2026, 11, 24, tzinfo=UTC)
@@ -218,6 +221,11 @@ def test_a_run_is_listed_with_its_loads(folder: Path, capsys: pytest.CaptureFixt
     assert main(["runs", "lake.yaml", "--run", people[-1], "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["streams"][0]["stream"] == "people"
     assert main(["runs", "lake.yaml", "--run", "other"]) == 3
+    pages = open_pages(load_target("lake.yaml"))
+    served = pages.page(f"/run/{run['name']}")
+    assert served is not None
+    (link,) = re.findall(f'href="(/run/[^"]+)">{re.escape(people[-1])}<', served.body)
+    assert (own := pages.page(link)) is not None and "Timeline" in own.body
     assert main(["page", "lake.yaml", "-o", "a.html"]) == 0
     page = folder.joinpath("a.html").read_text()
     assert "loads: 1 landed, 1 failed, 1 skipped" in page
