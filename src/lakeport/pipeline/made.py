@@ -56,7 +56,8 @@ class Made:
     """What a load makes of its rows.
 
     Attributes:
-        runs: `each batch on its own` or `the whole input at once`; empty where it is not known.
+        runs: `each batch on its own`, to which `, without Spark` may be added, or `the whole input
+            at once`; empty where it is not known.
         columns: what its table gets of it, internal columns among them; None: not known.
         unknown: why something is not known.
     """
@@ -76,7 +77,7 @@ class MadeBy:
     """Tells it of loads in the order in which they run.
 
     Args:
-        runtime: Spark, which is started for loads with `sql` or `python`.
+        runtime: Spark, which is started for loads with `sql` or `python`, where they take it.
     """
 
     runtime: Runtime
@@ -139,10 +140,10 @@ class MadeBy:
     def _planned(self, load: Load, batch: Batch, frames: Mapping[str, DataFrame]) -> Made:
         views = {**frames, **{n: self._frame(p, load) for n, p in load.tables.items()}}
         prepared = Prepared(load.target, open_storage(load.target), self.runtime, (), writes=False)
-        wanted = Wanted.given(prepared, load.sql, function_of(load), views, ())
-        found, (note,) = wanted.planned(prepared, batch)
-        shape = Policies.of(load.target).shape(columns_of(found), found)
-        return Made(note.removeprefix("transform: "), shape.schema)
+        wanted = Wanted.given(prepared, load.sql, function_of(load), views, load.expect)
+        found, columns, notes = wanted.planned(prepared, batch)
+        shape = Policies.of(load.target).shape(columns, found)
+        return Made(notes[0].removeprefix("transform: "), shape.schema)
 
     def _frame(self, place: str, load: Load) -> DataFrame:
         """A table as it is once the loads before have landed, as far as their columns are known."""
