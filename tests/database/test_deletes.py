@@ -46,6 +46,28 @@ def test_rows_that_are_gone_are_marked_and_keep_their_values(filled: Schema) -> 
     }
 
 
+@pytest.mark.parametrize("sql", ["", "SELECT id, v FROM source WHERE v IS NOT NULL"])
+def test_nothing_is_made_or_expected_of_rows_that_are_gone(filled: Schema, sql: str) -> None:
+    expect = [{"not_null": "v"}, {"check": "v LIKE 'v%'"}, {"rows": {"at_most": 5}}]
+    for gone in ("0", "2, 4"):
+        filled.sql(f"DELETE FROM t WHERE id IN ({gone})")
+        report = land(filled, sql=sql, expect=expect)
+    assert state(filled) == {i: (f"v{i}", i in (2, 4)) for i in range(1, 6)}
+    assert {one.checked for one in report.streams[0].expectations} == {3}
+
+
+@pytest.mark.parametrize("sql", ["", "SELECT * FROM source"])
+def test_rows_that_are_gone_are_told_where_nothing_is_new(filled: Schema, sql: str) -> None:
+    source = filled.source(deletes="compare", cursor="id")
+    for gone in ("0", "2, 4"):
+        filled.sql(f"DELETE FROM t WHERE id IN ({gone})")
+        expect = [{"rows": {"at_least": 1}}]
+        report = filled.land(source=source, mode="merge", sql=sql, expect=expect)
+    assert state(filled) == {i: (f"v{i}", i in (2, 4)) for i in range(1, 6)}
+    (stream,) = report.streams
+    assert "nothing new: no row has another 'id' than those that have landed" in stream.notes
+
+
 def test_a_mark_stays_as_it_is_and_goes_when_its_row_is_back(filled: Schema) -> None:
     land(filled)
     filled.sql("DELETE FROM t WHERE id IN (2, 4)")

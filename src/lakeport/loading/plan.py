@@ -223,7 +223,8 @@ class _Seen:
     batches: int = 0
 
     def add(self, batch: Batch, found: _Found) -> None:
-        self.batch = batch
+        if self.batch is None or not batch.gone:
+            self.batch = batch
         self.found += found
         self.bytes += max(0, batch.bytes)
         self.batches += 1

@@ -24,7 +24,7 @@ from lakeport.config.load import load_target
 from lakeport.errors import BadRecord, LakeportError
 from lakeport.host import first_effect
 from lakeport.host.activity import activity, joining
-from lakeport.loading.batches.streams import check_streams
+from lakeport.loading.batches.streams import check_streams, leaves_table
 from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.cancellation import Cancellation, landing_thread
 from lakeport.loading.expect.judging import RunJudge
@@ -148,8 +148,7 @@ class _Run:
         wanted: Wanted,
         secrets_of_source: tuple[str, ...] = (),
     ) -> None:
-        self.prepared = prepared
-        self.wanted = wanted
+        self.prepared, self.wanted = prepared, wanted
         self.config = prepared.config
         self.secrets = (*self.config.secrets(), *secrets_of_source)
         self.storage: Storage = prepared.storage
@@ -157,8 +156,7 @@ class _Run:
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         self.name = self.config.run_id or f"{stamp}-{secrets.token_hex(3)}"
         self.report = ReportBuilder(self.name, self.storage.uri(), secrets=self.secrets)
-        self.observer = observer
-        self.on_state = on_state
+        self.observer, self.on_state = observer, on_state
         self.cancellation = Cancellation.of_this_thread()
         self._landing: Future[None] | None = None
         self._loaders: dict[str, StreamLoader] = {}
@@ -216,6 +214,8 @@ class _Run:
                     landing = self._landing = executor.submit(self._flush, flush, source)
             if landing is not None:
                 self.cancellation.outcome(landing)
+        if not self._loaders:  # not even a schema came
+            self._check_none(source.name)
         check_streams(self.config, source.streams(), bool(self.wanted))
         self.report.stray(source.stray())
 
@@ -247,6 +247,8 @@ class _Run:
         for batch in flush.batches:
             if not batch.schema_only or self._makes_table(batch):
                 by_stream.setdefault(batch.stream, []).append(batch)
+            elif batch.stream not in flush.quiet:
+                self._check_none(batch.stream)
         if len(by_stream) == 1:
             self._land_stream(*by_stream.popitem(), flush.state)
         elif by_stream:
@@ -261,23 +263,22 @@ class _Run:
             self._retire(stream, version)
         for stream, text in flush.notes.items():
             self.report.note(stream, self._loader(stream).writer.uri, text)
+        for stream in flush.quiet:
+            self._check_none(stream, quiet=True)
         source.landed(flush)
         for state in flush.states:
             self._emit(state)
 
     def _makes_table(self, batch: Batch) -> bool:
-        """Whether a stream that brought no record leaves an empty table: where an append has none.
-
-        Files leave nothing, as there is nothing to put in one.
-        """
-        from lakeport.loading.batches.columns import columns_of
-
+        """Whether a stream that brought no record leaves an empty table."""
         if self.config.mode is Mode.OVERWRITE:
             self._warn(f"stream {batch.stream!r} brought no record: its table stays as it is.")
-        if self.config.mode is not Mode.APPEND or self.config.file_type != "delta":
-            return False
-        declares = len(columns_of(batch)) > 0
-        return declares and self._loader(batch.stream).writer.current() is None
+        return leaves_table(self.config, batch, lambda: self._loader(batch.stream).writer)
+
+    def _check_none(self, stream: str, *, quiet: bool = False) -> None:
+        """See whether a stream may bring no batch; see `Checks.without_rows`."""
+        if self.wanted.expected and (checks := self._loader(stream).checks) is not None:
+            checks.without_rows(stream, quiet=quiet)
 
     def _raise_first(self, landings: Mapping[str, Future[None]]) -> None:
         """Raise the first stream's error; those of the others become warnings, so none hides."""

@@ -86,9 +86,11 @@ class StreamLoader:
         Optional batches that turn out to be empty are left out of the result. The STATE rides
         with the last commit, as it is true of the table from there on only.
         """
-        commits = [[batch] for batch in batches]
-        if self.policies.mode is Mode.OVERWRITE or self._at_once(batches):
-            commits = [list(batches)] if batches else []
+        rows = [batch for batch in batches if not batch.gone]
+        commits = [[batch] for batch in rows]
+        if self.policies.mode is Mode.OVERWRITE or self._at_once(rows):
+            commits = [rows] if rows else []
+        commits += [[batch] for batch in batches if batch.gone]
         for number, group in enumerate(commits, 1):
             landed = self._land(group, state if number == len(commits) else None)
             if landed is not None:
@@ -112,7 +114,7 @@ class StreamLoader:
     def _land(self, batches: Sequence[Batch], state: bytes | None) -> Landed | None:
         keyed = [self.policies.renamed(batch) for batch in batches]
         whole = together(keyed)
-        if self.transform is not None:
+        if self.transform is not None and not whole.gone:
             whole = self.transform.named(whole)
         with self.timeline.stage("planning", whole.stream):
             before = self.writer.landed_before(whole)
@@ -149,8 +151,8 @@ class StreamLoader:
     def _parts(self, batches: Sequence[Batch], readers: Sequence[Reader | None]) -> list[Part]:
         """Batches with their kernels."""
         clock = datetime.now(UTC)
-        select = self._select(batches, readers)
-        made = None if select else self._made(batches, readers)
+        select = None if batches[0].gone else self._select(batches, readers)
+        made = None if select or batches[0].gone else self._made(batches, readers)
         if made is not None:
             return [self._of_frame(made.batch, clock, made)]
         if batches[0].frame is not None:
@@ -161,7 +163,7 @@ class StreamLoader:
             if select is not None:
                 columns = select.schema
                 batch = replace(batch, untyped=select.passed(batch.untyped), remembered=False)
-            sieve = self.checks.by_arrow(batch.stream, columns) if self.checks else None
+            sieve = self.checks.by_arrow(batch, columns) if self.checks else None
             shape = self.policies.shape(columns, batch, clock)
             parts.append(Part(batch, known, shape, select, sieve))
         return parts
@@ -176,7 +178,7 @@ class StreamLoader:
     def _of_frame(self, batch: Batch, clock: datetime, made: Made | None = None) -> Part:
         frame, sieve = batch.frame, None
         if self.checks is not None and frame is not None:
-            frame, sieve = self.checks.by_spark(batch.stream, frame)
+            frame, sieve = self.checks.by_spark(batch, frame)
         shape = self.policies.shape(columns_of(batch), batch, clock)
         return Part(batch, None, shape, None, sieve, frame, made)
 

@@ -145,6 +145,8 @@ class Batch:
         remembered: its content is to be known again when it comes another time.
         content: file -> the name of its content, once it was read; empty before, and for what is
             not remembered.
+        gone: its rows are keys of rows that the source does not have any more, with a mark: they
+            land by themselves, as they are.
         schema_only: the stream brought a schema and no record; `sequence` is -1, a run's none.
         bookmark: becomes durable with the batch; None where the source is not remembered.
         before_commit: called once the rows are staged: writes what the bookmark names, and raises
@@ -168,6 +170,7 @@ class Batch:
     untyped: frozenset[str] = frozenset()
     remembered: bool = False
     content: Mapping[str, str] = field(default_factory=dict)
+    gone: bool = False
     schema_only: bool = False
     bookmark: Bookmark | None = None
     before_commit: Callable[[], None] | None = None
@@ -186,6 +189,7 @@ class Flush:
         versions: stream -> the version that is the active one once all of the flush is durable;
             its rows of earlier versions are to be retired then.
         notes: stream -> a line for the report, of streams that have no batch.
+        quiet: streams that go on from what was landed before, and of which nothing is new.
     """
 
     batches: tuple[Batch, ...]
@@ -194,6 +198,7 @@ class Flush:
     last: bool = False
     versions: Mapping[str, int] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
+    quiet: tuple[str, ...] = ()
 
     @property
     def state(self) -> bytes | None:

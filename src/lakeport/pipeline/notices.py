@@ -26,6 +26,7 @@ from lakeport.tables import Table
 
 if TYPE_CHECKING:
     from lakeport.config.lake import LakeFile, Load
+    from lakeport.loading.expect.result import ExpectationResult
     from lakeport.pipeline.report import LoadReport, PipelineReport
 
 __all__ = ["send"]
@@ -79,7 +80,9 @@ def _freshness(lake: LakeFile, report: PipelineReport, problems: list[str]) -> d
         limits = [each.fresh.within for each in load.expect if each.fresh is not None]
         if not limits or one.outcome == "left out":
             continue
-        reasons = _unmet(load, one) or _old(load, one, min(limits), problems)
+        told = _told(load, one)
+        unmet = [result.in_words for result in told if result.failed]
+        reasons = unmet if told else _old(load, one, min(limits), problems)
         if reasons:
             why = "; ".join(reasons)
             loads.append({"load": one.load, "tables": list(one.tables), "reason": why})
@@ -100,18 +103,18 @@ def _body(
     }
 
 
-def _unmet(load: Load, report: LoadReport) -> list[str]:
-    """The `fresh` expectations that the rows of this run did not meet."""
+def _told(load: Load, report: LoadReport) -> list[ExpectationResult]:
+    """What this run has found of the `fresh` expectations."""
     wanted = {one.title for one in load.expect if one.fresh is not None}
     streams = report.landing.streams if report.landing else ()
     results = [result for stream in streams for result in stream.expectations]
-    return [one.in_words for one in results if one.failed and one.name in wanted]
+    return [one for one in results if one.name in wanted]
 
 
 def _old(load: Load, report: LoadReport, within: float, problems: list[str]) -> list[str]:
     """Those tables of a load to which no row has come for longer than that, in seconds.
 
-    A run that brings none checks no expectation.
+    It is asked where a run that failed has checked nothing.
     """
     if load.target.file_type != "delta":
         return []  # no log tells when rows came

@@ -1,16 +1,19 @@
-"""Which streams of a source can be landed together."""
+"""Which streams of a source can be landed together, and what one without a record leaves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from lakeport.errors import ConfigError
+from lakeport.model import Mode
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
+    from lakeport.model import Batch
+    from lakeport.writers.base import TableWriter
 
-__all__ = ["check_streams"]
+__all__ = ["check_streams", "leaves_table"]
 
 
 def check_streams(config: DestinationConfig, streams: Iterable[str], wanted: bool) -> None:
@@ -46,3 +49,22 @@ def check_streams(config: DestinationConfig, streams: Iterable[str], wanted: boo
             "leave `table` out, so that each stream has its own table, or write `{stream}` "
             "in it, such as `raw_{stream}`.",
         )
+
+
+def leaves_table(
+    config: DestinationConfig, batch: Batch, writer: Callable[[], TableWriter]
+) -> bool:
+    """Whether a stream that brought no record leaves an empty table: where an append has none.
+
+    Files leave nothing, as there is nothing to put in one.
+
+    Args:
+        config: the target's.
+        batch: with the stream's columns.
+        writer: gives its table.
+    """
+    from lakeport.loading.batches.columns import columns_of
+
+    if config.mode is not Mode.APPEND or config.file_type != "delta":
+        return False
+    return len(columns_of(batch)) > 0 and writer().current() is None

@@ -9,7 +9,6 @@ anyway, Spark does, in the same run of the frame.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
@@ -17,17 +16,19 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pyarrow as pa
 
 from lakeport.config.expectations import Expectation
-from lakeport.errors import BadRecord, ConfigError, ExpectationFailed
+from lakeport.errors import BadRecord, ConfigError, SourceError
+from lakeport.loading.batches.columns import columns_of
 from lakeport.loading.expect.arrow import arrow_mask
 from lakeport.loading.expect.conditions import masked
-from lakeport.loading.expect.result import ExpectationResult
+from lakeport.loading.expect.newest import check_fresh
 from lakeport.loading.expect.sieve import Findings, Sieve, last_column
+from lakeport.loading.expect.verdict import failure, result_of
 from lakeport.model import Mode
-from lakeport.units import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from lakeport.loading.expect.result import ExpectationResult
     from lakeport.model import Batch
 
 __all__ = ["Checks", "Judge"]
@@ -45,8 +46,11 @@ class Judge(Protocol):
     def samples(self, batch: Batch, rows: Sequence[BadRecord]) -> str:
         """Keep some of the rows for which the load fails; gives the file's URI."""
 
-    def told(self, batch: Batch, results: Sequence[ExpectationResult]) -> None:
+    def told(self, stream: str, results: Sequence[ExpectationResult]) -> None:
         """Take down what was told of the expectations."""
+
+    def warn(self, stream: str, text: str) -> None:
+        """Take down what could not be told."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ class Checks:
         views: other tables by name, as the user gave them.
         table: gives the rows of a table of the lake, by its name; None where there is none.
         own: the name of the stream's table.
+        newest: gives the newest value that the load leaves of those that the table has in a
+            column, in seconds since 1970; None where there is none.
     """
 
     expected: tuple[Expectation, ...]
@@ -68,6 +74,7 @@ class Checks:
     views: Mapping[str, DataFrame] = field(default_factory=dict)
     table: Callable[[str], DataFrame | None] = lambda _: None
     own: str = ""
+    newest: Callable[[str], float | None] = lambda _: None
 
     def __post_init__(self) -> None:
         """Refuse more than a column of bits can hold."""
@@ -86,22 +93,30 @@ class Checks:
         """Whether it takes Spark to tell, for a source of these columns."""
         return bool(self.expected) and arrow_mask(self.expected, schema) is None
 
-    def by_arrow(self, stream: str, schema: pa.Schema) -> Sieve | None:
-        """The sieve for rows that a task reads; None without expectations."""
-        mask = arrow_mask(self.expected, schema) if self.expected else None
-        return None if mask is None else Sieve(stream, self.expected, mask)
+    def by_arrow(self, batch: Batch, schema: pa.Schema) -> Sieve | None:
+        """The sieve for rows of these columns that a task reads; None without expectations.
 
-    def by_spark(self, stream: str, frame: DataFrame) -> tuple[DataFrame, Sieve | None]:
-        """A frame with what its rows' sieve needs, and the sieve; None without expectations.
+        Raises:
+            ConfigError: an expectation names what is not there.
+        """
+        if not self.expected or batch.gone:
+            return None
+        check_fresh(self.expected, schema, batch.untyped)
+        mask = arrow_mask(self.expected, schema)
+        return None if mask is None else Sieve(batch.stream, self.expected, mask)
+
+    def by_spark(self, batch: Batch, frame: DataFrame) -> tuple[DataFrame, Sieve | None]:
+        """A batch's frame with what its sieve needs, and the sieve; None without expectations.
 
         Raises:
             ConfigError: an expectation names what is not there.
         """
         if not self.expected:
             return frame, None
+        check_fresh(self.expected, columns_of(batch), batch.untyped)
         grown = self.mode is Mode.APPEND and any(one.kind == "unique" for one in self.expected)
         known = self.table(self.own) if grown else None
-        sieve = Sieve(stream, self.expected, last_column)
+        sieve = Sieve(batch.stream, self.expected, last_column)
         return masked(frame, self.expected, self._others(), known), sieve
 
     def passed(self, batch: Batch, found: Iterable[Findings], *, counted_before: bool) -> None:
@@ -116,53 +131,55 @@ class Checks:
             ExpectationFailed: an expectation whose failure fails the load is not met.
             InputError: more rows were set aside than a run may.
         """
-        if not self.expected or self.judge is None:
+        if not self.expected or self.judge is None or batch.gone:
             return
         total = Findings()
         for one in found:
             total.add(one)
-        results = [_result(number, one, total) for number, one in enumerate(self.expected)]
-        self.judge.told(batch, results)
-        failing = [one for one in results if one.failed and one.otherwise == "fail"]
+        failing = self._judged(self.judge, batch.stream, total)
         if failing:
             file = self.judge.samples(batch, total.samples) if total.samples else ""
-            raise _failure(batch.stream, failing, file)
+            raise failure(batch.stream, failing, file)
         self.judge.set_aside(batch, total.set_aside, 0 if counted_before else total.rows)
+
+    def without_rows(self, stream: str, *, quiet: bool) -> None:
+        """Judge a load whose source brings no batch, as `passed` does.
+
+        Args:
+            stream: its stream.
+            quiet: whether the source goes on from what was landed before, so that only the age of
+                what the table has tells anything.
+
+        Raises:
+            ExpectationFailed: see `passed`.
+        """
+        if self.judge is None:
+            return
+        failing = self._judged(self.judge, stream, Findings(), quiet=quiet)
+        if failing:
+            raise failure(stream, failing)
+
+    def _judged(
+        self, judge: Judge, stream: str, total: Findings, *, quiet: bool = False
+    ) -> list[ExpectationResult]:
+        """Have the results taken down; gives those for which the load fails."""
+        results = []
+        for number, one in enumerate(self.expected):
+            newest = total.newest.get(number)
+            if quiet and one.fresh is None:
+                continue
+            if one.fresh is not None and newest is None:
+                try:
+                    newest = self.newest(one.fresh.column)
+                except SourceError as error:
+                    judge.warn(stream, f"{one.title} was not checked: {error.message}.")
+                    continue
+            results.append(result_of(number, one, total, newest))
+        judge.told(stream, results)
+        return [one for one in results if one.failed and one.otherwise == "fail"]
 
     def _others(self) -> dict[str, DataFrame]:
         """The tables that `references` name, as far as there are any."""
         names = {one.references_table for one in self.expected if one.kind == "references"}
         found = {name: self.views.get(name) or self.table(name) for name in names}
         return {name: frame for name, frame in found.items() if frame is not None}
-
-
-def _result(number: int, one: Expectation, total: Findings) -> ExpectationResult:
-    failed, detail = total.failed.get(number, 0), ""
-    if one.rows is not None:
-        low, high = one.rows.at_least, one.rows.at_most
-        short, many = (low or 0) > total.passed, high is not None and total.passed > high
-        failed, detail = int(short or many), counted(total.passed, "row")
-    elif one.fresh is not None:
-        newest = total.newest.get(number)
-        age = None if newest is None else time.time() - newest
-        failed = int(age is None or age > one.fresh.within)
-        detail = "no value" if age is None else f"the newest value is {_age(age)} old"
-    return ExpectationResult(one.title, one.otherwise, total.rows, failed, detail)
-
-
-def _age(seconds: float) -> str:
-    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{max(0, round(seconds))} seconds"
-
-
-def _failure(stream: str, failing: Sequence[ExpectationResult], file: str) -> ExpectationFailed:
-    words = "; ".join(one.in_words for one in failing)
-    several = "expectations are" if len(failing) > 1 else "the expectation is"
-    where = f"some of the rows are in {file}; " if file else ""
-    rows = "" if any(one.detail for one in failing) else "`quarantine` sets such rows aside, "
-    return ExpectationFailed(
-        f"stream {stream!r}: {several} not met: {words}; nothing was committed",
-        f"{where}correct the source, or the expectation's `otherwise`: {rows}`warn` lands them.",
-    )

@@ -45,11 +45,16 @@ class RunJudge:
             self.report.quarantined((), [uri])
         return uri
 
-    def told(self, batch: Batch, results: Sequence[ExpectationResult]) -> None:
+    def told(self, stream: str, results: Sequence[ExpectationResult]) -> None:
         """Take down what was told of the expectations."""
         with self.lock:
-            self.report.expected(batch.stream, results)
+            self.report.expected(stream, results)
             for one in results:
                 if one.failed and one.otherwise == "warn":
                     text = f"an expectation is not met: {one.in_words}."
-                    self.report.warn(text, batch.stream)
+                    self.report.warn(text, stream)
+
+    def warn(self, stream: str, text: str) -> None:
+        """Take down what could not be told."""
+        with self.lock:
+            self.report.warn(text, stream)

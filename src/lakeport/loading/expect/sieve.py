@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from lakeport.config.expectations import Expectation
 from lakeport.errors import BadRecord
 
-__all__ = ["Findings", "Sieve", "last_column"]
+__all__ = ["Findings", "Sieve", "last_column", "seconds_of"]
 
 _SAMPLES: Final = 5  # of the rows that fail a load, from each task
 _encode = msgspec.json.Encoder(decimal_format="number").encode
@@ -121,13 +121,18 @@ class Sieve:
                 at = {name.lower(): i for i, name in enumerate(rows.schema.names)}
                 newest = pc.max(rows.column(at[one.columns[0].lower()])).as_py()
                 if newest is not None:
-                    moment = _seconds(newest)
+                    moment = seconds_of(newest)
                     found.newest[number] = max(moment, found.newest.get(number, moment))
 
 
-def _seconds(value: Any) -> float:
-    if isinstance(value, date) and not isinstance(value, datetime):
+def seconds_of(value: date) -> float:
+    """Seconds since 1970 of a time, or of a date's first moment, in UTC where it has no zone.
+
+    >>> seconds_of(date(1970, 1, 2))
+    86400.0
+    """
+    if not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if value.tzinfo is None:
         value = value.replace(tzinfo=UTC)
-    return float(value.timestamp())
+    return value.timestamp()

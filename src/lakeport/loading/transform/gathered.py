@@ -49,4 +49,5 @@ def _together(flushes: list[Flush]) -> Flush:
         last=True,
         versions={name: number for flush in flushes for name, number in flush.versions.items()},
         notes={stream: note for flush in flushes for stream, note in flush.notes.items()},
+        quiet=tuple(chain.from_iterable(flush.quiet for flush in flushes)),
     )

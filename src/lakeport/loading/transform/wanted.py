@@ -13,6 +13,7 @@ from lakeport.errors import ConfigError
 from lakeport.loading.batches.columns import columns_of
 from lakeport.loading.expect.arrow import may_be_told
 from lakeport.loading.expect.checks import Checks, Judge
+from lakeport.loading.expect.newest import NewestOfTable
 from lakeport.loading.transform.gathered import gathered
 from lakeport.loading.transform.transform import Transform
 from lakeport.spark.settings import is_standard
@@ -104,7 +105,8 @@ class Wanted:
         config = prepared.config
         rows = partial(table_rows, config, prepared.storage, prepared.runtime)
         own = table_name(config.table_pattern, stream)
-        return Checks(self.expected, judge, config.mode, self.views or {}, rows, own)
+        newest = NewestOfTable(prepared, own)
+        return Checks(self.expected, judge, config.mode, self.views or {}, rows, own, newest)
 
     def planned(self, prepared: Prepared, batch: Batch) -> tuple[Batch, pa.Schema, tuple[str, ...]]:
         """What a batch lands as, its columns, and what is to be told of that; nothing is read.
@@ -113,21 +115,25 @@ class Wanted:
             ConfigError: `sql` or an expectation names what is not there.
         """
         notes, columns = list[str](), columns_of(batch)
+        if batch.gone:
+            return batch, columns, ()
         checks = self.checks(prepared, None, batch.stream)
         if self.transform is not None:
             batch, columns, how = self.transform.planned(batch, checks)
             notes.append(f"transform: {how}")
         if checks is not None:
             if batch.frame is not None:
-                checks.by_spark(batch.stream, batch.frame)
+                checks.by_spark(batch, batch.frame)
             elif checks.needs_spark(columns):
                 made = Transform(prepared.runtime).applied(batch, columns, ())
                 made.close()
-                checks.by_spark(batch.stream, made.frame)
+                checks.by_spark(made.batch, made.frame)
             notes += [f"expected: {one.title}, otherwise {one.otherwise}" for one in self.expected]
         return batch, columns, tuple(notes)
 
     def _at_once(self, batch: Batch) -> bool:
+        if batch.gone:
+            return False
         if any(one.at_once for one in self.expected):
             return True
         return self.transform is not None and not self.transform.row_wise(batch)

@@ -86,7 +86,12 @@ class DatabaseFlushes:
     def __iter__(self) -> Iterator[Flush]:
         """Begin the snapshot, and hand out what reads it."""
         session = self._open.enter_context(self._access.connected())
-        yield Flush(tuple(self._batches(session)), last=True)
+        batches = tuple(self._batches(session))
+        if any(batch.sequence == 0 for batch in batches):
+            yield Flush(batches, last=True)
+            return
+        note = f"nothing new: no row has another {self.source.cursor!r} than those that have landed"
+        yield Flush(batches, last=True, notes={self.stream: note}, quiet=(self.stream,))
 
     def close(self) -> None:
         """End the snapshot: the flush has landed, or never will."""
@@ -127,6 +132,7 @@ class DatabaseFlushes:
                 bytes=absent.rows.nbytes,
                 digest=self._digest(relation),
                 key_properties=keys,
+                gone=True,
             )
 
     def _new(

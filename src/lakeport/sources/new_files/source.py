@@ -88,7 +88,7 @@ class NewFiles:
     def nothing(self, stream: str) -> Iterator[Flush]:
         """The flush that says that there is nothing new."""
         note = f"nothing new: {counted(self._count, 'file')} looked at"
-        yield Flush((), last=True, notes={stream: note})
+        yield Flush((), last=True, notes={stream: note}, quiet=(stream,))
 
     def flushes(self, source: Iterable[Flush]) -> Iterator[Flush]:
         """The flushes of the new files, with what the table is to remember."""

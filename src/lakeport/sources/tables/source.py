@@ -90,7 +90,8 @@ class TableFlushes:
             )
         read = next(iter(self._read.values()))
         if read.frame is None:
-            yield Flush((), last=True, notes={self._stream: " ".join(read.notes)})
+            notes = {self._stream: " ".join(read.notes)}
+            yield Flush((), last=True, notes=notes, quiet=(self._stream,))
             return
         for flush in FrameSource(read.frame, self._stream, self._folder, digest=self._digest):
             batches = tuple(

@@ -27,7 +27,9 @@ class TapFlushes:
 
     def __iter__(self) -> Iterator[Flush]:
         """Hand each flush on, its rows with their bookmarks."""
+        seen = False
         for flush in self.flushes:
+            seen = seen or bool(flush.batches)
             streams = list(dict.fromkeys(b.stream for b in flush.batches if not b.schema_only))
             state = reduce(merge_state, flush.states, self.memory.state)
             marks = self.memory.moved(streams, state)
@@ -35,7 +37,11 @@ class TapFlushes:
                 batch if batch.schema_only else self._remembered(batch, marks[batch.stream])
                 for batch in flush.batches
             )
-            yield replace(flush, batches=batches)
+            without = [batch.stream for batch in batches if batch.schema_only]
+            if flush.last and not seen:
+                without += self.memory.streams
+            quiet = tuple(stream for stream in without if self.memory.knows(stream))
+            yield replace(flush, batches=batches, quiet=quiet)
 
     def _remembered(self, batch: Batch, bookmark: Bookmark) -> Batch:
         again = (

@@ -77,6 +77,18 @@ class TapMemory:
         self.state = state
         return {stream: self._next(stream, value) for stream in streams}
 
+    @property
+    def streams(self) -> list[str]:
+        """The streams that the tap has landed so far."""
+        return sorted(self._marked)
+
+    def knows(self, stream: str) -> bool:
+        """Whether the tap goes on from a bookmark of a stream, as far as the STATE tells."""
+        bookmarks = _bookmarks(_text(self.state))
+        if bookmarks is None:
+            return True
+        return bytes(bookmarks.get(stream, msgspec.Raw(b"{}"))) not in (b"{}", b"null")
+
     def mark(self, stream: str) -> None:
         """Tell later loads to look at a stream's table; before its first commit.
 

@@ -1,0 +1,63 @@
+"""What an expectation comes to, and the error of those that fail a load."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from lakeport.config.expectations import Expectation
+from lakeport.errors import ExpectationFailed
+from lakeport.loading.expect.result import ExpectationResult
+from lakeport.loading.expect.sieve import Findings
+from lakeport.units import counted
+
+__all__ = ["failure", "result_of"]
+
+
+def result_of(
+    number: int, one: Expectation, total: Findings, newest: float | None
+) -> ExpectationResult:
+    """What came of an expectation.
+
+    Args:
+        number: its place.
+        one: it.
+        total: what was found of all rows.
+        newest: of `fresh`, the newest value, in seconds since 1970; None where there is none.
+    """
+    failed, detail = total.failed.get(number, 0), ""
+    if one.rows is not None:
+        low, high = one.rows.at_least, one.rows.at_most
+        short, many = (low or 0) > total.passed, high is not None and total.passed > high
+        failed, detail = int(short or many), counted(total.passed, "row")
+    elif one.fresh is not None:
+        age = None if newest is None else time.time() - newest
+        failed = int(age is None or age > one.fresh.within)
+        of = "" if number in total.newest else " of the table"
+        detail = "no value" if age is None else f"the newest value{of} is {_age(age)} old"
+    return ExpectationResult(one.title, one.otherwise, total.rows, failed, detail)
+
+
+def _age(seconds: float) -> str:
+    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{max(0, round(seconds))} seconds"
+
+
+def failure(stream: str, failing: Sequence[ExpectationResult], file: str = "") -> ExpectationFailed:
+    """The error of a load that commits nothing.
+
+    Args:
+        stream: its stream.
+        failing: the expectations that are not met.
+        file: the URI of some of the rows; empty where none was kept.
+    """
+    words = "; ".join(one.in_words for one in failing)
+    several = "expectations are" if len(failing) > 1 else "the expectation is"
+    where = f"some of the rows are in {file}; " if file else ""
+    rows = "" if any(one.detail for one in failing) else "`quarantine` sets such rows aside, "
+    return ExpectationFailed(
+        f"stream {stream!r}: {several} not met: {words}; nothing was committed",
+        f"{where}correct the source, or the expectation's `otherwise`: {rows}`warn` lands them.",
+    )
