@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,10 +20,12 @@ from hypothesis import strategies as st
 
 from lakeport import DatabaseSource
 from lakeport.config import LocalConfig
-from lakeport.errors import ConfigError, SourceError
-from lakeport.model import Batch, Mode, Remembered
+from lakeport.errors import ConfigError, DestinationError, SourceError
+from lakeport.model import Batch, Mode, Remembered, Storage
+from lakeport.sources.database import cursor, landed
 from lakeport.sources.database.source import DatabaseFlushes
 from lakeport.sources.target import TargetTables
+from lakeport.storage.local.store import LocalStorage
 from tests.database.kit import Schema
 
 DECIMAL = "numeric(9,3)"
@@ -28,11 +33,13 @@ DECIMAL = "numeric(9,3)"
 
 @dataclass
 class Table:
-    """Stands for a table that remembers; JSON is what it keeps."""
+    """Stands for a table that remembers; JSON is what it keeps, and files beside it."""
 
     mode: Mode = Mode.APPEND
     kept: dict[str, str] = field(default_factory=dict)
     number: int = -1
+    folder: str = "memory"
+    storage: Storage = field(default_factory=lambda: LocalStorage("absent"))
 
     def bookmark(self, name: str) -> Remembered:
         return Remembered(json.loads(self.kept.get(name, "{}")), self.number)
@@ -48,6 +55,8 @@ class Table:
         batch, rows = self.read(source, meanwhile)
         if batch is not None and batch.bookmark is not None and not cut_off:
             assert batch.bookmark.after == self.number
+            if batch.before_commit is not None:
+                batch.before_commit()
             self.kept[batch.bookmark.name] = json.dumps(batch.bookmark.value)
             self.number += 1
         return sorted(rows, key=lambda row: row["id"])
@@ -146,25 +155,120 @@ def test_whatever_comes_between_loads(
     assert landed == list(range(number))
 
 
+@dataclass
+class Shop:
+    """A table `t` of (id, at) in one of the databases."""
+
+    uri: str
+    name: str
+    run: Callable[[str], Any]
+
+    @property
+    def source(self) -> DatabaseSource:
+        return DatabaseSource(database=self.uri, table=self.name, cursor="u")
+
+    def add(self, first: int, end: int, at: int) -> None:
+        numbers = f"SELECT {first} UNION ALL SELECT i + 1 FROM s WHERE i + 1 < {end}"
+        self.run(
+            f"INSERT INTO {self.name} WITH RECURSIVE s(i) AS ({numbers}) SELECT i, {at} FROM s"
+        )
+
+
+@pytest.fixture(params=["postgresql", "sqlite", "duckdb"])
+def shop(request: pytest.FixtureRequest, schema: Schema, tmp_path: Path) -> Shop:
+    found = Shop(schema.uri, f"{schema.name}.t", schema.sql)
+    if request.param != "postgresql":
+        module: Any = {"sqlite": sqlite3, "duckdb": duckdb}[request.param]
+
+        def run(sql: str) -> None:
+            with closing(module.connect(str(tmp_path / "shop.db"))) as connection:
+                connection.execute(sql)
+                connection.commit()
+
+        found = Shop(f"{request.param}:///{tmp_path}/shop.db", "t", run)
+    found.run(f"CREATE TABLE {found.name} (id INTEGER PRIMARY KEY, u INTEGER)")
+    return found
+
+
+@pytest.mark.parametrize("late", [1, 300])
 @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.MERGE])
-def test_more_rows_of_one_value_than_can_be_remembered(schema: Schema, mode: Mode) -> None:
+def test_thousands_of_rows_of_one_value(
+    shop: Shop, tmp_path: Path, mode: Mode, late: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cursor, "_FEW_ROWS", 20)
+    if late > 1:  # so many that those that are known are left out, not these taken
+        monkeypatch.setattr(landed, "MOST_ROWS", 200)
+        monkeypatch.setattr(cursor, "MOST_ROWS", 10_000)
+    many = 200 if late > 1 else 2000
+    table = Table(mode, storage=LocalStorage(str(tmp_path / "lake")))
+    shop.add(0, many, 7)
+    assert ids(table.load(shop.source)) == list(range(many))
+    (kept,) = (tmp_path / "lake/memory/cursors").glob("*/*.digests")
+    assert kept.stat().st_size == 16 * many
+    assert len(next(iter(table.kept.values()))) < 500
+    assert table.load(shop.source) == []
+    shop.run(f"DELETE FROM {shop.name} WHERE id = 3")  # as many rows as before, and other ones
+    shop.add(many, many + late, 7)
+    shop.add(9000, 9001, 8)
+    new = [*range(many, many + late), 9000]
+    assert ids(table.load(shop.source, cut_off=True)) == new
+    assert ids(table.load(shop.source)) == new
+    assert table.load(shop.source) == []
+
+
+@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.MERGE])
+@pytest.mark.parametrize("lost", [True, False])
+def test_more_rows_of_one_value_than_are_remembered(
+    schema: Schema, tmp_path: Path, mode: Mode, lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And where the file that tells them apart is gone."""
+    if not lost:
+        monkeypatch.setattr(cursor, "MOST_ROWS", 1999)
     schema.sql(
         "CREATE TABLE t (id int PRIMARY KEY, at int)",
         "INSERT INTO t SELECT i, 7 FROM generate_series(1, 2000) i",
     )
-    table, source = Table(mode), schema.source(cursor="at")
+    table = Table(mode, storage=LocalStorage(str(tmp_path / "lake")))
+    source = schema.source(cursor="at")
     batch, _ = table.read(source)
     assert batch is not None
-    assert "2,000 rows share the newest 'at'" in batch.notes[0]
+    assert bool(batch.notes) is not lost
+    assert lost or "2,000 rows share the newest 'at'" in batch.notes[0]
     assert len(table.load(source)) == 2000
-    assert len(table.kept["database " + source.table]) < 1000
+    if lost:
+        shutil.rmtree(tmp_path / "lake")
     assert len(table.load(source)) == (2000 if mode is Mode.MERGE else 0)
     schema.sql("INSERT INTO t VALUES (3000, 7), (3001, 8)")
+    if lost:
+        shutil.rmtree(tmp_path / "lake", ignore_errors=True)
     if mode is Mode.MERGE:
         assert ids(table.load(source))[-2:] == [3000, 3001]
     else:
         with pytest.raises(SourceError, match="rows came late with the last value of the cursor"):
             table.load(source)
+
+
+def test_files_of_digests_that_are_old_and_not_named_go(
+    schema: Schema, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cursor, "_FEW_ROWS", 0)
+    schema.sql("CREATE TABLE t (id int PRIMARY KEY, at int)", "INSERT INTO t VALUES (0, 0)")
+    table = Table(storage=LocalStorage(str(tmp_path / "lake")))
+    source = schema.source(cursor="at")
+    seen = set[Path]()
+    for number in range(1, 4):
+        table.load(source)
+        files = set((tmp_path / "lake/memory/cursors").glob("*/*.digests"))
+        assert len(files) == min(number, 2)  # the one that is named, and that before it
+        for file in files:
+            os.utime(file, (0, 0))
+        seen |= files
+        schema.sql(f"INSERT INTO t VALUES ({number}, {number})")
+    assert len(seen) == 3
+    file = max(files, key=lambda one: one.name in next(iter(table.kept.values())))
+    file.write_bytes(b"x")
+    with pytest.raises(DestinationError, match=r"digests is damaged, and tells which rows"):
+        table.load(source)
 
 
 def test_what_was_read_stays_within_the_snapshot(schema: Schema) -> None:

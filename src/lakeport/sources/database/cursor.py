@@ -4,13 +4,14 @@
 remembered value ─▶ rows with at least it, without those that have landed ─▶ up to the newest now
 ```
 The newest value is taken from the snapshot, so that rows that come meanwhile come next time. Rows
-that share the last value are told apart by their keys, or by all of their columns.
+that share the last value are told apart by their keys, or by all of their columns: a few by what
+the bookmark holds, many by a file that it names, and beyond that by their number alone.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,18 +19,20 @@ import pyarrow as pa
 
 from lakeport.config.inputs.database import DatabaseSource
 from lakeport.errors import ConfigError, SourceError
-from lakeport.model import Bookmark, Remembered
+from lakeport.model import Bookmark, Memory
 from lakeport.schema.named import type_name
 from lakeport.schema.types import TIMESTAMP
 from lakeport.sources.database.access import Session
 from lakeport.sources.database.columns import Column, quoted
 from lakeport.sources.database.dialects.base import Dialect
+from lakeport.sources.database.landed import MOST_ROWS, LandedRows, told
 from lakeport.sources.database.ranges import column_named, literal
 
 __all__ = ["Window", "bookmark_name", "window"]
 
-_MOST_ROWS: Final = 500
-_MOST_CHARACTERS: Final = 32_000
+_FEW_ROWS: Final = 500
+_FEW_CHARACTERS: Final = 32_000
+_MOST_CHARACTERS: Final = 16_000_000
 _HINT: Final = (
     "load anew with `full_refresh`, or give the source another `name`, to be remembered by itself."
 )
@@ -43,7 +46,7 @@ class Window:
         where: the condition that they meet; empty for all.
         bookmark: what the table is to remember with them; None where there is no row at all.
         empty: whether there is none.
-        warnings, notes: see `Batch`.
+        warnings, notes, before_commit: see `Batch`.
     """
 
     where: str = ""
@@ -51,6 +54,7 @@ class Window:
     empty: bool = False
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    before_commit: Callable[[], None] | None = None
 
 
 def bookmark_name(source: DatabaseSource) -> str:
@@ -65,7 +69,7 @@ def window(
     relation: str,
     columns: tuple[Column, ...],
     keys: tuple[str, ...],
-    remembered: Remembered,
+    memory: Memory,
     *,
     merges: bool,
 ) -> Window:
@@ -78,7 +82,7 @@ def window(
         relation: what stands behind FROM.
         columns: the source's.
         keys: those of them that identify a row; empty where nothing tells.
-        remembered: what the table remembers of the source.
+        memory: what the table remembers.
         merges: whether rows replace those with their keys, so that some may come again.
 
     Raises:
@@ -89,23 +93,51 @@ def window(
     column = column_named(source.cursor, columns, "cursor")
     (column,), _ = dialect.settled(session, relation, "", (column,))
     _check_type(column)
-    asked = _Asked(session, dialect, relation, column, keys or tuple(c.name for c in columns))
+    name = bookmark_name(source)
+    landed = LandedRows(memory, name)
+    telling = keys or tuple(c.name for c in columns)
+    asked = _Asked(session, dialect, relation, column, telling, landed)
     about = _about(session, source, keys)
+    remembered = memory.bookmark(name)
     before = remembered.value
-    _check_same(before, about, bookmark_name(source))
+    _check_same(before, about, name)
     asked.check_nulls()
     newest, backwards = asked.newest(before.get("value"))
     if newest is None or backwards:
         gone = (_went_back(source, backwards),) if before else ()
         nothing = bool(before)
         return Window("", None, nothing, gone)
-    value, notes = asked.tail(newest, merges)
-    lower, upper = asked.after(before, merges), asked.until(newest, value["left"])
+    lower = asked.after(before, merges)
+    if lower and not asked.any(f"{lower} AND {asked.until(newest)}"):
+        return Window(lower, None, empty=True)
+    tail = asked.tail(newest)
+    upper = asked.until(newest, tail.texts)
+    value = {**about, "value": newest, "rows": tail.rows, "left": tail.texts}
+    notes: tuple[str, ...] = ()
+    write = None
+    if tail.texts is None:
+        then = "are read again" if merges else "have to be all that have it"
+        notes = (f"{tail.rows:,} rows share the newest {column.name!r}: next time, they {then}.",)
+    elif not tail.few:
+        value["left"], write = landed.kept(tail.texts, before.get("left"))
     where = f"{lower} AND {upper}" if lower else upper
-    if lower and not asked.any(where):
-        return Window(where, None, empty=True)
-    bookmark = Bookmark(bookmark_name(source), {**about, **value}, remembered.number)
-    return Window(where, bookmark, notes=notes)
+    bookmark = Bookmark(name, value, remembered.number)
+    return Window(where, bookmark, notes=notes, before_commit=write)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    """The rows with the newest value.
+
+    Attributes:
+        rows: how many there are.
+        texts: what tells them apart in SQL, each once; None where they are too many.
+        few: whether the bookmark has room for these.
+    """
+
+    rows: int
+    texts: Sequence[str] | None = None
+    few: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +149,7 @@ class _Asked:
     relation: str
     column: Column
     telling: tuple[str, ...]
+    landed: LandedRows
 
     @property
     def name(self) -> str:
@@ -148,16 +181,14 @@ class _Asked:
         """The condition of rows that have not landed yet; empty if none have."""
         if not before:
             return ""
-        last = literal(before["value"], self.column.type)
-        if (left := before["left"]) is not None:
-            if not left:
-                return f"{self.name} > {last}"
-            known = ", ".join(literal(one, pa.string()) for one in left)
-            digest = self.dialect.digest(self.telling)
-            return (
-                f"{self.name} >= {last} AND CASE WHEN {self.name} > {last} THEN 1 "
-                f"WHEN {digest} IN ({known}) THEN 0 ELSE 1 END = 1"
-            )
+        last, left = literal(before["value"], self.column.type), before["left"]
+        if isinstance(left, list):
+            return self._behind(last, left, among=False)
+        known = None if left is None else self.landed.read(left)
+        if known is not None:
+            new, old = told(self.session.batches(self._apart(last)), known)
+            few = new if new is not None else old
+            return self._behind(last, few, among=new is not None)
         if merges:
             return f"{self.name} >= {last}"
         if self._count(last) != before["rows"]:
@@ -169,36 +200,52 @@ class _Asked:
             )
         return f"{self.name} > {last}"
 
-    def until(self, newest: str, left: Sequence[str] | None) -> str:
+    def until(self, newest: str, texts: Sequence[str] | None = None) -> str:
         """The condition of rows up to the newest value.
 
         Where tasks don't share a snapshot, one that gets that value meanwhile has to wait, as it
         is not among those that are remembered.
         """
         last = literal(newest, self.column.type)
-        if self.dialect.shares or left is None:
+        if self.dialect.shares or texts is None:
             return f"{self.name} <= {last}"
-        digest = self.dialect.digest(self.telling)
-        known = ", ".join(literal(one, pa.string()) for one in left)
         return (
             f"{self.name} <= {last} AND CASE WHEN {self.name} < {last} THEN 1 "
-            f"WHEN {digest} IN ({known}) THEN 1 ELSE 0 END = 1"
+            f"WHEN {self._among(texts)} THEN 1 ELSE 0 END = 1"
         )
 
-    def tail(self, newest: str, merges: bool) -> tuple[dict[str, Any], tuple[str, ...]]:
+    def tail(self, newest: str) -> _Tail:
         """What to remember of the rows with the newest value."""
         last = literal(newest, self.column.type)
         rows = self._count(last)
-        value: dict[str, Any] = {"value": newest, "rows": rows, "left": None}
-        if rows <= _MOST_ROWS:
-            digest = self.dialect.digest(self.telling)
-            query = f"SELECT {digest} FROM {self.relation} WHERE {self.name} = {last}"
-            left = sorted({str(row[0]) for row in self.session.rows(query)})
-            if sum(map(len, left)) <= _MOST_CHARACTERS:
-                return {**value, "left": left}, ()
-        then = "are read again" if merges else "have to be all that have it"
-        note = f"{rows:,} rows share the newest {self.column.name!r}: next time, they {then}."
-        return value, (note,)
+        if rows <= _FEW_ROWS:
+            few = sorted({str(row[0]) for row in self.session.rows(self._apart(last))})
+            if sum(map(len, few)) <= _FEW_CHARACTERS:
+                return _Tail(rows, few, few=True)
+        if rows > MOST_ROWS:
+            return _Tail(rows)
+        texts, _ = told(self.session.batches(self._apart(last)))
+        if texts is None or sum(map(len, texts)) > _MOST_CHARACTERS:
+            return _Tail(rows)
+        return _Tail(rows, texts=texts)
+
+    def _behind(self, last: str, texts: Sequence[str], *, among: bool) -> str:
+        """The condition of rows with more than a value, or with it and (not) among some."""
+        if not texts:
+            return f"{self.name} {'>' if among else '>='} {last}"
+        return (
+            f"{self.name} >= {last} AND CASE WHEN {self.name} > {last} THEN 1 "
+            f"WHEN {self._among(texts)} THEN {among:d} ELSE {not among:d} END = 1"
+        )
+
+    def _among(self, texts: Sequence[str]) -> str:
+        known = ", ".join(literal(one, pa.string()) for one in texts)
+        return f"{self.dialect.digest(self.telling)} IN ({known})"
+
+    def _apart(self, last: str) -> str:
+        """The query of what tells the rows with a value apart."""
+        digest = self.dialect.digest(self.telling)
+        return f"SELECT {digest} AS apart FROM {self.relation} WHERE {self.name} = {last}"
 
     def _count(self, last: str) -> int:
         query = f"SELECT count(*) FROM {self.relation} WHERE {self.name} = {last}"

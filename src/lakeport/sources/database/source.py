@@ -23,7 +23,7 @@ from lakeport.model import Batch, Flush, Mode, Split
 from lakeport.schema.types import TIMESTAMP
 from lakeport.sources.database.access import Session
 from lakeport.sources.database.columns import Column
-from lakeport.sources.database.cursor import Window, bookmark_name, window
+from lakeport.sources.database.cursor import Window, window
 from lakeport.sources.database.deletes import (
     AbsentReader,
     check_compared,
@@ -158,6 +158,7 @@ class DatabaseFlushes:
             notes=(*notes, *wanted.notes),
             untyped=frozenset(column.name for column in reader.columns if column.untyped),
             bookmark=wanted.bookmark,
+            before_commit=wanted.before_commit,
         )
 
     def _keys(self, session: Session, columns: tuple[Column, ...]) -> tuple[str, ...]:
@@ -175,7 +176,6 @@ class DatabaseFlushes:
         source = self.source
         if not source.cursor:
             return Window()
-        remembered = self.tables.memory(self.stream).bookmark(bookmark_name(source))
         return window(
             session,
             self._dialect,
@@ -183,7 +183,7 @@ class DatabaseFlushes:
             relation,
             columns,
             keys,
-            remembered,
+            self.tables.memory(self.stream),
             merges=self.config.mode is Mode.MERGE,
         )
 
