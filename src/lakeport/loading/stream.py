@@ -26,6 +26,7 @@ from lakeport.loading.batches.parts import Part, Task, misfit, staged_of
 from lakeport.loading.batches.sharing import groups, together
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.conflicts import explained
+from lakeport.loading.expect.blame import blaming
 from lakeport.loading.expect.sieve import Findings
 from lakeport.loading.expressions.bound import NeedsSpark
 from lakeport.loading.policies import Policies
@@ -100,9 +101,8 @@ class StreamLoader:
         """Whether several batches have to be transformed, checked or remembered together."""
         if len(batches) < 2:
             return False
-        if all(batch.bookmark is not None for batch in batches):
-            return True
-        if self.checks is not None and self.checks.at_once:
+        expected = self.checks is not None and self.checks.at_once
+        if expected or all(batch.bookmark is not None for batch in batches):
             return True
         return self.transform is not None and not self.transform.row_wise(batches[0])
 
@@ -364,13 +364,11 @@ class StreamLoader:
         first = tasks[0].part
         if first.frame is not None:
             shape = first.shape.aligned(plan.schema)
-            results = run_frame(
-                self.runtime,
-                first.frame,
-                partial(land_frame, shape, plan.sink, first.sieve),
-                discard=self._discard,
-                strays=self._drop_strays,
-            )
+            with blaming(self.transform, self.checks, first, self.runtime.secrets):
+                land = partial(land_frame, shape, plan.sink, first.sieve)
+                results = run_frame(
+                    self.runtime, first.frame, land, discard=self._discard, strays=self._drop_strays
+                )
             self._check_read(first, results)
             return results
         items = [
