@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 import lakeport
 from lakeport.cli.app import main
-from lakeport.errors import InputError, SourceError
+from lakeport.errors import ConfigError, InputError, SourceError
 
 if TYPE_CHECKING:
     from lakeport.spark.session import Runtime
@@ -89,7 +89,7 @@ def test_rows_that_were_not_as_expected_come_back_with_the_tables_types(
     one = {"check": "price > 0", "otherwise": "quarantine"}
     lakeport.land(table, tmp_path, table="t", expect=[one])
     assert ids(tmp_path / "t") == [1]
-    (done,) = lakeport.replay(tmp_path, "t")
+    (done,) = lakeport.replay(tmp_path, "t", expect=[])
     assert (done.rows, done.rejected) == (1, 0)
     found = DeltaTable(tmp_path / "t").to_pyarrow_table().sort_by("id")
     assert {name: found[name].to_pylist() for name in rows} == rows
@@ -154,7 +154,8 @@ def test_what_a_query_gives_gets_the_types_of_the_table(runtime: Runtime, tmp_pa
     )
     expect = [{"check": "price > 0", "otherwise": "quarantine"}]
     lakeport.land(rows, tmp_path, table="t", file_type="delta", run_id="r", expect=expect)
-    (done,) = lakeport.replay(tmp_path, "t", sql="SELECT id, at, -price AS price FROM source")
+    sql = "SELECT id, at, -price AS price FROM source"
+    (done,) = lakeport.replay(tmp_path, "t", sql=sql, expect=expect)
     assert (done.rows, done.rejected) == (1, 0)
     landed = DeltaTable(tmp_path / "t").to_pyarrow_table().sort_by("id")
     assert landed.select(["id", "at", "price"]).to_pydict() == {
@@ -177,3 +178,48 @@ def test_what_a_load_of_a_lakes_file_set_aside_lands_as_the_load_does(tmp_path: 
         assert done.rows == 1
     assert ids(tmp_path / "lake" / "a" / "t") == [1, 2]
     assert ids(tmp_path / "lake" / "o") == [1, 1, 2]
+
+
+def test_rows_are_not_landed_where_nothing_says_what_is_expected_of_them(
+    runtime: Runtime, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expect = [{"not_null": "v", "otherwise": "quarantine"}, {"rows": {"at_least": 1}}]
+    lakeport.land([{"id": 1, "v": 1}, {"id": 2, "v": None}], tmp_path, table="t", expect=expect)
+    (found,) = lakeport.quarantined(tmp_path)
+    assert found.expectations == ("not_null(v)",)
+    with pytest.raises(ConfigError, match=r"that did not meet not_null\(v\), and nothing says"):
+        lakeport.replay(tmp_path, "t")
+    assert main(["quarantine", "replay", str(tmp_path), "t"]) == 2
+    assert "--no-expect" in capsys.readouterr().err
+    both = ["--no-expect", "--expect", "not_null: v"]
+    assert main(["quarantine", "replay", str(tmp_path), "t", *both]) == 2
+    (done,) = lakeport.replay(tmp_path, "t", expect=expect[:1])
+    assert (done.rows, done.rejected) == (0, 1)
+    run = ["--run", done.report.run_id if done.report else "", "--no-expect"]
+    assert main(["quarantine", "replay", str(tmp_path), "t", *run]) == 0
+    assert ids(tmp_path / "t") == [1, 2]
+
+
+@pytest.mark.usefixtures("runtime")
+def test_a_lakes_file_says_what_is_expected_again(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id,v\n1,5\n2,-6\n3,-7\n")
+    file = tmp_path / "lake.yaml"
+
+    def say(check: str) -> None:
+        first = f"{{check: {check}, otherwise: quarantine}}"
+        expect = f"[{first}, {{unique: id}}, {{rows: {{at_least: 1}}}}]"
+        load = f"{{from: {{files: in.csv}}, expect: {expect}}}"
+        file.write_text(f"target: ./lake\nloads:\n  t: {load}\n")
+
+    say("v > 0")
+    lakeport.run(file)
+    with pytest.raises(lakeport.ExpectationFailed, match=r"unique\(id\) by 2 of 2 rows"):
+        lakeport.replay(file, "t", sql="SELECT 9 AS id, -v AS v FROM source")
+    sql = "SELECT id, CASE id WHEN 2 THEN 6 ELSE v END AS v FROM source"
+    (done,) = lakeport.replay(file, "t", sql=sql)
+    assert (done.rows, done.rejected) == (1, 1)
+    say("v > -10")  # what it says now counts
+    (done,) = lakeport.replay(file, "t", run=f"replay:{done.run_id}")
+    assert (done.rows, done.rejected) == (1, 0)
+    found = DeltaTable(tmp_path / "lake" / "t").to_pyarrow_table().sort_by("id")
+    assert found.select(["id", "v"]).to_pydict() == {"id": [1, 2, 3], "v": [5, 6, -7]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,8 +13,9 @@ from lakeport.cli.output.console import Console, Json
 from lakeport.cli.output.errors import Guard
 from lakeport.cli.output.formatting import shown
 from lakeport.cli.output.help import KEEP, LOOK, Commands, about, help_alone
-from lakeport.cli.rows.transforms import Expect, PythonFunction, Sql, transform_options
+from lakeport.cli.rows.transforms import TRANSFORM, Expect, PythonFunction, Sql, transform_options
 from lakeport.cli.tables.lake import opened_lake
+from lakeport.errors import ConfigError
 from lakeport.units import count, counted
 
 if TYPE_CHECKING:
@@ -102,6 +103,14 @@ def replay(
     sql: Sql = None,
     python: PythonFunction = None,
     expect: Expect = None,
+    no_expect: Annotated[
+        bool,
+        typer.Option(
+            "--no-expect",
+            help="Expect nothing of the rows; default: what a lake's file expects, or `--expect`.",
+            rich_help_panel=TRANSFORM,
+        ),
+    ] = False,
     set_keys: SetKeys = None,
     spark: SparkKeys = None,
     json_out: JsonOut = False,
@@ -123,7 +132,7 @@ def replay(
             table,
             run=run or "",
             records_from=records_from or "",
-            **transform_options(sql, python, expect),
+            **_wanted(sql, python, expect, no_expect),
             **given,
         )
         if isinstance(output, Json):
@@ -131,6 +140,16 @@ def replay(
             return
         for one in done:
             output.say(_outcome(one), hanging=2)
+
+
+def _wanted(
+    sql: str | None, python: str | None, expect: list[str] | None, no_expect: bool
+) -> dict[str, Any]:
+    """See `transform_options`; with nothing expected, where that is what is asked for."""
+    if no_expect and expect:
+        raise ConfigError("`--expect` and `--no-expect` exclude each other", "give one of them.")
+    found = transform_options(sql, python, expect)
+    return {**found, "expect": ()} if no_expect else found
 
 
 def _outcome(one: Replayed) -> str:

@@ -9,9 +9,9 @@ import typer
 
 from lakeport.errors import ConfigError
 
-__all__ = ["Expect", "PythonFunction", "Sql", "transform_options"]
+__all__ = ["TRANSFORM", "Expect", "PythonFunction", "Sql", "transform_options"]
 
-_TRANSFORM = "What is made and expected of the rows"
+TRANSFORM = "What is made and expected of the rows"
 
 Sql = Annotated[
     str | None,
@@ -19,7 +19,7 @@ Sql = Annotated[
         "--sql",
         metavar="QUERY",
         help="Land the result of this Spark SQL on `source`.",
-        rich_help_panel=_TRANSFORM,
+        rich_help_panel=TRANSFORM,
     ),
 ]
 PythonFunction = Annotated[
@@ -28,7 +28,7 @@ PythonFunction = Annotated[
         "--python",
         metavar="MODULE:FUNCTION",
         help="Land what this function makes of a Spark DataFrame.",
-        rich_help_panel=_TRANSFORM,
+        rich_help_panel=TRANSFORM,
     ),
 ]
 Expect = Annotated[
@@ -37,7 +37,7 @@ Expect = Annotated[
         "--expect",
         metavar="YAML",
         help="Check rows before they are committed, such as `not_null: id`; repeat it.",
-        rich_help_panel=_TRANSFORM,
+        rich_help_panel=TRANSFORM,
     ),
 ]
 

@@ -17,7 +17,7 @@ from lakeport.host.scratch import scratch
 from lakeport.loading.prepare import prepare
 from lakeport.loading.replay.declared import json_schema
 from lakeport.loading.replay.set_aside import SetAside, records, set_aside
-from lakeport.loading.replay.target import target_of
+from lakeport.loading.replay.target import wanted_of
 from lakeport.loading.run import land
 from lakeport.model import Mode
 from lakeport.schema.sparktypes import spark_schema
@@ -82,7 +82,7 @@ def replay(
     sql: str = "",
     python: str | Callable[[DataFrame], DataFrame] = "",
     records_from: str | Path = "",
-    expect: Sequence[Mapping[str, Any] | Expectation] = (),
+    expect: Sequence[Mapping[str, Any] | Expectation] | None = None,
     observer: Observer | None = None,
     **keys: Unpack[StoreKeys],
 ) -> tuple[Replayed, ...]:
@@ -101,12 +101,15 @@ def replay(
         python: as for `lakeport.land`.
         records_from: a file of JSON lines with the corrected records of `run`, in place of those
             that were set aside.
-        expect: what is expected of the rows.
+        expect: what is expected of the rows, none for nothing. None: of a lake's file, what the
+            load expects of each row; else it has to be given for rows that an expectation has set
+            aside.
         observer: is told how the loads go on.
         keys: keys of the config, which win over those in `to`.
 
     Raises:
         SourceError: nothing was set aside, or the run is to be named.
+        ConfigError: nothing says what is expected of such rows.
         InputError: the records are no JSON, as the lines of a CSV file are.
         LakeportError: as for `lakeport.land`.
     """
@@ -122,12 +125,12 @@ def replay(
     if records_from and len(found) > 1:
         runs = ", ".join(repr(one.run_id) for one in found)
         raise SourceError(f"table {table!r} has records of the runs {runs}", "name one: `run`.")
-    transforms = {"sql": sql, "python": python, "expect": expect, "observer": observer}
+    transforms = {"sql": sql, "python": python, "observer": observer}
+    wanted = [(one, *wanted_of(to, one, expect, keys)) for one in found]
     done = []
-    for one in found:
+    for one, target, expected in wanted:
         lines = _edited(Path(records_from)) if records_from else records(storage, one)
-        target = target_of(to, one.stream, keys)
-        done.append(_replayed(one, lines, target, transforms))
+        done.append(_replayed(one, lines, target, {**transforms, "expect": expected}))
     return tuple(done)
 
 

@@ -37,6 +37,7 @@ class SetAside:
         samples: how many rows were kept as samples of a load that has failed.
         reasons: why, the most frequent first.
         files: URIs of the files.
+        expectations: the names of those that rows among the records did not meet.
     """
 
     run_id: str
@@ -46,6 +47,7 @@ class SetAside:
     samples: int
     reasons: tuple[Rejection, ...]
     files: tuple[str, ...]
+    expectations: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -53,6 +55,7 @@ class SetAside:
             **asdict(self),
             "reasons": [asdict(reason) for reason in self.reasons],
             "files": list(self.files),
+            "expectations": list(self.expectations),
         }
 
 
@@ -111,17 +114,22 @@ def _told(
     files: list[tuple[str, Of]],
 ) -> SetAside:
     reasons, samples = Counter[tuple[str, str]](), 0
+    expectations: dict[str, None] = {}
     for key, of in files:
         for line in _lines(storage, key):
             if line["stream"] != stream:
                 continue
             samples += of is Of.SAMPLES
+            reason = str(line.get("reason", ""))
             if of is not Of.SAMPLES:
-                reasons[str(line.get("column", "")), str(line.get("reason", ""))] += 1
+                reasons[str(line.get("column", "")), reason] += 1
+            if of is Of.ROWS:
+                expectations[reason] = None
     told = [Rejection(stream, *kind, count) for kind, count in reasons.most_common()]
     uris = tuple(storage.uri(key) for key, _ in files)
     table = table_name(config.table_pattern, stream) if stream else ""
-    return SetAside(run_id, stream, table, reasons.total(), samples, tuple(told), uris)
+    sums = reasons.total(), samples
+    return SetAside(run_id, stream, table, *sums, tuple(told), uris, tuple(expectations))
 
 
 def _names(config: DestinationConfig, stream: str) -> set[str]:

@@ -1,9 +1,12 @@
-"""Where records that were set aside land: as the load of a lake's file does that set them aside."""
+"""Where records that were set aside land, and what is expected of them.
+
+Of a lake's file, the load tells that has set them aside.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,44 +17,68 @@ from lakeport.errors import ConfigError
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
+    from lakeport.config.expectations import Expectation
     from lakeport.config.keys import Target
+    from lakeport.config.lake import Load
+    from lakeport.loading.replay.set_aside import SetAside
 
-__all__ = ["target_of"]
+__all__ = ["wanted_of"]
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
-def target_of(
-    to: Target | DestinationConfig, stream: str, keys: Mapping[str, Any]
-) -> DestinationConfig:
-    """The config of a target; in a lake's file, that of the load that writes the stream's table.
+def wanted_of(
+    to: Target | DestinationConfig,
+    one: SetAside,
+    expect: Sequence[Mapping[str, Any] | Expectation] | None,
+    keys: Mapping[str, Any],
+) -> tuple[DestinationConfig, Sequence[Mapping[str, Any] | Expectation]]:
+    """How the records of a run land: the target's config, and what is expected of each row.
 
-    A load that merges by key would otherwise have its rows appended.
+    In a lake's file, these are the load's that writes the stream's table: one that merges by key
+    would otherwise have its rows appended.
 
     Args:
         to: as for `load_target`.
-        stream: the stream of the records.
+        one: the records.
+        expect: what is expected in place of that; None for that.
         keys: keys that win.
 
     Raises:
-        ConfigError: as for `load_target`; also where loads write the table in different ways.
+        ConfigError: as for `load_target`; also where loads write the table in different ways, or
+            nothing says what was expected of rows that were set aside for that.
     """
-    found = _targets(to, stream)
-    ways = {(each.mode, tuple(each.merge_keys or ())) for each in found}
+    found = _loads(to, one.stream)
+    ways = {(each.target.mode, tuple(each.target.merge_keys or ())) for each in found}
     if len(ways) > 1 and not keys.get("mode"):
         raise ConfigError(
-            f"loads of the file write table {stream!r} in different ways",
+            f"loads of the file write table {one.stream!r} in different ways",
             "say how the records land, such as `--set mode=append`.",
         )
-    return load_target(found[0] if found else to, keys)
+    target = load_target(found[0].target if found else to, keys)
+    if expect is not None:
+        return target, expect
+    if one.expectations and not found:
+        raise ConfigError(
+            f"run {one.run_id!r} has set rows of {one.stream!r} aside that did not meet "
+            f"{', '.join(one.expectations)}, and nothing says what is expected of them now",
+            "give `--expect` (`expect`) once more, or `--no-expect` (`expect=[]`) to land them as "
+            "they are; a lake's file in the target's place says it, too.",
+        )
+    names = set(one.expectations)
+    named = (load for load in found if names <= {each.title for each in load.expect})
+    load = next(named, found[0] if found else None)
+    own = load.expect if load is not None else ()
+    return target, [each for each in own if not (each.rows or each.fresh)]
 
 
-def _targets(to: Target | DestinationConfig, stream: str) -> list[DestinationConfig]:
-    """Those of the loads that write the table, if this is a lake's file."""
+def _loads(to: Target | DestinationConfig, stream: str) -> list[Load]:
+    """The loads that write the stream's table, if this is a lake's file."""
     if not isinstance(to, (str, os.PathLike)) or Path(to).suffix.lower() not in _SUFFIXES:
         return []
     if not Path(to).is_file() or "loads" not in parse_text(read_text(Path(to)), str(to)):
         return []
-    targets = [load.target for load in read_lake(to).loads.values()]
-    fixed = [each for each in targets if each.table_pattern == stream]
-    return fixed or [each for each in targets if "{stream}" in (each.table_pattern or "{stream}")]
+    loads = [*read_lake(to).loads.values()]
+    fixed = [load for load in loads if load.target.table_pattern == stream]
+    open_ = [load for load in loads if "{stream}" in (load.target.table_pattern or "{stream}")]
+    return fixed or open_
