@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lakeport.model import Storage
     from lakeport.pipeline.report import PipelineReport
 
-__all__ = ["Earlier", "keep", "last_of"]
+__all__ = ["Earlier", "keep", "last_file", "last_of"]
 
 _FOLDER = "_lakeport/runs"
 _SUFFIX = ".json"
@@ -67,6 +67,16 @@ def last_of(file: str, storage: Storage) -> Earlier | None:
                     {each["load"]: each["run_id"] for each in loads if each["run_id"]},
                 )
     return None
+
+
+def last_file(storage: Storage) -> str:
+    """The file of the newest run of any; empty where none has left anything.
+
+    Raises:
+        DestinationError: the store refused.
+    """
+    files = (found.get("file") for found in _newest_first(storage) if isinstance(found, dict))
+    return next((file for file in files if isinstance(file, str)), "")
 
 
 def _newest_first(storage: Storage) -> Iterator[dict[str, Any]]:

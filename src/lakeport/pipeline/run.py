@@ -123,6 +123,8 @@ def run_lake(
     earlier = _last_run(lake, storage) if resume else None
     told = [] if observer is None else [observer]
     each = _Run(lake, loads, earlier, frozenset(full_refresh), storage, told)
+    if resume and earlier is None:
+        each.warn("`resume`: no run has left a report beside the lake so far; all loads are done.")
     return each.run(parallel or min(_MOST_AT_ONCE, available_cores()))
 
 
@@ -136,18 +138,25 @@ def _file(lake: LakeFile) -> str:
     return str(Path(lake.path).resolve())
 
 
-def _last_run(lake: LakeFile, storage: Storage | None) -> kept.Earlier:
-    """What the file's last run has left.
+def _last_run(lake: LakeFile, storage: Storage | None) -> kept.Earlier | None:
+    """What the file's last run has left; None where no run of any file has left anything.
 
     Raises:
-        ConfigError: nothing.
+        ConfigError: runs leave no reports, or those of other files have: after a move of the file,
+            a run from the start would append again what has landed.
     """
-    found = None if storage is None else kept.last_of(_file(lake), storage)
-    if found is None:
-        where = "" if storage is None else f" in {storage.uri()}"
+    if storage is None:
         raise ConfigError(
-            f"no run of {lake.path} has left a report{where} to go on with",
+            f"no run of {lake.path} has left a report to go on with",
             "leave `--resume` out. Runs leave reports with `manifest: true`, which is the default.",
+        )
+    found = kept.last_of(_file(lake), storage)
+    if found is None and (other := kept.last_file(storage)):
+        raise ConfigError(
+            f"no run of {_file(lake)} has left a report in {storage.uri()} to go on with: the last "
+            f"one there is of {other}",
+            "if this file is new there, leave `--resume` out; if it was moved, that run's loads "
+            "are known by the old path.",
         )
     return found
 
@@ -169,7 +178,7 @@ class _Run:
         self.full_refresh = full_refresh
         self.storage = storage
         self.users = Together(observers)
-        lineage = [] if lake.lineage is None else [Events(lake, lake.lineage, self._warn)]
+        lineage = [] if lake.lineage is None else [Events(lake, lake.lineage, self.warn)]
         self.observer = Together([self.users, *lineage])
         self.started, self.begin = datetime.now(UTC), time.monotonic()
         self.name = f"{self.started:%Y%m%d-%H%M%S-%f}"[:-3] + secrets.token_hex(2)
@@ -184,7 +193,7 @@ class _Run:
         self.running: dict[Future[Ended], str] = {}
         self.warnings: dict[str, None] = {}
         for text in lake.warnings:
-            self._warn(text)
+            self.warn(text)
         self.error: BaseException | None = None
 
     def run(self, parallel: int) -> PipelineReport:
@@ -281,7 +290,7 @@ class _Run:
         report = self._report(finished)
         if self.loads:
             for problem in notices.send(self.lake, report):
-                self._warn(problem)
+                self.warn(problem)
             report = self._report(finished)
             self._keep(report)
         self.observer.on_finished(report)
@@ -309,9 +318,9 @@ class _Run:
         problem = kept.keep(report or self._report(None), self.storage)
         if problem:
             self.storage = None  # to try again takes as long again
-            self._warn(problem)
+            self.warn(problem)
 
-    def _warn(self, text: str) -> None:
+    def warn(self, text: str) -> None:
         self.warnings[text] = None
         self.users.on_warning("", text)
 

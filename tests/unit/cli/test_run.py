@@ -135,7 +135,6 @@ def test_a_plan_tells_what_is_new(folder: Path, capsys: pytest.CaptureFixture[st
         (["--only", "peple"], "did you mean `people`"),
         (["--full-refresh", "peple"], "did you mean `people`"),
         (["--tag", "weekly"], "no load has the tag 'weekly'"),
-        (["--resume"], "has left a report"),
     ],
 )
 def test_what_is_wrong_with_the_command(

@@ -203,6 +203,15 @@ def test_resume_goes_on_with_the_same_files_run(tmp_path: Path, lander: Lander) 
         run(renamed, resume=True)
 
 
+def test_a_first_run_resumes_nothing_and_does_all(tmp_path: Path, lander: Lander) -> None:
+    report = run(lake_of(tmp_path, a={}, b={}), resume=True)
+    assert outcomes(report) == {"a": "landed", "b": "landed"}
+    assert report.resumes == ""
+    (warning,) = report.warnings
+    assert warning.startswith("`resume`: no run has left a report")
+    assert run(lake_of(tmp_path, a={}, b={}), resume=True).resumes == report.run_id
+
+
 def test_nothing_is_kept_without_manifests(tmp_path: Path, lander: Lander) -> None:
     lake = lake_of(tmp_path, a={"manifest": False})
     assert run(lake).ok
