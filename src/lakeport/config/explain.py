@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from lakeport.config.base import DestinationConfig
 
-__all__ = ["Problem", "explain", "nearest", "no_such", "same_key"]
+__all__ = ["Problem", "explain", "nearest", "no_such", "reason", "same_key"]
 
 _LONGEST = 60
 _MAPPINGS = frozenset(  # their text may hold secrets
@@ -24,6 +24,20 @@ _MAPPINGS = frozenset(  # their text may hold secrets
 )
 _KEY = re.compile(r"[A-Za-z0-9+/]{32,}={0,2}")  # as Azure's, AWS's and SSE-C's look
 _CONSEQUENCES = ("default_factory_not_called",)
+_WORDS = {
+    **dict.fromkeys(("string_type", "string_sub_type"), "has to be text"),
+    **dict.fromkeys(("tuple_type", "list_type", "set_type"), "has to be a list"),
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type"), "has to hold keys"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "has to be true or false"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "has to be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing", "decimal_type"), "has to be a number"),
+    **dict.fromkeys(("too_short", "string_too_short"), "is empty"),
+    "finite_number": "has to be a finite number",
+    "greater_than": "has to be more than {gt:g}",
+    "greater_than_equal": "has to be {ge:g} or more",
+    "less_than_equal": "has to be {le:g} or less",
+}
+"""By pydantic's name of an error."""
 
 
 class Problem(NamedTuple):
@@ -108,7 +122,7 @@ def _hint(details: list[ErrorDetails], model: type[DestinationConfig]) -> str:
 
 def _problem(detail: ErrorDetails, model: type[DestinationConfig]) -> str:
     if not detail["loc"]:
-        return _reason(detail)
+        return reason(detail)
     key = str(detail["loc"][0])
     if detail["type"] == "missing":
         return f"the key `{key}` is missing"
@@ -122,7 +136,7 @@ def _problem(detail: ErrorDetails, model: type[DestinationConfig]) -> str:
         close = nearest(str(detail["input"]), choices) if seen else ""
         guess = f"; did you mean `{close}`?" if close else ""
         return f"`{key}`:{seen} is not one of {', '.join(choices)}{guess}"
-    return f"`{key}`:{seen} {_reason(detail)}"
+    return f"`{key}`:{seen} {reason(detail)}"
 
 
 def _seen(value: Any) -> str:
@@ -135,6 +149,16 @@ def _seen(value: Any) -> str:
     return f" {text if len(text) <= _LONGEST else text[:_LONGEST] + '…'}"
 
 
-def _reason(detail: ErrorDetails) -> str:
-    reason = re.sub(r"^(Value error, |Input |String )", "", detail["msg"])
-    return re.sub(r"^should (be|have|match) ", r"has to \1 ", reason)
+def reason(detail: ErrorDetails) -> str:
+    """What is wrong with a value, in words of ours.
+
+    >>> reason({"type": "string_type", "loc": (), "msg": "", "input": 5})
+    'has to be text'
+    """
+    kind = detail["type"]
+    if detail["input"] is None and kind in _WORDS:
+        return "has no value"
+    if kind in _WORDS:
+        return _WORDS[kind].format_map(detail.get("ctx", {}))
+    said = re.sub(r"^(Value error, |Input |String )", "", detail["msg"])
+    return re.sub(r"^should (be|have|match) ", r"has to \1 ", said)

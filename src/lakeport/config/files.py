@@ -62,8 +62,10 @@ def read_with_mode(path: Path) -> tuple[str, int]:
     try:
         return data.decode("utf-8-sig"), mode
     except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
         raise ConfigError(
-            f"the file {str(path)!r} is not UTF-8 at byte {error.start}", "save it as UTF-8."
+            f"the file {str(path)!r} is not UTF-8 at byte {error.start}, in line {line}",
+            "save it as UTF-8.",
         ) from None
 
 
@@ -305,10 +307,9 @@ def _loader(text: Text, name: str) -> Any:
                         None, None, "a key is not text", key_node.start_mark
                     )
                 if key in first:
-                    lines = [text.place(at).line for at in (first[key], index)]
-                    raise _TwiceError(
-                        f"the key {key!r} is given twice, in lines {lines[0]} and {lines[1]}"
-                    )
+                    one, two = (text.place(at).line for at in (first[key], index))
+                    where = f"lines {one} and {two}" if one != two else f"line {one}"
+                    raise _TwiceError(f"the key {key!r} is given twice, in {where}")
                 first[key] = index
                 key_node.tag = "tag:yaml.org,2002:str"
             return super().construct_mapping(node, deep=True)

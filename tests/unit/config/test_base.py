@@ -106,7 +106,7 @@ def test_a_relative_path_becomes_absolute(tmp_path: Path, monkeypatch: pytest.Mo
         ({"give_up_after": 0}, ["`give_up_after`"]),
         ({"give_up_after": "1e999"}, ["`give_up_after`"]),
         ({"run_id": ""}, ["`run_id`"]),
-        ({"table": ""}, ["`table`", "has to have at least 1 character"]),
+        ({"table": ""}, ["`table`", "is empty"]),
         ({"path": ""}, ["`path`"]),
         ({"path": "file://host/lake"}, ["`path`", "file://"]),
         ({"path": "a\0b"}, ["`path`", "NUL"]),

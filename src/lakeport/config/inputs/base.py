@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from lakeport.config.explain import Problem, nearest
+from lakeport.config.explain import Problem, nearest, reason
 from lakeport.errors import ConfigError
 from lakeport.scrub import scrub
 
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
 __all__ = ["Input", "secrets_of"]
+
+_MOST: Final = 2  # types that are named, of those that are allowed
 
 
 class Input(BaseModel):
@@ -28,7 +33,7 @@ class Input(BaseModel):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            problem = _explained(type(self), error)
+            problem = _explained(type(self), error, values)
         else:
             return
         raise problem  # outside the handler: the foreign error holds the values as they came
@@ -43,25 +48,70 @@ def secrets_of(source: object) -> tuple[str, ...]:
     return source.secrets() if isinstance(source, Input) else ()
 
 
-def _explained(model: type[Input], error: ValidationError) -> ConfigError:
+def _explained(
+    model: type[Input], error: ValidationError, values: Mapping[str, Any]
+) -> ConfigError:
     about = {(field.alias or key): field.description for key, field in model.model_fields.items()}
     hint = "the keys are " + "; ".join(f"`{key}`: {text}" for key, text in about.items())
     problems = []
-    for detail in error.errors(include_url=False, include_input=False):
-        path, key = detail["loc"], ".".join(map(str, detail["loc"])) or model.what
+    for path, details in _by_path(error, values).items():
+        key = ".".join(map(str, path)) or model.what
         own = f"`{path[0]}`: {about[path[0]]}" if path and path[0] in about else hint
-        if detail["type"] == "extra_forbidden":
+        kinds = {detail["type"] for detail in details}
+        if "extra_forbidden" in kinds:
             close = nearest(key, about)
             text = f"there is no key `{key}`" + (f"; did you mean `{close}`?" if close else "")
-        elif detail["type"] == "missing":
+        elif "missing" in kinds:
             text = f"the key `{key}` is missing"
         else:
-            text = f"{f'`{key}`' if path else key} {_reason(detail)}"
+            text = f"{_named(path) or key} {_reasons(details)}"
         problems.append(Problem(path, scrub(text), own))
     explained = ConfigError("; ".join(problem.text for problem in problems), hint)
     explained.problems = tuple(problems)
     return explained
 
 
-def _reason(detail: Mapping[str, Any]) -> str:
-    return str(detail["msg"]).removeprefix("Value error, ").replace("Input should", "has to")
+def _by_path(
+    error: ValidationError, values: Mapping[str, Any]
+) -> dict[tuple[str | int, ...], list[ErrorDetails]]:
+    """What is wrong, by the keys that the user wrote: the innermost ones count."""
+    found: dict[tuple[str | int, ...], list[ErrorDetails]] = {}
+    for detail in error.errors(include_url=False):
+        path = detail["loc"]
+        path = path if detail["type"] == "missing" else tuple(_written(path, values))
+        found.setdefault(path, []).append(detail)
+    return {
+        path: details
+        for path, details in found.items()
+        if not any(other[: len(path)] == path != other for other in found)
+    }
+
+
+def _written(path: tuple[str | int, ...], values: Any) -> Iterator[str | int]:
+    """Keys and places in lists: where several types are allowed, their names are in a path, too."""
+    for part in path:
+        if isinstance(values, Mapping) and part in values:
+            values = values[part]
+        elif isinstance(values, (list, tuple)) and part in range(len(values)):
+            values = values[int(part)]
+        else:
+            continue
+        yield part
+
+
+def _named(path: tuple[str | int, ...]) -> str:
+    """A key, or an item of a list.
+
+    >>> _named(("in", "size", 0))
+    'item 1 of `in.size`'
+    """
+    if path and isinstance(path[-1], int):
+        return f"item {path[-1] + 1} of {_named(path[:-1])}"
+    return f"`{'.'.join(map(str, path))}`" if path else ""
+
+
+def _reasons(details: Sequence[ErrorDetails]) -> str:
+    words = list(dict.fromkeys(map(reason, details)))
+    if len(words) > _MOST:
+        return "has to be one value: text, a number, true or false, a date or a time"
+    return " or ".join([words[0], *(word.removeprefix("has to be ") for word in words[1:])])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from lakeport.config.inputs.base import Input
 
@@ -46,6 +46,13 @@ class FilesSource(Input):
         default="", description="Of JSON: where the records are, such as result.items."
     )
     sheet: str = Field(default="", description="Of Excel: which sheet; the first that shows.")
+
+    @field_validator("files")
+    @classmethod
+    def _some(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        if not value or not all(value):
+            raise ValueError("names no file, folder or glob")
+        return value
 
     @model_validator(mode="after")
     def _only_with_new_only(self) -> FilesSource:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
@@ -73,21 +73,20 @@ def in_order(depends: Mapping[str, Sequence[str]], mistakes: Mistakes) -> tuple[
 
     Args:
         depends: load -> those that it uses.
-        mistakes: gets a cycle, with the lines of its loads.
+        mistakes: gets each cycle, with the lines of its loads.
     """
-    sorter: TopologicalSorter[str] = TopologicalSorter()
-    for name in depends:
-        sorter.add(name)
-    for name, used in depends.items():
-        sorter.add(name, *used)
-    try:
-        return tuple(sorter.static_order())
-    except CycleError as error:
-        cycle = error.args[1][::-1]  # each uses the next
-        first = min(
-            range(len(cycle) - 1), key=lambda at: mistakes.document.place("loads", cycle[at])
-        )
-        ring = [*cycle[first:-1], *cycle[: first + 1]]
+    uses = {name: dict.fromkeys(used) for name, used in depends.items()}
+    begun: set[str] = set()
+    while True:
+        sorter: TopologicalSorter[str] = TopologicalSorter()
+        for name in uses:
+            sorter.add(name)
+        for name, used in uses.items():
+            sorter.add(name, *used)
+        try:
+            return tuple(sorter.static_order())
+        except CycleError as error:
+            ring = _from_first(error.args[1][:0:-1], begun, mistakes)  # each uses the next
         lines = [mistakes.document.place("loads", name).line for name in ring]
         path = " -> ".join(f"{name} (line {line})" for name, line in zip(ring, lines, strict=True))
         mistakes.add(
@@ -95,7 +94,18 @@ def in_order(depends: Mapping[str, Sequence[str]], mistakes: Mistakes) -> tuple[
             f"it uses itself: {path}",
             "a load can't come before itself: have one of them not use the next.",
         )
-        return tuple(depends)
+        begun.add(ring[0])
+        del uses[ring[0]][ring[1]]  # there may be others
+
+
+def _from_first(cycle: Sequence[str], begun: Collection[str], mistakes: Mistakes) -> list[str]:
+    """A cycle from the load on that is the first in the file, of those with no cycle yet."""
+    order = sorted(
+        range(len(cycle)),
+        key=lambda at: (cycle[at] in begun, mistakes.document.place("loads", cycle[at])),
+    )
+    first = order[0]
+    return [*cycle[first:], *cycle[: first + 1]]
 
 
 def refuse_shared_overwrites(tables: Tables, mistakes: Mistakes) -> None:

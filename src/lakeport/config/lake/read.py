@@ -121,7 +121,8 @@ class _Reader:
             if key not in known:
                 close = nearest(key, known)
                 guess = f"; did you mean `{close}`?" if close else ""
-                self.mistakes.add((*path, key), f"there is no key `{key}`{guess}")
+                hint = _MERGED if key == "<<" else ""
+                self.mistakes.add((*path, key), f"there is no key `{key}`{guess}", hint)
 
     def _expanded(self, value: Any, path: tuple[str | int, ...]) -> Any:
         """Values with variables replaced; where one is not set, the text stays as it is."""
@@ -150,6 +151,8 @@ class _Reader:
                     "take letters, digits, `_` and `-`, a letter or digit first, and not "
                     "`source`; `table` names its table otherwise.",
                 )
+            if not name:
+                continue
             if not isinstance(load, dict):
                 self.mistakes.add(("loads", name), "it has to hold keys", "begin with `from:`.")
                 continue
@@ -327,6 +330,10 @@ class _Reader:
         return None if given is None else self.mistakes.tried((key,), lambda: kind(**given))
 
 
+_MERGED = (
+    "YAML's merge is not read: keys that loads share are in `defaults`, and `*name` stands for a "
+    "value as a whole."
+)
 _EXPECT = "write one on each line, such as `- {not_null: [id]}`."
 
 

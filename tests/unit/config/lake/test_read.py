@@ -195,6 +195,72 @@ def test_what_is_wrong_is_told(folder: Path, text: str, words: str) -> None:
     assert words in refused(folder, text)
 
 
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        ("from: {tap: []}", "`tap` is empty"),
+        ("from: {tap: }", "`tap` has no value"),
+        ("from: {tap: [a, 1]}", "item 2 of `tap` has to be text"),
+        ("from: {files: []}", "`files` names no file, folder or glob"),
+        ("from: {files: 7}", "`files` has to be text or a list"),
+        ("from: {files: [a, [b]]}", "item 2 of `files` has to be text"),
+        ("from: {files: a, new_only: maybe}", "`new_only` has to be true or false"),
+        ("from: {tables: {}}", "`tables` is empty"),
+        ("from: {tables: 5}", "`tables` has to hold keys"),
+        ("from: {database: 5, table: t}", "`database` has to be text"),
+        ("from: {database: d, table: t, splits: some}", "`splits` has to be a whole number"),
+        ("expect: [{not_null: 5}]", "`not_null` has to be a list"),
+        ("expect: [{in: {date: [a, {b: c}]}}]", "item 2 of `in.date` has to be one value: text"),
+        ("expect: [{in: {str: [], n: 5}}]", "`in.str` has to list values"),
+        ("expect: [{matches: {id: 5}}]", "`matches.id` has to be text"),
+        ("expect: [{matches: id}]", "`matches` has to hold keys"),
+        ("expect: [{check: }]", "`check` has no value"),
+        ("expect: [{rows: {at_least: -1}}]", "`at_least` has to be 0 or more"),
+        ("expect: [{rows: {at_least: 1.5}}]", "`at_least` has to be a whole number"),
+        ("expect: [{rows: 5}]", "`rows` has to hold keys"),
+        ("expect: [{fresh: {column: '', within: 1h}}]", "`column` is empty"),
+        ("expect: [{fresh: {column: a, within: 0}}]", "`within` has to be more than 0"),
+        ("<<: {mode: append}", "`defaults`"),
+    ],
+)
+def test_a_wrong_value_is_told_in_our_words(folder: Path, load: str, words: str) -> None:
+    text = load if load.startswith("from") else f"from: {{files: x}}\n    {load}"
+    said = refused(folder, f"target: ./lake\nloads:\n  a:\n    {text}\n")
+    assert words in said
+    assert f"line {4 + text.count(chr(10))}, column " in said
+    assert not {"valid", "tuple", "dictionary", "Input", "should"} & {*said.split()}
+
+
+def test_what_is_no_text_is_told_with_its_line(folder: Path) -> None:
+    path = folder / "lake.yaml"
+    path.write_bytes(loads("a: {from: {files: é.csv}}").encode("latin-1"))
+    with pytest.raises(ConfigError, match="is not UTF-8 at byte 42, in line 3"):
+        read_lake(path)
+
+
+def test_every_cycle_is_told(folder: Path) -> None:
+    text = loads(
+        "a: {from: {tables: [b]}}",
+        "b: {from: {tables: [a]}}",
+        "c: {from: {files: x}, sql: SELECT * FROM source JOIN d JOIN e}",
+        "d: {from: {tables: [c]}}",
+        "e: {from: {tables: [c]}}",
+        "f: {from: {tables: [f]}}",
+        "g: {from: {tables: [a]}}",
+    )
+    said = refused(folder, text)
+    assert "has 4 mistakes" in said
+    for ring in (
+        "a (line 3) -> b (line 4) -> a (line 3)",
+        "f (line 8) -> f (line 8)",
+    ):
+        assert f"it uses itself: {ring}" in said
+    rings = {line.partition("itself: ")[2] for line in said.splitlines() if "itself" in line}
+    of_c = [ring for ring in rings if "c (line 5)" in ring]
+    assert len(of_c) == 2
+    assert all("d (line 6)" in ring or "e (line 7)" in ring for ring in of_c)
+
+
 def test_a_cycle_is_told_with_its_lines(folder: Path) -> None:
     said = refused(
         folder,
