@@ -43,12 +43,12 @@ def source_of(given: Any, path: tuple[str, ...], folder: Path, mistakes: Mistake
         text = f"names {' and '.join(kinds)}: one load has one" if kinds else "names no source"
         mistakes.add(at, f"`from` {text}", _HINT)
         return None
-    model, keys = KINDS[kinds[0]], _placed(given, kinds[0], folder)
+    model, keys = KINDS[kinds[0]], _placed(given, kinds[0], folder, path[-1])
     return mistakes.tried(at, lambda: model(**keys))
 
 
-def _placed(given: dict[str, Any], kind: str, folder: Path) -> dict[str, Any]:
-    """The keys of a source, whose relative paths go from a folder."""
+def _placed(given: dict[str, Any], kind: str, folder: Path, load: str) -> dict[str, Any]:
+    """The keys of a load's source, whose relative paths go from a folder."""
 
     def joined(value: Any) -> Any:
         if isinstance(value, list):
@@ -62,6 +62,7 @@ def _placed(given: dict[str, Any], kind: str, folder: Path) -> dict[str, Any]:
             keys[key] = joined(keys[key])
     if kind == "tap":
         keys["folder"] = joined(keys.get("folder", "")) or str(folder)
+        keys["name"] = keys.get("name") or load  # taps of one program have a STATE each
     if kind == "database" and isinstance(keys["database"], str):
         match = _RELATIVE_FILE.fullmatch(keys["database"])
         if match:

@@ -302,6 +302,13 @@ def test_tables_in_azure_lie_in_the_folder_that_the_target_names(folder: Path) -
     assert lake.loads["a"].target.model_dump()["table_uri"] == f"{uri}/a"
 
 
+def test_taps_of_one_program_are_remembered_each_by_its_load(folder: Path) -> None:
+    taps = (f"{load}: {{from: {{tap: [tap-github]}}}}" for load in ("a", "b"))
+    lake = read(folder, loads(*taps, "c: {from: {tap: [tap-github], name: d}}"))
+    sources = [load.source for load in lake.loads.values()]
+    assert [one.name for one in sources if isinstance(one, TapSource)] == ["a", "b", "d"]
+
+
 def test_a_taps_table_is_named_with_its_stream(folder: Path) -> None:
     taps = "issues: {from: {tap: [tap-github]}}"
     lake = read(folder, loads(taps, "open: {from: {tables: {i: issues.issues}}}"))
