@@ -13,6 +13,7 @@ from tests.emulators import Azurite, FakeGcs, Minio
 from tests.faults.kit import Lake, Outcome
 from tests.faults.requests.scenario import Scenario, scenarios
 from tests.faults.requests.sites import sites
+from tests.postgres import Postgres
 
 
 @pytest.fixture(params=("delta", "parquet"))
@@ -31,6 +32,13 @@ def delta_lake(tmp_path: Path) -> Lake:
 def parquet_lake(tmp_path: Path) -> Lake:
     """A lake of Parquet files that is not there yet."""
     return Lake(tmp_path / "lake", "parquet")
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """A PostgreSQL server; each test has a schema of its own."""
+    with Postgres(tmp_path_factory.mktemp("postgres")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import signal
 import threading
 import time
@@ -17,6 +18,8 @@ from tests.faults.kit import Lake, Process, await_end, land, started, users
 from tests.faults.requests.faults import Fault as RequestFault
 from tests.faults.requests.naming import namer
 from tests.faults.requests.proxy import FaultProxy, Point
+from tests.faults.worlds import Tables, Tap, World, lines
+from tests.postgres import Postgres
 from tests.s3_stub import BrokenS3, Fault
 
 BATCH = 10
@@ -88,6 +91,39 @@ def test_interrupted_twice(parquet_lake: Lake) -> None:
     claimed = [value["bookmarks"]["users"] for value in process.states()]
     assert not claimed or claimed[-1] <= len(ids)
     # What was staged may stay, invisible, when even the clean-up is interrupted: it is swept later.
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_ends_with_all_that_it_has_started(
+    tmp_path: Path, postgres: Postgres, number: signal.Signals
+) -> None:
+    """Its tap, which is silent and deaf, its Java, and its readers of a database."""
+    shop, tap = Tables(postgres, f"s{secrets.token_hex(6)}"), Tap(tmp_path)
+    tap.hang()
+    loads = {
+        "taken": f"{{from: {tap.load('users')}, maximum_batch_rows: 10}}",
+        "slow": f"{{from: {shop.load('slow', cursor='id')}, spark: {{}}}}",
+    }
+    by_spark = {"counted": '{from: {files: "*.jsonl"}, sql: "SELECT count(*) AS id FROM source"}'}
+    world = World(tmp_path, loads | (by_spark if number == signal.SIGTERM else {}), [shop, tap])
+    tmp_path.joinpath("one.jsonl").write_text(lines(range(1)))
+    world.grow(20_000)
+    code, word = (143, "terminated") if number == signal.SIGTERM else (130, "interrupted")
+    with started(*world.run("--parallel", "3")) as process:
+        awaited = ["users", *(["counted"] if number == signal.SIGTERM else [])]
+        assert process.wait_for(lambda: all(map(world.lake.exists, awaited))), process.words
+        assert process.wait_for(lambda: shop.reading(process)), process.words
+        family = process.family()
+        process.send(number)
+        assert process.end() == code, process.words
+        await_end(family)
+    told = {1: "1 batch is durable", 2: "2 batches are durable"}[len(awaited)]
+    assert f"{word}; {told}, and nothing is visible of the one in progress" in process.words
+    assert "--resume" in process.words
+    assert "Traceback" not in process.words
+    assert not world.lake.exists("slow")
+    assert world.lake.ids("users") == list(range(10))
 
 
 SECRETS = {"AWS_ACCESS_KEY_ID": "stub", "AWS_SECRET_ACCESS_KEY": "stub"}

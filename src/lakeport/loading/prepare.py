@@ -102,7 +102,11 @@ class Prepared:
 
     @contextmanager
     def opened(
-        self, source: Any, options: ReadOptions, on_progress: Callable[[str, int, int], None]
+        self,
+        source: Any,
+        options: ReadOptions,
+        on_progress: Callable[[str, int, int], None],
+        check: Callable[[], None] = lambda: None,
     ) -> Iterator[tuple[Source, Prepared]]:
         """The source, opened for as long as the body runs, and what `check_workers` returns.
 
@@ -110,6 +114,7 @@ class Prepared:
             source: as for `lakeport.land`.
             options: how to read it.
             on_progress: takes a stream, its records and its bytes so far.
+            check: called while input is waited for; raises when the load is to end.
 
         Raises:
             InputError: the source can't be landed as it is.
@@ -120,7 +125,7 @@ class Prepared:
                 self._memory, self._keys, self.storage, self.anew or self.config.mode
             )
             found = open_source(
-                source, options, self.config, spool, self.runtime, on_progress, tables
+                source, options, self.config, spool, self.runtime, on_progress, tables, check
             )
             try:
                 yield found, self.check_workers(source)

@@ -186,7 +186,8 @@ class _Run:
         self.prepared.check_place()
         with translate_jvm_errors(self.runtime.secrets), ExitStack() as stack:
             with self.report.timeline.stage("opening"):
-                opening = self.prepared.opened(source, options, self._progress)
+                check = self.cancellation.check
+                opening = self.prepared.opened(source, options, self._progress, check)
                 opened, ready = stack.enter_context(opening)
             self.prepared, self.storage = ready, ready.storage
             for text in ready.of_workers:

@@ -87,6 +87,7 @@ def open_source(
     runtime: Runtime,
     on_progress: Callable[[str, int, int], None],
     tables: TargetTables,
+    check: Callable[[], None] = lambda: None,
 ) -> Source:
     """Open a source.
 
@@ -98,6 +99,7 @@ def open_source(
         runtime: Spark, for preparation that is worth sharing out.
         on_progress: takes a stream, its records and its bytes so far.
         tables: what the source is landed in.
+        check: called while input is waited for; raises when the load is to end.
 
     Raises:
         InputError: the source can't be landed as it is.
@@ -124,7 +126,7 @@ def open_source(
     if isinstance(source, TapSource):
         _check_options("singer", options)
         _check_spool(config, runtime)
-        return _tap(source, options, config, spool, on_progress, tables)
+        return _tap(source, options, config, spool, on_progress, tables, check)
     if isinstance(source, DatabaseSource):
         _check_options("a database", options)
         _refuse_metadata(config)
@@ -310,12 +312,13 @@ def _tap(
     spool: SpoolLocation,
     on_progress: Callable[[str, int, int], None],
     tables: TargetTables,
+    check: Callable[[], None],
 ) -> Source:
     from lakeport.sources.tap.source import TapFlushes
     from lakeport.sources.tap.state import TapMemory
 
     memory = TapMemory(source.name or source.program, tables.storage, tables.memory)
-    process = TapProcess(source, memory.state, spool.folder)
+    process = TapProcess(source, memory.state, spool.folder, check)
     lines = open_stream(process, source.program, unpack_limits(config))
     try:
         found = _singer(lines, options, config, spool, on_progress, name=source.program, tap=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import logging
 import os
+import select
 import signal
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -25,7 +27,8 @@ __all__ = ["TapProcess"]
 _log = logging.getLogger(__name__)
 _LAST_LINES: Final = 10
 _LONGEST: Final = 500
-_LEAVE_SECONDS: Final = 10.0
+_LEAVE_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.5
 
 
 class TapProcess(io.RawIOBase):
@@ -38,14 +41,18 @@ class TapProcess(io.RawIOBase):
         source: the tap.
         state: the STATE that it goes on from; empty for none.
         folder: a private folder, for the file that hands the STATE over.
+        check: called while a silent tap is waited for; raises when the load is to end.
 
     Raises:
         ConfigError: there is no such program or folder.
     """
 
-    def __init__(self, source: TapSource, state: bytes, folder: Path) -> None:
+    def __init__(
+        self, source: TapSource, state: bytes, folder: Path, check: Callable[[], None]
+    ) -> None:
         super().__init__()
         self._source = source
+        self._check = check
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
         command = list(source.tap)
         if state:
@@ -53,6 +60,10 @@ class TapProcess(io.RawIOBase):
             path.write_bytes(state)
             command += ["--state", str(path)]
         self._process = _started(source, command)
+        atexit.register(self._kill)  # where the thread that would close it does not come to it
+        self._output = _pipe(self._process.stdout).fileno()
+        self._ready = select.poll()
+        self._ready.register(self._output, select.POLLIN)
         self._heard = threading.Thread(target=self._listen, name="lakeport-tap", daemon=True)
         self._heard.start()
 
@@ -66,7 +77,9 @@ class TapProcess(io.RawIOBase):
         Raises:
             SourceError: the tap has ended, and says that it failed.
         """
-        count: int = _pipe(self._process.stdout).readinto1(buffer)
+        while not self._ready.poll(_LOOK_SECONDS * 1000):
+            self._check()
+        count = os.readv(self._output, [buffer])
         if count == 0:
             self._check_end()
         return count
@@ -82,6 +95,7 @@ class TapProcess(io.RawIOBase):
             except subprocess.TimeoutExpired:
                 self._signal(signal.SIGKILL)
                 self._process.wait()
+        atexit.unregister(self._kill)
         self._heard.join(_LEAVE_SECONDS)
         for pipe in (self._process.stdout, self._process.stderr):
             _pipe(pipe).close()
@@ -108,6 +122,10 @@ class TapProcess(io.RawIOBase):
             text = scrub(line, secrets)
             self._last.append(text)
             _log.info("%s: %s", self._source.program, text)
+
+    def _kill(self) -> None:
+        if self._process.poll() is None:
+            self._signal(signal.SIGKILL)
 
     def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError, PermissionError):
