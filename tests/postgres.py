@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -97,6 +98,13 @@ class Postgres(Server):
             if probe.connect_ex(("127.0.0.1", self.port)):
                 return False
         return self._psql("SELECT 1").returncode == 0
+
+    def restart(self) -> None:
+        """End it as an administrator does, whoever is connected, and start it again."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGINT)  # a fast shutdown
+        self._process.wait(60)
+        self.start()
 
     def sql(self, text: str) -> str:
         """Run statements; the answer's rows as lines, columns with `|` between."""

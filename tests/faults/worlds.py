@@ -100,9 +100,16 @@ class Tables:
         )
         return self.server.sql(count) != "0"
 
-    def load(self, table: str = "orders", **keys: object) -> str:
+    def end_readers(self) -> None:
+        """Have the server end the connections that read."""
+        self.server.sql(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE state = 'active' "
+            f"AND query LIKE 'COPY (SELECT%{self.name}%' AND pid <> pg_backend_pid()"
+        )
+
+    def load(self, table: str = "orders", *, port: int = 0, **keys: object) -> str:
         """What the lake's file says of it behind `from:`."""
-        uri = f"postgresql://postgres@127.0.0.1:{self.server.port}/postgres"
+        uri = f"postgresql://postgres@127.0.0.1:{port or self.server.port}/postgres"
         more = "".join(f", {key}: {value}" for key, value in keys.items())
         return f'{{database: "{uri}", table: {self.name}.{table}{more}}}'
 
@@ -128,6 +135,9 @@ for number in range(int(Path("top").read_text())):
     if Path("hang").exists() and number == 10:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(1000)
+    if number == 25 and (breaks := Path(f"break-{streams[0]}")).exists():
+        sys.stderr.write("the service hung up")
+        exec(breaks.read_text())
 """
 
 
@@ -145,6 +155,18 @@ class Tap:
     def hang(self) -> None:
         """Have it send no more behind its first STATE, whatever it is asked."""
         self.folder.joinpath("hang").touch()
+
+    def breaks(self, stream: str, how: str) -> None:
+        """Have it do this between two STATEs, where the stream is the first that it is asked for.
+
+        Args:
+            stream: its name.
+            how: Python; empty to have it do so no more.
+        """
+        path = self.folder / f"break-{stream}"
+        path.write_text(how)
+        if not how:
+            path.unlink()
 
     def load(self, *streams: str) -> str:
         """What the lake's file says of it behind `from:`."""

@@ -14,7 +14,16 @@ from lakeport.sources.database.access import Access
 
 __all__ = ["access_of"]
 
-_WAITS: Final = {"connect_timeout": "30"}
+_WAITS: Final = {
+    "connect_timeout": "30",
+    "keepalives_idle": "60",
+    "keepalives_interval": "10",
+    "keepalives_count": "6",
+}
+"""Seconds until a silent host is given up: one that does not answer, and one that has gone since.
+
+The system's own limit for the second is hours. Source: libpq's connection parameters, tcp(7).
+"""
 _VARIABLES: Final = {
     "USER": "user",
     "PASSWORD": "password",
@@ -86,7 +95,8 @@ def _surrounded(uri: str, environment: Mapping[str, str]) -> str:
 
     Tasks may have another one. There is also an end to how long a silent host is waited for.
 
-    >>> _surrounded("postgresql://me@db/shop", {"PGPASSWORD": "a b", "PGUSER": "you"})
+    >>> found = _surrounded("postgresql://me@db/shop", {"PGPASSWORD": "a b", "PGUSER": "you"})
+    >>> found.partition("&keepalives")[0]
     'postgresql://me@db/shop?password=a%20b&connect_timeout=30'
     """
     split = urlsplit(uri)
@@ -104,11 +114,8 @@ def _surrounded(uri: str, environment: Mapping[str, str]) -> str:
     }
     if ":" in split.netloc.rpartition("@")[2]:
         found.pop("port", None)
-    more = urlencode(
-        found | ({} if "connect_timeout" in {**said, **found} else _WAITS), quote_via=quote
-    )
-    if not more:
-        return uri
+    waits = {key: value for key, value in _WAITS.items() if key not in {**said, **found}}
+    more = urlencode(found | waits, quote_via=quote)
     plain, _, query = uri.partition("?")
     return f"{plain}?{query}{'&' * bool(query)}{more}"
 
