@@ -340,6 +340,14 @@ class Minio(Server):
         )["Credentials"]
         return Keys(answer["AccessKeyId"], answer["SecretAccessKey"], answer["SessionToken"])
 
+    def of_folder(self, bucket: str, folder: str) -> Keys:
+        """Return temporary keys which may do everything in one folder, and nothing elsewhere."""
+        there = f"arn:aws:s3:::{bucket}"
+        listed = {"Action": ["s3:ListBucket", "s3:GetBucketLocation"], "Resource": [there]}
+        done = {"Action": ["s3:*"], "Resource": [f"{there}/{folder}/*"]}
+        rules = [{"Effect": "Allow", **rule} for rule in (listed, done)]
+        return self.restricted({"Version": "2012-10-17", "Statement": rules})
+
 
 class FakeGcs(Server):
     """The JSON API of Google Cloud Storage, for any credentials or none.

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 import lakeport
+from lakeport.pipeline.observer import Together
+from lakeport.pipeline.report import LoadReport
 from lakeport.spark.session import Runtime
+from tests.emulators import Minio
 
 pytestmark = pytest.mark.usefixtures("runtime")
 
@@ -64,3 +69,52 @@ def test_tables_are_made_of_tables_in_their_order(tmp_path: Path, runtime: Runti
 def test_the_session_schedules_fairly(runtime: Runtime) -> None:
     conf = runtime.context.getConf()
     assert conf.get("spark.scheduler.mode") == "FAIR"
+
+
+class Crossings(Together):
+    """Which loads of another folder ran when one began; a load's name begins with its folder's."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+        self.running: set[str] = set()
+        self.met: list[tuple[str, str]] = []
+
+    def on_begun(self, load: str) -> None:
+        self.met += [(load, other) for other in self.running if other[:6] != load[:6]]
+        self.running.add(load)
+
+    def on_ended(self, report: LoadReport) -> None:
+        self.running.discard(report.load)
+
+
+def test_loads_with_two_keys_for_one_bucket_each_use_their_own(
+    tmp_path: Path, runtime: Runtime, minio: Minio
+) -> None:
+    """Spark's file system of a bucket knows one key: while a load uses it, no other is set."""
+    bucket, options = minio.create_bucket("keys-by-folder"), minio.delta_options
+    made = {}
+    for folder in ("bronze", "silver"):
+        source = f"s3://{bucket}/{folder}/source"
+        write_deltalake(source, pa.table({"id": [1, 1, 2]}), storage_options=options)
+        keys = minio.of_folder(bucket, folder)
+        made[folder] = {
+            "object_key_path": folder,
+            "aws_access_key_id": keys.access_key,
+            "aws_secret_access_key": keys.secret_key,
+            "aws_session_token": keys.token,
+            "table_properties": {"delta.logRetentionDuration": "interval 30 days"},  # Spark commits
+            "from": {"tables": [source]},
+            "sql": "SELECT id, count(*) AS n FROM source GROUP BY id",
+            "mode": "overwrite",
+        }
+    loads = {f"{folder}{number}": made[folder] for number in range(3) for folder in made}
+    shared = {"destination": "delta_lake_s3", "bucket": bucket, "aws_endpoint": minio.endpoint}
+    file = tmp_path / "lake.yaml"
+    file.write_text(json.dumps({"target": shared, "loads": loads}))
+    file.chmod(0o600)
+    crossings = Crossings()
+    assert lakeport.run(file, parallel=2, observer=crossings).ok
+    assert crossings.met == []
+    for name in loads:
+        table = DeltaTable(f"s3://{bucket}/{name[:6]}/{name}", storage_options=options)
+        assert sorted(table.to_pyarrow_table()["n"].to_pylist()) == [1, 2]

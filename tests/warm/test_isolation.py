@@ -9,11 +9,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,25 +21,6 @@ from tests.faults.kit import BY_SPARK, PATIENCE, Lake, Outcome, environment, use
 from tests.warm.kit import Warm, land
 
 ROWS = 20
-
-
-def policy(bucket: str, folder: str) -> Mapping[str, Any]:
-    """Everything in one folder of a bucket, nothing elsewhere."""
-    return {
-        "Version": "2012-10-17",
-        "Statement": [
-            {
-                "Effect": "Allow",
-                "Action": ["s3:ListBucket", "s3:GetBucketLocation"],
-                "Resource": [f"arn:aws:s3:::{bucket}"],
-            },
-            {
-                "Effect": "Allow",
-                "Action": ["s3:*"],
-                "Resource": [f"arn:aws:s3:::{bucket}/{folder}/*"],
-            },
-        ],
-    }
 
 
 def given_keys(keys: Keys) -> dict[str, str]:
@@ -82,7 +61,7 @@ def rows(minio: Minio, bucket: str, folder: str) -> int:
 
 
 def test_two_keys_for_one_bucket(shared: Warm, minio: Minio, bucket: str) -> None:
-    keys = {folder: minio.restricted(policy(bucket, folder)) for folder in ("left", "right")}
+    keys = {folder: minio.of_folder(bucket, folder) for folder in ("left", "right")}
     for folder in keys:  # one after the other, in one JVM
         done = load(shared, minio, bucket, folder, keys[folder], "--warm=require")
         assert done.code == 0, done.err
@@ -95,7 +74,7 @@ def test_two_keys_for_one_bucket(shared: Warm, minio: Minio, bucket: str) -> Non
 
 
 def test_no_secret_is_kept(shared: Warm, minio: Minio, bucket: str) -> None:
-    keys = minio.restricted(policy(bucket, "kept"))
+    keys = minio.of_folder(bucket, "kept")
     assert load(shared, minio, bucket, "kept", keys).code == 0
     for process in shared.family():
         environ = Path(f"/proc/{process}/environ").read_bytes()

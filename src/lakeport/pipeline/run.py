@@ -33,7 +33,7 @@ from lakeport.pipeline import kept, notices, selection, session
 from lakeport.pipeline.lineage.events import Events
 from lakeport.pipeline.load import Ended, do, name_of_run
 from lakeport.pipeline.observer import Together
-from lakeport.pipeline.places import table_of
+from lakeport.pipeline.places import reached_by, table_of
 from lakeport.pipeline.report import LoadReport, PipelineReport
 from lakeport.pipeline.schedule import Schedule
 
@@ -226,6 +226,7 @@ class _Run:
         schedule = Schedule(
             {name: load.depends for name, load in self.loads.items()},
             {name: table_of(load) for name, load in self.loads.items()},
+            {name: reached_by(load) for name, load in self.loads.items()},
         )
         while True:
             for name in schedule.ready():

@@ -14,6 +14,8 @@ class Schedule:
         needs: load -> the loads that it uses, without cycles; in the file's order, which those keep
             that can begin together. What is no key itself is taken to be there.
         tables: load -> its table, in which no two of them run at once; empty, or none: any may.
+        reached: load -> store -> how Spark reaches it. Its file systems know one way to each store,
+            so that loads which have others take turns.
 
     Example:
         >>> schedule = Schedule({"flights": [], "airports": [], "delays": ["flights"]})
@@ -26,13 +28,17 @@ class Schedule:
     """
 
     def __init__(
-        self, needs: Mapping[str, Sequence[str]], tables: Mapping[str, str] | None = None
+        self,
+        needs: Mapping[str, Sequence[str]],
+        tables: Mapping[str, str] | None = None,
+        reached: Mapping[str, Mapping[str, object]] | None = None,
     ) -> None:
         self._waiting = {
             name: {used for used in uses if used in needs} for name, uses in needs.items()
         }
         self._tables = tables or {}
-        self._busy: set[str] = set()
+        self._reached = reached or {}
+        self._running: set[str] = set()
 
     @property
     def waiting(self) -> tuple[str, ...]:
@@ -41,18 +47,21 @@ class Schedule:
 
     def ready(self) -> list[str]:
         """Those that can begin now; each is told once."""
-        found = [name for name, uses in self._waiting.items() if not uses and self._taken(name)]
-        for name in found:
-            del self._waiting[name]
+        found = []
+        for name in [name for name, uses in self._waiting.items() if not uses]:
+            if not any(self._clash(name, other) for other in self._running):
+                del self._waiting[name]
+                self._running.add(name)
+                found.append(name)
         return found
 
-    def _taken(self, name: str) -> bool:
-        """Whether a load has its table for itself from now on."""
-        table = self._tables.get(name)
-        if table and table in self._busy:
-            return False
-        self._busy.add(table or "")
-        return True
+    def _clash(self, one: str, other: str) -> bool:
+        """Whether two loads can't run at once."""
+        table = self._tables.get(one)
+        if table and table == self._tables.get(other):
+            return True
+        mine, others = self._reached.get(one, {}), self._reached.get(other, {})
+        return any(mine[store] != others[store] for store in mine.keys() & others.keys())
 
     def ended(self, name: str, *, well: bool) -> dict[str, str]:
         """Take down that a load has ended.
@@ -60,7 +69,7 @@ class Schedule:
         Returns:
             Those that will never begin for that, and why.
         """
-        self._busy.discard(self._tables.get(name, ""))
+        self._running.discard(name)
         if well:
             for uses in self._waiting.values():
                 uses.discard(name)

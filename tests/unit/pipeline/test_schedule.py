@@ -48,3 +48,19 @@ def test_loads_of_one_table_take_turns_however_they_end() -> None:
     assert schedule.ready() == ["b"]
     schedule.ended("b", well=True)
     assert schedule.ready() == ["c"]
+
+
+def test_loads_that_reach_one_store_in_different_ways_take_turns() -> None:
+    ways = {
+        "a": {"lake": "bronze's key"},
+        "b": {"lake": "silver's key", "inbox": "key"},
+        "c": {"lake": "bronze's key", "inbox": "key"},
+        "d": {"other": "silver's key"},
+        "e": {},
+    }
+    schedule = Schedule({name: [] for name in ways}, None, ways)
+    assert schedule.ready() == ["a", "c", "d", "e"]
+    schedule.ended("a", well=True)
+    assert schedule.ready() == []
+    schedule.ended("c", well=False)
+    assert schedule.ready() == ["b"]
