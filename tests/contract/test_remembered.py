@@ -14,6 +14,7 @@ import pytest
 import lakeport
 from lakeport.errors import CommitConflict, ConfigError, LakeportError, SourceError
 from lakeport.sources.tap.state import TapMemory, composed
+from lakeport.writers.files.writer import FilesWriter
 from tests.contract.targets import Target
 
 TAP = """
@@ -219,6 +220,45 @@ def test_a_load_of_files_that_was_cut_off_is_finished_by_the_next(
     (folder / "2.csv").write_text("id\n2\n")
     lakeport.land(source, target.config(table="t"))
     assert target.ids("t") == [0, 1, 2]
+    assert lakeport.land(source, target.config(table="t")).rows == 0
+
+
+def test_a_load_whose_files_names_are_taken_is_left_alone_while_it_finds_others(
+    target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another load of this process comes between the clash and what is staged anew."""
+    if target.format == "delta":
+        return
+    folder = tmp_path / "in"
+    folder.mkdir()
+    source = lakeport.FilesSource(files=str(folder), new_only=True)
+    (folder / "0.csv").write_text("id\n0\n")
+    commit, begun, told = FilesWriter.commit, list[Any](), list[str]()
+
+    def clashing(self: FilesWriter, plan: Any, staged: Any, *about: Any) -> Any:
+        begun.append(plan)
+        if len(begun) > 1:
+            return commit(self, plan, staged, *about)
+        taken = plan.detail.key(0)
+        self.storage.put(taken, b"")
+        try:
+            return commit(self, plan, staged, *about)
+        finally:  # of a store that renames nothing, by a clash
+            self.storage.delete(taken)
+            with ThreadPoolExecutor(1) as pool:
+                told.append(pool.submit(other).result())
+
+    def other() -> str:
+        try:
+            return f"{lakeport.land(source, target.config(table='t')).rows} rows"
+        except CommitConflict as conflict:
+            return conflict.message
+
+    monkeypatch.setattr(FilesWriter, "commit", clashing)
+    assert lakeport.land(source, target.config(table="t")).rows == 1
+    renames = target.keys["destination"] == "local"
+    assert told[0].startswith("0 rows" if renames else "another load is landing what is new")
+    assert target.ids("t") == [0]
     assert lakeport.land(source, target.config(table="t")).rows == 0
 
 

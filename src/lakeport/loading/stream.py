@@ -256,7 +256,8 @@ class StreamLoader:
         self, whole: Batch, parts: Sequence[Part], state: bytes | None
     ) -> Landed | None:
         try:
-            return self._committed(whole, parts, state)
+            with self.writer.at_work():
+                return self._committed(whole, parts, state)
         except TypeConflict as conflict:
             now, value = self.writer.current(), misfit(conflict, parts)
             keys = now.partition_keys if now else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
@@ -97,6 +98,10 @@ class TableWriter(Protocol):
         Raises:
             SchemaConflict: they don't fit, or the policy forbids the change.
         """
+        ...
+
+    def at_work(self) -> AbstractContextManager[None]:
+        """Be known as at work on a batch, from its first plan to its last commit."""
         ...
 
     def commit(

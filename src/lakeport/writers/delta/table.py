@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -129,6 +130,10 @@ class DeltaTableWriter:
             text = f"there is no column {changes.delete_column!r}: no row was taken for deleted."
             merge = replace(merge, warnings=(*merge.warnings, text))
         return TablePlan(merge.rows, self.merger.sink(merge), merge, untyped=untyped)
+
+    def at_work(self) -> AbstractContextManager[None]:
+        """Nothing: a commit is there whole or not at all, and nobody finishes another's."""
+        return nullcontext()
 
     def commit(
         self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, singer_state: bytes | None

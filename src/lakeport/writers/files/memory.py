@@ -73,7 +73,7 @@ class FileMemory:
                 "on another machine this is known ten minutes later.",
             )
         with publishing() as by:
-            mine = replace(intent, attempt=intent.attempt + 1, by=by)
+            mine = replace(intent, attempt=intent.attempt + 1, by=by())
             journal.intend(number, mine)  # of two who find it, one finishes it
             return resume(self.storage, journal, number, mine)
 

@@ -10,7 +10,7 @@ import os
 import platform
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -24,23 +24,18 @@ _publishing: Final[set[str]] = set()
 
 
 @contextmanager
-def publishing() -> Iterator[Mapping[str, Any]]:
+def publishing() -> Iterator[Callable[[], Mapping[str, Any]]]:
     """Be known as the one who publishes, for as long as the body runs.
 
     Yields:
-        What others are told, as JSON.
+        Gives what others are told now, as JSON.
     """
     token = secrets.token_hex(8)
     _publishing.add(token)
     process = os.getpid()
+    about = {"host": platform.node(), "process": process, "began": _began(process), "token": token}
     try:
-        yield {
-            "host": platform.node(),
-            "process": process,
-            "began": _began(process),
-            "token": token,
-            "at": time.time(),
-        }
+        yield lambda: {**about, "at": time.time()}
     finally:
         _publishing.discard(token)
 
@@ -49,12 +44,12 @@ def at_work(owner: Mapping[str, Any] | None) -> bool:
     """Whether who was told of may be publishing now.
 
     Args:
-        owner: what `publishing` has yielded; None for nobody.
+        owner: what `publishing` has told; None for nobody.
 
     >>> with publishing() as owner:
-    ...     at_work(owner)
+    ...     at_work(owner())
     True
-    >>> at_work(owner)
+    >>> at_work(owner())
     False
     """
     if owner is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -76,6 +77,7 @@ class FilesWriter:
     unique: str = ""
     target_bytes: int = 256 << 20
     _attempt: _Attempt = field(default_factory=lambda: _Attempt(-1), repr=False)
+    _by: Callable[[], Mapping[str, Any]] | None = field(default=None, repr=False)
 
     @property
     def folder(self) -> str:
@@ -202,6 +204,19 @@ class FilesWriter:
             )
         return TablePlan(incoming, sink, names, warnings)
 
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """See `TableWriter.at_work`: what others find on record meanwhile is not theirs to finish.
+
+        That is also between a `Clash` and the commit of what was staged anew.
+        """
+        with publishing() as by:
+            self._by = by
+            try:
+                yield
+            finally:
+                self._by = None
+
     def commit(
         self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, singer_state: bytes | None
     ) -> Landed:
@@ -212,18 +227,7 @@ class FilesWriter:
             CommitConflict: another process lands the same run's batch at this moment.
             DestinationError: the store refuses; with a journal, repeating the run finishes it.
         """
-        with publishing() as by:
-            return self._committed(plan, staged, batch, singer_state, by)
-
-    def _committed(
-        self,
-        plan: TablePlan,
-        staged: Sequence[Staged],
-        batch: Batch,
-        singer_state: bytes | None,
-        by: Mapping[str, Any],
-    ) -> Landed:
-        publisher = self._publisher(plan, staged, batch, by)
+        publisher = self._publisher(plan, staged, batch)
         try:
             place = self._place(batch)
             if place is not None:
@@ -275,9 +279,7 @@ class FilesWriter:
             if one not in self._attempt.held:
                 self.storage.discard(one)
 
-    def _publisher(
-        self, plan: TablePlan, staged: Sequence[Staged], batch: Batch, by: Mapping[str, Any]
-    ) -> FilePublisher:
+    def _publisher(self, plan: TablePlan, staged: Sequence[Staged], batch: Batch) -> FilePublisher:
         attempt, names, place = self._attempt, plan.detail, self._place(batch)
         ordered = sorted(staged, key=lambda one: one.split)
         if self.storage.can_rename_staged:
@@ -289,7 +291,7 @@ class FilesWriter:
             if place is not None:
                 intent = publisher.intent(place.digest, attempt.intents)
                 value = _value(batch)
-                told = None if value is None else by
+                told = self._by() if self._by and value is not None else None
                 place.journal.intend(place.number, replace(intent, bookmark=value, by=told))
                 attempt.intents += 1
                 attempt.held = [planned.staged for planned in publisher.objects]
