@@ -24,7 +24,7 @@ from lakeport.config.load import load_target
 from lakeport.errors import BadRecord, LakeportError
 from lakeport.host import first_effect
 from lakeport.host.activity import activity, joining
-from lakeport.loading.batches.streams import check_streams, leaves_table
+from lakeport.loading.batches.streams import check_streams, leaves_table, raise_first
 from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.cancellation import Cancellation, landing_thread
 from lakeport.loading.expect.judging import RunJudge
@@ -32,7 +32,7 @@ from lakeport.loading.placed import placed
 from lakeport.loading.prepare import Prepared, prepare
 from lakeport.loading.progress import shown
 from lakeport.loading.quarantine import Of, Quarantine, check_limit
-from lakeport.loading.report import Failure, LandingReport, Observer, keep
+from lakeport.loading.report import LandingReport, Observer, keep
 from lakeport.model import Mode
 from lakeport.sources.options import ReadOptions
 from lakeport.spark.causes import mask_causes
@@ -148,7 +148,8 @@ class _Run:
         wanted: Wanted,
         secrets_of_source: tuple[str, ...] = (),
     ) -> None:
-        self.prepared, self.wanted = prepared, wanted
+        self.prepared = prepared
+        self.wanted = wanted
         self.config = prepared.config
         self.secrets = (*self.config.secrets(), *secrets_of_source)
         self.storage: Storage = prepared.storage
@@ -156,7 +157,8 @@ class _Run:
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         self.name = self.config.run_id or f"{stamp}-{secrets.token_hex(3)}"
         self.report = ReportBuilder(self.name, self.storage.uri(), secrets=self.secrets)
-        self.observer, self.on_state = observer, on_state
+        self.observer = observer
+        self.on_state = on_state
         self.cancellation = Cancellation.of_this_thread()
         self._landing: Future[None] | None = None
         self._loaders: dict[str, StreamLoader] = {}
@@ -259,7 +261,7 @@ class _Run:
                     executor.submit(self._land_stream, stream, batches, flush.state)
                     for stream, batches in by_stream.items()
                 ]
-            self._raise_first(dict(zip(by_stream, each, strict=True)))
+            raise_first(dict(zip(by_stream, each, strict=True)), self.secrets, self._warn)
         for stream, version in flush.versions.items():
             self._retire(stream, version)
         for stream, text in flush.notes.items():
@@ -280,15 +282,6 @@ class _Run:
         """See whether a stream may bring no batch; see `Checks.without_rows`."""
         if self.wanted.expected and (checks := self._loader(stream).checks) is not None:
             checks.without_rows(stream, quiet=quiet)
-
-    def _raise_first(self, landings: Mapping[str, Future[None]]) -> None:
-        """Raise the first stream's error; those of the others become warnings, so none hides."""
-        errors = {name: error for name, done in landings.items() if (error := done.exception())}
-        for name, error in list(errors.items())[1:]:
-            words = Failure.of(error).scrubbed(self.secrets).message
-            self._warn(f"stream {name!r} failed, too: {words}")
-        for error in errors.values():
-            raise error
 
     def _land_stream(self, stream: str, batches: Sequence[Batch], state: bytes | None) -> None:
         with self.report.timeline.stage("planning", stream):

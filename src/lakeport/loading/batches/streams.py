@@ -1,11 +1,13 @@
-"""Which streams of a source can be landed together, and what one without a record leaves."""
+"""Several streams of a source: which can be landed together, what one leaves, how they fail."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from lakeport.errors import ConfigError
+from lakeport.loading.report import Failure
 from lakeport.model import Mode
 
 if TYPE_CHECKING:
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from lakeport.model import Batch
     from lakeport.writers.base import TableWriter
 
-__all__ = ["check_streams", "leaves_table"]
+__all__ = ["check_streams", "leaves_table", "raise_first"]
 
 
 def check_streams(config: DestinationConfig, streams: Iterable[str], wanted: bool) -> None:
@@ -68,3 +70,21 @@ def leaves_table(
     if config.mode is not Mode.APPEND or config.file_type != "delta":
         return False
     return len(columns_of(batch)) > 0 and writer().current() is None
+
+
+def raise_first(
+    landings: Mapping[str, Future[None]], secrets: Sequence[str], warn: Callable[[str], None]
+) -> None:
+    """Raise the first stream's error; those of the others become warnings, so none hides.
+
+    Args:
+        landings: stream -> how it has landed.
+        secrets: are left out of what is said.
+        warn: takes a sentence for the user.
+    """
+    errors = {name: error for name, done in landings.items() if (error := done.exception())}
+    for name, error in list(errors.items())[1:]:
+        words = Failure.of(error).scrubbed(secrets).message
+        warn(f"stream {name!r} failed, too: {words}")
+    for error in errors.values():
+        raise error
