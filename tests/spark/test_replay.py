@@ -223,3 +223,34 @@ def test_a_lakes_file_says_what_is_expected_again(tmp_path: Path) -> None:
     assert (done.rows, done.rejected) == (1, 0)
     found = DeltaTable(tmp_path / "lake" / "t").to_pyarrow_table().sort_by("id")
     assert found.select(["id", "v"]).to_pydict() == {"id": [1, 2, 3], "v": [5, 6, -7]}
+
+
+@pytest.mark.usefixtures("runtime")
+def test_a_lakes_file_makes_rows_of_records_as_its_load_does(tmp_path: Path) -> None:
+    lines = [{"id": 1, "v": 5}, {"id": 2, "v": "six"}, {"id": 3, "v": -7}]
+    (tmp_path / "in.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    file = tmp_path / "lake.yaml"
+    file.write_text(
+        "target: ./lake\n"
+        "defaults: {on_bad_record: quarantine, max_bad_records: 2}\n"
+        "loads:\n"
+        "  t:\n"
+        "    from: {files: in.jsonl, schema: {id: bigint, v: bigint}}\n"
+        "    sql: SELECT id * 10 AS ten, v + 1 AS w FROM source\n"
+        "    expect: [{check: w > 0, otherwise: quarantine}]\n"
+    )
+    lakeport.run(file)
+    (found,) = lakeport.quarantined(tmp_path / "lake")
+    assert (found.records, found.rows) == (2, 1)
+    fixed = tmp_path / "fixed.jsonl"
+    fixed.write_text('{"id": 2, "v": 6}\n')
+    with pytest.raises(ConfigError, match="1 records as they came, and 1 rows"):
+        lakeport.replay(file, "t", records_from=fixed)
+    done = lakeport.replay(file, "t")  # the text is no number yet, the row as bad as before
+    assert [(one.rows, one.rejected) for one in done] == [(0, 1), (0, 1)]
+    again = {one.run_id: one for one in lakeport.quarantined(tmp_path / "lake", "t")}
+    raw = next(run for run, one in again.items() if run.startswith("replay:") and not one.rows)
+    (mended,) = lakeport.replay(file, "t", run=raw, records_from=fixed)
+    assert (mended.rows, mended.rejected) == (1, 0)
+    table = DeltaTable(tmp_path / "lake" / "t").to_pyarrow_table().sort_by("ten")
+    assert table.select(["ten", "w"]).to_pydict() == {"ten": [10, 20], "w": [6, 7]}

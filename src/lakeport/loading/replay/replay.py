@@ -17,6 +17,7 @@ from lakeport.host.scratch import scratch
 from lakeport.loading.prepare import prepare
 from lakeport.loading.replay.declared import json_schema
 from lakeport.loading.replay.set_aside import SetAside, records, set_aside
+from lakeport.loading.replay.shares import Share, shares
 from lakeport.loading.replay.target import wanted_of
 from lakeport.loading.run import land
 from lakeport.model import Mode
@@ -98,7 +99,8 @@ def replay(
         run: the run whose records are landed; empty for all.
         sql: makes the records right: one query in Spark SQL on `source`, in which they have the
             types that their values show; what it gives is cast to the table's types.
-        python: as for `lakeport.land`.
+        python: as for `lakeport.land`. Without both, what a load of a lake's file makes of its
+            records is made of those that were set aside before that.
         records_from: a file of JSON lines with the corrected records of `run`, in place of those
             that were set aside.
         expect: what is expected of the rows, none for nothing. None: of a lake's file, what the
@@ -125,22 +127,29 @@ def replay(
     if records_from and len(found) > 1:
         runs = ", ".join(repr(one.run_id) for one in found)
         raise SourceError(f"table {table!r} has records of the runs {runs}", "name one: `run`.")
-    transforms = {"sql": sql, "python": python, "observer": observer}
-    wanted = [(one, *wanted_of(to, one, expect, keys)) for one in found]
+    given = {"sql": sql, "python": python}
+    planned = []
+    for one in found:
+        target, expected, load = wanted_of(to, one, expect, keys)
+        made_by = None if sql or python else load
+        for share in shares(one, made_by, edited=bool(records_from)):
+            planned.append((one, share, target, {**given, **share.transforms, "expect": expected}))
     done = []
-    for one, target, expected in wanted:
-        lines = _edited(Path(records_from)) if records_from else records(storage, one)
-        done.append(_replayed(one, lines, target, {**transforms, "expect": expected}))
+    for one, share, target, asked in planned:
+        edited = Path(records_from) if records_from else None
+        lines = _edited(edited) if edited else records(storage, one, share.kinds)
+        done.append(_replayed(one, share, lines, target, {**asked, "observer": observer}))
     return tuple(done)
 
 
 def _replayed(
     one: SetAside,
+    share: Share,
     lines: Iterator[bytes],
     config: DestinationConfig,
     transforms: Mapping[str, Any],
 ) -> Replayed:
-    """Land one run's records."""
+    """Land one run's records, or a share of them."""
     with scratch("replay") as folder:
         source = folder / "records.jsonl"
         if not _write(source, lines):
@@ -152,12 +161,12 @@ def _replayed(
         asked = {
             "on_bad_record": "quarantine",
             "mode": Mode.APPEND if config.mode is Mode.OVERWRITE else config.mode,
-            "run_id": f"replay:{one.run_id}",
+            "run_id": share.run_id,
             "table": table_name(config.table_pattern, one.stream),
         }
         target = load_target(config, asked)
         now = _columns(target, one.stream)
-        schema = None
+        schema = share.schema
         if not (transforms["sql"] or transforms["python"]):
             schema = None if now is None else json_schema(now)
         elif not transforms["python"]:
@@ -165,9 +174,9 @@ def _replayed(
         try:
             report = land(source, target, source_format="jsonl", schema=schema, **transforms)
         except RunMismatch:
-            return Replayed(one.run_id, one.records, before=True)
+            return Replayed(one.run_id, share.records, before=True)
     before = bool(report.streams) and all(s.skipped_batches for s in report.streams)
-    return Replayed(one.run_id, one.records, before, None if before else report)
+    return Replayed(one.run_id, share.records, before, None if before else report)
 
 
 def _write(file: Path, lines: Iterator[bytes]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Unpack
 from urllib.parse import unquote
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from lakeport.config.keys import StoreKeys, Target
     from lakeport.model import Storage
 
-__all__ = ["SetAside", "quarantined", "records", "set_aside"]
+__all__ = ["KEPT", "SetAside", "quarantined", "records", "set_aside"]
+
+KEPT: Final = frozenset(Of) - {Of.SAMPLES}
+"""What holds records that were set aside."""
 
 _ENDINGS: Final = (Of.LINES, Of.ROWS, Of.SAMPLES)
 
@@ -38,6 +41,8 @@ class SetAside:
         reasons: why, the most frequent first.
         files: URIs of the files.
         expectations: the names of those that rows among the records did not meet.
+        rows: how many of the records are such rows; the others are as the source had them, before
+            `sql`.
     """
 
     run_id: str
@@ -48,6 +53,7 @@ class SetAside:
     reasons: tuple[Rejection, ...]
     files: tuple[str, ...]
     expectations: tuple[str, ...] = ()
+    rows: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -96,11 +102,11 @@ def set_aside(
     )
 
 
-def records(storage: Storage, found: SetAside) -> Iterator[bytes]:
+def records(storage: Storage, found: SetAside, kinds: Collection[Of] = KEPT) -> Iterator[bytes]:
     """The records of a run and stream as they came, one after the other; no samples."""
     for uri in found.files:
         key = uri.removeprefix(f"{storage.uri().rstrip('/')}/")
-        if _kind(key) is not Of.SAMPLES:
+        if _kind(key) in kinds:
             for line in _lines(storage, key):
                 if line["stream"] == found.stream:
                     yield _raw(line)
@@ -113,7 +119,7 @@ def _told(
     stream: str,
     files: list[tuple[str, Of]],
 ) -> SetAside:
-    reasons, samples = Counter[tuple[str, str]](), 0
+    reasons, samples, rows = Counter[tuple[str, str]](), 0, 0
     expectations: dict[str, None] = {}
     for key, of in files:
         for line in _lines(storage, key):
@@ -124,12 +130,13 @@ def _told(
             if of is not Of.SAMPLES:
                 reasons[str(line.get("column", "")), reason] += 1
             if of is Of.ROWS:
+                rows += 1
                 expectations[reason] = None
     told = [Rejection(stream, *kind, count) for kind, count in reasons.most_common()]
     uris = tuple(storage.uri(key) for key, _ in files)
     table = table_name(config.table_pattern, stream) if stream else ""
     sums = reasons.total(), samples
-    return SetAside(run_id, stream, table, *sums, tuple(told), uris, tuple(expectations))
+    return SetAside(run_id, stream, table, *sums, tuple(told), uris, tuple(expectations), rows)
 
 
 def _names(config: DestinationConfig, stream: str) -> set[str]:

@@ -32,8 +32,8 @@ def wanted_of(
     one: SetAside,
     expect: Sequence[Mapping[str, Any] | Expectation] | None,
     keys: Mapping[str, Any],
-) -> tuple[DestinationConfig, Sequence[Mapping[str, Any] | Expectation]]:
-    """How the records of a run land: the target's config, and what is expected of each row.
+) -> tuple[DestinationConfig, Sequence[Mapping[str, Any] | Expectation], Load | None]:
+    """How the records of a run land: the target's config, what is expected of each row, the load.
 
     In a lake's file, these are the load's that writes the stream's table: one that merges by key
     would otherwise have its rows appended.
@@ -56,8 +56,11 @@ def wanted_of(
             "say how the records land, such as `--set mode=append`.",
         )
     target = load_target(found[0].target if found else to, keys)
+    names = set(one.expectations)
+    named = (load for load in found if names <= {each.title for each in load.expect})
+    load = next(named, found[0] if found else None)
     if expect is not None:
-        return target, expect
+        return target, expect, load
     if one.expectations and not found:
         raise ConfigError(
             f"run {one.run_id!r} has set rows of {one.stream!r} aside that did not meet "
@@ -65,11 +68,8 @@ def wanted_of(
             "give `--expect` (`expect`) once more, or `--no-expect` (`expect=[]`) to land them as "
             "they are; a lake's file in the target's place says it, too.",
         )
-    names = set(one.expectations)
-    named = (load for load in found if names <= {each.title for each in load.expect})
-    load = next(named, found[0] if found else None)
     own = load.expect if load is not None else ()
-    return target, [each for each in own if not (each.rows or each.fresh)]
+    return target, [each for each in own if not (each.rows or each.fresh)], load
 
 
 def _loads(to: Target | DestinationConfig, stream: str) -> list[Load]:
