@@ -251,3 +251,21 @@ def test_once_is_refused_where_spark_makes_the_rows(runtime: Runtime, tmp_path: 
         lakeport.land(PEOPLE, tmp_path, table="t", sql=sql, once=True)
     with pytest.raises(ConfigError, match=r"`once` and unique\(id\) exclude each other"):
         lakeport.land(PEOPLE, tmp_path, table="t", expect=[{"unique": "id"}], once=True)
+
+
+@pytest.mark.parametrize("sql", ["lpad(zip, 6, '0')", "concat('0', zip)"])
+def test_types_are_of_the_sources_columns_also_of_those_that_a_query_uses_up(
+    runtime: Runtime, tmp_path: Path, sql: str
+) -> None:
+    people = tmp_path / "people.csv"
+    people.write_text("id,zip,day\n1,01234,2020-01-31\n")
+    columns = {"zip": "string", "day": "string"}
+    query = f"SELECT id, {sql} AS code, day FROM source"
+    lakeport.plan(str(people), tmp_path / "lake", sql=query, columns=columns)
+    lakeport.land(str(people), tmp_path / "lake", sql=query, columns=columns)
+    assert rows(tmp_path / "lake" / "people") == [(1, "001234", "2020-01-31")]
+    with pytest.raises(InputError, match="'zap' is declared"):
+        lakeport.land(str(people), tmp_path / "lake", sql=query, columns={"zap": "string"})
+    frame = pa.table({"id": [1], "zip": ["01234"], "day": ["x"]})
+    with pytest.raises(InputError, match="'zap' is declared"):
+        lakeport.land(frame, tmp_path / "lake", table="t", sql=query, columns={"zap": "string"})

@@ -251,13 +251,15 @@ def _scan_split(reader: Reader, split: Split) -> list[_Found]:
 
 
 def _stream(prepared: Prepared, stream: str, seen: _Seen, wanted: Wanted) -> StreamPlan:
+    from lakeport.loading.batches.columns import columns_of
     from lakeport.loading.policies import Policies
 
     if seen.batch is None:
         raise TypeError("a stream that was seen has a batch")
     policies = Policies.of(prepared.config)
     batch, columns, notes = wanted.planned(prepared, seen.batch)
-    shape = policies.shape(columns, batch)
+    source = columns_of(seen.batch).names if wanted.transform else ()
+    shape = policies.shape(columns, batch, source=source)
     keys = policies.keys_of(batch)
     writer = open_table(prepared.config, prepared.storage, prepared.runtime, stream, writes=False)
     now = writer.current()

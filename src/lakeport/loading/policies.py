@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -52,15 +53,28 @@ class Policies:
             rules=ColumnRules(column_types(config.columns), config.rename, frozenset(config.drop)),
         )
 
-    def shape(self, columns: pa.Schema, batch: Batch, clock: datetime | None = None) -> Shape:
-        """How a batch's columns become the table's; see `plan_shape` for the errors."""
+    def shape(
+        self,
+        columns: pa.Schema,
+        batch: Batch,
+        clock: datetime | None = None,
+        source: Collection[str] = (),
+    ) -> Shape:
+        """How a batch's columns become the table's; see `plan_shape` for the errors.
+
+        Args:
+            columns: of the rows that land.
+            batch: which they are of.
+            clock: when they land.
+            source: the columns of which a transform has made them; none where there was none.
+        """
         return plan_shape(
             columns,
             clock=clock,
             internal_prefix=self.internal_prefix,
             header_case=self.header_case,
             constants=self.constants,
-            rules=self.rules,
+            rules=self.rules.left(columns.names, source),
             untyped=batch.untyped,
         )
 

@@ -9,7 +9,6 @@ otherwise the load starts at once, and only a record with an undeclared field ma
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ from lakeport.errors import BadRecord, BadRecords, ObjectExists, UnknownFields
 from lakeport.host.activity import activity
 from lakeport.loading.batches.columns import columns_of, described, read_columns, union
 from lakeport.loading.batches.parts import Part, Task, misfit, staged_of
-from lakeport.loading.batches.sharing import groups, together
+from lakeport.loading.batches.sharing import groups, together, uneven
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.conflicts import explained
 from lakeport.loading.expect.blame import blaming
@@ -48,9 +47,6 @@ if TYPE_CHECKING:
     from lakeport.spark.session import Runtime
 
 __all__ = ["StreamLoader"]
-
-_MOST_OF_TWO = 1.7  # a task is said to have too much beyond this multiple of its fair share,
-_LEAST = 0.3  # and of the whole
 
 
 @dataclass
@@ -150,13 +146,13 @@ class StreamLoader:
 
     def _parts(self, batches: Sequence[Batch], readers: Sequence[Reader | None]) -> list[Part]:
         """Batches with their kernels."""
-        clock = datetime.now(UTC)
+        clock, source = datetime.now(UTC), self._source(batches, readers)
         select = None if batches[0].gone else self._select(batches, readers)
         made = None if select or batches[0].gone else self._made(batches, readers)
         if made is not None:
-            return [self._of_frame(made.batch, clock, made)]
+            return [self._of_frame(made.batch, clock, source, made)]
         if batches[0].frame is not None:
-            return [self._of_frame(batches[0], clock)]
+            return [self._of_frame(batches[0], clock, source)]
         parts = []
         for batch, known in zip(batches, readers, strict=True):
             columns = columns_of(batch) if known is None else known.schema
@@ -164,7 +160,7 @@ class StreamLoader:
                 columns = select.schema
                 batch = replace(batch, untyped=select.passed(batch.untyped), remembered=False)
             sieve = self.checks.by_arrow(batch, columns) if self.checks else None
-            shape = self.policies.shape(columns, batch, clock)
+            shape = self.policies.shape(columns, batch, clock, source)
             parts.append(Part(batch, known, shape, select, sieve))
         return parts
 
@@ -175,11 +171,20 @@ class StreamLoader:
         schemas = [reader.schema for reader in readers if reader] or [columns_of(batches[0])]
         return self.transform.selected(union(schemas), self.checks)
 
-    def _of_frame(self, batch: Batch, clock: datetime, made: Made | None = None) -> Part:
+    def _source(self, batches: Sequence[Batch], readers: Sequence[Reader | None]) -> frozenset[str]:
+        """The columns of which a transform makes others; none where rows land as they are."""
+        if self.transform is None:
+            return frozenset()
+        schemas = [reader.schema for reader in readers if reader] or [columns_of(batches[0])]
+        return frozenset(name for schema in schemas for name in schema.names)
+
+    def _of_frame(
+        self, batch: Batch, clock: datetime, source: frozenset[str], made: Made | None = None
+    ) -> Part:
         frame, sieve = batch.frame, None
         if self.checks is not None and frame is not None:
             frame, sieve = self.checks.by_spark(batch, frame)
-        shape = self.policies.shape(columns_of(batch), batch, clock)
+        shape = self.policies.shape(columns_of(batch), batch, clock, source)
         return Part(batch, None, shape, None, sieve, frame, made)
 
     def _made(self, batches: Sequence[Batch], readers: Sequence[Reader | None]) -> Made | None:
@@ -289,7 +294,11 @@ class StreamLoader:
                     whole.before_commit()
                 with self._committing(whole.stream):
                     landed = self.writer.commit(plan, staged, known, state)
-                warnings = (*whole.warnings, *landed.warnings, *self._uneven(staged))
+                warnings = (
+                    *whole.warnings,
+                    *landed.warnings,
+                    *uneven(staged, self.runtime.cores, self.policies.min_file_bytes),
+                )
                 notes = (*whole.notes, *left_out, *landed.notes)
                 columns = described(incoming, plan)
                 return replace(landed, warnings=warnings, notes=notes, columns=columns)
@@ -318,23 +327,6 @@ class StreamLoader:
         going_on = activity(what, stream, total=total, rows_total=rows_total)
         with self.timeline.stage(what, stream) as start, going_on:
             yield start
-
-    def _uneven(self, staged: Sequence[Staged]) -> tuple[str, ...]:
-        """Say it when one task had most of a batch that was worth sharing out."""
-        cores, sizes = self.runtime.cores, Counter[int]()
-        for one in staged:
-            sizes[one.split] += one.bytes
-        if cores == 1 or not sizes:
-            return ()
-        (task, most), total = sizes.most_common(1)[0], sizes.total()
-        share = most / max(1, total)
-        if total < 2 * self.policies.min_file_bytes or share < max(_MOST_OF_TWO / cores, _LEAST):
-            return ()
-        return (
-            f"task {task} wrote {share:.0%} of the bytes while {cores} cores were there: the "
-            "input's parts are of uneven size; `repartition` a frame, or write Parquet in smaller "
-            "row groups.",
-        )
 
     def _tasks(self, parts: Sequence[Part]) -> list[Task]:
         """Share the splits out to as many tasks as there should be files."""

@@ -11,8 +11,8 @@ columns, keys of a merge) goes by the names of the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -70,6 +70,16 @@ class ColumnRules:
                     "choose another name, or rename or drop the other column, too.",
                 )
         return kept
+
+    def left(self, names: Collection[str], source: Collection[str]) -> ColumnRules:
+        """The rules without types of columns of the source that a query has left out.
+
+        >>> rules = ColumnRules({"zip": pa.string(), "day": pa.date32()})
+        >>> sorted(rules.left(["day"], ["zip", "day"]).types)
+        ['day']
+        """
+        types = {n: t for n, t in self.types.items() if n in names or n not in source}
+        return replace(self, types=types)
 
     def keys(self, names: Iterable[str], purpose: str) -> tuple[str, ...]:
         """Columns that the source itself takes for keys, by their names in the table.

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
-from lakeport.model import Batch, Split
+from lakeport.model import Batch, Split, Staged
 
-__all__ = ["groups", "together"]
+__all__ = ["groups", "together", "uneven"]
+
+_MOST_OF_TWO: Final = 1.7  # a task is said to have too much beyond this multiple of its fair share,
+_LEAST: Final = 0.3  # and of the whole
 
 
 def together(batches: Sequence[Batch]) -> Batch:
@@ -39,3 +44,27 @@ def groups(splits: Sequence[Split], count: int) -> list[tuple[Split, ...]]:
         found.append(tuple(splits[start:end]))
         start = end
     return found
+
+
+def uneven(staged: Sequence[Staged], cores: int, min_file_bytes: int) -> tuple[str, ...]:
+    """Say it when one task had most of a batch that was worth sharing out.
+
+    Args:
+        staged: what the tasks have written.
+        cores: how many of them ran at once.
+        min_file_bytes: of twice as much it is worth it.
+    """
+    sizes = Counter[int]()
+    for one in staged:
+        sizes[one.split] += one.bytes
+    if cores == 1 or not sizes:
+        return ()
+    (task, most), total = sizes.most_common(1)[0], sizes.total()
+    share = most / max(1, total)
+    if total < 2 * min_file_bytes or share < max(_MOST_OF_TWO / cores, _LEAST):
+        return ()
+    return (
+        f"task {task} wrote {share:.0%} of the bytes while {cores} cores were there: the "
+        "input's parts are of uneven size; `repartition` a frame, or write Parquet in smaller "
+        "row groups.",
+    )
