@@ -10,6 +10,17 @@ from typing import Any, Final, assert_never
 import pyarrow as pa
 
 from lakeport.loading.expressions.bound import Bound, Call, Column, Constant
+from lakeport.loading.expressions.coercion import (
+    CASTS_BY_NAME,
+    INTEGERS,
+    as_decimal,
+    cast_to,
+    date_of,
+    is_exact,
+    moment_of,
+    need,
+    to_common,
+)
 from lakeport.loading.expressions.functions import FUNCTIONS, concat
 from lakeport.loading.expressions.kernels import logic, nested, numbers, texts
 from lakeport.loading.expressions.syntax import (
@@ -31,17 +42,6 @@ from lakeport.loading.expressions.syntax import (
     Typed,
 )
 from lakeport.loading.expressions.tokens import Beyond
-from lakeport.loading.expressions.typing import (
-    CASTS_BY_NAME,
-    INTEGERS,
-    as_decimal,
-    cast_to,
-    date_of,
-    is_exact,
-    moment_of,
-    need,
-    to_common,
-)
 from lakeport.schema.types import MAX_PRECISION, TIMESTAMP
 
 __all__ = ["Binder"]

@@ -10,16 +10,16 @@ from typing import Final
 import pyarrow as pa
 
 from lakeport.loading.expressions.bound import Bound, Call, Constant
-from lakeport.loading.expressions.kernels import logic, moments, nested, numbers, texts
-from lakeport.loading.expressions.patterns import is_portable
-from lakeport.loading.expressions.tokens import Beyond
-from lakeport.loading.expressions.typing import (
+from lakeport.loading.expressions.coercion import (
     CASTS_BY_NAME,
     INTEGERS,
     cast_to,
     need,
     to_common,
 )
+from lakeport.loading.expressions.kernels import logic, moments, nested, numbers, texts
+from lakeport.loading.expressions.patterns import is_portable
+from lakeport.loading.expressions.tokens import Beyond
 from lakeport.schema.types import TIMESTAMP
 
 __all__ = ["FUNCTIONS"]

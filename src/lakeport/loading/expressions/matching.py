@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from lakeport.loading.expressions.binding import Binder
 from lakeport.loading.expressions.bound import Bound, Call, Constant
+from lakeport.loading.expressions.coercion import need
 from lakeport.loading.expressions.kernels import logic, texts
 from lakeport.loading.expressions.patterns import is_portable
 from lakeport.loading.expressions.select import Condition
 from lakeport.loading.expressions.tokens import Beyond
-from lakeport.loading.expressions.typing import need
 
 __all__ = ["matching"]
 

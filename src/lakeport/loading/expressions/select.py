@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from lakeport.loading.expressions.binding import Binder, same_name
 from lakeport.loading.expressions.bound import Bound, Column, Constant, computed
+from lakeport.loading.expressions.coercion import need
 from lakeport.loading.expressions.parser import condition_of, query_of
 from lakeport.loading.expressions.syntax import Item, Name, Query, Star
 from lakeport.loading.expressions.tokens import Beyond
-from lakeport.loading.expressions.typing import need
 from lakeport.shape.columns import fitted
 
 __all__ = ["Condition", "Select", "condition", "is_condition", "parsed", "selected"]
