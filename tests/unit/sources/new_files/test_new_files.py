@@ -234,7 +234,6 @@ def test_a_name_that_is_no_text(load: Load) -> None:
     ("keys", "words"),
     [
         ({"files": "-"}, "standard input"),
-        ({"files": ()}, "names none"),
         ({"files": "x.singer"}, "several streams"),
     ],
 )
