@@ -85,6 +85,9 @@ ROWS = pa.RecordBatch.from_pydict(
         "n": _column([0, 1, -1, 2**31 - 1, -(2**31), 3, None], pa.int32(), 2),
         "b": _column([0, 1, 127, -128, None], pa.int8(), 1),
         "f": _column(_FLOATS, pa.float64(), 1),
+        "h": _column(
+            [1.005, 2.675, 0.285, -1.1, 19.99, 0.1 + 0.2, -0.005, 1e9 + 0.5, None], pa.float64(), 1
+        ),
         "g": _column([1.5, float("nan"), 0.0, -0.0, None], pa.float64(), 1),
         "s": _column(_TEXTS, pa.string(), 1),
         "t": _column(["a", "b", "A", "ab c", "abc", None], pa.string(), 1),
@@ -108,7 +111,7 @@ ROWS = pa.RecordBatch.from_pydict(
 
 _COLUMNS = {
     "int": ["i", "j", "n", "b", "`x y`", "I", "source.j", "r.a", "r.A"],
-    "float": ["f", "g", "F"],
+    "float": ["f", "g", "h", "F"],
     "text": ["s", "t", "r.b"],
     "date": ["d", "e"],
     "moment": ["ts", "u"],
@@ -221,6 +224,14 @@ def _decimals(depth: int) -> list[Texts]:
     value, whole = texts_of("decimal", depth), texts_of("int", 0)
     return [
         _made("{} {} {}", value, st.sampled_from(["+", "-", "*"]), value | whole),
+        _made(
+            "CAST({} AS {}({}, {}))",
+            st.one_of(value, whole, texts_of("text", depth), texts_of("float", depth)),
+            st.sampled_from(["decimal", "NUMERIC"]),
+            st.sampled_from(["5", "10", "18", "38"]),
+            st.sampled_from(["0", "1", "2", "4"]),
+        ),
+        _made("CAST({} AS {})", whole, st.sampled_from(["decimal", "decimal(12)"])),
         _made("{} {} ({})", whole, st.sampled_from(["+", "-", "*", "/"]), value),
     ]
 
@@ -242,6 +253,8 @@ def _texts(depth: int) -> list[Texts]:
         _made("substring({}, {}, {})", value, small, small),
         _made("substr({}, {})", value, small),
         _made("left({}, {})", value, small),
+        _made("{}({})", st.sampled_from(["md5", "sha1"]), value),
+        _made("sha2({}, {})", value, st.sampled_from(["0", "224", "256", "512", "5"])),
         _made("concat_ws({}, {}, {})", texts_of("text", 0), value, value),
         _made(
             "regexp_replace({}, '{}', {})", value, st.sampled_from(_REPLACED), texts_of("text", 0)

@@ -155,7 +155,7 @@ def test_a_whole_query_gives_the_columns_and_rows_that_spark_gives(
         "SELECT explode(l) AS x FROM source",
         "SELECT current_date AS x FROM source",
         "SELECT ${env:HOME} AS x FROM source",
-        "SELECT i::decimal(10,2) AS x FROM source",
+        "SELECT i::decimal(10,2,1) AS x FROM source",
         "SELECT s LIKE '\\%' AS x FROM source",
         "SELECT i FROM source WHERE t RLIKE 'a.c'",
         "DELETE FROM source",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import reduce
 from typing import Any, Final, assert_never
@@ -55,6 +56,8 @@ _COMPARED: Final = {
 }
 _ARITHMETIC: Final = {"+": numbers.add, "-": numbers.subtract, "*": numbers.multiply}
 _SWAPPED: Final = {">": "<", ">=": "<="}
+_TEN: Final = (10, 0)
+"""Digits of a decimal that says none."""
 _MOST_ITEMS: Final = 10_000
 
 
@@ -69,6 +72,7 @@ class Binder:
     def __init__(self, schema: pa.Schema, table: str = "") -> None:
         self._schema = schema
         self._table = table
+        self._now = datetime.now(UTC)
 
     def bound(self, syntax: Syntax) -> Bound:
         """An expression with its types.
@@ -89,8 +93,8 @@ class Binder:
                 return Constant(truth, _BOOL)
             case Null():
                 return Constant(None, pa.null())
-            case Cast(operand, type_):
-                return _cast(self.bound(operand), type_)
+            case Cast(operand, type_, digits):
+                return cast_to(self.bound(operand), _type(type_, digits))
             case Function(name, arguments):
                 return self._function(name, arguments)
             case Case(branches, otherwise):
@@ -144,6 +148,10 @@ class Binder:
         assert_never(syntax)
 
     def _function(self, name: str, arguments: Sequence[Syntax]) -> Bound:
+        if name in ("current_timestamp", "now") and not arguments:
+            return Constant(self._now, TIMESTAMP)
+        if name in ("current_date", "curdate") and not arguments:
+            return Constant(self._now.date(), pa.date32())
         rule = FUNCTIONS.get(name)
         if rule is None:
             raise Beyond
@@ -196,10 +204,15 @@ def _typed(type_: str, value: str) -> Constant:
     return Constant(moment_of(value), TIMESTAMP)
 
 
-def _cast(value: Bound, type_: str) -> Bound:
-    if type_ not in CASTS_BY_NAME:
+def _type(name: str, digits: Sequence[int]) -> pa.DataType:
+    if name in ("decimal", "dec", "numeric") and len(digits) <= len(_TEN):
+        precision, scale = (*digits, *_TEN[len(digits) :])
+        if not 0 <= scale <= precision <= MAX_PRECISION or not precision:
+            raise Beyond
+        return pa.decimal128(precision, scale)
+    if name not in CASTS_BY_NAME or digits:
         raise Beyond
-    return cast_to(value, CASTS_BY_NAME[type_])
+    return CASTS_BY_NAME[name]
 
 
 def _field(value: Bound, name: str) -> Bound:

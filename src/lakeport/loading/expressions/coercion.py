@@ -13,7 +13,9 @@ from typing import Final
 import pyarrow as pa
 
 from lakeport.loading.expressions.bound import Bound, Call, Constant
-from lakeport.loading.expressions.kernels import casts
+from lakeport.loading.expressions.kernels import casts, decimals
+from lakeport.loading.expressions.kernels.decimals import MOST_SCALE
+from lakeport.loading.expressions.kernels.numbers import MOST_PLACES
 from lakeport.loading.expressions.tokens import Beyond
 from lakeport.schema.types import MAX_PRECISION, TIMESTAMP
 
@@ -112,6 +114,8 @@ def cast_to(expression: Bound, type_: pa.DataType) -> Bound:
         return Constant(expression.value, type_)  # type: ignore[union-attr]
     if have == type_:
         return expression
+    if pa.types.is_decimal(type_):
+        return _cast_to_decimal(expression, type_)
     if have == pa.null() and type_ in _PLAIN:
         return Constant(None, type_)
     if isinstance(expression, Constant) and have in INTEGERS and type_ == pa.int64():
@@ -122,6 +126,15 @@ def cast_to(expression: Bound, type_: pa.DataType) -> Bound:
     if kernel is None:
         raise Beyond
     return Call(kernel, (expression,), type_)
+
+
+def _cast_to_decimal(expression: Bound, type_: pa.DataType) -> Bound:
+    have, known = expression.type, (*INTEGERS, pa.float64(), pa.string())
+    if type_.scale > (MOST_PLACES if have == pa.float64() else MOST_SCALE):
+        raise Beyond
+    if have not in known and not pa.types.is_decimal(have):
+        raise Beyond
+    return Call(decimals.as_decimal, (expression, Constant(None, type_)), type_)
 
 
 def _read_as_dates(expressions: list[Bound]) -> list[Bound]:

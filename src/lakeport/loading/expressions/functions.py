@@ -17,7 +17,7 @@ from lakeport.loading.expressions.coercion import (
     need,
     to_common,
 )
-from lakeport.loading.expressions.kernels import logic, moments, nested, numbers, texts
+from lakeport.loading.expressions.kernels import digests, logic, moments, nested, numbers, texts
 from lakeport.loading.expressions.patterns import is_portable
 from lakeport.loading.expressions.tokens import Beyond
 from lakeport.schema.types import TIMESTAMP
@@ -25,7 +25,6 @@ from lakeport.schema.types import TIMESTAMP
 __all__ = ["FUNCTIONS"]
 
 Rule = Callable[..., Bound]
-_MOST_PLACES: Final = 9
 _NONE: Final = Constant(0, pa.int32())
 _WHOLE: Final = Constant(2**30, pa.int32())
 """More characters than a text has."""
@@ -125,6 +124,18 @@ def _sqrt(value: Bound) -> Bound:
     return Call(numbers.root, (need(value, pa.float64()),), pa.float64())
 
 
+def _digest(name: str, value: Bound) -> Bound:
+    need(value, pa.string(), pa.binary())
+    return Call(digests.digest, (value, Constant(name, pa.string())), pa.string())
+
+
+def _sha2(value: Bound, bits: Bound) -> Bound:
+    name = f"sha{_written(bits, pa.int32()).value or 256}"
+    if name not in digests.DIGESTS:
+        raise Beyond
+    return _digest(name, value)
+
+
 def _size(value: Bound) -> Bound:
     if not pa.types.is_list(value.type):
         raise Beyond
@@ -133,7 +144,7 @@ def _size(value: Bound) -> Bound:
 
 def _round(value: Bound, places: Bound = _NONE) -> Bound:
     digits = _written(places, pa.int32())
-    if not 0 <= digits.value <= _MOST_PLACES:
+    if not 0 <= digits.value <= numbers.MOST_PLACES:
         raise Beyond
     return Call(numbers.rounded, (need(value, pa.float64()), digits), pa.float64())
 
@@ -244,6 +255,9 @@ FUNCTIONS: Final[Mapping[str, Rule]] = {
     "concat": concat,
     "concat_ws": _concat_ws,
     "regexp_replace": _regexp_replace,
+    "md5": partial(_digest, "md5"),
+    **dict.fromkeys(("sha", "sha1"), partial(_digest, "sha1")),
+    "sha2": _sha2,
     "size": _size,
     **dict.fromkeys(("regexp_like", "rlike", "regexp"), _regexp_like),
     "abs": _abs,

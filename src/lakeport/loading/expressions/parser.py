@@ -244,7 +244,7 @@ class _Parser:
     def _cast_or_field(self) -> Syntax:
         found = self._primary()
         while self._took("::"):
-            found = Cast(found, self._type())
+            found = self._cast_of(found)
         return found
 
     def _primary(self) -> Syntax:
@@ -308,9 +308,9 @@ class _Parser:
         self._need("(")
         operand = self.expression()
         self._need("as")
-        type_ = self._type()
+        found = self._cast_of(operand)
         self._need(")")
-        return Cast(operand, type_)
+        return found
 
     def _extract(self) -> Syntax:
         self._need("(")
@@ -322,11 +322,22 @@ class _Parser:
             raise Beyond
         return Function(part, (operand,))
 
-    def _type(self) -> str:
-        token = self._take()
-        if token.kind != "word" or self._next.word == "(":
+    def _cast_of(self, operand: Syntax) -> Cast:
+        type_, digits = self._take(), list[int]()
+        if type_.kind != "word":
             raise Beyond
-        return token.word
+        if self._took("("):
+            digits.append(self._digits())
+            while self._took(","):
+                digits.append(self._digits())
+            self._need(")")
+        return Cast(operand, type_.word, tuple(digits))
+
+    def _digits(self) -> int:
+        token = self._take()
+        if token.kind != "number" or not token.text.isdigit():
+            raise Beyond
+        return int(token.text)
 
     def _case(self) -> Syntax:
         subject = None if self._next.word == "when" else self.expression()

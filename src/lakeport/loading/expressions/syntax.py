@@ -121,10 +121,11 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """`CAST(... AS type)`."""
+    """`CAST(... AS type)`; `digits` are those in brackets behind a decimal."""
 
     operand: Syntax
     type: str
+    digits: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

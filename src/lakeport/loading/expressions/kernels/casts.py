@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from lakeport.loading.expressions.bound import NeedsSpark
 from lakeport.schema.types import TIMESTAMP
 
-__all__ = ["CASTS", "WHOLE", "naive", "utc"]
+__all__ = ["CASTS", "WHOLE", "naive", "read", "utc"]
 
 _NAIVE: Final = pa.timestamp("us")
 _INTEGER: Final = r"\A-?[0-9]{1,18}\z"
@@ -52,14 +52,21 @@ class _Read:
         self._type = type_
 
     def __call__(self, texts: Any) -> Any:
-        matching = pc.match_substring_regex(texts, self._pattern)
-        if not pc.all(_array(matching), min_count=0).as_py():
-            raise NeedsSpark("a text that is not written as most are")
-        return (
-            texts.cast(_NAIVE).cast(TIMESTAMP)
-            if self._type == TIMESTAMP
-            else texts.cast(self._type)
-        )
+        if self._type == TIMESTAMP:
+            return utc(read(texts, self._pattern, _NAIVE))
+        return read(texts, self._pattern, self._type)
+
+
+def read(texts: Any, pattern: str, type_: pa.DataType) -> Any:
+    """Values of texts that are all written in one way.
+
+    Raises:
+        NeedsSpark: one is written in another.
+    """
+    matching = pc.match_substring_regex(texts, pattern)
+    if not pc.all(_array(matching), min_count=0).as_py():
+        raise NeedsSpark("a text that is not written as most are")
+    return texts.cast(type_)
 
 
 class _Truncated:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from lakeport.loading.expressions.bound import NeedsSpark
 
 __all__ = [
+    "MOST_PLACES",
     "absolute",
     "add",
     "ceiling",
@@ -24,9 +25,11 @@ __all__ = [
     "root",
     "rounded",
     "subtract",
+    "units",
 ]
 
 
+MOST_PLACES: Final = 9
 _WITHOUT_GAPS: Final = 1e15  # below, decimals of as many digits are doubles of their own
 
 
@@ -85,7 +88,14 @@ def ceiling(value: Any) -> Any:
 
 
 def rounded(value: Any, places: pa.Scalar) -> Any:
-    """`round` of doubles to decimal places, halves away from zero, as they are written.
+    """`round` of doubles to decimal places, halves away from zero, as they are written."""
+    found = pc.divide(units(value, places), pa.scalar(10.0 ** places.as_py()))
+    # There is no negative zero among decimals.
+    return pc.if_else(pc.is_finite(value), pc.add(found, 0.0), value)
+
+
+def units(value: Any, places: pa.Scalar) -> Any:
+    """Doubles in whole units of a decimal place, halves away from zero.
 
     A double is compared with the one that is nearest to the half, so that 0.285, which lies a
     little below, counts as what it is written as.
@@ -96,11 +106,8 @@ def rounded(value: Any, places: pa.Scalar) -> Any:
     if (largest := pc.max(_array(whole)).as_py()) is not None and largest >= _WITHOUT_GAPS:
         raise NeedsSpark("a number with more digits than a double has")
     half = pc.divide(pc.add(whole, 0.5), power)
-    up = pc.if_else(pc.greater_equal(size, half), 1.0, 0.0)
-    found = pc.divide(pc.add(whole, up), power)
-    # There is no negative zero among decimals.
-    signed = pc.if_else(pc.less(value, 0.0), pc.subtract(0.0, found), found)
-    return pc.if_else(pc.is_finite(value), pc.add(signed, 0.0), value)
+    found = pc.add(whole, pc.if_else(pc.greater_equal(size, half), 1.0, 0.0))
+    return pc.if_else(pc.less(value, 0.0), pc.negate(found), found)
 
 
 def root(value: Any) -> Any:
