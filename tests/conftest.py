@@ -19,7 +19,7 @@ os.environ["LAKEPORT_PROGRESS"] = "off"  # what goes on is told by the clock
 
 # How long an example takes tells of the machine: one that stalls for 0.2 s would fail the test.
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("share", _PATIENT, max_examples=30)
+settings.register_profile("share", _PATIENT, max_examples=20)
 settings.register_profile("soak", _PATIENT, max_examples=500)
 
 
