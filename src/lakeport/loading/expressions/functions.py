@@ -25,7 +25,7 @@ from lakeport.schema.types import TIMESTAMP
 __all__ = ["FUNCTIONS"]
 
 Rule = Callable[..., Bound]
-_NONE: Final = Constant(0, pa.int32())
+_NO_PLACES: Final = Constant(0, pa.int32())
 _WHOLE: Final = Constant(2**30, pa.int32())
 """More characters than a text has."""
 _PATTERN: Final = re.compile(r"yyyy|MM|dd|HH|mm|ss|[-/.:_ ]")
@@ -142,7 +142,7 @@ def _size(value: Bound) -> Bound:
     return Call(nested.size, (value,), pa.int32())
 
 
-def _round(value: Bound, places: Bound = _NONE) -> Bound:
+def _round(value: Bound, places: Bound = _NO_PLACES) -> Bound:
     digits = _written(places, pa.int32())
     if not 0 <= digits.value <= numbers.MOST_PLACES:
         raise Beyond
@@ -177,16 +177,16 @@ def _date_trunc(unit: Bound, value: Bound) -> Bound:
     name = (moments.UNITS | _DAYS | _SECONDS).get(_written(unit, pa.string()).value.lower())
     if name is None:
         raise Beyond
-    moment = cast_to(need(value, TIMESTAMP, pa.date32()), TIMESTAMP)
-    return Call(moments.truncated, (moment, Constant(name, pa.string())), TIMESTAMP)
+    return Call(moments.truncated, (_as(TIMESTAMP, value), Constant(name, pa.string())), TIMESTAMP)
 
 
 def _trunc(value: Bound, unit: Bound) -> Bound:
     name = moments.UNITS.get(_written(unit, pa.string()).value.lower())
     if name is None:
         raise Beyond
-    days = cast_to(need(value, TIMESTAMP, pa.date32()), pa.date32())
-    return Call(moments.truncated, (days, Constant(name, pa.string())), pa.date32())
+    return Call(
+        moments.truncated, (_as(pa.date32(), value), Constant(name, pa.string())), pa.date32()
+    )
 
 
 def _date_format(value: Bound, pattern: Bound) -> Bound:
@@ -197,24 +197,28 @@ def _date_format(value: Bound, pattern: Bound) -> Bound:
             raise Beyond
         made += moments.FORMATS.get(match[0], match[0])
         text = text[match.end() :]
-    moment = cast_to(need(value, TIMESTAMP, pa.date32()), TIMESTAMP)
-    return Call(moments.formatted, (moment, Constant(made, pa.string())), pa.string())
+    return Call(
+        moments.formatted, (_as(TIMESTAMP, value), Constant(made, pa.string())), pa.string()
+    )
 
 
 def _datediff(end: Bound, start: Bound) -> Bound:
-    days = [cast_to(need(one, TIMESTAMP, pa.date32()), pa.date32()) for one in (end, start)]
-    return Call(moments.days_between, tuple(days), pa.int32())
+    days = (_as(pa.date32(), end), _as(pa.date32(), start))
+    return Call(moments.days_between, days, pa.int32())
 
 
 def _date_add(value: Bound, days: Bound) -> Bound:
-    start = cast_to(need(value, TIMESTAMP, pa.date32()), pa.date32())
-    return Call(moments.days_later, (start, need(days, pa.int32())), pa.date32())
+    later = (_as(pa.date32(), value), need(days, pa.int32()))
+    return Call(moments.days_later, later, pa.date32())
 
 
 def _date_sub(value: Bound, days: Bound) -> Bound:
-    start = cast_to(need(value, TIMESTAMP, pa.date32()), pa.date32())
-    earlier = Call(numbers.negative, (need(days, pa.int32()),), pa.int32())
-    return Call(moments.days_later, (start, earlier), pa.date32())
+    return _date_add(value, Call(numbers.negative, (need(days, pa.int32()),), pa.int32()))
+
+
+def _as(type_: pa.DataType, value: Bound) -> Bound:
+    """A date or timestamp as the one of them that is wanted."""
+    return cast_to(need(value, TIMESTAMP, pa.date32()), type_)
 
 
 def _written(value: Bound, type_: pa.DataType) -> Constant:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.loading.expressions.bound import NeedsSpark
+from lakeport.loading.expressions.kernels.datum import any_true
 from lakeport.schema.types import TIMESTAMP
 
 __all__ = ["CASTS", "WHOLE", "naive", "read", "utc"]
@@ -28,10 +29,6 @@ def naive(moments: Any) -> Any:
 def utc(moments: Any) -> Any:
     """Timestamps with the zone that tables have."""
     return moments.cast(TIMESTAMP)
-
-
-def _to(type_: pa.DataType) -> Callable[[Any], Any]:
-    return _Cast(type_)
 
 
 class _Cast:
@@ -63,8 +60,7 @@ def read(texts: Any, pattern: str, type_: pa.DataType) -> Any:
     Raises:
         NeedsSpark: one is written in another.
     """
-    matching = pc.match_substring_regex(texts, pattern)
-    if not pc.all(_array(matching), min_count=0).as_py():
+    if any_true(pc.invert(pc.match_substring_regex(texts, pattern))):
         raise NeedsSpark("a text that is not written as most are")
     return texts.cast(type_)
 
@@ -95,26 +91,22 @@ def _moment_of_date(days: Any) -> Any:
     return utc(days.cast(_NAIVE))
 
 
-def _array(values: Any) -> Any:
-    return pa.array([values.as_py()], values.type) if isinstance(values, pa.Scalar) else values
-
-
-WHOLE: Final = {digits: _to(pa.decimal128(digits, 0)) for digits in (3, 5, 10, 20)}
+WHOLE: Final = {digits: _Cast(pa.decimal128(digits, 0)) for digits in (3, 5, 10, 20)}
 """Digits -> the kernel that makes decimals of integers."""
 
 CASTS: Final[Mapping[tuple[pa.DataType, pa.DataType], Callable[[Any], Any]]] = {
-    **{(pa.int64(), t): _to(t) for t in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},
+    **{(pa.int64(), t): _Cast(t) for t in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},
     (pa.int64(), pa.float64()): _float,
-    (pa.int64(), pa.string()): _to(pa.string()),
+    (pa.int64(), pa.string()): _Cast(pa.string()),
     (pa.int64(), pa.bool_()): _is_not_zero,
     **{(pa.float64(), t): _Truncated(t) for t in (pa.int32(), pa.int64())},
-    (pa.bool_(), pa.string()): _to(pa.string()),
-    **{(pa.bool_(), t): _to(t) for t in (pa.int32(), pa.int64())},
+    (pa.bool_(), pa.string()): _Cast(pa.string()),
+    **{(pa.bool_(), t): _Cast(t) for t in (pa.int32(), pa.int64())},
     **{(pa.string(), t): _Read(_INTEGER, t) for t in (pa.int32(), pa.int64())},
     (pa.string(), pa.float64()): _Read(_FLOAT, pa.float64()),
     (pa.string(), pa.date32()): _Read(_DATE, pa.date32()),
     (pa.string(), TIMESTAMP): _Read(_MOMENT, TIMESTAMP),
-    (pa.date32(), pa.string()): _to(pa.string()),
+    (pa.date32(), pa.string()): _Cast(pa.string()),
     (pa.date32(), TIMESTAMP): _moment_of_date,
     (TIMESTAMP, pa.date32()): _date_of_moment,
 }

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from lakeport.loading.expressions.kernels.datum import array_of
+
 __all__ = ["DIGESTS", "digest"]
 
 DIGESTS: Final[Mapping[str, Callable[[bytes], Any]]] = {
@@ -24,9 +26,7 @@ DIGESTS: Final[Mapping[str, Callable[[bytes], Any]]] = {
 def digest(values: Any, name: pa.Scalar) -> Any:
     """Digests, of texts in UTF-8."""
     made = DIGESTS[name.as_py()]
-    data = values.cast(pa.binary())
-    if isinstance(data, pa.Scalar):
-        one = data.as_py()
-        return pa.scalar(None if one is None else made(one).hexdigest(), pa.string())
-    found = [None if one is None else made(one).hexdigest() for one in data.to_pylist()]
-    return pa.array(found, pa.string())
+    data = array_of(values.cast(pa.binary())).to_pylist()
+    found = [None if one is None else made(one).hexdigest() for one in data]
+    array = pa.array(found, pa.string())
+    return array[0] if isinstance(values, pa.Scalar) else array

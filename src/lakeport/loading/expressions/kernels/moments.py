@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from lakeport.loading.expressions.bound import NeedsSpark
 from lakeport.loading.expressions.kernels.casts import naive, utc
+from lakeport.loading.expressions.kernels.datum import any_true
 
 __all__ = [
     "FORMATS",
@@ -68,8 +69,7 @@ def formatted(values: Any, pattern: pa.Scalar) -> Any:
     seconds = pc.floor_temporal(naive(values), unit="second").cast(pa.timestamp("s"))
     years = pc.year(seconds)
     low, high = _FOUR_DIGITS
-    other = pc.or_(pc.less(years, low), pc.greater(years, high))
-    if other.as_py() if isinstance(other, pa.Scalar) else pc.any(other).as_py():
+    if any_true(pc.or_(pc.less(years, low), pc.greater(years, high))):
         raise NeedsSpark("a year that has not four digits")
     return pc.strftime(seconds, format=pattern.as_py(), locale="C")
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.loading.expressions.bound import NeedsSpark
+from lakeport.loading.expressions.kernels.datum import any_true
 
 __all__ = [
     "MOST_PLACES",
@@ -103,7 +104,7 @@ def units(value: Any, places: pa.Scalar) -> Any:
     power = pa.scalar(10.0 ** places.as_py())
     size = pc.abs(value)
     whole = pc.floor(pc.multiply(size, power))
-    if (largest := pc.max(_array(whole)).as_py()) is not None and largest >= _WITHOUT_GAPS:
+    if any_true(pc.greater_equal(whole, _WITHOUT_GAPS)):
         raise NeedsSpark("a number with more digits than a double has")
     half = pc.divide(pc.add(whole, 0.5), power)
     found = pc.add(whole, pc.if_else(pc.greater_equal(size, half), 1.0, 0.0))
@@ -125,11 +126,6 @@ def least(*values: Any) -> Any:
     return pc.min_element_wise(*values)
 
 
-def _array(value: Any) -> Any:
-    return pa.array([value.as_py()], value.type) if isinstance(value, pa.Scalar) else value
-
-
 def _check_not_zero(value: Any) -> None:
-    zero = pc.equal(value, pa.scalar(0, value.type))
-    if zero.as_py() if isinstance(zero, pa.Scalar) else pc.any(zero).as_py():
+    if any_true(pc.equal(value, pa.scalar(0, value.type))):
         raise NeedsSpark("a division by zero")

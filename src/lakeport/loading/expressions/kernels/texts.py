@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.loading.expressions.bound import NeedsSpark
+from lakeport.loading.expressions.kernels.datum import any_true
 
 __all__ = [
     "concatenated",
@@ -123,7 +124,6 @@ def matches(texts: Any, pattern: pa.Scalar) -> Any:
 
 def _ascii(texts: Any) -> Any:
     """The texts, whose upper and lower case depends on no version of Unicode's tables."""
-    plain = pc.string_is_ascii(texts)
-    if plain.as_py() is False if isinstance(plain, pa.Scalar) else pc.any(pc.invert(plain)).as_py():
+    if any_true(pc.invert(pc.string_is_ascii(texts))):
         raise NeedsSpark("a text that is not in ASCII")
     return texts
