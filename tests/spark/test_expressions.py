@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lakeport
+from lakeport.config.expectations import Expectation
 from lakeport.errors import LakeportError
+from lakeport.loading.expect.meaning import met
 from lakeport.loading.expressions.bound import NeedsSpark
-from lakeport.loading.expressions.matching import matching
 from lakeport.loading.expressions.patterns import is_portable
 from lakeport.loading.expressions.select import Select, parsed, selected
 from lakeport.loading.transform import wanted
@@ -195,7 +196,7 @@ def test_a_pattern_matches_what_it_matches_in_java(runtime: Runtime, patterns: l
     columns = [frame.t.rlike(rf"\A(?:{pattern})\z") for pattern in portable]
     theirs = frame.select(*columns).toArrow()
     for pattern, found in zip(portable, theirs.columns, strict=True):
-        condition = matching({"t": pattern}, texts.schema)
+        condition = met(Expectation(matches={"t": pattern}), texts.schema)
         assert condition is not None
         assert (pattern, condition(texts).to_pylist()) == (pattern, found.to_pylist())
 

@@ -45,7 +45,7 @@ from lakeport.loading.expressions.syntax import (
 from lakeport.loading.expressions.tokens import Beyond
 from lakeport.schema.types import MAX_PRECISION, TIMESTAMP
 
-__all__ = ["Binder"]
+__all__ = ["Binder", "compared", "same_name"]
 
 _BOOL: Final = pa.bool_()
 _COMPARED: Final = {
@@ -56,8 +56,8 @@ _COMPARED: Final = {
 }
 _ARITHMETIC: Final = {"+": numbers.add, "-": numbers.subtract, "*": numbers.multiply}
 _SWAPPED: Final = {">": "<", ">=": "<="}
-_TEN: Final = (10, 0)
-"""Digits of a decimal that says none."""
+_UNSAID: Final = (10, 0)
+"""Precision and scale of a decimal that says none."""
 _MOST_ITEMS: Final = 10_000
 
 
@@ -140,7 +140,7 @@ class Binder:
                 return _in(self.bound(operand), [self.bound(item) for item in items])
             case Between(operand, low, high):
                 value, least, most = map(self.bound, (operand, low, high))
-                above, below = _compared("<=", least, value), _compared("<=", value, most)
+                above, below = compared("<=", least, value), compared("<=", value, most)
                 return Call(logic.both, (above, below), _BOOL)
             case Like(operand, pattern):
                 text = need(self.bound(operand), pa.string())
@@ -155,8 +155,9 @@ class Binder:
         rule = FUNCTIONS.get(name)
         if rule is None:
             raise Beyond
+        operands = [self.bound(argument) for argument in arguments]
         try:
-            return rule(*map(self.bound, arguments))
+            return rule(*operands)
         except TypeError:  # of another number of arguments
             raise Beyond from None
 
@@ -205,8 +206,8 @@ def _typed(type_: str, value: str) -> Constant:
 
 
 def _type(name: str, digits: Sequence[int]) -> pa.DataType:
-    if name in ("decimal", "dec", "numeric") and len(digits) <= len(_TEN):
-        precision, scale = (*digits, *_TEN[len(digits) :])
+    if name in ("decimal", "dec", "numeric") and len(digits) <= len(_UNSAID):
+        precision, scale = (*digits, *_UNSAID[len(digits) :])
         if not 0 <= scale <= precision <= MAX_PRECISION or not precision:
             raise Beyond
         return pa.decimal128(precision, scale)
@@ -233,15 +234,20 @@ def _infix(operator: str, left: Bound, right: Bound) -> Bound:
     if operator == "||":
         return concat(left, right)
     if operator in _SWAPPED:
-        return _compared(_SWAPPED[operator], right, left)
+        return compared(_SWAPPED[operator], right, left)
     if operator == "<>":
-        return Call(logic.negation, (_compared("=", left, right),), _BOOL)
+        return Call(logic.negation, (compared("=", left, right),), _BOOL)
     if operator in _COMPARED:
-        return _compared(operator, left, right)
+        return compared(operator, left, right)
     return _arithmetic(operator, left, right)
 
 
-def _compared(operator: str, left: Bound, right: Bound) -> Bound:
+def compared(operator: str, left: Bound, right: Bound) -> Bound:
+    """A comparison: `=`, `<=>`, `<` or `<=`.
+
+    Raises:
+        Beyond: these are not compared with one another here.
+    """
     found = to_common([left, right], compared=True)
     return Call(_COMPARED[operator], tuple(found), _BOOL)
 

@@ -17,6 +17,7 @@ __all__ = [
     "is_in",
     "is_null",
     "is_true",
+    "is_valid",
     "less",
     "less_equal",
     "negation",
@@ -43,6 +44,11 @@ def negation(value: Any) -> Any:
 def is_null(value: Any) -> Any:
     """`IS NULL`; a NaN is none."""
     return pc.is_null(value)
+
+
+def is_valid(value: Any) -> Any:
+    """`IS NOT NULL`."""
+    return pc.is_valid(value)
 
 
 def is_true(value: Any) -> Any:
