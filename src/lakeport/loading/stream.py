@@ -9,7 +9,7 @@ otherwise the load starts at once, and only a record with an undeclared field ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -146,9 +146,13 @@ class StreamLoader:
 
     def _parts(self, batches: Sequence[Batch], readers: Sequence[Reader | None]) -> list[Part]:
         """Batches with their kernels."""
-        clock, source = datetime.now(UTC), self._source(batches, readers)
-        select = None if batches[0].gone else self._select(batches, readers)
-        made = None if select or batches[0].gone else self._made(batches, readers)
+        clock = datetime.now(UTC)
+        schemas = [reader.schema for reader in readers if reader] or [columns_of(batches[0])]
+        source: Collection[str] = ()
+        if self.transform is not None:  # makes other columns of these
+            source = {name for schema in schemas for name in schema.names}
+        select = None if batches[0].gone else self._select(batches[0], schemas)
+        made = None if select or batches[0].gone else self._made(batches, readers, schemas)
         if made is not None:
             return [self._of_frame(made.batch, clock, source, made)]
         if batches[0].frame is not None:
@@ -164,22 +168,14 @@ class StreamLoader:
             parts.append(Part(batch, known, shape, select, sieve))
         return parts
 
-    def _select(self, batches: Sequence[Batch], readers: Sequence[Reader | None]) -> Select | None:
+    def _select(self, batch: Batch, schemas: Sequence[pa.Schema]) -> Select | None:
         """What the tasks make of the rows; None where they do nothing, or Spark does it."""
-        if self.transform is None or self._by_spark or batches[0].frame is not None:
+        if self.transform is None or self._by_spark or batch.frame is not None:
             return None
-        schemas = [reader.schema for reader in readers if reader] or [columns_of(batches[0])]
         return self.transform.selected(union(schemas), self.checks)
 
-    def _source(self, batches: Sequence[Batch], readers: Sequence[Reader | None]) -> frozenset[str]:
-        """The columns of which a transform makes others; none where rows land as they are."""
-        if self.transform is None:
-            return frozenset()
-        schemas = [reader.schema for reader in readers if reader] or [columns_of(batches[0])]
-        return frozenset(name for schema in schemas for name in schema.names)
-
     def _of_frame(
-        self, batch: Batch, clock: datetime, source: frozenset[str], made: Made | None = None
+        self, batch: Batch, clock: datetime, source: Collection[str], made: Made | None = None
     ) -> Part:
         frame, sieve = batch.frame, None
         if self.checks is not None and frame is not None:
@@ -187,10 +183,14 @@ class StreamLoader:
         shape = self.policies.shape(columns_of(batch), batch, clock, source)
         return Part(batch, None, shape, None, sieve, frame, made)
 
-    def _made(self, batches: Sequence[Batch], readers: Sequence[Reader | None]) -> Made | None:
+    def _made(
+        self,
+        batches: Sequence[Batch],
+        readers: Sequence[Reader | None],
+        schemas: Sequence[pa.Schema],
+    ) -> Made | None:
         """One batch of what Spark makes of these; None where they land without it."""
         read = [(b, reader) for b, reader in zip(batches, readers, strict=True) if reader]
-        schemas = [reader.schema for _, reader in read] or [columns_of(batches[0])]
         transform = self.transform
         if transform is None:
             checks = self.checks
