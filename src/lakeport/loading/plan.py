@@ -257,9 +257,10 @@ def _stream(prepared: Prepared, stream: str, seen: _Seen, wanted: Wanted) -> Str
     if seen.batch is None:
         raise TypeError("a stream that was seen has a batch")
     policies = Policies.of(prepared.config)
-    batch, columns, notes = wanted.planned(prepared, seen.batch)
+    planned = wanted.planned(prepared, seen.batch)
+    batch = planned.batch
     source = columns_of(seen.batch).names if wanted.transform else ()
-    shape = policies.shape(columns, batch, source=source)
+    shape = policies.shape(planned.columns, batch, source=source)
     keys = policies.keys_of(batch)
     writer = open_table(prepared.config, prepared.storage, prepared.runtime, stream, writes=False)
     now = writer.current()
@@ -281,7 +282,7 @@ def _stream(prepared: Prepared, stream: str, seen: _Seen, wanted: Wanted) -> Str
         max(files, seen.batches),
         now.version if now is not None and now.version >= 0 else None,
         (*batch.warnings, *_warnings(writer, shape.schema, batch, keys, now), *fails),
-        (*batch.notes, *notes),
+        (*batch.notes, *planned.notes),
         found.bad,
         found.first,
     )

@@ -25,7 +25,7 @@ from lakeport.errors import LakeportError, SourceError
 from lakeport.loading.batches.columns import columns_of, union
 from lakeport.loading.policies import Policies
 from lakeport.loading.prepare import Prepared
-from lakeport.loading.transform.transform import SOURCE
+from lakeport.loading.transform.transform import AT_ONCE, EACH_ALONE, SOURCE
 from lakeport.loading.transform.wanted import Wanted
 from lakeport.model import Batch, Mode, Scan, Split
 from lakeport.pipeline.load import function_of
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Made", "MadeBy"]
 
-EACH_ALONE: Final = "each batch on its own"
-AT_ONCE: Final = "the whole input at once"
 _UNREAD: Final = "its source's columns are known once it is read"
 
 
@@ -141,9 +139,9 @@ class MadeBy:
         views = {**frames, **{n: self._frame(p, load) for n, p in load.tables.items()}}
         prepared = Prepared(load.target, open_storage(load.target), self.runtime, (), writes=False)
         wanted = Wanted.given(prepared, load.sql, function_of(load), views, load.expect)
-        found, columns, notes = wanted.planned(prepared, batch)
-        shape = Policies.of(load.target).shape(columns, found)
-        return Made(notes[0].removeprefix("transform: "), shape.schema)
+        planned = wanted.planned(prepared, batch)
+        shape = Policies.of(load.target).shape(planned.columns, planned.batch)
+        return Made(planned.how, shape.schema)
 
     def _frame(self, place: str, load: Load) -> DataFrame:
         """A table as it is once the loads before have landed, as far as their columns are known."""

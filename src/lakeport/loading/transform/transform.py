@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from lakeport.loading.expressions.syntax import Query
     from lakeport.spark.session import Runtime
 
-__all__ = ["SOURCE", "Item", "Made", "Transform"]
+__all__ = ["AT_ONCE", "EACH_ALONE", "SOURCE", "Item", "Made", "Transform"]
+
+EACH_ALONE: Final = "each batch on its own"
+AT_ONCE: Final = "the whole input at once"
 
 SOURCE: Final = "source"
 """What `sql` calls the input."""
@@ -152,11 +155,10 @@ class Transform:
         select = self.selected(columns, checks) if batch.frame is None else None
         if select is not None:
             batch = replace(batch, untyped=select.passed(batch.untyped))
-            return batch, select.schema, "each batch on its own, without Spark"
+            return batch, select.schema, f"{EACH_ALONE}, without Spark"
         made = self.applied(batch, columns, ())
         made.close()
-        how = "each batch on its own" if made.row_wise else "the whole input at once"
-        return made.batch, columns_of(made.batch), how
+        return made.batch, columns_of(made.batch), EACH_ALONE if made.row_wise else AT_ONCE
 
     def applied(self, batch: Batch, schema: pa.Schema, items: Sequence[Item]) -> Made:
         """A batch with the frame that the transform makes of it.

@@ -27,9 +27,33 @@ if TYPE_CHECKING:
     from lakeport.model import Batch
     from lakeport.sources.open import Source
 
-__all__ = ["Wanted"]
+__all__ = ["PlannedBatch", "Wanted"]
 
 _BY_SPARK: Final = frozenset({"check", "matches", "references", "unique"})
+
+
+@dataclass(frozen=True)
+class PlannedBatch:
+    """What a batch lands as.
+
+    Attributes:
+        batch: with the frame that is run, where Spark makes its rows.
+        columns: of the rows that land.
+        how: how they are transformed, in words; empty where they land as they are.
+        expected: what is expected of them.
+    """
+
+    batch: Batch
+    columns: pa.Schema
+    how: str = ""
+    expected: tuple[Expectation, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What there is to tell of that."""
+        made = [f"transform: {self.how}"] if self.how else []
+        told = [f"expected: {one.title}, otherwise {one.otherwise}" for one in self.expected]
+        return (*made, *told)
 
 
 @dataclass(frozen=True)
@@ -108,19 +132,18 @@ class Wanted:
         newest = NewestOfTable(prepared, own)
         return Checks(self.expected, judge, config.mode, self.views or {}, rows, own, newest)
 
-    def planned(self, prepared: Prepared, batch: Batch) -> tuple[Batch, pa.Schema, tuple[str, ...]]:
-        """What a batch lands as, its columns, and what is to be told of that; nothing is read.
+    def planned(self, prepared: Prepared, batch: Batch) -> PlannedBatch:
+        """What a batch lands as; nothing is read.
 
         Raises:
             ConfigError: `sql` or an expectation names what is not there.
         """
-        notes, columns = list[str](), columns_of(batch)
+        columns, how = columns_of(batch), ""
         if batch.gone:
-            return batch, columns, ()
+            return PlannedBatch(batch, columns)
         checks = self.checks(prepared, None, batch.stream)
         if self.transform is not None:
             batch, columns, how = self.transform.planned(batch, checks)
-            notes.append(f"transform: {how}")
         if checks is not None:
             if batch.frame is not None:
                 checks.by_spark(batch, batch.frame)
@@ -128,8 +151,7 @@ class Wanted:
                 made = Transform(prepared.runtime).applied(batch, columns, ())
                 made.close()
                 checks.by_spark(made.batch, made.frame)
-            notes += [f"expected: {one.title}, otherwise {one.otherwise}" for one in self.expected]
-        return batch, columns, tuple(notes)
+        return PlannedBatch(batch, columns, how, self.expected)
 
     def _at_once(self, batch: Batch) -> bool:
         if batch.gone:
