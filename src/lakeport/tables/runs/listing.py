@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -190,43 +190,46 @@ def _run(name: str, data: bytes | None) -> LakeRun | None:
     """What a report tells; None for what is none."""
     try:
         report = json.loads(data or b"")
-        if "loads" in report:
-            return _of_file(name, report)
-        error = report["error"]
-        return LakeRun(
+        run = LakeRun(
             name=name,
             run_id=str(report["run_id"]),
             started=datetime.fromisoformat(report["started"]).astimezone(UTC),
             seconds=float(report["seconds"]),
             rows=int(report["rows"]),
-            streams=tuple(str(stream["stream"]) for stream in report["streams"]),
+            streams=(),
             ok=bool(report["ok"]),
-            error=None if error is None else f"{error['type']}: {error['message']}",
+            error=None,
             report=report,
         )
+        return _of_file(run) if "loads" in report else _of_load(run)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _of_file(name: str, report: Mapping[str, Any]) -> LakeRun:
-    """What the report of a run of a lake's file tells."""
+def _of_load(run: LakeRun) -> LakeRun:
+    """A run with what the report of a load tells."""
+    error = run.report["error"]
+    return replace(
+        run,
+        streams=tuple(str(stream["stream"]) for stream in run.report["streams"]),
+        error=None if error is None else f"{error['type']}: {error['message']}",
+    )
+
+
+def _of_file(run: LakeRun) -> LakeRun:
+    """A run with what the report of a run of a lake's file tells."""
+    report = run.report
     told = {str(load["load"]): load for load in report["loads"] if load["outcome"] != "left out"}
     loads = {load: str(each["outcome"]) for load, each in told.items()}
     failed = [load for load, outcome in loads.items() if outcome == "failed"]
     error = f"LoadsFailed: {len(failed)} of {len(loads)} loads failed: {', '.join(failed)}"
     if not failed:
-        error = "" if report["ok"] else "it did not come to its end"
+        error = "" if run.ok else "it did not come to its end"
     streams = ((each.get("report") or {}).get("streams", ()) for each in told.values())
-    return LakeRun(
-        name=name,
-        run_id=str(report["run_id"]),
-        started=datetime.fromisoformat(report["started"]).astimezone(UTC),
-        seconds=float(report["seconds"]),
-        rows=int(report["rows"]),
+    return replace(
+        run,
         streams=tuple(dict.fromkeys(str(one["stream"]) for each in streams for one in each)),
-        ok=bool(report["ok"]),
         error=error or None,
-        report=report,
         file=str(report["file"]),
         loads=loads,
     )
