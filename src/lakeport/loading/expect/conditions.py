@@ -13,8 +13,8 @@ from operator import or_
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.config.expectations import Expectation
-from lakeport.config.explain import nearest
 from lakeport.errors import ConfigError
+from lakeport.loading.expect.verdict import no_column
 from lakeport.spark.causes import java_messages
 from lakeport.spark.failures import translated
 from lakeport.spark.jvm.classes import java_class
@@ -183,12 +183,7 @@ def _check_pattern(frame: DataFrame, pattern: str, subject: str) -> None:
 
 def _need(frame: DataFrame, name: str, one: Expectation) -> None:
     if not _has(frame, name):
-        close = nearest(name, frame.columns)
-        raise ConfigError(
-            f"expectation {one.title}: there is no column {name!r}"
-            + (f"; did you mean `{close}`?" if close else ""),
-            f"the columns are {', '.join(frame.columns)}.",
-        )
+        raise no_column(one, name, frame.columns)
 
 
 def _has(frame: DataFrame, name: str) -> bool:

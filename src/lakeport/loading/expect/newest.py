@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeport.config.explain import nearest
 from lakeport.destinations import table_rows
 from lakeport.errors import ConfigError, SourceError
 from lakeport.loading.expect.sieve import seconds_of
+from lakeport.loading.expect.verdict import no_column
 from lakeport.loading.policies import Policies
 from lakeport.model import Mode
 from lakeport.schema.named import type_name
@@ -95,12 +95,7 @@ def check_fresh(
     for one in (one for one in expected if one.fresh is not None):
         (name,) = one.columns
         if name.lower() not in types:
-            close = nearest(name, schema.names)
-            raise ConfigError(
-                f"expectation {one.title}: there is no column {name!r}"
-                + (f"; did you mean `{close}`?" if close else ""),
-                f"the columns are {', '.join(schema.names)}.",
-            )
+            raise no_column(one, name, schema.names)
         type_ = types[name.lower()]
         dated = pa.types.is_date(type_) or pa.types.is_timestamp(type_)
         if not (dated or pa.types.is_null(type_) or name in untyped):

@@ -1,4 +1,4 @@
-"""What an expectation comes to, and the error of those that fail a load."""
+"""What an expectation comes to, and the errors of those that are not met or can't be told."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import time
 from collections.abc import Sequence
 
 from lakeport.config.expectations import Expectation
-from lakeport.errors import ExpectationFailed
+from lakeport.config.explain import nearest
+from lakeport.errors import ConfigError, ExpectationFailed
 from lakeport.loading.expect.result import ExpectationResult
 from lakeport.loading.expect.sieve import Findings
 from lakeport.units import counted
 
-__all__ = ["failure", "result_of"]
+__all__ = ["failure", "no_column", "result_of"]
 
 
 def result_of(
@@ -60,4 +61,14 @@ def failure(stream: str, failing: Sequence[ExpectationResult], file: str = "") -
     return ExpectationFailed(
         f"stream {stream!r}: {several} not met: {words}; nothing was committed",
         f"{where}correct the source, or the expectation's `otherwise`: {rows}`warn` lands them.",
+    )
+
+
+def no_column(one: Expectation, name: str, columns: Sequence[str]) -> ConfigError:
+    """The error of an expectation that names a column that is not there."""
+    close = nearest(name, columns)
+    return ConfigError(
+        f"expectation {one.title}: there is no column {name!r}"
+        + (f"; did you mean `{close}`?" if close else ""),
+        f"the columns are {', '.join(columns)}.",
     )
