@@ -1,11 +1,12 @@
 """`python -m bench.cluster WORKERS FILE TIMES FORMAT FOLDER`: one load on a cluster.
 
-The workers are separate processes of a standalone cluster, each pinned to one core. Spool and lake
-are folders that all of them see, so that no server competes for the cores. A Singer stream is read
-and spooled by the driver alike whatever the number of workers; what they share is the part that is
-told apart: parsing and writing, commit included. The files of a folder are read by the workers
-alone. Prints the seconds of that part, and those of the whole load, as JSON; a small load goes
-before it.
+The workers are separate processes of a standalone cluster, each pinned to one core. Spool, source
+and lake are folders that all of them see, so that no server competes for the cores. A Singer file
+is read by the workers where it lies, once the driver has looked where its records are; one that is
+to be landed several times over is a stream, which the driver spools for them. Either is done alike
+whatever the number of workers; what they share is the part that is told apart: parsing and writing,
+commit included. CSV files of a folder are read by the workers alone. Prints the seconds of that
+part, and those of the whole load, as JSON; a small load goes before it.
 """
 
 from __future__ import annotations
@@ -51,15 +52,14 @@ class Repeated(io.RawIOBase):
 
 
 def land(source: Path, times: int, folder: Path, name: str, spark: Mapping[str, str]) -> Any:
-    """Land a stream, or the CSV files of a folder, in a lake of this name; what it took."""
-    lake, spool = folder / name, folder / "spool"
+    """Land a file, a stream, or the CSV files of a folder in a lake of this name; what it took."""
+    lake, spool = folder / name, source.parent.resolve()
     files = source.is_dir()
     lake.mkdir()
-    spool.mkdir(exist_ok=True)
     began = time.monotonic()
     file_type = sys.argv[4]
     report = lakeport.land(
-        str(source) if files else Repeated(source, times),
+        Repeated(source, times) if times > 1 else str(source.resolve()),
         str(lake),
         file_type=file_type,
         spool_uri=spool.as_uri(),

@@ -8,6 +8,7 @@ from typing import Final, NoReturn
 
 from lakeport.cli.signals import leave
 from lakeport.errors import LakeportError
+from lakeport.host.warm.start import settle
 from lakeport.warm import client
 
 __all__ = ["main", "singer"]
@@ -55,7 +56,7 @@ def _here(program: str, arguments: list[str], problem: LakeportError | None) -> 
     if problem is not None:
         return programs.fail(arguments, problem)
     code = programs.run(program, arguments)
-    if words := client.settled():
+    if words := settle():
         sys.stderr.write(f"Warning: {words}\n")
     return code
 

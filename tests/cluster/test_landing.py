@@ -165,3 +165,20 @@ def test_no_credential_shows_anywhere(bucket: Bucket, cluster: Standalone, event
     assert any(b"SparkListenerJobStart" in shown[n] for n in shown if n.startswith(str(events)))
     assert b"launch command" in text.lower(), "the workers' logs were read"
     assert [name for name, found in shown.items() if secret in found] == []
+
+
+def test_a_singer_file_of_the_mounted_folder_is_read_where_it_lies(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "people.singer"
+    file.write_bytes(singer(150_000))
+    assert file.stat().st_size > 8 << 20, "runs that are worth it"
+
+    def spooled(path: Path, *_: Any, **__: Any) -> None:
+        raise AssertionError(path)
+
+    monkeypatch.setattr("lakeport.sources.spool.segment._append", spooled)
+    report = bucket.land(str(file), spool_uri=tmp_path.as_uri())
+    assert report.rows == 150_000
+    assert sorted(bucket.rows("people")["id"].to_pylist()) == list(range(150_000))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["people.singer"]

@@ -16,6 +16,7 @@ from lakeport.cli.app import main
 from lakeport.cli.warm import _ask
 from lakeport.host.warm import folder, identity, start
 from lakeport.host.warm.identity import Unfit
+from lakeport.host.warm.start import NotStarted
 from lakeport.warm import client
 from tests.faults.kit import BY_SPARK, PATIENCE, Lake
 from tests.warm.kit import Warm, cache
@@ -80,20 +81,42 @@ def test_the_load_that_starts_it_is_done_here(
     with warm:
         here = client.through("lakeport", [*land, "--warm"])
         assert here == (None, [*land, "--set", "warm=auto"], None)
-        assert client.settled() == ""
-        assert start.begun() == folder.fitting()
+        begun = start.beside()
+        assert begun is not None
+        assert folder.fitting() is None  # it waits
+        assert begun.session() == folder.fitting()
+        assert start.settle() == ""
         assert [session["served"] for session in told(capfd, "warm", "status")] == [0]
+
+
+def test_who_comes_second_uses_the_first_ones(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start, "_beside", None)
+    with warm:
+        found = []
+        for _ in range(2):
+            start.begin_beside()
+            begun = start.beside()
+            assert begun is not None
+            found.append(begun)
+        for each in found:
+            each.wake()
+        assert found[1].session() == found[0].session()
+        os.waitpid(next(e.process for e in found if e.process != found[0].session().process), 0)
+        assert [each.failure() for each in found] == ["", ""]
 
 
 def test_a_session_that_does_not_come_up_is_told(
     warm: Warm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(start, "_beside", None)
-    monkeypatch.setattr(identity, "key", lambda facts: "another")
+    monkeypatch.setattr(start, "IDLE_SECONDS", "soon")
     with warm:
         start.begin_beside()
-        problem = "a warm session can't be started: whoever started this session changed meanwhile"
-        assert client.settled() == problem
+        begun = start.beside()
+        assert begun is not None
+        with pytest.raises(NotStarted, match="could not convert string to float: 'soon'"):
+            begun.session()
+        assert start.settle() == "ValueError: could not convert string to float: 'soon'"
         assert folder.sessions() == []
 
 
@@ -147,7 +170,7 @@ def test_what_no_session_can_be_started_for(monkeypatch: pytest.MonkeyPatch) -> 
     def unfit() -> dict[str, str]:
         raise Unfit("warm sessions are for Linux")
 
-    monkeypatch.setattr(identity, "facts", unfit)
+    monkeypatch.setattr(identity, "environment", unfit)
     _, _, problem = client.through("lakeport", ["check", "--to", "lake", "--warm"])
     assert problem is not None
     assert str(problem).startswith("a warm session can't be started: warm sessions are for Linux")

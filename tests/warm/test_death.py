@@ -22,7 +22,10 @@ def test_idle_and_gone(own: Warm) -> None:
         assert time.monotonic() < end, own.traces()
         time.sleep(0.05)
     assert own.status() == []
-    assert [path.name for path in (own.cache / "warm").iterdir()] == ["start.lock"]
+    assert sorted(path.name for path in (own.cache / "warm").iterdir()) == [
+        "announced.lock",
+        "start.lock",
+    ]
     assert list((own.cache / "tmp").iterdir()) == []
 
 

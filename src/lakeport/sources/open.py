@@ -154,7 +154,7 @@ def open_source(
     if files[0].format == "singer":
         paths = [_local_path(file, spool.folder, number) for number, file in enumerate(files)]
         timed = config.add_record_metadata  # when a record was read stands in a sidecar
-        origin = _plain_file(paths) if spool.local and not timed else None
+        origin = None if timed else _plain_file(paths, spool)
         opened = open_inputs(paths, limits)
         size = sum(file.bytes for file in files)
         name = files[0].name if len(files) == 1 else f"{len(files)} files"
@@ -250,10 +250,11 @@ def _local_path(file: SourceFile, spool: Path, number: int) -> str:
     return str(target)
 
 
-def _plain_file(names: Sequence[str]) -> Path | None:
-    """The one file, if its bytes are what is in it, so that tasks can read parts of it."""
+def _plain_file(names: Sequence[str], spool: SpoolLocation) -> Path | None:
+    """The one file, if tasks can read parts of it where it lies: its bytes are what is in it."""
     path = Path(names[0]).absolute()
-    return path if len(names) == 1 and path.is_file() and not compressed(path) else None
+    alone = len(names) == 1 and spool.reaches(str(path), None)
+    return path if alone and path.is_file() and not compressed(path) else None
 
 
 def _names(source: Any) -> list[str] | None:

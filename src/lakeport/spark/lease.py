@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +17,7 @@ from lakeport.errors import ConfigError, LakeportError
 from lakeport.host.surroundings import Surroundings
 from lakeport.host.warm.channel import Channel, connect
 from lakeport.host.warm.folder import Session, fitting
-from lakeport.host.warm.start import begun
+from lakeport.host.warm.start import Beginning, beside
 from lakeport.spark import adopt
 from lakeport.spark.failures import translated
 from lakeport.spark.jvm import gateway
@@ -56,7 +57,7 @@ def lease_for(warm: str, settings: Mapping[str, str], store: Store | None) -> Le
     """
     if warm == "off":
         return None
-    session = None if settings else begun() or fitting()
+    session = None if settings else beside() or fitting(patient=warm == "require")
     if session is not None:
         return Lease(session, store)
     if warm == "require":
@@ -75,7 +76,7 @@ class Lease:
     """Spark of a warm session, until it is given back or this process ends.
 
     Args:
-        session: the warm session.
+        session: the warm session, or the one that this process has begun to start.
         store: the run's, whose settings no other run may have otherwise meanwhile.
 
     Attributes:
@@ -83,11 +84,11 @@ class Lease:
         needs: names of `versions.JARS` that it has, once it is open.
     """
 
-    def __init__(self, session: Session, store: Store | None) -> None:
+    def __init__(self, session: Session | Beginning, store: Store | None) -> None:
         self.surroundings = Surroundings.here()
         self.needs: frozenset[str] = frozenset()
         self._sql = True
-        self._session = session
+        self._found = session
         self._store = store
         self._channel: Channel | None = None
         self._closed = False
@@ -101,8 +102,8 @@ class Lease:
         Raises:
             Refused: it does not lend Spark, or is no more.
         """
-        claims = self._claims()
         try:
+            claims = self._claims()
             self._channel = connect(self._session.spark)
             answer = self._ask(self._channel, claims, needs)
             self.needs = frozenset(answer["needs"])
@@ -114,6 +115,12 @@ class Lease:
             if isinstance(error, Refused) or not isinstance(error, Exception):
                 raise
             raise Refused(f"the session's Spark can't be joined: {error}") from error
+
+    @cached_property
+    def _session(self) -> Session:
+        """The session; waits for one that has only begun to start."""
+        found = self._found
+        return found.session() if isinstance(found, Beginning) else found
 
     @property
     def alive(self) -> bool:

@@ -22,9 +22,9 @@ from lakeport.errors import LakeportError, SparkFailure
 from lakeport.host.warm import folder
 from lakeport.host.warm.channel import PASSED_ON, Channel, connect
 from lakeport.host.warm.folder import Session
-from lakeport.host.warm.start import NotStarted, begin_beside, begun
+from lakeport.host.warm.start import NotStarted, begin_beside
 
-__all__ = ["option_of", "settled", "through"]
+__all__ = ["option_of", "through"]
 
 _OPTION: Final = "--warm"
 _WORDS: Final = ("auto", "off", "require")
@@ -99,21 +99,12 @@ def through(program: str, arguments: Sequence[str]) -> _Outcome:
     if wanted in ("off", "false") or not _SELF_SUFFICIENT.isdisjoint(rest):
         return None, rest, None
     try:
-        session = folder.fitting()
+        session = folder.fitting(patient=wanted == "require")
         if session is None and wanted == "start":
             begin_beside()  # and this command runs here, with the session's Spark if it needs any
         return (None if session is None else _run(session, program, rest)), rest, None
     except (Lost, NotStarted) as problem:
         return None, rest, problem
-
-
-def settled() -> str:
-    """Wait for the session that this command has begun to start; why there is none, if so."""
-    try:
-        begun()
-    except NotStarted as problem:
-        return problem.message
-    return ""
 
 
 def _run(session: Session, program: str, arguments: list[str]) -> int | None:

@@ -62,7 +62,7 @@ def test_require_says_why_there_is_none(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_session_that_suits_is_taken(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(Path("/nowhere"), 1, "token", 0.0, 900.0, "2g", "1", {})
-    monkeypatch.setattr(lease, "fitting", lambda: session)
+    monkeypatch.setattr(lease, "fitting", lambda *, patient: session)
     found = lease_for("auto", {}, None)
     assert isinstance(found, Lease)
     assert found.alive

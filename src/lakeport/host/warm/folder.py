@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,18 +25,24 @@ from lakeport.host.warm.identity import Unfit
 
 __all__ = [
     "Session",
+    "announce",
     "any_session",
     "clear",
     "fitting",
-    "held",
+    "make_parent",
     "parent",
     "place",
     "running",
     "sessions",
+    "turn",
+    "withdraw",
 ]
 
 _STATE: Final = "session.json"
 _LOCK: Final = "lock"
+_STARTING: Final = "start.lock"
+_ANNOUNCED: Final = "announced.lock"
+_PATIENCE_SECONDS: Final = 15.0
 _LOOKED_AT_SECONDS: Final = 0.4
 _AGAIN_SECONDS: Final = 0.02
 
@@ -91,12 +98,25 @@ class Session:
             found = cls(**told | {"folder": folder})
         except (OSError, ValueError, TypeError):
             return None
-        return found if _locked(folder) else None
+        return found if _locked(folder / _LOCK) else None
 
 
 def parent() -> Path:
     """The folder of all sessions' folders; it need not exist."""
     return cache_folder() / "warm"
+
+
+def make_parent() -> Path:
+    """Make that folder if need be.
+
+    Raises:
+        OSError: it can't be made, or others have a say in it.
+    """
+    above = parent()
+    above.mkdir(parents=True, mode=0o700, exist_ok=True)
+    if not _private(above):
+        raise PermissionError(f"{above} is not this user's alone")
+    return above
 
 
 def any_session() -> bool:
@@ -108,14 +128,47 @@ def any_session() -> bool:
         return False
 
 
-def fitting() -> Session | None:
-    """The session that suits this process, if one runs."""
-    if not any_session():
+def fitting(*, patient: bool = False) -> Session | None:
+    """The session that suits this process, if one runs.
+
+    Args:
+        patient: wait for one that somebody has begun to start.
+    """
+    if not any_session() and not (patient and _announced()):
         return None
     try:
-        return running(identity.key(identity.facts()))
+        key = identity.key(identity.facts())
     except Unfit:
         return None
+    end = time.monotonic() + _PATIENCE_SECONDS * patient
+    while True:
+        coming = time.monotonic() < end and _announced()
+        if (found := running(key)) is not None or not coming:
+            return found
+        time.sleep(_AGAIN_SECONDS)
+
+
+def announce() -> int:
+    """Tell that a session is going to start; the file that tells it, until `withdraw`.
+
+    It goes with the last process that has it open, too.
+
+    Raises:
+        OSError: it can't be told.
+    """
+    descriptor = os.open(make_parent() / _ANNOUNCED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+def withdraw(announced: int) -> None:
+    """Take back what `announce` told, as the session is there."""
+    fcntl.flock(announced, fcntl.LOCK_UN)
+    os.close(announced)
+
+
+def _announced() -> bool:
+    return _locked(parent() / _ANNOUNCED)
 
 
 def running(key: str) -> Session | None:
@@ -146,19 +199,22 @@ def clear(key: str) -> None:
 
 
 @contextmanager
+def turn() -> Iterator[Callable[[], None]]:
+    """Wait until nobody else is starting a session; others wait until the function is called."""
+    with _held(make_parent() / _STARTING, math.inf) as descriptor:
+        yield lambda: fcntl.flock(descriptor, fcntl.LOCK_UN)  # of this process and its forks
+
+
+@contextmanager
 def place(key: str) -> Iterator[Path]:
     """A session's folder, made and locked while the body runs, and removed afterwards.
 
     Raises:
         OSError: it can't be made, or a session has it.
     """
-    above = parent()
-    above.mkdir(parents=True, mode=0o700, exist_ok=True)
-    if not _private(above):
-        raise PermissionError(f"{above} is not this user's alone")
-    folder = above / key
+    folder = make_parent() / key
     folder.mkdir(mode=0o700, exist_ok=True)
-    with held(folder / _LOCK, _LOOKED_AT_SECONDS):  # somebody may be looking
+    with _held(folder / _LOCK, _LOOKED_AT_SECONDS):  # somebody may be looking
         try:
             yield folder
         finally:
@@ -168,7 +224,7 @@ def place(key: str) -> Iterator[Path]:
 def _remove(folder: Path, seconds: float = 0.0) -> None:
     """Remove a folder of ours in which no session runs; `seconds` as for `held`."""
     if _private(folder):
-        with suppress(OSError), held(folder / _LOCK, seconds):
+        with suppress(OSError), _held(folder / _LOCK, seconds):
             shutil.rmtree(folder)
 
 
@@ -182,8 +238,8 @@ def _private(folder: Path) -> bool:
 
 
 @contextmanager
-def held(lock: Path, seconds: float = 0.0) -> Iterator[None]:
-    """Hold a lock while the body runs.
+def _held(lock: Path, seconds: float = 0.0) -> Iterator[int]:
+    """Hold a lock while the body runs; the file that holds it is given.
 
     Args:
         lock: its file, made if need be.
@@ -204,14 +260,14 @@ def held(lock: Path, seconds: float = 0.0) -> Iterator[None]:
                 if time.monotonic() >= end:
                     raise
                 time.sleep(_AGAIN_SECONDS)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _locked(folder: Path) -> bool:
+def _locked(lock: Path) -> bool:
     try:
-        with held(folder / _LOCK):
+        with _held(lock):
             return False
     except BlockingIOError:
         return True

@@ -64,7 +64,8 @@ def environment() -> dict[str, str]:
     """The variables that a warm session is started with: no others, and so no secrets.
 
     Raises:
-        Unfit: one that it needs holds a password.
+        Unfit: the system lacks what a warm session is built on, or one that it needs holds a
+            password.
     """
     return _shared() | {name: os.environ[name] for name in _BESIDE if name in os.environ}
 
@@ -76,8 +77,6 @@ def facts() -> dict[str, str]:
         Unfit: the system lacks what a warm session is built on, or the environment has a proxy
             whose address holds a password.
     """
-    if sys.platform != "linux":
-        raise Unfit("warm sessions are for Linux")
     found = {f"variable {name}": value for name, value in _shared().items()}
     found |= {f"limit {name}": value for name, value in _limits()}
     for name in _NAMESPACES:
@@ -103,6 +102,8 @@ def key(found: Mapping[str, str]) -> str:
 
 
 def _shared() -> dict[str, str]:
+    if sys.platform != "linux":
+        raise Unfit("warm sessions are for Linux")
     found = {}
     for name, value in os.environ.items():
         proxy = name.lower() in _PROXIES

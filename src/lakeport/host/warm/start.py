@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
-import threading
 import time
-from tempfile import TemporaryFile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Final
 
 from lakeport.errors import ConfigError
@@ -15,12 +15,25 @@ from lakeport.host.warm import folder, identity
 from lakeport.host.warm.folder import Session
 from lakeport.host.warm.identity import Unfit
 
-__all__ = ["IDLE_SECONDS", "MEMORY", "NotStarted", "begin", "begin_beside", "begun"]
+__all__ = [
+    "ANNOUNCED",
+    "IDLE_SECONDS",
+    "MEMORY",
+    "Beginning",
+    "NotStarted",
+    "begin",
+    "begin_beside",
+    "beside",
+    "settle",
+]
 
 IDLE_SECONDS: Final = 15 * 60.0
 MEMORY: Final = "2g"
 _START_SECONDS: Final = 30.0  # until it takes runs up; its Spark may still be starting then
 _LOOK_SECONDS: Final = 0.01
+ANNOUNCED: Final = 3
+"""The descriptor of what `folder.announce` gave, in the process that becomes a session."""
+_SAID: Final = 1 << 20  # bytes
 
 
 class NotStarted(ConfigError):
@@ -43,100 +56,118 @@ def begin(idle: float = IDLE_SECONDS, memory: str = MEMORY) -> Session:
     Raises:
         NotStarted: there can be none.
     """
-    return _begin(*_wanted(), [str(idle), memory, "0"])
+    with _told():
+        key = identity.key(identity.facts())
+        found = folder.running(key)
+        return found or _launch(idle, memory).session()
 
 
-class _Beside(threading.Thread):
-    """Begins to start a session, and waits for it, while this process does something else."""
+@dataclass
+class Beginning:
+    """A process that is to become a session.
 
-    def __init__(self, key: str, environment: dict[str, str]) -> None:
-        super().__init__(name="lakeport-warm-start", daemon=True)
-        self._wanted = key, environment
-        self._session: Session | None = None
-        self._problem: NotStarted | None = None
+    Attributes:
+        process: its number.
+        waits: the pipe at whose end it waits; -1 where it waits no longer.
+        output: the file that it writes to until it is one.
+    """
 
-    def run(self) -> None:
-        """Body of the thread."""
-        try:
-            self._session = _begin(*self._wanted, [str(IDLE_SECONDS), MEMORY, str(os.getpid())])
-        except NotStarted as problem:
-            self._problem = problem
+    process: int
+    waits: int
+    output: int
+    _words: str = ""
 
-    def session(self) -> Session | None:
-        """What came of it; waits for that."""
-        self.join()
-        if self._problem is not None:
-            raise self._problem
-        return self._session
+    def wake(self) -> None:
+        """Have it become a session now, and not when this process ends."""
+        if self.waits >= 0:
+            os.close(self.waits)
+            self.waits = -1
+
+    def failure(self) -> str:
+        """Its last words, if it has ended, and not because somebody else was quicker."""
+        with suppress(ChildProcessError):  # asked before
+            process, status = os.waitpid(self.process, os.WNOHANG)
+            if process and status:
+                said = os.pread(self.output, _SAID, 0).decode(errors="replace").split("\n")
+                words = [line for line in said if line.strip()]
+                self._words = words[-1] if words else "it ended at its start, and said nothing"
+        return self._words
+
+    def session(self) -> Session:
+        """Wake it, and wait for the session, be it somebody else's who was quicker.
+
+        Raises:
+            NotStarted: it does not come up.
+        """
+        with _told():
+            key = identity.key(identity.facts())
+            self.wake()
+            end = time.monotonic() + _START_SECONDS
+            while time.monotonic() < end:
+                if (session := folder.running(key)) is not None:
+                    return session
+                if words := self.failure():
+                    raise NotStarted(words)
+                time.sleep(_LOOK_SECONDS)
+            raise NotStarted(f"it takes longer than {_START_SECONDS:g} seconds")
 
 
-_beside: _Beside | None = None
+_beside: Beginning | None = None
 
 
 def begin_beside() -> None:
-    """Begin to start a session beside what this process does, which `begun` waits for.
+    """Begin to start a session that leaves the machine's cores to this process.
 
-    It leaves the machine's cores to this process: its Spark starts when it is asked for, or when
-    this process has ended.
+    It waits until this process needs Spark (`beside`) or has ended, but not for ever.
 
     Raises:
         NotStarted: there can be none, as far as can be told at once.
     """
     global _beside
-    _beside = _Beside(*_wanted())
-    _beside.start()
+    with _told():
+        _beside = _launch(IDLE_SECONDS, MEMORY, os.getpid())
 
 
-def begun() -> Session | None:
-    """The session that this process has begun to start beside its work, once it runs.
-
-    Raises:
-        NotStarted: it does not.
-    """
-    return None if _beside is None else _beside.session()
+def beside() -> Beginning | None:
+    """The session that this process has begun to start, if it has."""
+    return _beside
 
 
-def _wanted() -> tuple[str, dict[str, str]]:
-    """The key of the session that suits this process, and the environment that it gets."""
+def settle() -> str:
+    """Leave the session that this process has begun to itself; why there is none, if so."""
+    if _beside is None:
+        return ""
+    _beside.wake()
+    return _beside.failure()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Say why there can be no session."""
     try:
-        return identity.key(identity.facts()), identity.environment()
-    except (OSError, Unfit) as error:
+        yield
+    except Unfit as error:
         raise NotStarted(str(error)) from None
-
-
-def _begin(key: str, environment: dict[str, str], further: list[str]) -> Session:
-    try:
-        above = folder.parent()
-        above.mkdir(parents=True, mode=0o700, exist_ok=True)
-        with folder.held(above / "start.lock", math.inf):  # only one process starts one at a time
-            found = folder.running(key)
-            if found is None:
-                folder.clear(key)
-                found = _launch([key, *further], environment)
-            return found
     except OSError as error:
         raise NotStarted(f"{folder.parent()}: {error.strerror or error}") from None
 
 
-def _launch(arguments: list[str], environment: dict[str, str]) -> Session:
-    with TemporaryFile() as output:
-        null = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
-        both = [(os.POSIX_SPAWN_DUP2, output.fileno(), stream) for stream in (1, 2)]
+def _launch(idle: float, memory: str, starter: int = 0) -> Beginning:
+    """Start the process; where there is a starter, it waits for that one."""
+    environment = identity.environment()
+    output = os.memfd_create("lakeport-warm")
+    waited, waits = os.pipe()
+    announced = folder.announce()
+    streams = ((output, 1), (output, 2), (waited, 0), (announced, ANNOUNCED))
+    try:
         process = os.posix_spawn(
             sys.executable,
-            [sys.executable, "-P", "-m", "lakeport.warm", *arguments],
+            [sys.executable, "-P", "-m", "lakeport.warm", str(idle), memory, str(starter)],
             environment,
-            file_actions=[null, *both],
+            file_actions=[(os.POSIX_SPAWN_DUP2, *each) for each in streams],
             setsid=True,
         )
-        end = time.monotonic() + _START_SECONDS
-        while time.monotonic() < end:
-            session = folder.running(arguments[0])
-            if session is not None:
-                return session
-            if os.waitpid(process, os.WNOHANG)[0]:
-                break
-            time.sleep(_LOOK_SECONDS)
-        output.seek(0)
-        words = output.read().decode(errors="replace").strip().splitlines()
-    raise NotStarted(words[-1] if words else "it ended at its start, and said nothing")
+    finally:
+        os.close(waited)
+        os.close(announced)
+    return Beginning(process, waits, output)
