@@ -140,7 +140,7 @@ def _big() -> Iterator[Goal]:
 
 def _special() -> Iterator[Goal]:
     shared = {
-        "workers": (2_000_000, "2,000,000 records of a stream"),
+        "workers": (20_000_000, "20,000,000 records of a Singer file"),
         "workers on files": (24_000_000, "24,000,000 rows of CSV files"),
     }
     for load, (rows, told) in shared.items():

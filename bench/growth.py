@@ -24,7 +24,7 @@ from bench.values import database
 PART = 135_000  # records of the file: 50 MB
 PARTITIONED = 200_000
 PARTITIONS = (1, 10, 100, 1_000, 10_000)
-SHARED = 2_000_000  # records that one worker and two are compared with
+SHARED = 20_000_000  # records that one worker and two are compared with
 FILE = 3_000_000  # rows of each of the files that they are compared with
 FILES = 8
 COLD = {"LAKEPORT_WARM": "off"}
@@ -87,7 +87,7 @@ def on_workers(asked: Asked, places: Places, workers: int, source: Path, times: 
 
 
 def workers(asked: Asked, places: Places, results: Results) -> None:
-    """One worker and two, in turn, on the same stream."""
+    """One worker and two, in turn, on the same Singer file."""
     records = round(SHARED * asked.scale)
     source = data.source(asked.work, "singer", records)
     in_turn(

@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from tests.browser.kit import Reader, browsing, reading
+from tests.browser.kit import SHARE, VIEWS, Reader, browsing, reading
 from tests.browser.lakes import Site, make_lake, page_of, served
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each size, and each theme, of a test of any view; with `--soak` each size in each theme."""
+    if "view" in metafunc.fixturenames:
+        views = VIEWS if metafunc.config.getoption("soak") else SHARE
+        metafunc.parametrize("view", views, ids=["-".join(view) for view in views])
 
 
 @pytest.fixture(scope="session")

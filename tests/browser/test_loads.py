@@ -16,7 +16,6 @@ from tests.browser.kit import (
     LAPTOP,
     PHONE,
     SIZES,
-    THEMES,
     Reader,
     Theme,
     assert_accessible,
@@ -91,11 +90,10 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return path.as_uri()
 
 
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("size", SIZES)
 def test_a_page_of_loads_is_for_everyone(
-    reader: Reader, address: str, size: str, theme: Theme
+    reader: Reader, address: str, view: tuple[str, Theme]
 ) -> None:
+    size, theme = view
     page = reader.open(address, SIZES[size], theme)
     assert page.locator("h1:visible").count() == 1
     assert_fits(page)

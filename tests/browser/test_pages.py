@@ -12,7 +12,6 @@ from tests.browser.kit import (
     LAPTOP,
     PHONE,
     SIZES,
-    THEMES,
     Reader,
     Theme,
     assert_accessible,
@@ -49,11 +48,10 @@ def open_details(page: Page) -> None:
     page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
 
 
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("size", SIZES)
 def test_every_page_is_for_everyone(
-    reader: Reader, in_file: Site, paths: dict[str, str], size: str, theme: Theme, tmp_path: Path
+    reader: Reader, in_file: Site, paths: dict[str, str], view: tuple[str, Theme], tmp_path: Path
 ) -> None:
+    size, theme = view
     for name, path in paths.items():
         page = in_file.open(reader, path, SIZES[size], theme)
         assert page.locator("h1:visible").count() == 1, name

@@ -38,7 +38,7 @@ def played(columns: int, kept: Path) -> Iterator[tuple[Step, bytes]]:
     with tempfile.TemporaryDirectory(prefix="lakeport-first-") as folder:
         player = Player(Path(folder), columns, environment(kept))
         for step in STEPS:
-            done = player.play(step, {"LAKEPORT_WARM": "require" if step.spark else "off"})
+            done = player.play(step, {"LAKEPORT_WARM": "require"})
             told = done.output.decode(errors="replace")
             assert done.exit_code == step.exit_code, f"{step.command}\n{told}"
             yield step, done.output
