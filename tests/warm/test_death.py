@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -48,6 +49,25 @@ def test_first_load_of_files_leaves_the_session_to_the_next(own: Warm, tmp_path:
     again = own.run(*land(lake, "--warm", "require"), given=GIVEN)
     assert again.code == 0, again.err
     assert sorted(lake.ids()) == sorted([*range(40 * BATCH)] * 2)
+
+
+def test_a_session_that_is_still_to_come_is_stopped(own: Warm, tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "lake", "parquet")
+    assert own.run(*land(lake, "--warm"), given=GIVEN).code == 0
+    stopped = own.run("warm", "stop", "--json")
+    assert json.loads(b"".join(stopped.out)) == {"ended": 1, "ending with their last run": 0}
+    own.await_end()
+
+
+def test_a_session_outlives_a_load_that_is_killed(own: Warm, tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "lake", "parquet")
+    with own.started(*land(lake, "--warm")) as process:
+        process.feed(GIVEN, close=False)
+        assert process.wait_for((own.cache / "warm" / "announced.lock").exists)
+        assert own.processes() == []  # it waits, as the load does
+        process.send(signal.SIGKILL)
+    assert own.run(*land(lake, "--warm", "require"), given=GIVEN).code == 0
+    assert lake.ids() == list(range(40 * BATCH))
 
 
 def test_lost_before_anything_was_read(own: Warm, delta_lake: Lake, victim: str) -> None:

@@ -85,6 +85,7 @@ def stop(json_out: JsonOut = False, debug: Debug = False) -> None:
     output: Output = Json() if json_out else Console()
     with Guard(output, debug):
         ended, waiting = 0, 0
+        folder.await_announced()  # one that a load has begun to start goes with the others
         for session in folder.sessions():
             told = _ask(session, "stop")
             busy = len(told.get("runs", ())) + told.get("lent", 0)

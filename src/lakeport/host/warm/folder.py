@@ -27,6 +27,7 @@ __all__ = [
     "Session",
     "announce",
     "any_session",
+    "await_announced",
     "clear",
     "fitting",
     "make_parent",
@@ -165,6 +166,13 @@ def withdraw(announced: int) -> None:
     """Take back what `announce` told, as the session is there."""
     fcntl.flock(announced, fcntl.LOCK_UN)
     os.close(announced)
+
+
+def await_announced() -> None:
+    """Wait until no session is going to start, but not for long."""
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while _announced() and time.monotonic() < end:
+        time.sleep(_AGAIN_SECONDS)
 
 
 def _announced() -> bool:
