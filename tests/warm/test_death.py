@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
-from tests.faults.kit import PATIENCE, Lake, await_end, users
+from tests.faults.kit import PATIENCE, Lake, await_end, environment, users
 from tests.faults.test_signals import BATCH, SIZES
 from tests.warm.kit import Warm, land
 
@@ -61,11 +63,15 @@ def test_a_session_that_is_still_to_come_is_stopped(own: Warm, tmp_path: Path) -
 
 def test_a_session_outlives_a_load_that_is_killed(own: Warm, tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake", "parquet")
-    with own.started(*land(lake, "--warm")) as process:
-        process.feed(GIVEN, close=False)
-        assert process.wait_for((own.cache / "warm" / "announced.lock").exists)
+    command = [sys.executable, "-m", "lakeport", *map(str, land(lake, "--warm"))]
+    own_environment = environment(own.environment())
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env=own_environment) as process:
+        end = time.monotonic() + PATIENCE
+        while not (own.cache / "warm" / "announced.lock").exists():
+            assert time.monotonic() < end
+            time.sleep(0.01)
         assert own.processes() == []  # it waits, as the load does
-        process.send(signal.SIGKILL)
+        process.kill()
     assert own.run(*land(lake, "--warm", "require"), given=GIVEN).code == 0
     assert lake.ids() == list(range(40 * BATCH))
 
