@@ -32,10 +32,11 @@ class Goal:
     at_least: bool = False
 
     def holds(self, medians: Medians) -> bool | None:
-        """Whether it is reached; None where it was not measured."""
-        found = self.figure(medians)
-        if found is None:
+        """Whether it is reached, by the figure as it is shown; None where it was not measured."""
+        exact = self.figure(medians)
+        if exact is None:
             return None
+        found = round(exact, 2)
         return found >= self.limit if self.at_least else found <= self.limit
 
 
