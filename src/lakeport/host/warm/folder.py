@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -141,12 +142,8 @@ def fitting(*, patient: bool = False) -> Session | None:
         key = identity.key(identity.facts())
     except Unfit:
         return None
-    end = time.monotonic() + _PATIENCE_SECONDS * patient
-    while True:
-        coming = time.monotonic() < end and _announced()
-        if (found := running(key)) is not None or not coming:
-            return found
-        time.sleep(_AGAIN_SECONDS)
+    look = partial(running, key)
+    return _while_announced(look) if patient else look()
 
 
 def announce() -> int:
@@ -170,8 +167,16 @@ def withdraw(announced: int) -> None:
 
 def await_announced() -> None:
     """Wait until no session is going to start, but not for long."""
+    _while_announced(lambda: None)
+
+
+def _while_announced(look: Callable[[], Session | None]) -> Session | None:
+    """What a look finds, again and again while there may be more to see, but not for long."""
     end = time.monotonic() + _PATIENCE_SECONDS
-    while _announced() and time.monotonic() < end:
+    while True:
+        coming = time.monotonic() < end and _announced()
+        if (found := look()) is not None or not coming:
+            return found
         time.sleep(_AGAIN_SECONDS)
 
 
@@ -230,7 +235,7 @@ def place(key: str) -> Iterator[Path]:
 
 
 def _remove(folder: Path, seconds: float = 0.0) -> None:
-    """Remove a folder of ours in which no session runs; `seconds` as for `held`."""
+    """Remove a folder of ours in which no session runs; `seconds` as for `_held`."""
     if _private(folder):
         with suppress(OSError), _held(folder / _LOCK, seconds):
             shutil.rmtree(folder)

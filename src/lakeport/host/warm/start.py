@@ -46,6 +46,17 @@ class NotStarted(ConfigError):
         )
 
 
+@contextmanager
+def _told() -> Iterator[None]:
+    """Say why there can be no session."""
+    try:
+        yield
+    except Unfit as error:
+        raise NotStarted(str(error)) from None
+    except OSError as error:
+        raise NotStarted(f"{folder.parent()}: {error.strerror or error}") from None
+
+
 def begin(idle: float = IDLE_SECONDS, memory: str = MEMORY) -> Session:
     """The session that suits this process: the one that runs, else a new one.
 
@@ -56,10 +67,7 @@ def begin(idle: float = IDLE_SECONDS, memory: str = MEMORY) -> Session:
     Raises:
         NotStarted: there can be none.
     """
-    with _told():
-        key = identity.key(identity.facts())
-        found = folder.running(key)
-        return found or _launch(idle, memory).session()
+    return _launch(idle, memory).session()
 
 
 @dataclass
@@ -93,23 +101,23 @@ class Beginning:
                 self._words = words[-1] if words else "it ended at its start, and said nothing"
         return self._words
 
+    @_told()
     def session(self) -> Session:
         """Wake it, and wait for the session, be it somebody else's who was quicker.
 
         Raises:
             NotStarted: it does not come up.
         """
-        with _told():
-            key = identity.key(identity.facts())
-            self.wake()
-            end = time.monotonic() + _START_SECONDS
-            while time.monotonic() < end:
-                if (session := folder.running(key)) is not None:
-                    return session
-                if words := self.failure():
-                    raise NotStarted(words)
-                time.sleep(_LOOK_SECONDS)
-            raise NotStarted(f"it takes longer than {_START_SECONDS:g} seconds")
+        key = identity.key(identity.facts())
+        self.wake()
+        end = time.monotonic() + _START_SECONDS
+        while time.monotonic() < end:
+            if (session := folder.running(key)) is not None:
+                return session
+            if words := self.failure():
+                raise NotStarted(words)
+            time.sleep(_LOOK_SECONDS)
+        raise NotStarted(f"it takes longer than {_START_SECONDS:g} seconds")
 
 
 _beside: Beginning | None = None
@@ -124,8 +132,7 @@ def begin_beside() -> None:
         NotStarted: there can be none, as far as can be told at once.
     """
     global _beside
-    with _told():
-        _beside = _launch(IDLE_SECONDS, MEMORY, os.getpid())
+    _beside = _launch(IDLE_SECONDS, MEMORY, os.getpid())
 
 
 def beside() -> Beginning | None:
@@ -141,23 +148,13 @@ def settle() -> str:
     return _beside.failure()
 
 
-@contextmanager
-def _told() -> Iterator[None]:
-    """Say why there can be no session."""
-    try:
-        yield
-    except Unfit as error:
-        raise NotStarted(str(error)) from None
-    except OSError as error:
-        raise NotStarted(f"{folder.parent()}: {error.strerror or error}") from None
-
-
+@_told()
 def _launch(idle: float, memory: str, starter: int = 0) -> Beginning:
     """Start the process; where there is a starter, it waits for that one."""
     environment = identity.environment()
+    announced = folder.announce()
     output = os.memfd_create("lakeport-warm")
     waited, waits = os.pipe()
-    announced = folder.announce()
     streams = ((output, 1), (output, 2), (waited, 0), (announced, ANNOUNCED))
     try:
         process = os.posix_spawn(
