@@ -17,14 +17,12 @@ class Step:
         wish: what they want.
         command: what they type.
         exit_code: what comes of it: 0, or that of the mistake.
-        spark: whether it needs Spark.
     """
 
     name: str
     wish: str
     command: str
     exit_code: int = 0
-    spark: bool = False
 
 
 _START = (
@@ -36,7 +34,7 @@ _START = (
     Step("land", "Land it.", "lakeport land people.csv --to ./lake"),
     Step("preview", "Is it there?", "lakeport table preview ./lake/people"),
     Step("again", "The same file, by mistake.", "lakeport land people.csv --to ./lake"),
-    Step("undo", "Take that back.", f"lakeport table undo ./lake/people {RUN}", spark=True),
+    Step("undo", "Take that back.", f"lakeport table undo ./lake/people {RUN}"),
     Step("once", "Only what is new.", "lakeport land people.csv --to ./lake --once"),
 )
 _FILES = (
@@ -111,7 +109,6 @@ _MISTAKES = (
         "restore",
         "January alone was better.",
         "lakeport table restore ./lake/units --version 0",
-        spark=True,
     ),
 )
 _LOOK = (
@@ -124,7 +121,6 @@ _LOOK = (
         "query",
         "Who bought most?",
         'lakeport table query ./lake/orders "SELECT Kunde, Betrag FROM t ORDER BY 2 DESC"',
-        spark=True,
     ),
     Step("init", "A folder of my own.", "lakeport init csv"),
     Step("init-land", "Run it.", "cd lakeport-csv && lakeport land people.csv --to lake.yaml"),

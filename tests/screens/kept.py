@@ -33,7 +33,7 @@ def played(columns: int, kept: Path) -> Iterator[tuple[Step, bytes]]:
 
     Args:
         columns: how wide the terminal is.
-        kept: lakeport's cache, with a warm session in it: what needs Spark goes through that.
+        kept: lakeport's cache, with a warm session in it, through which commands go that can.
     """
     with tempfile.TemporaryDirectory(prefix="lakeport-first-") as folder:
         player = Player(Path(folder), columns, environment(kept))
