@@ -45,7 +45,7 @@ class Staged:
             its parts; a session and the bytes held back). It may be a capability: never log it.
         rows: number of rows.
         bytes: size of the object.
-        checksum: CRC32C or MD5 of the content with its name, such as `crc32c:AAAAAA==`.
+        checksum: CRC32C or CRC32 of the content with its name, such as `crc32c:AAAAAA==`.
         partition: partition column -> serialised value (Delta), None for null.
         stats: Delta's statistics as JSON text; empty for files.
         split: index of the task that wrote it.

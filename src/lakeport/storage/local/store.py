@@ -10,7 +10,6 @@ checksum are the proof.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import secrets
 import time
@@ -24,11 +23,12 @@ from lakeport.model import Level, Staged, StoredObject
 from lakeport.storage.checks import CheckItem
 from lakeport.storage.local.check import check_folder
 from lakeport.storage.local.disk import (
+    Crc32,
+    checksum_of,
+    has_checksum,
     level,
     link_or_rename,
     make_folder,
-    md5_of,
-    new_md5,
     stored,
     sync_folder,
     translated,
@@ -135,8 +135,7 @@ class LocalStorage:
             found = target.stat()
             if (found.st_size, found.st_mtime_ns) != (staged.bytes, staged.token.get("written")):
                 return False
-            with target.open("rb") as file:
-                return md5_of(hashlib.file_digest(file, new_md5)) == staged.checksum
+            return has_checksum(target, staged.checksum)
 
     def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
         """Write one small file whole, and durably.
@@ -285,7 +284,7 @@ class LocalStageWriter:
         self._uri = storage.uri(key)
         self._path = path
         self._bytes = 0
-        self._md5 = new_md5()
+        self._crc = Crc32()
         with translated("stage", self._uri):
             self._file = path.open("xb", buffering=1 << 20)
 
@@ -297,7 +296,7 @@ class LocalStageWriter:
         """
         with translated("stage", self._uri):
             written = self._file.write(data)
-        self._md5.update(data)
+        self._crc.update(data)
         self._bytes += written
         return written
 
@@ -316,7 +315,7 @@ class LocalStageWriter:
         return {
             "token": {"name": self._path.name, "written": written},
             "bytes": self._bytes,
-            "checksum": md5_of(self._md5),
+            "checksum": checksum_of(self._crc),
         }
 
     def abort(self) -> None:

@@ -4,6 +4,7 @@ import errno
 import os
 import pickle
 import stat
+from dataclasses import replace
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,16 @@ def test_abort_leaves_nothing(store: LocalStorage) -> None:
 
 def test_checksum_and_size(store: LocalStorage) -> None:
     one = staged(store, b"hello")
-    assert (one.bytes, one.checksum) == (5, "md5:XUFAKrxLKna5cZ2REBfFkg==")
+    assert (one.bytes, one.checksum) == (5, "crc32:NhCmhg==")
+
+
+def test_what_an_earlier_version_staged_is_known_by_its_md5(store: LocalStorage) -> None:
+    one = staged(store, b"hello")
+    store.publish(one, KEY)
+    store.discard(one)
+    then, other = "md5:XUFAKrxLKna5cZ2REBfFkg==", "md5:1B2M2Y8AsgTpgAmY7PhCfg=="
+    assert store.owned(replace(one, checksum=then), KEY)
+    assert not store.owned(replace(one, checksum=other), KEY)
 
 
 def test_small_objects(store: LocalStorage) -> None:

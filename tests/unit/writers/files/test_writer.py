@@ -246,7 +246,7 @@ def test_manifest(store: LocalStorage) -> None:
     content = json.loads(store.get(found.key) or b"")
     assert (content["stream"], content["rows"], content["bytes"]) == ("users", 9, landed.bytes)
     assert [f["uri"] for f in content["files"]] == list(landed.files)
-    assert content["files"][0]["checksum"].startswith("md5:")
+    assert content["files"][0]["checksum"].startswith("crc32:")
     assert content["schema"] == [{"name": "id", "type": "int64"}]
     assert content["state"] == '{"a": 1.0}'
 
