@@ -24,7 +24,7 @@ from lakeport.errors import InputError
 from lakeport.model import Storage
 from lakeport.shape.columns import TIMESTAMP
 from lakeport.writers.delta.merge.files import Bounds, Entry, bounds, parse_statistics
-from lakeport.writers.delta.merge.keys import KeyIndex, KeyRanges, Mask, Positions
+from lakeport.writers.delta.merge.keys import Hits, KeyIndex, KeyRanges, Mask, Positions
 from lakeport.writers.delta.schema import physical_names
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Incoming:
 
         for key, _ in self.files:
             with self.storage.open(key) as source:
-                for batch in pq.ParquetFile(source).iter_batches(1 << 17):
+                for batch in pq.ParquetFile(source, pre_buffer=False).iter_batches(1 << 17):
                     yield batch.select(self.schema.names).cast(self.schema)
 
     def take(self, positions: Positions) -> pa.Table:
@@ -128,15 +128,15 @@ class Upsert:
         """The batch's keys."""
         return KeyIndex(self.incoming.columns(self.merge_keys).columns)
 
-    def choose(self, table: pa.Table) -> Positions:
-        """Positions of the batch's rows with the same keys."""
+    def choose(self, table: pa.Table) -> Hits:
+        """Rows with a key of the batch, and positions of the batch's rows with the same."""
         return self.index.find(table.columns)
 
     def context(self, chosen: Positions) -> pa.Table | None:
         """The batch's rows that the file needs, with their positions in the batch."""
         if self._whole is not None:
             return self._whole
-        positions = np.unique(chosen[chosen >= 0])
+        positions = np.unique(chosen)
         return _numbered(self.incoming.take(positions), positions)
 
     def apply(self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None) -> Applied:
@@ -203,12 +203,13 @@ class Retire:
         nulls = parse_statistics(entry).get("nullCount", {}).get(name)
         return nulls != 0 or bool(found[0].as_py() < self.version)
 
-    def choose(self, table: pa.Table) -> Positions:
-        """Rows of earlier versions that have no mark yet."""
+    def choose(self, table: pa.Table) -> Hits:
+        """Rows of earlier versions that have no mark yet, all for the same."""
         old = pc.fill_null(pc.less(table.column(self.version_column), self.version), True)
         if self.deleted:
             old = pc.and_(old, pc.is_null(table.column(self.deleted)))
-        return np.where(old.to_numpy(), 0, -1).astype(np.int64)
+        rows = np.flatnonzero(old.to_numpy())
+        return Hits(rows, np.zeros_like(rows))
 
     def context(self, chosen: Positions) -> pa.Table | None:
         """Nothing."""

@@ -104,7 +104,7 @@ class TableFiles:
             return
         key = self._key(file)
         with self.storage.open(key) as source, readable(self.storage.uri(key)):
-            parquet = pq.ParquetFile(source)
+            parquet = pq.ParquetFile(source, pre_buffer=False)
             there = sorted(self.untyped.intersection(parquet.schema_arrow.names))
             for batch in parquet.iter_batches(_ROWS, columns=there) if there else ():
                 for name, column in zip(there, batch.columns, strict=True):
@@ -125,7 +125,8 @@ class TableFiles:
         schema = pa.schema([self.schema.field(place) for place in places])
         key = self._key(file)
         with self.storage.open(key) as source, readable(self.storage.uri(key)):
-            parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+            # Arrow's own read-ahead would hold the whole file.
+            parquet = pq.ParquetFile(source, pre_buffer=False, coerce_int96_timestamp_unit="us")
             there = [f.name for f in wanted if f.name in parquet.schema_arrow.names]
             for batch in parquet.iter_batches(rows, columns=there):
                 arrays = [self._column(batch, field, file) for field in wanted]

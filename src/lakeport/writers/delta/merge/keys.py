@@ -2,7 +2,7 @@
 
 ```
 batch  id 1 2 1 3      last rows: 1 (of 2), 2 (of 1), 3 (of 3)
-table  id 3 7 1        find:      3, none, 2
+table  id 3 7 1        find:      3 for row 0, 2 for row 2
 ```
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,35 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["KeyIndex", "KeyRanges", "Mask", "Positions"]
+__all__ = ["Hits", "KeyIndex", "KeyRanges", "Mask", "Positions"]
 
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]
-_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Those rows of many that are meant, few as a rule.
+
+    Attributes:
+        rows: their positions, sorted.
+        chosen: for each a number of 0 or more that tells what for.
+    """
+
+    rows: Positions
+    chosen: Positions
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def part(self, start: int, end: int) -> Hits:
+        """Those of a range of rows, counted from its start.
+
+        >>> Hits(np.array([1, 4, 6]), np.array([7, 8, 9])).part(4, 6)
+        Hits(rows=array([0]), chosen=array([8]))
+        """
+        first, last = np.searchsorted(self.rows, (start, end))
+        return Hits(self.rows[first:last] - start, self.chosen[first:last])
 
 
 class KeyIndex:
@@ -37,8 +62,8 @@ class KeyIndex:
 
     Example:
         >>> index = KeyIndex([pa.chunked_array([[1, 2, 1, 3]])])
-        >>> index.last.tolist(), index.find([pa.chunked_array([[3, 7, 1]])]).tolist()
-        ([1, 2, 3], [3, -1, 2])
+        >>> index.last.tolist(), index.find([pa.chunked_array([[3, 7, 1]])])
+        ([1, 2, 3], Hits(rows=array([0, 2]), chosen=array([3, 2])))
     """
 
     def __init__(self, columns: Sequence[pa.ChunkedArray]) -> None:
@@ -46,33 +71,35 @@ class KeyIndex:
         codes = np.zeros(len(columns[0]), dtype=np.int64)
         for column in map(_plain, columns):
             distinct = pc.unique(column)
-            pairs = codes * len(distinct) + _codes(column, distinct)
+            pairs = codes * len(distinct) + _places(column, distinct).to_numpy()
             known, codes = np.unique(pairs, return_inverse=True)
             self._levels.append((distinct, known))
-        # One more for the rows without a key of the batch: -1 is its place from the end.
-        self._last = np.full(len(self._levels[-1][1]) + 1, -1, dtype=np.int64)
+        self._last = np.zeros(len(self._levels[-1][1]), dtype=np.int64)
         np.maximum.at(self._last, codes, np.arange(len(codes), dtype=np.int64))
 
     @property
     def last(self) -> Positions:
         """The positions of the last rows of all keys, sorted."""
-        return np.sort(self._last[:-1])
+        return np.sort(self._last)
 
-    def find(self, columns: Sequence[pa.ChunkedArray]) -> Positions:
-        """For each row, the position of the batch's last row with its key; -1 where there is none.
+    def find(self, columns: Sequence[pa.ChunkedArray]) -> Hits:
+        """The rows with a key of the batch, and the positions of the batch's last rows with it.
 
         Args:
             columns: key columns of the batch's types, nulls allowed.
         """
-        first, *others = zip(map(_plain, columns), self._levels, strict=True)
-        found = _codes(first[0], first[1][0])  # of one column each distinct value is a key
-        for column, (distinct, known) in others:
-            codes = _codes(column, distinct)
-            pairs = np.where((found < 0) | (codes < 0), -1, found * len(distinct) + codes)
+        levels = zip(map(_plain, columns), self._levels, strict=True)
+        column, (distinct, _) = next(levels)
+        rows, codes = _matches(column, distinct)  # of one column each distinct value is a key
+        for column, (distinct, known) in levels:
+            # Not by `take`, which joins the chunks: text of more than 2 GB does not fit in one.
+            kept, places = _matches(column.filter(pa.array(_mask(rows, len(column)))), distinct)
+            rows, pairs = rows[kept], codes[kept] * len(distinct) + places
             # What is greater than every known pair is sought behind the end: look at the last.
-            at = np.minimum(np.searchsorted(known, pairs), max(len(known) - 1, 0))
-            found = np.where(known[at] == pairs, at, -1) if len(known) else pairs * 0 - 1
-        return self._last[found]
+            codes = np.minimum(np.searchsorted(known, pairs), len(known) - 1)
+            hit = known[codes] == pairs
+            rows, codes = rows[hit], codes[hit]
+        return Hits(rows, self._last[codes])
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -80,15 +107,25 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
 
 
-def _codes(column: pa.ChunkedArray, distinct: pa.Array) -> Positions:
-    """The place of each value among distinct ones; -1 for nulls and others."""
-    parts = [
-        pc.fill_null(pc.index_in(column.slice(at, _CHUNK), distinct, skip_nulls=True), -1)
-        for at in range(0, len(column), _CHUNK)
-    ]
-    if not parts:
-        return np.zeros(0, dtype=np.int64)
-    return np.concatenate([part.to_numpy() for part in parts]).astype(np.int64)
+def _places(column: pa.ChunkedArray, distinct: pa.Array) -> pa.ChunkedArray:
+    """The place of each value among distinct ones; null for nulls and others.
+
+    One call for all chunks: each makes a hash table of the distinct values first.
+    """
+    return pc.index_in(column, distinct, skip_nulls=True)
+
+
+def _matches(column: pa.ChunkedArray, distinct: pa.Array) -> tuple[Positions, Positions]:
+    """Positions of the values that are among distinct ones, and their places among them."""
+    places = _places(column, distinct)
+    rows = pc.indices_nonzero(pc.is_valid(places)).to_numpy()
+    return rows.astype(np.int64), places.drop_null().to_numpy().astype(np.int64)
+
+
+def _mask(rows: Positions, count: int) -> Mask:
+    mask = np.zeros(count, dtype=bool)
+    mask[rows] = True
+    return mask
 
 
 class KeyRanges:

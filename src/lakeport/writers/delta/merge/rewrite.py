@@ -21,7 +21,7 @@ from lakeport.model import Staged
 from lakeport.shape.columns import fit_column
 from lakeport.writers.delta.merge.changes import Applied, Incoming
 from lakeport.writers.delta.merge.files import DataFile, TableFiles
-from lakeport.writers.delta.merge.keys import Positions
+from lakeport.writers.delta.merge.keys import Hits, Positions
 from lakeport.writers.delta.sink import DeltaSink
 
 __all__ = ["Change", "Rewrite", "Rewritten", "insert"]
@@ -35,8 +35,8 @@ class Change(Protocol):
         """The columns by which the rows are chosen."""
         ...
 
-    def choose(self, table: pa.Table) -> Positions:
-        """For each row -1 to leave it, else a number of 0 or more."""
+    def choose(self, table: pa.Table) -> Hits:
+        """The rows to change."""
         ...
 
     def apply(self, rows: pa.RecordBatch, chosen: Positions, context: pa.Table | None) -> Applied:
@@ -44,7 +44,7 @@ class Change(Protocol):
         ...
 
     def context(self, chosen: Positions) -> pa.Table | None:
-        """What `apply` needs for a file."""
+        """What `apply` needs for a file of which rows are chosen."""
         ...
 
 
@@ -91,34 +91,32 @@ class Rewrite:
         done: list[Rewritten] = []
         try:
             for file in files:
-                chosen = self.change.choose(self.table.columns(file, self.change.columns))
-                if len(chosen) and chosen.max() >= 0:
-                    done.append(self._rewrite(file, chosen, number))
+                hits = self.change.choose(self.table.columns(file, self.change.columns))
+                if len(hits):
+                    done.append(self._rewrite(file, hits, number))
         except BaseException:
             for staged in (staged for one in done for staged in one.staged):
                 self.sink.storage.discard(staged)
             raise
         return done
 
-    def _rewrite(self, file: DataFile, chosen: Positions, number: int) -> Rewritten:
-        context = self.change.context(chosen)
+    def _rewrite(self, file: DataFile, hits: Hits, number: int) -> Rewritten:
+        context = self.change.context(hits.chosen)
         counts = {"copied": 0, "updated": 0, "deleted": 0, "same": 0}
 
         def changed() -> Iterator[pa.RecordBatch]:
             start = 0
             for batch in self.table.batches(file):
-                part = chosen[start : start + len(batch)]
+                part = hits.part(start, start + len(batch))
                 start += len(batch)
-                hit = part >= 0
-                hits = int(hit.sum())
-                counts["copied"] += len(batch) - hits
-                if not hits:
+                counts["copied"] += len(batch) - len(part)
+                if not len(part):
                     yield batch
                     continue
-                yield batch.filter(pa.array(~hit))
-                done = self.change.apply(batch.filter(pa.array(hit)), part[hit], context)
+                yield _without(batch, part.rows)
+                done = self.change.apply(batch.take(pa.array(part.rows)), part.chosen, context)
                 counts["deleted"] += done.removed
-                counts["updated"] += hits - done.removed
+                counts["updated"] += len(part) - done.removed
                 counts["same"] += done.same
                 if done.rows is not None:
                     yield done.rows
@@ -126,8 +124,17 @@ class Rewrite:
         # Names are made from the job: no two of a task's files may have the same one.
         sink = replace(self.sink, job=uuid.uuid5(self.sink.job, file.path))
         staged = sink.write(changed(), number)
-        matched = np.unique(chosen[chosen >= 0])
-        return Rewritten(file.path, tuple(staged), **counts, matched=matched)
+        return Rewritten(file.path, tuple(staged), **counts, matched=np.unique(hits.chosen))
+
+
+def _without(batch: pa.RecordBatch, rows: Positions) -> pa.RecordBatch:
+    """A batch without some of its rows."""
+    left = np.ones(len(batch), dtype=bool)
+    left[rows] = False
+    mask = pa.array(left)
+    # Column by column Arrow copies what lies between the rows; a whole batch it takes row by row.
+    columns = [column.filter(mask) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def insert(

@@ -17,7 +17,6 @@ import pytest
 from lakeport.errors import InputError
 from lakeport.storage.local.store import LocalStorage
 from lakeport.writers.delta.merge.changes import BatchKeys, Incoming, Retire, Upsert
-from lakeport.writers.delta.merge.keys import Positions
 from lakeport.writers.delta.plan import plan_table
 
 Row = dict[str, Any]
@@ -54,13 +53,13 @@ class Change:
 
 def changed(change: Upsert | Retire, rows: pa.Table, key: str) -> tuple[list[Row], int]:
     """A file's rows after the change, as a task makes them, and how many were removed."""
-    chosen: Positions = change.choose(rows.select([key, *change.columns[1:]]))
-    hit = chosen >= 0
+    hits = change.choose(rows.select([key, *change.columns[1:]]))
+    hit = np.isin(np.arange(len(rows)), hits.rows)
     kept = rows.filter(pa.array(~hit))
     if not hit.any():
         return kept.to_pylist(), 0
     (batch,) = rows.filter(pa.array(hit)).combine_chunks().to_batches()
-    done = change.apply(batch, chosen[hit], change.context(chosen))
+    done = change.apply(batch, hits.chosen, change.context(hits.chosen))
     new = [] if done.rows is None else done.rows.to_pylist()
     return [*kept.to_pylist(), *new], done.removed
 
@@ -100,8 +99,8 @@ def test_rows_take_the_values_of_the_last_record_of_their_key(
     assert (len(rows), removed) == (len(wanted), len(there) - len(wanted))
 
     keys = BatchKeys.read(change)
-    matched = change.choose(pa.table({"id": list(there)}))
-    inserted = change.incoming.take(keys.unmatched([matched[matched >= 0]])).to_pylist()
+    matched = change.choose(pa.table({"id": list(there)})).chosen
+    inserted = change.incoming.take(keys.unmatched([matched])).to_pylist()
     assert {row["ID"]: row for row in inserted} == {
         key: record for key, record in last.items() if key not in there and not record["gone"]
     }
@@ -136,7 +135,7 @@ def test_rows_that_come_with_the_values_they_had_are_counted(tmp_path: Path) -> 
     pq.write_table(batch, tmp_path / "0.parquet")
     incoming = Incoming(LocalStorage(str(tmp_path)), (("0.parquet", 5),), schema, SMALL)
     change = Upsert(incoming, schema, ("id",), "made", "", "seen")
-    chosen = change.choose(there.select(["id"]))
+    chosen = change.choose(there.select(["id"])).chosen
     (whole,) = there.combine_chunks().to_batches()
     assert change.apply(whole, chosen, change.context(chosen)).same == 2
 

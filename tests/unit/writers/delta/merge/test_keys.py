@@ -8,11 +8,13 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from lakeport.writers.delta.merge.files import NO_VALUES, bounds, parse_statistics
-from lakeport.writers.delta.merge.keys import KeyIndex, KeyRanges
+from lakeport.writers.delta.merge.keys import Hits, KeyIndex, KeyRanges
 
 Keys = list[tuple[Any, ...]]
 
@@ -24,6 +26,10 @@ def columns(keys: Keys, types: list[pa.DataType]) -> list[pa.ChunkedArray]:
         pa.chunked_array([list(values[:half]), list(values[half:])], type=type_)
         for values, type_ in zip(each, types, strict=True)
     ]
+
+
+def pairs(hits: Hits) -> list[tuple[int, int]]:
+    return list(zip(hits.rows.tolist(), hits.chosen.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -44,13 +50,25 @@ def test_the_last_row_of_each_key_is_found(seed: int) -> None:
     last = {value: place for place, value in enumerate(batch)}
     index = KeyIndex(columns(batch, types))
     assert index.last.tolist() == sorted(last.values())
-    assert index.find(columns(table, types)).tolist() == [last.get(value, -1) for value in table]
+    assert pairs(index.find(columns(table, types))) == [
+        (place, last[value]) for place, value in enumerate(table) if value in last
+    ]
 
 
 def test_an_empty_table_and_an_empty_batch() -> None:
     index = KeyIndex(columns([(1,)], [pa.int64()]))
-    assert index.find(columns([], [pa.int64()])).tolist() == []
-    assert KeyIndex(columns([], [pa.int64()])).find(columns([(1,)], [pa.int64()])).tolist() == [-1]
+    assert pairs(index.find(columns([], [pa.int64()]))) == []
+    two = [pa.int64(), pa.string()]
+    assert pairs(KeyIndex(columns([], two)).find(columns([(1, "a")], two))) == []
+
+
+def test_pairs_of_many_values_are_told_apart() -> None:
+    """Their numbers, of which there are as many as values times values, need 64 bits."""
+    many = pa.chunked_array([np.arange(70_000)])
+    index = KeyIndex([many, many])
+    same, other = index.find([many, many]), index.find([many, pc.add(many, 1)])
+    assert pairs(same) == [(place, place) for place in range(70_000)]
+    assert not len(other)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -115,4 +133,4 @@ def test_both_zeros_are_one_key_as_in_sql(type_: pa.DataType) -> None:
     index = KeyIndex(batch)
     assert index.last.tolist() == [1, 2]
     found = index.find(columns([(-0.0, 2), (0.0, 1), (None, 1), (0.5, 1)], [type_, pa.int64()]))
-    assert found.tolist() == [2, 1, -1, -1]
+    assert pairs(found) == [(0, 2), (1, 1)]
