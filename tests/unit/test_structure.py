@@ -27,12 +27,16 @@ LONGER: dict[str, str] = {
 LIGHT = {"__future__", "lakeport", *sys.stdlib_module_names}
 _COMMAND = "a command loads what it runs when it runs: `lakeport version` would take a third longer"
 _SESSION = "a session starts beside a run and on its cores: half of what it imports can wait"
+_UNASKED = "most loads have no `sql` and expect nothing: a small one would take a twentieth longer"
 NEEDED = {
     "lakeport.__main__ -> lakeport.cli.output.progress": "a client of a warm session shows nothing",
     "lakeport.cli.jars -> lakeport.spark.jvm.jars": _COMMAND,
     "lakeport.cli.sources.database -> lakeport.config.files": _COMMAND,
     "lakeport.cli.tables.opened -> lakeport.tables": _COMMAND,
     "lakeport.cli.warm -> lakeport.spark.jvm.jars": _COMMAND,
+    "lakeport.loading.stream -> lakeport.loading.transform.transform": _UNASKED,
+    "lakeport.loading.transform.wanted -> lakeport.loading.expect.arrow": _UNASKED,
+    "lakeport.loading.transform.wanted -> lakeport.loading.transform.transform": _UNASKED,
     "lakeport.mage.flags -> lakeport.config.files": _COMMAND,
     "lakeport.mage.flags -> lakeport.config.mage.catalog": _COMMAND,
     "lakeport.native -> lakeport.native": "what is compiled may not load here",

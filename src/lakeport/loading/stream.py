@@ -31,7 +31,6 @@ from lakeport.loading.expressions.bound import NeedsSpark
 from lakeport.loading.policies import Policies
 from lakeport.loading.tasks import contents_of, land_frame, land_splits, scan_split
 from lakeport.loading.timeline import Timeline
-from lakeport.loading.transform.transform import Transform
 from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, UnknownPolicy
 from lakeport.schema.evolution import TypeConflict
 from lakeport.schema.kinds import merge_kinds, type_of_kind
@@ -43,7 +42,7 @@ from lakeport.writers.files.writer import number_of_files
 if TYPE_CHECKING:
     from lakeport.loading.expect.checks import Checks
     from lakeport.loading.expressions.select import Select
-    from lakeport.loading.transform.transform import Made
+    from lakeport.loading.transform.transform import Made, Transform
     from lakeport.spark.session import Runtime
 
 __all__ = ["StreamLoader"]
@@ -198,6 +197,8 @@ class StreamLoader:
                 return None
             if not self._by_spark and not any(map(checks.needs_spark, schemas)):
                 return None
+            from lakeport.loading.transform.transform import Transform
+
             transform = Transform(self.runtime)
         items = [(reader, splits) for b, reader in read for splits in self._shared(b)]
         with self.timeline.stage("planning", batches[0].stream):

@@ -11,11 +11,7 @@ from lakeport.config.expectations import Expectation, expectations
 from lakeport.destinations import table_rows
 from lakeport.errors import ConfigError
 from lakeport.loading.batches.columns import columns_of
-from lakeport.loading.expect.arrow import may_be_told
-from lakeport.loading.expect.checks import Checks, Judge
-from lakeport.loading.expect.newest import NewestOfTable
 from lakeport.loading.transform.gathered import gathered
-from lakeport.loading.transform.transform import Transform
 from lakeport.spark.settings import is_standard
 from lakeport.writers.naming import table_name
 
@@ -23,7 +19,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from lakeport.loading.expect.checks import Checks, Judge
     from lakeport.loading.prepare import Prepared
+    from lakeport.loading.transform.transform import Transform
     from lakeport.model import Batch
     from lakeport.sources.open import Source
 
@@ -89,6 +87,8 @@ class Wanted:
         standard = not runtime.adopted and is_standard(config.spark)
         transform = None
         if sql or python:
+            from lakeport.loading.transform.transform import Transform
+
             transform = Transform(runtime, sql, python, views or {}, standard)
         by_spark = [one.title for one in expected if one.kind in _BY_SPARK]
         if config.once and (transform or by_spark):
@@ -97,7 +97,12 @@ class Wanted:
                 "other: Spark does not tell which files have come to rows",
                 "leave one of them out; a `run_id` has the same run land once.",
             )
-        if (transform and transform.needs_spark) or not all(map(may_be_told, expected)):
+        needs_spark = transform is not None and transform.needs_spark
+        if expected and not needs_spark:
+            from lakeport.loading.expect.arrow import may_be_told
+
+            needs_spark = not all(map(may_be_told, expected))
+        if needs_spark:
             runtime.begin()
         return cls(transform, expected, views)
 
@@ -126,6 +131,9 @@ class Wanted:
         """The expectations of one stream; None without any."""
         if not self.expected:
             return None
+        from lakeport.loading.expect.checks import Checks
+        from lakeport.loading.expect.newest import NewestOfTable
+
         config = prepared.config
         rows = partial(table_rows, config, prepared.storage, prepared.runtime)
         own = table_name(config.table_pattern, stream)
@@ -148,6 +156,8 @@ class Wanted:
             if batch.frame is not None:
                 checks.by_spark(batch, batch.frame)
             elif checks.needs_spark(columns):
+                from lakeport.loading.transform.transform import Transform
+
                 made = Transform(prepared.runtime).applied(batch, columns, ())
                 made.close()
                 checks.by_spark(made.batch, made.frame)
