@@ -5,6 +5,8 @@ from __future__ import annotations
 import _imp
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -183,3 +185,28 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with endable():
         os.kill(os.getpid(), signal.SIGINT)
+
+
+ENDING = """
+import sys
+from lakeport.cli.signals import leave
+
+class Loud:
+    def __del__(self):
+        print("found")
+
+circle = Loud()
+circle.itself = circle
+del circle
+leave(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "said"), [("", ""), ("import lakeport.loading.transform.function", "found\n")]
+)
+def test_what_code_of_the_user_s_left_is_looked_through_at_the_end(before: str, said: str) -> None:
+    """Without such code nobody needs it, and a tenth of a small load goes by."""
+    command = [sys.executable, "-c", f"{before}\n{ENDING}"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (3, said, "")
