@@ -41,7 +41,6 @@ NEEDED = {
     "lakeport.mage.flags -> lakeport.config.mage.catalog": _COMMAND,
     "lakeport.native -> lakeport.native": "what is compiled may not load here",
     "lakeport.tables.table -> lakeport.spark.session": "a look at the log needs no Spark",
-    "lakeport.warm.__main__ -> lakeport.warm.session": "it waits first, and loads nothing",
     "lakeport.warm.child -> lakeport.spark.session": _SESSION,
     "lakeport.warm.server -> lakeport.storage.sdks": _SESSION,
     "lakeport.warm.session -> lakeport.warm.keeper": _SESSION,

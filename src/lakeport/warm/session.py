@@ -33,7 +33,8 @@ def serve(idle: float, memory: str, starter: int) -> int:
     Args:
         idle: after how many seconds without a run it ends.
         memory: see `Session`.
-        starter: see `main`.
+        starter: number of the process that is to have the cores to itself as long as it runs,
+            unless it asks for Spark; 0 for none.
 
     Returns:
         The exit code.

@@ -34,6 +34,14 @@ _LOOK_SECONDS: Final = 0.01
 ANNOUNCED: Final = 3
 """The descriptor of what `folder.announce` gave, in the process that becomes a session."""
 _SAID: Final = 1 << 20  # bytes
+_WAITS: Final = (
+    # Waits while standard input is open, though not for ever: a load of so long does not notice
+    # half a second of another core. What it imports comes after that.
+    "import select, sys; select.select([0], [], [], 10); "
+    "from lakeport.warm.session import serve; _, idle, memory, starter = sys.argv[1:]; "
+    "sys.exit(serve(float(idle), memory, int(starter)))"
+)
+"""What the process runs; its first argument is for those who look at processes."""
 
 
 class NotStarted(ConfigError):
@@ -159,7 +167,7 @@ def _launch(idle: float, memory: str, starter: int = 0) -> Beginning:
     try:
         process = os.posix_spawn(
             sys.executable,
-            [sys.executable, "-P", "-m", "lakeport.warm", str(idle), memory, str(starter)],
+            [sys.executable, "-P", "-c", _WAITS, "lakeport.warm", str(idle), memory, str(starter)],
             environment,
             file_actions=[(os.POSIX_SPAWN_DUP2, *each) for each in streams],
             setsid=True,
