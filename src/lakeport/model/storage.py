@@ -117,6 +117,11 @@ class Storage(Protocol):
         """Whether a staged object can be published under another key than it was staged for."""
         ...
 
+    @property
+    def listed_at_once(self) -> int:
+        """How many objects it is no saving to list fewer of."""
+        ...
+
     def needs_unique_names(self) -> bool:
         """Whether the store ignores create-only conditions, so that names must never clash."""
         ...

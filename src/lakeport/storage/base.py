@@ -80,6 +80,11 @@ class CloudStorage(ABC):
         """Never: an upload knows its name from the start."""
         return False
 
+    @property
+    def listed_at_once(self) -> int:
+        """A page of S3 and of Google; Azure's has 5,000."""
+        return 1000
+
     @abstractmethod
     def stage(self, key: str, content_type: str) -> StageWriter:
         """Begin one object."""

@@ -63,8 +63,11 @@ def _failure(action: str, uri: str, error: OSError) -> DestinationError:
     return DestinationError(what, "check the folder, its disk and your rights there.")
 
 
-def walk(folder: str, prefix: str) -> Iterator[StoredObject]:
-    """Files below a folder in the order of their keys; symbolic links are left out."""
+def walk(folder: str, prefix: str, after: str = "") -> Iterator[StoredObject]:
+    """Files below a folder in the order of their keys; symbolic links are left out.
+
+    Files whose keys are not behind `after` are not looked at.
+    """
     with os.scandir(folder) as entries:
         found = sorted(
             (entry.name + "/" * entry.is_dir(follow_symlinks=False), entry) for entry in entries
@@ -72,8 +75,8 @@ def walk(folder: str, prefix: str) -> Iterator[StoredObject]:
     for name, entry in found:
         if name.endswith("/"):
             with contextlib.suppress(FileNotFoundError):
-                yield from walk(entry.path, prefix + name)
-        elif entry.is_file(follow_symlinks=False):
+                yield from walk(entry.path, prefix + name, after)
+        elif prefix + name > after and entry.is_file(follow_symlinks=False):
             with contextlib.suppress(FileNotFoundError):
                 yield stored(prefix + name, entry.stat(follow_symlinks=False))
 

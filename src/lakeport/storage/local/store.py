@@ -70,6 +70,11 @@ class LocalStorage:
         """True: a staged file can take any name."""
         return True
 
+    @property
+    def listed_at_once(self) -> int:
+        """Few, as each file is looked at."""
+        return 32
+
     def uri(self, key: str = "") -> str:
         """Return the file's path."""
         return str(Path(self.root, key)) if key else self.root
@@ -196,7 +201,7 @@ class LocalStorage:
             if start.is_file() and not start.is_symlink():
                 found = iter([stored(prefix, start.stat())])
             elif start.is_dir():
-                found = walk(str(start), f"{prefix}/" if prefix else "")
+                found = walk(str(start), f"{prefix}/" if prefix else "", after)
             yield from (one for one in found if one.key > after)
 
     def level(self, prefix: str) -> Level:

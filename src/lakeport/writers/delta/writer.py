@@ -90,7 +90,7 @@ class DeltaWriter:
             LakeportError: the log can't be read.
         """
         if self.without_spark:
-            log = LogFiles.of(self.storage, self.folder)
+            log = LogFiles.recent(self.storage, self.folder)
             if log.newest < 0:
                 return None
             found = replay(self.storage, log, log.newest, STATE_COLUMNS)

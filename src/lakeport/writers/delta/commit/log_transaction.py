@@ -72,7 +72,7 @@ class LogTransaction:
         """
         if not leaves_plain(plan):
             return None
-        log = LogFiles.of(storage, folder)
+        log = LogFiles.recent(storage, folder)
         if log.newest < 0:
             return cls(storage, folder, None)
         wanted = STATE_COLUMNS
@@ -84,7 +84,9 @@ class LogTransaction:
         if contents is None or not plain(contents.state):
             return None
         due = checkpoint_due(log.newest + 1, contents.state.properties)
-        return None if due and not bounded(log) else cls(storage, folder, contents)
+        if due and not bounded(LogFiles.of(storage, folder)):
+            return None
+        return cls(storage, folder, contents)
 
     def state(self) -> TableState | None:
         """The table as it is; None when there is none."""

@@ -143,7 +143,7 @@ class DeltaMemory:
         return f"{self.folder}/bookmarks/{number}.json"
 
     def _number(self, app: str) -> int:
-        log = LogFiles.of(self.storage, self.table)
+        log = LogFiles.recent(self.storage, self.table)
         if log.newest < 0:
             return -1
         contents = replay(self.storage, log, log.newest, STATE_COLUMNS)

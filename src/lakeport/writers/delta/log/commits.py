@@ -15,6 +15,7 @@ from lakeport.errors import DestinationError
 from lakeport.model import Storage
 from lakeport.writers.delta.log.actions import log_folder, parse_actions, parse_path
 from lakeport.writers.delta.log.bookmarks import Moved
+from lakeport.writers.delta.log.snapshot import last_checkpoint
 
 __all__ = ["Commit", "CommitLog", "Mark", "app_id"]
 
@@ -214,7 +215,7 @@ class CommitLog:
         Returns:
             None when the files that are there do not tell: ask Delta itself then.
         """
-        checkpoint = self._checkpoint()
+        checkpoint = last_checkpoint(self._storage, self._folder)
         if checkpoint is not None and int(checkpoint["version"]) > version:
             checkpoint = None  # it knows of what came after, too
         floor = -1 if checkpoint is None else int(checkpoint["version"])
@@ -228,13 +229,6 @@ class CommitLog:
         if expected > floor:
             return None
         return -1 if checkpoint is None else self._checkpointed(checkpoint, app)
-
-    def _checkpoint(self) -> dict[str, Any] | None:
-        data = self._storage.get(f"{self._log}/_last_checkpoint")
-        try:
-            return None if data is None else dict(json.loads(data))
-        except (ValueError, TypeError):
-            return None  # a hint only, as Delta takes it
 
     def _checkpointed(self, checkpoint: Mapping[str, Any], app: str) -> int | None:
         import pyarrow.parquet as pq

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import chain, islice, takewhile
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ __all__ = [
     "Contents",
     "LogFiles",
     "file_id",
+    "last_checkpoint",
     "replay",
 ]
 
@@ -85,11 +87,33 @@ class LogFiles:
         Raises:
             DestinationError: the store refused.
         """
+        return cls._sorted(storage.list(log_folder(folder)))
+
+    @classmethod
+    def recent(cls, storage: Storage, folder: str) -> LogFiles:
+        """The files that tell a table's newest version: of a long log, those since its checkpoint.
+
+        Raises:
+            DestinationError: the store refused.
+        """
+        home = log_folder(folder)
+        listing = storage.list(home)
+        first = list(islice(listing, storage.listed_at_once))
+        if len(first) == storage.listed_at_once:
+            version = (last_checkpoint(storage, folder) or {}).get("version")
+            if isinstance(version, int) and version >= 0:
+                since = cls._sorted(storage.list(home, after=f"{home}/{version:020d}"))
+                if version in since.checkpoints:
+                    return since
+        return cls._sorted(chain(first, listing))
+
+    @classmethod
+    def _sorted(cls, items: Iterable[StoredObject]) -> LogFiles:
         commits: dict[int, StoredObject] = {}
         parts: dict[int, dict[int, StoredObject]] = {}
         expected: dict[int, int] = {}
         named: dict[int, StoredObject] = {}
-        for item in storage.list(log_folder(folder)):
+        for item in items:
             match = _LOG_FILE.search(f"/{item.key}")
             if match is None:
                 continue
@@ -167,6 +191,19 @@ def replay(
                 return None
             found.apply(parse_actions(data, storage.uri(key)))
     return found.contents(version)
+
+
+def last_checkpoint(storage: Storage, folder: str) -> Mapping[str, Any] | None:
+    """What `_last_checkpoint` says, which is a hint only; None where there is none.
+
+    Raises:
+        DestinationError: the store refused.
+    """
+    data = storage.get(f"{log_folder(folder)}/_last_checkpoint")
+    try:
+        return None if data is None else dict(json.loads(data))
+    except (ValueError, TypeError):
+        return None
 
 
 def file_id(body: Mapping[str, Any]) -> tuple[str, str]:

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from lakeport.storage.local.store import LocalStorage
-from lakeport.writers.delta.log.snapshot import STATE_COLUMNS, LogFiles, replay
+from lakeport.writers.delta.log.snapshot import STATE_COLUMNS, TABLE_COLUMNS, LogFiles, replay
 
 
 def test_the_state_is_told_by_a_checkpoint_and_the_commits_after_it(tmp_path: Path) -> None:
@@ -41,3 +42,46 @@ def test_a_checkpoint_that_names_sidecars_does_not_tell_the_files(tmp_path: Path
         pq.write_table(whole.append_column("sidecar", column), path)
         storage = LocalStorage(str(tmp_path))
         assert (replay(storage, LogFiles.of(storage, "t"), 0) is not None) == known
+
+
+def long_log(folder: Path) -> LocalStorage:
+    """A table of forty versions, with a checkpoint of the thirty-sixth."""
+    place = str(folder / "t")
+    for number in range(40):
+        write_deltalake(place, pa.table({"k": [number]}), mode="append")
+        if number == 35:
+            DeltaTable(place).create_checkpoint()
+    return LocalStorage(str(folder))
+
+
+def test_of_a_long_log_what_is_since_its_checkpoint_tells_the_newest_version(
+    tmp_path: Path,
+) -> None:
+    storage = long_log(tmp_path)
+    log, recent = LogFiles.of(storage, "t"), LogFiles.recent(storage, "t")
+    assert [*log.commits] == list(range(40))
+    assert ([*recent.commits], [*recent.checkpoints]) == ([35, 36, 37, 38, 39], [35])
+    for columns in (STATE_COLUMNS, TABLE_COLUMNS):
+        assert replay(storage, recent, 39, columns) == replay(storage, log, 39, columns)
+
+
+@pytest.mark.parametrize(
+    "hint", [b"", b"[]", b"7", b'{"version": 34}', b'{"version": 41}', b'{"version": "35"}', b"{"]
+)
+def test_a_hint_that_does_not_lead_to_a_checkpoint_is_left_alone(
+    tmp_path: Path, hint: bytes
+) -> None:
+    storage = long_log(tmp_path)
+    storage.put("t/_delta_log/_last_checkpoint", hint)
+    assert LogFiles.recent(storage, "t") == LogFiles.of(storage, "t")
+    storage.delete("t/_delta_log/_last_checkpoint")
+    assert LogFiles.recent(storage, "t") == LogFiles.of(storage, "t")
+
+
+def test_a_hint_that_is_older_than_the_newest_checkpoint(tmp_path: Path) -> None:
+    storage = long_log(tmp_path)
+    hint = storage.get("t/_delta_log/_last_checkpoint") or b""
+    DeltaTable(str(tmp_path / "t")).create_checkpoint()
+    storage.put("t/_delta_log/_last_checkpoint", hint)
+    recent = LogFiles.recent(storage, "t")
+    assert (recent.newest, [*recent.checkpoints]) == (39, [35, 39])
