@@ -232,11 +232,13 @@ def _first_rows(storage: Storage, key: str, limit: int) -> pa.Table:
     import pyarrow.parquet as pq
 
     with storage.open(key) as file:
-        # Small reads of the first pages: ahead of them Arrow would fetch 32 MB. INT96 as in Spark.
-        source = pq.ParquetFile(
-            file, pre_buffer=False, buffer_size=1 << 16, coerce_int96_timestamp_unit="us"
-        )
-        batch = next(source.iter_batches(batch_size=limit), None)
+        source = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")  # as Spark reads INT96
+        groups, left = list[int](), limit
+        while left > 0 and len(groups) < source.metadata.num_row_groups:
+            left -= source.metadata.row_group(len(groups)).num_rows
+            groups.append(len(groups))
+        # Only these: Arrow reads ahead all that it is asked for.
+        batch = next(source.iter_batches(batch_size=limit, row_groups=groups), None)
         table = source.schema_arrow.empty_table()
     return table if batch is None else pa.Table.from_batches([batch])
 

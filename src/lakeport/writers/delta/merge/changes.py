@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from lakeport.errors import InputError
 from lakeport.model import Storage
 from lakeport.shape.columns import TIMESTAMP
-from lakeport.writers.delta.merge.files import Bounds, Entry, bounds, parse_statistics
+from lakeport.writers.delta.merge.files import Bounds, Entry, bounds, in_parts, parse_statistics
 from lakeport.writers.delta.merge.keys import Hits, KeyIndex, KeyRanges, Mask, Positions
 from lakeport.writers.delta.schema import physical_names
 
@@ -67,7 +67,7 @@ class Incoming:
 
         for key, _ in self.files:
             with self.storage.open(key) as source:
-                for batch in pq.ParquetFile(source, pre_buffer=False).iter_batches(1 << 17):
+                for batch in in_parts(pq.ParquetFile(source), 1 << 17):
                     yield batch.select(self.schema.names).cast(self.schema)
 
     def take(self, positions: Positions) -> pa.Table:

@@ -21,7 +21,16 @@ from lakeport.writers.delta.log.actions import parse_path, parse_value
 from lakeport.writers.delta.sink import relabelled
 from lakeport.writers.delta.untyped import readable
 
-__all__ = ["NO_VALUES", "Bounds", "DataFile", "Entry", "TableFiles", "bounds", "parse_statistics"]
+__all__ = [
+    "NO_VALUES",
+    "Bounds",
+    "DataFile",
+    "Entry",
+    "TableFiles",
+    "bounds",
+    "in_parts",
+    "parse_statistics",
+]
 
 Bounds = tuple[pa.Scalar, pa.Scalar]
 """The least and the greatest value of a column in a file."""
@@ -33,6 +42,7 @@ NO_VALUES = "no values"
 """Stands for the bounds of a column that a file has only nulls of."""
 
 _ROWS = 1 << 17
+_AHEAD_BYTES = 64 << 20  # uncompressed
 _EPSILON = timedelta(milliseconds=1)
 
 
@@ -104,9 +114,9 @@ class TableFiles:
             return
         key = self._key(file)
         with self.storage.open(key) as source, readable(self.storage.uri(key)):
-            parquet = pq.ParquetFile(source, pre_buffer=False)
+            parquet = pq.ParquetFile(source)
             there = sorted(self.untyped.intersection(parquet.schema_arrow.names))
-            for batch in parquet.iter_batches(_ROWS, columns=there) if there else ():
+            for batch in in_parts(parquet, _ROWS, there) if there else ():
                 for name, column in zip(there, batch.columns, strict=True):
                     if column.null_count < len(column):
                         raise SchemaConflict(
@@ -125,10 +135,9 @@ class TableFiles:
         schema = pa.schema([self.schema.field(place) for place in places])
         key = self._key(file)
         with self.storage.open(key) as source, readable(self.storage.uri(key)):
-            # Arrow's own read-ahead would hold the whole file.
-            parquet = pq.ParquetFile(source, pre_buffer=False, coerce_int96_timestamp_unit="us")
+            parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
             there = [f.name for f in wanted if f.name in parquet.schema_arrow.names]
-            for batch in parquet.iter_batches(rows, columns=there):
+            for batch in in_parts(parquet, rows, there):
                 arrays = [self._column(batch, field, file) for field in wanted]
                 named = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(wanted))
                 yield relabelled(named, schema)
@@ -139,6 +148,28 @@ class TableFiles:
             return pa.repeat(pa.scalar(value, field.type), len(batch))
         known = batch.column(field.name) if field.name in batch.schema.names else None
         return fit_column(known, field, len(batch))
+
+
+def in_parts(
+    parquet: Any, rows: int, columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of an open Parquet file, asked for by some row groups after the other.
+
+    Arrow reads ahead all that it is asked for: few requests to a store, but all of it in memory.
+
+    Args:
+        parquet: a `pyarrow.parquet.ParquetFile`.
+        rows: the most of a batch.
+        columns: their names in the file; None for all.
+    """
+    groups: list[int] = []
+    size = 0
+    for group in range(parquet.metadata.num_row_groups):
+        groups.append(group)
+        size += parquet.metadata.row_group(group).total_byte_size
+        if size >= _AHEAD_BYTES or group == parquet.metadata.num_row_groups - 1:
+            yield from parquet.iter_batches(rows, row_groups=groups, columns=columns)
+            groups, size = [], 0
 
 
 def bounds(
