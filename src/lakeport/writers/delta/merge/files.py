@@ -42,7 +42,7 @@ NO_VALUES = "no values"
 """Stands for the bounds of a column that a file has only nulls of."""
 
 _ROWS = 1 << 17
-_AHEAD_BYTES = 64 << 20  # uncompressed
+_AHEAD_BYTES = 16 << 20  # uncompressed
 _EPSILON = timedelta(milliseconds=1)
 
 
