@@ -63,11 +63,8 @@ def _failure(action: str, uri: str, error: OSError) -> DestinationError:
     return DestinationError(what, "check the folder, its disk and your rights there.")
 
 
-def walk(folder: str, prefix: str, after: str = "") -> Iterator[StoredObject]:
-    """Files below a folder in the order of their keys; symbolic links are left out.
-
-    Files whose keys are not behind `after` are not looked at.
-    """
+def walk(folder: str, prefix: str, after: str) -> Iterator[StoredObject]:
+    """Files below a folder and behind `after`, in the order of their keys; links are left out."""
     with os.scandir(folder) as entries:
         found = sorted(
             (entry.name + "/" * entry.is_dir(follow_symlinks=False), entry) for entry in entries
@@ -102,7 +99,9 @@ def stored(key: str, found: os.stat_result) -> StoredObject:
 
 
 class Crc32:
-    """A CRC32 with the methods of `hashlib`'s digests; an MD5 takes eight times as long."""
+    """A CRC32 in the manner of `hashlib`'s digests; an MD5 takes eight times as long."""
+
+    name = "crc32"
 
     def __init__(self) -> None:
         self._crc = 0
@@ -116,27 +115,20 @@ class Crc32:
         return self._crc.to_bytes(4, "big")
 
 
-_DIGESTS: Mapping[str, Callable[[], Any]] = {
-    "crc32": Crc32,
-    # What runs of earlier versions staged. FIPS builds of OpenSSL allow it for finding damage.
-    "md5": partial(hashlib.md5, usedforsecurity=False),
-}
+# What runs of earlier versions staged. FIPS builds of OpenSSL allow it for finding damage.
+_EARLIER: Mapping[str, Callable[[], Any]] = {"md5": partial(hashlib.md5, usedforsecurity=False)}
 
 
-def checksum_of(digest: Crc32) -> str:
-    """Return a checksum as `model.Staged` has it."""
-    return _named("crc32", digest.digest())
+def checksum_of(digest: Any) -> str:
+    """Return a digest as `model.Staged` has it."""
+    return f"{digest.name}:{base64.b64encode(digest.digest()).decode()}"
 
 
 def has_checksum(path: Path, checksum: str) -> bool:
     """Whether a file's content has a checksum that `model.Staged` has."""
-    name = checksum.partition(":")[0]
+    digest = _EARLIER.get(checksum.partition(":")[0], Crc32)
     with path.open("rb") as file:
-        return _named(name, hashlib.file_digest(file, _DIGESTS[name]).digest()) == checksum
-
-
-def _named(name: str, digest: bytes) -> str:
-    return f"{name}:{base64.b64encode(digest).decode()}"
+        return checksum_of(hashlib.file_digest(file, digest)) == checksum
 
 
 def sync_folder(folder: Path) -> None:

@@ -197,12 +197,11 @@ class LocalStorage:
         """
         start = self._path(prefix) if prefix else Path(self.root)
         with translated("list", self.uri(prefix)):
-            found: Iterator[StoredObject] = iter(())
             if start.is_file() and not start.is_symlink():
-                found = iter([stored(prefix, start.stat())])
+                if prefix > after:
+                    yield stored(prefix, start.stat())
             elif start.is_dir():
-                found = walk(str(start), f"{prefix}/" if prefix else "", after)
-            yield from (one for one in found if one.key > after)
+                yield from walk(str(start), f"{prefix}/" if prefix else "", after)
 
     def level(self, prefix: str) -> Level:
         """What lies right in the folder `prefix`; symbolic links are left out.

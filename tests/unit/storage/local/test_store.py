@@ -137,6 +137,7 @@ def test_what_an_earlier_version_staged_is_known_by_its_md5(store: LocalStorage)
     then, other = "md5:XUFAKrxLKna5cZ2REBfFkg==", "md5:1B2M2Y8AsgTpgAmY7PhCfg=="
     assert store.owned(replace(one, checksum=then), KEY)
     assert not store.owned(replace(one, checksum=other), KEY)
+    assert not store.owned(replace(one, checksum=""), KEY)
 
 
 def test_small_objects(store: LocalStorage) -> None:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["Hits", "KeyIndex", "KeyRanges", "Mask", "Positions"]
+__all__ = ["Hits", "KeyIndex", "KeyRanges", "Mask", "Positions", "mask"]
 
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]
@@ -93,7 +93,7 @@ class KeyIndex:
         rows, codes = _matches(column, distinct)  # of one column each distinct value is a key
         for column, (distinct, known) in levels:
             # Not by `take`, which joins the chunks: text of more than 2 GB does not fit in one.
-            kept, places = _matches(column.filter(pa.array(_mask(rows, len(column)))), distinct)
+            kept, places = _matches(column.filter(pa.array(mask(rows, len(column)))), distinct)
             rows, pairs = rows[kept], codes[kept] * len(distinct) + places
             # What is greater than every known pair is sought behind the end: look at the last.
             codes = np.minimum(np.searchsorted(known, pairs), len(known) - 1)
@@ -122,10 +122,15 @@ def _matches(column: pa.ChunkedArray, distinct: pa.Array) -> tuple[Positions, Po
     return rows.astype(np.int64), places.drop_null().to_numpy().astype(np.int64)
 
 
-def _mask(rows: Positions, count: int) -> Mask:
-    mask = np.zeros(count, dtype=bool)
-    mask[rows] = True
-    return mask
+def mask(rows: Positions, count: int) -> Mask:
+    """Which of so many rows are at these positions.
+
+    >>> mask(np.array([0, 2]), 4).tolist()
+    [True, False, True, False]
+    """
+    found = np.zeros(count, dtype=bool)
+    found[rows] = True
+    return found
 
 
 class KeyRanges:

@@ -21,7 +21,7 @@ from lakeport.model import Staged
 from lakeport.shape.columns import fit_column
 from lakeport.writers.delta.merge.changes import Applied, Incoming
 from lakeport.writers.delta.merge.files import DataFile, TableFiles
-from lakeport.writers.delta.merge.keys import Hits, Positions
+from lakeport.writers.delta.merge.keys import Hits, Positions, mask
 from lakeport.writers.delta.sink import DeltaSink
 
 __all__ = ["Change", "Rewrite", "Rewritten", "insert"]
@@ -129,11 +129,9 @@ class Rewrite:
 
 def _without(batch: pa.RecordBatch, rows: Positions) -> pa.RecordBatch:
     """A batch without some of its rows."""
-    left = np.ones(len(batch), dtype=bool)
-    left[rows] = False
-    mask = pa.array(left)
+    left = pa.array(~mask(rows, len(batch)))
     # Column by column Arrow copies what lies between the rows; a whole batch it takes row by row.
-    columns = [column.filter(mask) for column in batch.columns]
+    columns = [column.filter(left) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
