@@ -210,3 +210,23 @@ def test_what_code_of_the_user_s_left_is_looked_through_at_the_end(before: str, 
     command = [sys.executable, "-c", f"{before}\n{ENDING}"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (3, said, "")
+
+
+PLAIN = """
+import sys
+from lakeport.cli import programs
+
+assert programs.run("lakeport", ["land", "people.csv", "--to", "lake"]) == 0
+assert "lakeport.loading.transform.function" not in sys.modules
+"""
+
+
+def test_without_a_function_of_the_user_s_nothing_that_runs_one_is_loaded(
+    tmp_path: Path,
+) -> None:
+    """That it is loaded is what tells the end of the process that one was run."""
+    (tmp_path / "people.csv").write_text("id\n1\n", "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", PLAIN], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
