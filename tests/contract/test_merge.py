@@ -208,6 +208,103 @@ def test_a_new_version_retires_the_rows_of_earlier_ones(
     assert target.delta("users").version() == version
 
 
+def unversioned(*ids: int) -> list[dict[str, Any]]:
+    return [record("users", id=i, name="none") for i in ids]
+
+
+@pytest.mark.parametrize("hard", [True, False])
+@pytest.mark.parametrize("mode", ["append", "merge"])
+@pytest.mark.parametrize(
+    ("lines", "metadata"),
+    [
+        ([*unversioned(4), activate(9)], True),
+        ([*versioned(9, 3), *unversioned(4), activate(9)], True),
+        ([*unversioned(4), *versioned(9, 3, 5), activate(9)], True),
+        ([activate(9), *unversioned(4)], True),
+        ([*versioned(9, 1, 4), activate(9)], False),  # nothing keeps what the tap sends
+        ([*versioned(8, 4), *versioned(9, 1), activate(9)], True),
+    ],
+)
+def test_no_row_of_the_run_is_retired(
+    target: Target,
+    land: Land,
+    mode: str,
+    hard: bool,
+    lines: list[dict[str, Any]],
+    metadata: bool,
+) -> None:
+    keys = {"mode": mode, "hard_delete": hard, "batch_size_rows": 1}
+    land(singer(USERS, *versioned(8, 1, 2), activate(8)), add_record_metadata=True, **keys)
+    report = land(singer(USERS, *lines), add_record_metadata=metadata, **keys)
+    sent = {line["record"]["id"] for line in lines if line["type"] == "RECORD"}
+    rows = target.rows("users")
+    assert all(row["_sdc_deleted_at"] is None for row in rows)
+    assert {row["id"] for row in rows} == {1, 2, *sent}
+    (warning,) = report.streams[0].warnings
+    assert "version 9 was not activated, as rows of this run have" in warning
+    land(singer(USERS, *versioned(10, 7), activate(10)), add_record_metadata=True, **keys)
+    live = {row["id"] for row in target.rows("users") if row["_sdc_deleted_at"] is None}
+    nameless = {row["id"] for row in target.rows("users") if row["_sdc_table_version"] is None}
+    assert live == {7, *nameless}  # no version is not an old one
+
+
+@pytest.mark.parametrize("hard", [True, False])
+def test_a_repeated_run_activates_what_it_had_landed(
+    target: Target, land: Land, hard: bool
+) -> None:
+    keys = {"hard_delete": hard, "add_record_metadata": True, "batch_size_rows": 1}
+    land(singer(USERS, *versioned(8, 1)), **keys)
+    for lines, warned in ((versioned(9, 2, 3), False), (unversioned(4, 5), True)):
+        run = f"run {lines[0].get('version')}"
+        land(singer(USERS, *lines), run_id=run, **keys)
+        report = land(singer(USERS, *lines, activate(9)), run_id=run, **keys)
+        assert report.streams[0].skipped_batches == 2
+        assert bool(report.streams[0].warnings) == warned
+        rows = target.rows("users")
+        assert sorted(r["id"] for r in rows if r["_sdc_deleted_at"] is None) == [
+            *(2, 3),
+            *((4, 5) if warned else ()),
+        ]
+
+
+@pytest.mark.parametrize("hard", [True, False])
+def test_rows_without_a_version_stay_and_are_counted(
+    target: Target, land: Land, hard: bool
+) -> None:
+    keys = {"hard_delete": hard}
+    land(singer(USERS, *unversioned(1, 2), activate(8)), **keys)
+    for number in (9, 10):
+        lines = singer(USERS, *versioned(number, 3), activate(number))
+        report = land(lines, add_record_metadata=True, **keys)
+        assert "2 rows have no version" in report.streams[0].warnings[0]
+        live = [row["id"] for row in target.rows("users") if row["_sdc_deleted_at"] is None]
+        assert sorted(live) == [1, 2, 3]
+
+
+def test_versions_of_interleaved_streams_do_not_mix(target: Target, land: Land) -> None:
+    other = {**USERS, "stream": "other"}
+    keys = {"add_record_metadata": True, "hard_delete": True, "batch_size_rows": 2}
+    for number in (1, 2):
+        lines = [USERS, other]
+        for i in (number, number + 1):
+            lines += [*versioned(number, i), {**record("other", id=i, name="x")}]
+        report = land(
+            singer(*lines, activate(number), {**activate(number), "stream": "other"}), **keys
+        )
+    assert sorted(row["id"] for row in target.rows("users")) == [2, 3]
+    assert sorted(row["id"] for row in target.rows("other")) == [1, 2, 2, 3]
+    assert [len(stream.warnings) for stream in report.streams] == [0, 1]
+
+
+def test_a_version_named_before_its_schema_is_activated(target: Target, land: Land) -> None:
+    keys = {"add_record_metadata": True, "hard_delete": True}
+    land(singer(USERS, *versioned(1, 1)), **keys)
+    land(singer(activate(2), USERS, *versioned(2, 2)), **keys)
+    assert names(target) == {2: "v2"}
+    land(singer({**activate(3), "stream": "nobody"}, USERS), **keys)
+    assert not target.exists("nobody")
+
+
 def test_without_versions_earlier_rows_stay_and_a_warning_says_so(
     target: Target, land: Land
 ) -> None:

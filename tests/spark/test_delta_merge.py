@@ -149,10 +149,10 @@ def test_files_of_other_writers_are_merged_into(tmp_path: Path) -> None:
     assert frame.where("m['k'] = id AND tree[0].x = id AND d = id").count() == 100
 
 
-def users(*lines: dict[str, Any], **declared: Any) -> io.BytesIO:
+def users(*lines: dict[str, Any], active: int = 2, **declared: Any) -> io.BytesIO:
     schema = {"properties": {"id": {"type": "integer"}, **declared}}
     head = {"type": "SCHEMA", "stream": "users", "schema": schema, "key_properties": ["id"]}
-    tail = {"type": "ACTIVATE_VERSION", "stream": "users", "version": 2}
+    tail = {"type": "ACTIVATE_VERSION", "stream": "users", "version": active}
     whole = [head, *({"type": "RECORD", "stream": "users", **line} for line in lines), tail]
     return io.BytesIO("".join(json.dumps(message) + "\n" for message in whole).encode())
 
@@ -171,7 +171,8 @@ def test_rows_are_retired_by_columns_that_the_source_declares(
     runtime()
     declared = {"_sdc_table_version": {"type": ["null", version]}, "_sdc_deleted_at": deleted}
     old = {"id": 1, "_sdc_table_version": 1 if version == "integer" else "1"}
-    report = lakeport.land(users({"record": old}, **declared), tmp_path)
+    lakeport.land(users({"record": old}, active=1, **declared), tmp_path)
+    report = lakeport.land(users(**declared), tmp_path)
     (found,) = DeltaTable(str(tmp_path / "users")).to_pyarrow_table().to_pylist()
     assert str(found["_sdc_deleted_at"]).startswith("20") == marked
     assert ("rows of earlier versions stay" in " ".join(report.warnings)) != marked
@@ -183,7 +184,7 @@ def test_a_mark_that_can_hold_no_time_is_refused(tmp_path: Path) -> None:
         "_sdc_table_version": {"type": "integer"},
         "_sdc_deleted_at": {"type": ["null", "boolean"]},
     }
-    old = {"record": {"id": 1, "_sdc_table_version": 1}}
+    old = {"record": {"id": 1, "_sdc_table_version": 2}}
     with pytest.raises(SchemaConflict, match="'_sdc_deleted_at' is bool"):
         lakeport.land(users(old, **declared), tmp_path)
 
@@ -204,3 +205,24 @@ def test_a_state_rides_with_the_last_commit_before_it(tmp_path: Path) -> None:
     assert table.state().state == b'{"seen": 2}'
     table.restore(0)
     assert table.state() is None
+
+
+@pytest.mark.parametrize("hard", [True, False])
+def test_rows_without_a_version_stay_where_spark_retires(tmp_path: Path, hard: bool) -> None:
+    runtime()
+    path, keys = tmp_path / "users", {"mode": "merge", "hard_delete": hard}
+    versions = {"_sdc_table_version": {"type": ["null", "integer"]}}
+    lakeport.land(users({"record": {"id": 1}}, **versions), tmp_path, **keys)
+    session().sql(f"ALTER TABLE delta.`{path}` ADD CONSTRAINT natural CHECK (id > 0)")
+    for number in (1, 2):
+        record = {"record": {"id": number + 1, "_sdc_table_version": number}}
+        lines = users(record, active=number, **versions)
+        report = lakeport.land(lines, tmp_path, **keys)
+        assert any("1 row has no version" in text for text in report.streams[0].warnings)
+    left = users({"record": {"id": 4}}, active=3, **versions)
+    report = lakeport.land(left, tmp_path, **keys)
+    assert any("version 3 was not activated" in text for text in report.streams[0].warnings)
+    found = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+    live = sorted(row["id"] for row in found if row.get("_sdc_deleted_at") is None)
+    assert live == [1, 3, 4]
+    assert len(found) == (3 if hard else 4)

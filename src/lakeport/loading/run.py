@@ -163,6 +163,7 @@ class _Run:
         self._landing: Future[None] | None = None
         self._loaders: dict[str, StreamLoader] = {}
         self._versions: dict[str, list[int]] = {}
+        self._lowest: dict[str, set[int | None]] = {}
         self._flushes = self._records = self._bytes = self._bad = 0
         self._lock = threading.Lock()
 
@@ -299,6 +300,8 @@ class _Run:
             self.report.landed(landed, seconds)
             if landed.version is not None and not landed.skipped:
                 self._versions.setdefault(landed.stream, []).append(landed.version)
+            if landed.rows or landed.skipped:
+                self._lowest.setdefault(landed.stream, set()).add(landed.lowest_version)
             if self.observer is not None:
                 self.observer.on_landed(landed)
 
@@ -309,13 +312,18 @@ class _Run:
         writer = self._loader(stream).writer
         timed = self.report.timeline.stage("committing", stream)
         with timed, self.cancellation.committing(writer.uri):
-            retired = writer.retire(version)
+            retired = writer.retire(version, self._lowest.get(stream, ()))
         if retired is None:
             self._warn(
                 f"stream {stream!r}: rows of earlier versions stay, as nothing tells them apart: "
                 "that takes a Delta table with the columns of `add_record_metadata: true`."
             )
-        elif retired.version is not None:
+            return
+        for text in retired.warnings:
+            self.report.warn(text, stream)
+            if self.observer is not None:
+                self.observer.on_warning(f"{stream}: {text}")
+        if retired.version is not None:
             self.report.retired(retired)
 
     def _loader(self, stream: str) -> StreamLoader:

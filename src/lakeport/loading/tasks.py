@@ -13,6 +13,7 @@ from lakeport.host.activity import advance
 from lakeport.loading.expect.sieve import Findings, Sieve
 from lakeport.loading.expressions.select import Select
 from lakeport.model import Reader, Scan, Split, Staged
+from lakeport.schema.metadata import lowest_of, lowest_version
 from lakeport.schema.types import cast_batch
 from lakeport.shape.columns import Shape
 from lakeport.sources.content import content_read
@@ -115,14 +116,18 @@ def _staged(source: str, sink: Sink, batches: Iterator[pa.RecordBatch], index: i
         batches: the rows, shaped.
         index: the task's number.
     """
+    versions: set[int | None] = set()
     with measured() as watch:
 
         def counted() -> Iterator[pa.RecordBatch]:
             for batch in each(source, batches):
                 watch.did(rows=batch.num_rows)
+                if batch.num_rows and None not in versions:
+                    versions.add(lowest_version(batch))
                 yield batch
 
         with stage("encoding"):
             staged = sink.write(counted(), index)
         work = watch.work()
+    staged = [replace(one, lowest_version=lowest_of(versions)) for one in staged]
     return [replace(one, work=work) for one in staged[:1]] + staged[1:]

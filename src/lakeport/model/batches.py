@@ -238,6 +238,8 @@ class Landed:
         columns: column of the batch -> its type in the table, in words.
         source_columns: column of the source -> the type that it is read with, in words; empty for
             frames.
+        lowest_version: the lowest `_sdc_table_version` of the batch's rows; None where one has
+            none, or nothing tells.
     """
 
     stream: str
@@ -255,3 +257,4 @@ class Landed:
     notes: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
     source_columns: Mapping[str, str] = field(default_factory=dict)
+    lowest_version: int | None = None

@@ -52,6 +52,8 @@ class Staged:
         content: what the task read, the file and a digest for each split; with its first object,
             if asked for.
         work: what the task did and when; with its first object.
+        lowest_version: the lowest `_sdc_table_version` of the rows of the task; None where one has
+            none.
     """
 
     key: str
@@ -64,6 +66,7 @@ class Staged:
     split: int = 0
     content: tuple[tuple[str, str], ...] = ()
     work: Work | None = None
+    lowest_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,45 @@
 
 from __future__ import annotations
 
-__all__ = ["DELETED_AT", "SEQUENCE", "TABLE_VERSION"]
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import pyarrow as pa
+
+__all__ = ["DELETED_AT", "SEQUENCE", "TABLE_VERSION", "lowest_of", "lowest_version"]
 
 DELETED_AT = "_sdc_deleted_at"
 SEQUENCE = "_sdc_sequence"
 TABLE_VERSION = "_sdc_table_version"
+
+
+def lowest_version(rows: pa.RecordBatch) -> int | None:
+    """Return the lowest `_sdc_table_version` of rows; None where a row has no version.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> lowest_version(pa.record_batch({"id": [1, 2], "_SDC_table_version": [8, 9]}))
+        8
+        >>> lowest_version(pa.record_batch({"_sdc_table_version": [8, None]})) is None
+        True
+    """
+    import pyarrow.compute as pc
+
+    names = [name.lower() for name in rows.schema.names]
+    column = rows.column(names.index(TABLE_VERSION)) if TABLE_VERSION in names else None
+    if column is None or column.null_count:
+        return None
+    try:
+        lowest: int = math.floor(pc.min(column).as_py())
+    except (TypeError, ValueError, OverflowError):  # text, or a number that is none
+        return None
+    return lowest
+
+
+def lowest_of(versions: Collection[int | None]) -> int | None:
+    """Return the lowest of several versions; None where one of them is None, or there is none."""
+    known = [version for version in versions if version is not None]
+    return min(known) if known and len(known) == len(versions) else None

@@ -134,11 +134,18 @@ class TableWriter(Protocol):
         """Drop what lost attempts of the tasks that staged these left behind. Never raises."""
         ...
 
-    def retire(self, version: int) -> Landed | None:
+    def retire(self, version: int, of_run: Collection[int | None]) -> Landed | None:
         """Remove the rows of earlier versions of the stream, or mark them as deleted.
 
+        Args:
+            version: the stream's active version: rows of a lower one are earlier. A row without a
+                version is of no known one, and stays.
+            of_run: `Landed.lowest_version` of each batch that the run has landed. Where one is
+                lower or None, every row stays, and a warning says so.
+
         Returns:
-            The commit, or None where nothing tells the versions apart.
+            The commit; one without a version where nothing was committed; None where nothing
+            tells the versions apart.
         """
         ...
 

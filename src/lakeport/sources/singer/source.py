@@ -220,10 +220,9 @@ class SingerSource:
 
     def _activate(self, stream: str, version: int) -> None:
         known = self._stream(stream)
-        if known is not None:
-            # Before its records a version is not complete: its turn comes at the input's end.
-            early = known.count.records == 0
-            (self._early if early else self._active)[stream] = version
+        # Before its records a version is not complete: its turn comes at the input's end.
+        early = known is None or known.count.records == 0
+        (self._early if early else self._active)[stream] = version
 
     def _batch_files(self, message: BatchFiles) -> None:
         stream = self._stream(message.stream)
@@ -241,7 +240,10 @@ class SingerSource:
                 self._collector.add_piece(stream, piece)
 
     def _cut(self, *, last: bool = False) -> Flush:
-        active = {**self._early, **self._active} if last else self._active
+        active = self._active
+        if last:  # a stream without a SCHEMA has no table
+            early = {name: v for name, v in self._early.items() if name in self._collector.streams}
+            active = {**early, **active}
         flush = Flush(
             self._collector.cut(last=last), self._states.take(), tuple(self._bad), last, active
         )

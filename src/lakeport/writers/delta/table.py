@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lakeport.model import Batch, Landed, Memory, Mode, Staged
-from lakeport.schema.metadata import DELETED_AT, TABLE_VERSION
+from lakeport.schema.metadata import DELETED_AT, TABLE_VERSION, lowest_of
 from lakeport.shape.columns import header_name
 from lakeport.writers.base import Current, TablePlan
 from lakeport.writers.delta.merge.merger import DeltaMerger
@@ -142,6 +142,8 @@ class DeltaTableWriter:
         mark = self.writer.mark(
             self.run_id, batch.sequence, batch.digest, singer_state, batch.bookmark
         )
+        lowest = lowest_of([one.lowest_version for one in staged])
+        mark = replace(mark, lowest_version=lowest)
         if self.mode is Mode.MERGE:
             return self.merger.commit(plan.detail, staged, mark)
         return self.writer.commit(plan.detail, staged, mark, batch.content)
@@ -154,10 +156,11 @@ class DeltaTableWriter:
         """What the table remembers of its sources; a commit is there, or is not."""
         return self.writer.memory()
 
-    def retire(self, version: int) -> Landed | None:
+    def retire(self, version: int, of_run: Collection[int | None]) -> Landed | None:
         """Remove rows of earlier versions of the stream, or mark them as deleted."""
         return self.merger.retire(
             version,
+            of_run,
             version_column=TABLE_VERSION,
             deleted_column=DELETED_AT,
             hard=self.changes.hard_delete,

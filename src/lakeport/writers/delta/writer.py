@@ -325,9 +325,15 @@ class DeltaWriter:
             f"batch {sequence} was landed by an earlier run, whose commit is no longer in the log: "
             "its content could not be compared."
         )
-        warnings = () if known else (warning,)
         return Landed(
-            self.stream, self.uri, sequence, 0, version=version, skipped=True, warnings=warnings
+            self.stream,
+            self.uri,
+            sequence,
+            0,
+            version=version,
+            skipped=True,
+            warnings=() if known else (warning,),
+            lowest_version=known.lowest_version if known else None,
         )
 
     def _left_out(self, sequence: int, version: int) -> Landed:

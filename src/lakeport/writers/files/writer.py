@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -254,7 +254,7 @@ class FilesWriter:
         """Drop what lost attempts of the tasks left behind."""
         self.storage.drop_strays(staged)
 
-    def retire(self, version: int) -> Landed | None:
+    def retire(self, version: int, of_run: Collection[int | None]) -> Landed | None:
         """None: files are only ever added."""
         return None
 

@@ -275,6 +275,7 @@ class Attempt:
             removed_rows=done.removed_rows,
             merged=merged or {},
             warnings=(*plan.warnings, *_notes(plan, staged), *self._features(done.version)),
+            lowest_version=self.mark.lowest_version,
         )
 
     def _features(self, version: int) -> tuple[str, ...]:

@@ -45,6 +45,7 @@ class Mark:
         commit_id: unique to one attempt to land it.
         singer_state: the STATE that becomes durable with the commit, as the bytes that came.
         moved: the bookmark that the commit moves; None for none, and when read back.
+        lowest_version: see `lakeport.model.Landed`.
     """
 
     run_id: str
@@ -55,6 +56,7 @@ class Mark:
     commit_id: str
     singer_state: bytes | None = None
     moved: Moved | None = None
+    lowest_version: int | None = None
 
     @property
     def numbered(self) -> bool:
@@ -80,6 +82,8 @@ class Mark:
         }
         if self.moved is not None:
             body["bookmark"] = {"name": self.moved.name, "number": self.moved.number}
+        if self.lowest_version is not None:
+            body["lowest_version"] = self.lowest_version
         if self.singer_state is not None:
             try:
                 body["state"] = self.singer_state.decode()
@@ -102,6 +106,7 @@ class Mark:
                 body["batch_id"],
                 body.get("commit_id", ""),
                 raw,
+                lowest_version=body.get("lowest_version"),
             )
         except (ValueError, KeyError, TypeError, AttributeError):
             return None

@@ -70,12 +70,22 @@ class ChangeAttempt(Attempt):
             settings |= {f"{_TXN}AppId": app, f"{_TXN}Version": str(number)}
         if self.plan.request.policy is EvolutionPolicy.EVOLVE:
             settings[_AUTO_MERGE] = "true"
-        own = committing_session(spark, settings)
-        table = DeltaTable.forPath(own, self.storage.hadoop_uri(self.folder))
+        own, uri = committing_session(spark, settings), self.storage.hadoop_uri(self.folder)
+        new = self.change.deleted if isinstance(self.change, Retire) else ""
+        if new and new not in spark.read.format("delta").load(uri).columns:
+            # An UPDATE adds no column; the commit that does is not the change, and has no mark.
+            spark.sql(f"ALTER TABLE delta.{quoted(uri)} ADD COLUMNS ({quoted(new)} TIMESTAMP)")
+        table = DeltaTable.forPath(own, uri)
         if isinstance(self.change, Upsert):
             self._upsert(own, table, self.change)
         else:
             self._retire(table, self.change)
+
+    def unknown(self, spark: SparkSession) -> int:
+        """How many rows of the table have no version, as Spark counts them."""
+        assert isinstance(self.change, Retire)
+        rows = spark.read.format("delta").load(self.storage.hadoop_uri(self.folder))
+        return rows.where(f"{quoted(self.change.version_column)} IS NULL").count()
 
     def _described(self) -> tuple[str, str]:
         if isinstance(self.change, Upsert):
@@ -117,7 +127,7 @@ def _same(keys: Sequence[str]) -> str:
 
 def _old(change: Retire) -> str:
     column = quoted(change.version_column)
-    old = f"({column} < {int(change.version)} OR {column} IS NULL)"
+    old = f"{column} < {int(change.version)}"
     return f"{old} AND {quoted(change.deleted)} IS NULL" if change.deleted else old
 
 

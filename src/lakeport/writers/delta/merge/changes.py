@@ -176,7 +176,7 @@ class Retire:
     """Rows of versions before one are removed, or marked as deleted.
 
     Attributes:
-        version_column: holds the version that a row came with; null counts as an earlier one.
+        version_column: holds the version that a row came with; a row with none stays as it is.
         version: the version that has become the active one.
         deleted: column that is set; empty to remove the rows.
         updated: column that tells when a row last changed; empty for none.
@@ -195,7 +195,7 @@ class Retire:
         return (self.version_column, *filter(None, [self.deleted]))
 
     def may_be_in(self, entry: Entry, plan: DeltaPlan) -> bool:
-        """Whether a file may hold a row of an earlier version, as its bounds tell."""
+        """Whether a file may hold a row of an earlier version or of none, as its bounds tell."""
         (found,) = _bounds_of(entry, plan, [self.version_column])
         if found is None or isinstance(found, str):
             return True
@@ -205,11 +205,12 @@ class Retire:
 
     def choose(self, table: pa.Table) -> Hits:
         """Rows of earlier versions that have no mark yet, all for the same."""
-        old = pc.fill_null(pc.less(table.column(self.version_column), self.version), True)
+        versions = table.column(self.version_column)
+        old = pc.fill_null(pc.less(versions, self.version), False)
         if self.deleted:
             old = pc.and_(old, pc.is_null(table.column(self.deleted)))
         rows = np.flatnonzero(old.to_numpy())
-        return Hits(rows, np.zeros_like(rows))
+        return Hits(rows, np.zeros_like(rows), versions.null_count)
 
     def context(self, chosen: Positions) -> pa.Table | None:
         """Nothing."""

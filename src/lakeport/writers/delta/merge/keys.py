@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,10 +31,12 @@ class Hits:
     Attributes:
         rows: their positions, sorted.
         chosen: for each a number of 0 or more that tells what for.
+        unknown: how many rows are left as they are for want of a value to choose them by.
     """
 
     rows: Positions
     chosen: Positions
+    unknown: int = field(default=0, repr=False)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -9,7 +9,7 @@ A merge that meets another writer's change looks at the table again and rewrites
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ import pyarrow as pa
 from lakeport.errors import ConfigError, SchemaConflict
 from lakeport.model import Landed, Mode, Staged
 from lakeport.schema.evolution import EvolutionPolicy
+from lakeport.schema.metadata import lowest_of
 from lakeport.shape.columns import TIMESTAMP
 from lakeport.writers.delta.commit.staged_files import published
 from lakeport.writers.delta.log.commits import Mark
@@ -167,20 +168,28 @@ class DeltaMerger:
             )
 
     def retire(
-        self, version: int, *, version_column: str, deleted_column: str, hard: bool, run_id: str
+        self,
+        version: int,
+        of_run: Collection[int | None] = (),
+        *,
+        version_column: str,
+        deleted_column: str,
+        hard: bool,
+        run_id: str,
     ) -> Landed | None:
         """Remove the rows of earlier versions, or mark them as deleted, in one commit.
 
         Args:
-            version: rows that came with a lower one, or with none, are earlier.
+            version: rows that came with a lower one are earlier.
+            of_run: the lowest version of each batch of the run; see `TableWriter.retire`.
             version_column: name of the column that holds each row's version.
             deleted_column: is set in rows that are marked.
             hard: remove the rows.
             run_id: the run's id, for the commit's history; empty for none.
 
         Returns:
-            None when the table has no such column of numbers; a version of -1 when there is no
-            table.
+            None when the table has no such column of numbers; no version when there is no table,
+            or when rows of the run are of no version or a lower one.
 
         Raises:
             SchemaConflict: the column that is to be set can't hold a time.
@@ -193,6 +202,9 @@ class DeltaMerger:
             return Landed(self.writer.stream, self.writer.uri, -1, 0)
         if column is None or not _numeric(state.schema.field(column).type):
             return None
+        if any(one is None or one < version for one in of_run):
+            text = _not_activated(version, lowest_of(of_run))
+            return Landed(self.writer.stream, self.writer.uri, -1, 0, warnings=(text,))
         incoming = state.open_schema
         deleted = "" if hard else names.get(deleted_column.lower(), deleted_column)
         if deleted and deleted not in incoming.names:
@@ -251,16 +263,22 @@ class DeltaMerger:
             rows = 0
             if not plan.needs_spark:
                 found = [e for e in tasks.entries(txn) if change.may_be_in(e, plan)]
-                rewritten = tasks.rewrite(plan, change, found)
+                opened = tasks.rewrite(plan, change, found)
+                unknown = sum(one.unknown for one in opened)
+                rewritten = [one for one in opened if one.changed]
                 if not rewritten:
-                    return Landed(self.writer.stream, self.writer.uri, -1, 0, version=txn.version)
+                    stream, uri, stay = self.writer.stream, self.writer.uri, _stay(unknown)
+                    return Landed(stream, uri, -1, 0, version=txn.version, warnings=stay)
                 new += [staged for one in rewritten for staged in one.staged]
                 paths = {one.path for one in rewritten}
                 replaced = [entry for entry in found if entry["path"] in paths]
-                rows = sum(one.updated + one.deleted for one in rewritten)
+                rows = sum(one.changed for one in rewritten)
                 metrics = _retire_metrics(rewritten, change)
             one = self._attempt(plan, new, mark, change, replaced, metrics)
-            return one.landed(self.writer.try_commit(one, txn, files), rows)
+            landed = one.landed(self.writer.try_commit(one, txn, files), rows)
+            if plan.needs_spark:
+                unknown = one.unknown(self.writer.session())
+            return replace(landed, warnings=(*landed.warnings, *_stay(unknown)))
 
     def _attempt(
         self,
@@ -282,6 +300,31 @@ class DeltaMerger:
             replaced=replaced,
             metrics=metrics,
         )
+
+
+def _not_activated(version: int, lowest: int | None) -> str:
+    """Say why an ACTIVATE_VERSION retires no row: rows of the run would be among them."""
+    what = "no version" if lowest is None else f"a lower version, down to {lowest}"
+    advice = (
+        "have the tap send `version` with every record, and load with `add_record_metadata: true`"
+        if lowest is None
+        else "have the tap send one version in a run"
+    )
+    return (
+        f"version {version} was not activated, as rows of this run have {what}: rows of earlier "
+        f"versions stay. To retire them, {advice}."
+    )
+
+
+def _stay(unknown: int) -> tuple[str, ...]:
+    """Say that rows without a version stay, as they may be of the active one."""
+    if not unknown:
+        return ()
+    rows = "1 row has" if unknown == 1 else f"{unknown} rows have"
+    return (
+        f"{rows} no version, as loads without `add_record_metadata: true` leave them, and stayed: "
+        "nothing tells whether they are of an earlier version. `mode: overwrite` replaces them.",
+    )
 
 
 def _only_spark(uri: str, plan: DeltaPlan) -> ConfigError:
@@ -363,7 +406,7 @@ def _merged(metrics: Mapping[str, int | str], same: int | None) -> dict[str, int
 def _retire_metrics(rewritten: Sequence[Rewritten], change: Retire) -> dict[str, int]:
     changed = "numUpdatedRows" if change.deleted else "numDeletedRows"
     return {
-        changed: sum(one.updated + one.deleted for one in rewritten),
+        changed: sum(one.changed for one in rewritten),
         "numCopiedRows": sum(one.copied for one in rewritten),
         "numAddedFiles": sum(len(one.staged) for one in rewritten),
         "numRemovedFiles": len(rewritten),

@@ -60,6 +60,7 @@ class Rewritten:
         deleted: rows removed.
         same: rows among those changed that had the values before.
         matched: positions of the batch's rows that rows of the file took up.
+        unknown: see `Hits`. Such a file may have no row to change, and then stays as it is.
     """
 
     path: str
@@ -69,6 +70,12 @@ class Rewritten:
     deleted: int
     same: int
     matched: Positions
+    unknown: int = 0
+
+    @property
+    def changed(self) -> int:
+        """How many rows were changed or removed."""
+        return self.updated + self.deleted
 
 
 @dataclass(frozen=True)
@@ -94,6 +101,9 @@ class Rewrite:
                 hits = self.change.choose(self.table.columns(file, self.change.columns))
                 if len(hits):
                     done.append(self._rewrite(file, hits, number))
+                elif hits.unknown:
+                    nothing = (0, 0, 0, 0, hits.chosen, hits.unknown)
+                    done.append(Rewritten(file.path, (), *nothing))
         except BaseException:
             for staged in (staged for one in done for staged in one.staged):
                 self.sink.storage.discard(staged)
@@ -124,7 +134,8 @@ class Rewrite:
         # Names are made from the job: no two of a task's files may have the same one.
         sink = replace(self.sink, job=uuid.uuid5(self.sink.job, file.path))
         staged = sink.write(changed(), number)
-        return Rewritten(file.path, tuple(staged), **counts, matched=np.unique(hits.chosen))
+        matched = np.unique(hits.chosen)
+        return Rewritten(file.path, tuple(staged), **counts, matched=matched, unknown=hits.unknown)
 
 
 def _without(batch: pa.RecordBatch, rows: Positions) -> pa.RecordBatch:
