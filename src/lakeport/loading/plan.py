@@ -291,6 +291,7 @@ def _stream(prepared: Prepared, stream: str, seen: _Seen, wanted: Wanted) -> Str
 def _columns(incoming: pa.Schema, now: Current | None) -> tuple[ColumnPlan, ...]:
     """The stream's columns and what each means for the table, then those that only it has."""
     from lakeport.schema.named import type_name
+    from lakeport.schema.types import declared_type
 
     table = {} if now is None else {field.name.lower(): field for field in now.schema}
     plans = []
@@ -299,11 +300,11 @@ def _columns(incoming: pa.Schema, now: Current | None) -> tuple[ColumnPlan, ...]
         change = ""
         if now is not None and there is None:
             change = "new"
-        elif there is not None and there.type != field.type:
-            change = f"{type_name(there.type)} in the table"
-        plans.append(ColumnPlan(field.name, type_name(field.type), change))
+        elif there is not None and declared_type(there) != declared_type(field):
+            change = f"{type_name(declared_type(there))} in the table"
+        plans.append(ColumnPlan(field.name, type_name(declared_type(field)), change))
     plans += [
-        ColumnPlan(field.name, type_name(field.type), "only in the table: null")
+        ColumnPlan(field.name, type_name(declared_type(field)), "only in the table: null")
         for field in table.values()
     ]
     return tuple(plans)

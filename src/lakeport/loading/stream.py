@@ -9,6 +9,7 @@ otherwise the load starts at once, and only a record with an undeclared field ma
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,7 @@ from lakeport.loading.timeline import Timeline
 from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, UnknownPolicy
 from lakeport.schema.evolution import TypeConflict
 from lakeport.schema.kinds import merge_kinds, type_of_kind
+from lakeport.schema.types import declared_type
 from lakeport.shape.columns import TIMESTAMP, header_name, internal_names
 from lakeport.spark.jobs import run_frame, run_tasks
 from lakeport.writers.base import LandedBefore, TablePlan, TableWriter
@@ -74,6 +76,7 @@ class StreamLoader:
     checks: Checks | None = None
     _dropped: dict[str, int] = field(default_factory=dict)
     _extra: dict[str, pa.DataType] = field(default_factory=dict)
+    _undeclared_text: tuple[str, ...] = ()
     _by_spark: bool = False
 
     def land(self, batches: Sequence[Batch], state: bytes | None) -> Iterator[Landed]:
@@ -234,15 +237,25 @@ class StreamLoader:
     def _types(self, unknown: Mapping[str, str]) -> dict[str, pa.DataType]:
         """The undeclared fields' types: the table's where it has them, else by their values."""
         now = None if self.policies.mode is Mode.OVERWRITE else self.writer.current()
-        known = {} if now is None else {f.name: f.type for f in now.schema if f.type != pa.null()}
+        there = () if now is None else now.schema
+        known = {f.name: declared_type(f) for f in there if f.type != pa.null()}
         case, renamed = self.policies.header_case, self.policies.rules.rename
         internal = internal_names(self.policies.internal_prefix)
-        return {
+        said = self.policies.rules.types
+        types = {
             name: TIMESTAMP
             if name in internal
-            else known.get(header_name(renamed.get(name, name), case), type_of_kind(kind))
+            else said.get(name)
+            or known.get(header_name(renamed.get(name, name), case), type_of_kind(kind))
             for name, kind in unknown.items()
         }
+        self._undeclared_text += tuple(
+            f"{name!r} is not declared and becomes text: strings as they are, other values as the "
+            f"text of their JSON; `--column {shlex.quote(f'{name}=json')}` makes it JSON"
+            for name, type_ in types.items()
+            if pa.types.is_string(type_) and name not in said
+        )
+        return types
 
     def _scan(self, reader: Reader, batch: Batch) -> Scan:
         with self._stage("checking", batch.stream, total=batch.bytes):
@@ -300,7 +313,7 @@ class StreamLoader:
                     *landed.warnings,
                     *uneven(staged, self.runtime.cores, self.policies.min_file_bytes),
                 )
-                notes = (*whole.notes, *left_out, *landed.notes)
+                notes = (*whole.notes, *self._undeclared_text, *left_out, *landed.notes)
                 columns = described(incoming, plan)
                 return replace(landed, warnings=warnings, notes=notes, columns=columns)
             except ObjectExists:

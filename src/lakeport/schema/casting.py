@@ -15,7 +15,10 @@ import pyarrow.compute as pc
 
 from lakeport.errors import SourceError
 
-__all__ = ["TIMESTAMP", "cast_batch", "check_range", "normalise"]
+__all__ = ["JSON_TEXT", "TIMESTAMP", "cast_batch", "check_range", "is_json", "normalise"]
+
+JSON_TEXT = {b"lakeport": b"json"}
+"""Arrow metadata of columns, and of parts of lists, maps and structs, whose texts are JSON."""
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 """The one timestamp type: microseconds since 1970, an instant in UTC."""
@@ -52,12 +55,21 @@ _KEPT = (
 )
 
 
+def is_json(part: pa.Field) -> bool:
+    """Tell whether the texts of a column, or of a part of one, are JSON.
+
+    >>> is_json(pa.field("v", pa.string(), metadata=JSON_TEXT)), is_json(pa.field("v", pa.json_()))
+    (True, True)
+    """
+    return (part.metadata or {}).get(b"lakeport") == b"json" or isinstance(part.type, pa.JsonType)
+
+
 def normalise(schema: pa.Schema) -> pa.Schema:
     """Tell how the columns of any Arrow schema are stored in a table.
 
     Unsigned integers become the next wider type (64 bit: decimal(20,0)), all timestamps
     microseconds in UTC, times and UUIDs text, dictionaries their values, views and large types
-    the plain ones. Metadata is left out, and every column may be null.
+    the plain ones. Metadata is left out, but for what marks JSON, and every column may be null.
 
     Raises:
         SourceError: a column has a type with no equivalent (duration, interval, union, decimals
@@ -67,7 +79,7 @@ def normalise(schema: pa.Schema) -> pa.Schema:
         >>> normalise(pa.schema([("n", pa.uint16()), ("t", pa.timestamp("ns"))])).types
         [DataType(int32), TimestampType(timestamp[us, tz=UTC])]
     """
-    return pa.schema([(f.name, _normal(f.type, f.name)) for f in schema])
+    return pa.schema([_normal_part(f, f.name) for f in schema])
 
 
 def cast_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
@@ -104,6 +116,12 @@ def check_range(array: pa.Array) -> bool:
     return bool(bounds[0] <= found["min"].as_py() and found["max"].as_py() <= bounds[1])
 
 
+def _normal_part(part: Any, path: str) -> Any:
+    return pa.field(
+        part.name, _normal(part.type, path), metadata=JSON_TEXT if is_json(part) else None
+    )
+
+
 def _normal(t: Any, path: str) -> Any:
     if t in _WIDER:
         return _WIDER[t]
@@ -120,11 +138,12 @@ def _normal(t: Any, path: str) -> Any:
     if pa.types.is_dictionary(t) or pa.types.is_run_end_encoded(t):
         return _normal(t.value_type, path)
     if pa.types.is_struct(t) and t.num_fields:
-        return pa.struct([(f.name, _normal(f.type, f"{path}.{f.name}")) for f in t])
+        return pa.struct([_normal_part(f, f"{path}.{f.name}") for f in t])
     if pa.types.is_map(t):
-        return pa.map_(_normal(t.key_type, f"{path}.key"), _normal(t.item_type, f"{path}.value"))
+        key = _normal(t.key_type, f"{path}.key")
+        return pa.map_(key, _normal_part(t.item_field, f"{path}.value"))
     if _is_list(t):
-        return pa.list_(_normal(t.value_type, f"{path}.element"))
+        return pa.list_(_normal_part(t.value_field, f"{path}.element").with_name("item"))
     if isinstance(t, pa.BaseExtensionType):
         return _normal(t.storage_type, path)
     raise SourceError(

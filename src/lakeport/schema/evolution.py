@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from lakeport.errors import SchemaConflict
 from lakeport.model import Mode
-from lakeport.schema.casting import TIMESTAMP
+from lakeport.schema.casting import TIMESTAMP, is_json
 from lakeport.schema.named import type_name
 
 __all__ = [
@@ -55,6 +55,8 @@ class Evolution:
         cast: dotted paths of columns that are cast up to the table's wider type.
         widened: dotted path of a column that gets a wider type -> the table's type before.
         typed: columns of the table that never had a value, and have a type now.
+        plain: dotted paths of columns that hold plain text in the table and JSON in the batch.
+        json: dotted paths of columns that hold JSON in the table and something else in the batch.
         created: there was no table.
         replaced: the schema stands in for the table's, whatever that was.
     """
@@ -65,6 +67,8 @@ class Evolution:
     cast: tuple[str, ...] = ()
     widened: Mapping[str, pa.DataType] = field(default_factory=dict)
     typed: tuple[str, ...] = ()
+    plain: tuple[str, ...] = ()
+    json: tuple[str, ...] = ()
     created: bool = False
     replaced: bool = False
 
@@ -96,13 +100,19 @@ class TypeConflict(SchemaConflict):
 
 @dataclass(slots=True)
 class _Notes:
-    """What the merge of the columns may do (`widen`), and what it did, by dotted path."""
+    """What the merge of the columns may do (`widen`), and what it did, by dotted path.
+
+    Between batches that land together (`fresh`), plain text and JSON are JSON.
+    """
 
     widen: bool
+    fresh: bool = False
     added: list[str] = field(default_factory=list)
     cast: list[str] = field(default_factory=list)
     widened: dict[str, pa.DataType] = field(default_factory=dict)
     typed: list[str] = field(default_factory=list)
+    plain: list[str] = field(default_factory=list)
+    json: list[str] = field(default_factory=list)
 
 
 def plan_evolution(
@@ -113,6 +123,7 @@ def plan_evolution(
     *,
     partial: bool = False,
     widen: bool = False,
+    fresh: bool = False,
 ) -> Evolution:
     """Plan the table's columns.
 
@@ -123,6 +134,7 @@ def plan_evolution(
         mode: a full overwrite that may evolve takes the incoming schema as it is.
         partial: an overwrite replaces some partitions only, so the table's columns stay.
         widen: the table's columns may get wider types.
+        fresh: `table` are the columns of another batch that lands together with this one.
 
     Raises:
         SchemaConflict: two columns differ only in case, a type does not fit, or the policy is
@@ -138,7 +150,7 @@ def plan_evolution(
     strict = EvolutionPolicy(policy) is EvolutionPolicy.STRICT
     if Mode(mode) is Mode.OVERWRITE and not partial and not strict:
         return Evolution(incoming, replaced=not incoming.equals(table))
-    notes = _Notes(widen and not strict)
+    notes = _Notes(widen and not strict, fresh)
     fields = _merge_fields(list(table), list(incoming), "", notes)
     if strict and notes.added:
         raise SchemaConflict(
@@ -153,6 +165,8 @@ def plan_evolution(
         cast=tuple(notes.cast),
         widened=notes.widened,
         typed=tuple(notes.typed),
+        plain=tuple(notes.plain),
+        json=tuple(notes.json),
     )
 
 
@@ -265,8 +279,7 @@ def _merge_fields(
     for item in table:
         new = coming.get(item.name.lower())
         path = f"{above}{item.name}"
-        type_ = item.type if new is None else _merge_types(item.type, new.type, path, notes)
-        merged.append(item.with_type(type_))
+        merged.append(item if new is None else _merge_parts(item, new, path, notes))
     for item in incoming:
         if item.name.lower() not in known:
             notes.added.append(f"{above}{item.name}")
@@ -274,22 +287,36 @@ def _merge_fields(
     return merged
 
 
-def _merge_types(table: pa.DataType, new: pa.DataType, path: str, notes: _Notes) -> pa.DataType:
-    if table.equals(new) or pa.types.is_null(new):
+def _merge_parts(table: pa.Field, new: pa.Field, path: str, notes: _Notes) -> pa.Field:
+    """A column, a member, or what a list or map has, from the table's and the batch's."""
+    if pa.types.is_null(new.type) or (is_json(table) and is_json(new)):
         return table
-    if pa.types.is_null(table):
+    if pa.types.is_null(table.type):
         notes.typed.append(path)
-        return new
+        return new.with_name(table.name)
+    if is_json(table):
+        notes.json.append(path)
+        return table
+    if is_json(new):
+        if notes.fresh:
+            return new.with_name(table.name)
+        if not pa.types.is_string(table.type):
+            raise TypeConflict(path, table.type, pa.json_(), _hint(table.type, new.type))
+        notes.plain.append(path)
+        return table
+    return table.with_type(_merge_types(table.type, new.type, path, notes))
+
+
+def _merge_types(table: pa.DataType, new: pa.DataType, path: str, notes: _Notes) -> pa.DataType:
+    if table.equals(new, check_metadata=True):
+        return table
     if pa.types.is_struct(table) and pa.types.is_struct(new):
         return pa.struct(_merge_fields(list(table), list(new), f"{path}.", notes))
     if pa.types.is_list(table) and pa.types.is_list(new):
-        item = table.value_field
-        merged = _merge_types(item.type, new.value_type, f"{path}.element", notes)
-        return pa.list_(item.with_type(merged))
+        return pa.list_(_merge_parts(table.value_field, new.value_field, f"{path}.element", notes))
     if pa.types.is_map(table) and pa.types.is_map(new):
         key = _merge_types(table.key_type, new.key_type, f"{path}.key", notes)
-        value = _merge_types(table.item_type, new.item_type, f"{path}.value", notes)
-        return pa.map_(key, table.item_field.with_type(value))
+        return pa.map_(key, _merge_parts(table.item_field, new.item_field, f"{path}.value", notes))
     if not pa.types.is_nested(table) and not pa.types.is_nested(new) and fits(new, table):
         notes.cast.append(path)
         return table

@@ -51,6 +51,8 @@ def convertible(source: pa.DataType, target: pa.DataType) -> bool:
     """
     if source == target or pa.types.is_null(source):
         return True
+    if isinstance(source, pa.JsonType):
+        source = pa.string()
     if pa.types.is_string(source):
         return pa.types.is_string(target) or _reader(target) is not None
     if pa.types.is_string(target):

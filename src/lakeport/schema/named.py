@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from lakeport.errors import ConfigError
-from lakeport.schema.types import MAX_PRECISION, TIMESTAMP, FieldType, Kind
+from lakeport.schema.types import MAX_PRECISION, TIMESTAMP, FieldType, Kind, declared_type
 
 __all__ = ["alter_command", "like", "listed", "named_type", "type_name"]
 
@@ -42,6 +42,7 @@ _TOLD = {
     TIMESTAMP: "timestamp",
     pa.timestamp("us"): "timestamp_ntz",
     pa.null(): "no value yet",
+    pa.json_(): "json",
 }
 _MOST = 20
 
@@ -88,7 +89,7 @@ def type_name(type_: pa.DataType) -> str:
     if pa.types.is_decimal(type_):
         return f"decimal({type_.precision},{type_.scale})"
     if pa.types.is_list(type_):
-        return f"list of {type_name(type_.value_type)}"
+        return f"list of {type_name(declared_type(type_.value_field))}"
     if pa.types.is_struct(type_):
         return "object"
     return "map" if pa.types.is_map(type_) else str(type_)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakeport.errors import SchemaConflict
+from lakeport.schema.casting import JSON_TEXT, is_json
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["from_spark_json", "spark_json", "spark_schema"]
+__all__ = ["MARK", "from_spark_json", "json_mark", "spark_json", "spark_schema"]
 
 _NAMES: dict[pa.DataType, str] = {
     pa.string(): "string",
@@ -31,6 +32,9 @@ _NAMES: dict[pa.DataType, str] = {
     pa.binary(): "binary",
 }
 _TYPES: dict[str, pa.DataType] = {name: type_ for type_, name in _NAMES.items()}
+MARK = "lakeport.json"
+"""Key of a field's metadata in Delta's log: its texts are JSON, or those at a path below it."""
+
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _CHARS = re.compile(r"(?:var)?char\(\d+\)")
 
@@ -62,7 +66,7 @@ def from_spark_json(text: str) -> pa.Schema:
     """Read a schema that Spark or Delta wrote.
 
     A `timestamp_ntz` column comes out as `timestamp('us')` without a zone, which only tables of
-    other writers have. Metadata is left out.
+    other writers have. Metadata is left out, but for what marks JSON.
 
     Raises:
         SchemaConflict: a column has a type that can't be written, such as `variant`.
@@ -74,6 +78,20 @@ def from_spark_json(text: str) -> pa.Schema:
     return pa.schema(list(_arrow(json.loads(text), "")))
 
 
+def json_mark(part: pa.Field) -> dict[str, Any]:
+    """Return the metadata that mark a column, or a part of its lists and maps, as JSON.
+
+    >>> items = pa.list_(pa.field("item", pa.string(), metadata=JSON_TEXT))
+    >>> json_mark(pa.field("v", items)), json_mark(pa.field("v", pa.string()))
+    ({'lakeport.json': 'element'}, {})
+    """
+    at: list[str] = []
+    while pa.types.is_list(part.type) or pa.types.is_map(part.type):
+        at.append("element" if pa.types.is_list(part.type) else "value")
+        part = part.type.value_field if at[-1] == "element" else part.type.item_field
+    return {MARK: ".".join(at) or True} if is_json(part) else {}
+
+
 def _struct(fields: Any, path: str) -> dict[str, Any]:
     return {
         "type": "struct",
@@ -82,7 +100,7 @@ def _struct(fields: Any, path: str) -> dict[str, Any]:
                 "name": f.name,
                 "type": _spark(f.type, f"{path}.{f.name}" if path else f.name),
                 "nullable": True,
-                "metadata": {},
+                "metadata": json_mark(f),
             }
             for f in fields
         ],
@@ -119,18 +137,32 @@ def _arrow(spark: Any, path: str) -> Any:
     if isinstance(spark, Mapping):
         match spark.get("type"):
             case "struct":
-                return pa.struct(
-                    [
-                        (f["name"], _arrow(f["type"], f"{path}.{f['name']}" if path else f["name"]))
-                        for f in spark["fields"]
-                    ]
-                )
+                return pa.struct([_field(f, path) for f in spark["fields"]])
             case "array":
                 return pa.list_(_arrow(spark["elementType"], f"{path}.element"))
             case "map":
                 key = _arrow(spark["keyType"], f"{path}.key")
                 return pa.map_(key, _arrow(spark["valueType"], f"{path}.value"))
     raise _foreign(path, json.dumps(spark))
+
+
+def _field(spark: Mapping[str, Any], path: str) -> Any:
+    name = spark["name"]
+    found = pa.field(name, _arrow(spark["type"], f"{path}.{name}" if path else name))
+    mark = (spark.get("metadata") or {}).get(MARK)
+    return _marked(found, mark.split(".") if isinstance(mark, str) else []) if mark else found
+
+
+def _marked(part: Any, at: list[str]) -> Any:
+    """A column whose part there is marked as JSON; as it is where that is no text any more."""
+    t = part.type
+    if not at:
+        return part.with_metadata(JSON_TEXT) if pa.types.is_string(t) else part
+    if at[0] == "element" and pa.types.is_list(t):
+        return part.with_type(pa.list_(_marked(t.value_field, at[1:])))
+    if at[0] == "value" and pa.types.is_map(t):
+        return part.with_type(pa.map_(t.key_type, _marked(t.item_field, at[1:])))
+    return part
 
 
 def _plain(name: str, path: str) -> Any:

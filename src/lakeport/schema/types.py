@@ -16,7 +16,7 @@ from enum import StrEnum
 import pyarrow as pa
 
 from lakeport.errors import InputError
-from lakeport.schema.casting import TIMESTAMP, cast_batch, normalise
+from lakeport.schema.casting import JSON_TEXT, TIMESTAMP, cast_batch, is_json, normalise
 from lakeport.schema.sparktypes import from_spark_json, spark_json
 
 __all__ = [
@@ -26,18 +26,19 @@ __all__ = [
     "Field",
     "FieldType",
     "Kind",
+    "arrow_field",
     "arrow_type",
     "cast_batch",
     "check_names",
+    "declared_type",
     "from_spark_json",
+    "is_json",
     "normalise",
     "repeated",
     "spark_json",
+    "storable",
     "with_text",
 ]
-
-JSON_TEXT = {b"lakeport": b"json"}
-"""Arrow metadata of parts of lists and structs whose texts are JSON."""
 
 MAX_PRECISION = 38
 """Most decimal digits that a column can hold."""
@@ -123,18 +124,38 @@ def arrow_type(t: FieldType) -> pa.DataType:
         ListType(list<item: decimal128(9, 2)>)
     """
     if t.kind is Kind.LIST:
-        return pa.list_(_part("item", t.item or FieldType(Kind.JSON)))
+        return pa.list_(arrow_field("item", t.item or FieldType(Kind.JSON)))
     if t.kind is Kind.STRUCT:
-        members = [_part(f.name, f.type) for f in t.fields]
+        members = [arrow_field(f.name, f.type) for f in t.fields]
         return pa.struct(members) if members else pa.string()
     if t.kind is Kind.DECIMAL:
         return pa.decimal128(t.precision, t.scale)
     return _PLAIN[t.kind]
 
 
-def _part(name: str, t: FieldType) -> pa.Field:
-    """The items of a list, or a member of a struct; told apart if it is JSON text."""
+def arrow_field(name: str, t: FieldType) -> pa.Field:
+    """Return a column, a list's items or a struct's member; JSON text is marked.
+
+    >>> is_json(arrow_field("v", FieldType(Kind.JSON)))
+    True
+    """
     return pa.field(name, arrow_type(t), metadata=JSON_TEXT if t.kind is Kind.JSON else None)
+
+
+def storable(name: str, t: pa.DataType) -> pa.Field:
+    """Return the column for a type, where Arrow's type JSON stands for text that is marked.
+
+    >>> storable("v", pa.json_()).type, is_json(storable("v", pa.json_()))
+    (DataType(string), True)
+    """
+    if isinstance(t, pa.JsonType):
+        return pa.field(name, pa.string(), metadata=JSON_TEXT)
+    return pa.field(name, t)
+
+
+def declared_type(part: pa.Field) -> pa.DataType:
+    """Return a column's type, as Arrow's type JSON where its texts are JSON."""
+    return pa.json_() if is_json(part) else part.type
 
 
 def with_text(schema: pa.Schema) -> pa.Schema:

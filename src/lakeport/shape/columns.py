@@ -20,6 +20,8 @@ import pyarrow.compute as pc
 from lakeport.errors import InputError
 from lakeport.schema.exact import InexactError, exactly
 from lakeport.schema.named import type_name
+from lakeport.schema.text import is_json_text, json_column, text_column
+from lakeport.schema.types import declared_type, is_json, storable
 from lakeport.shape.rules import ColumnRules
 
 __all__ = [
@@ -104,10 +106,13 @@ class Shape:
 
     def _shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = {
-            name.lower(): self._column(source, batch.column(source)) for source, name in self.names
+            name.lower(): self._column(source, batch.column(at))
+            for (source, name), at in zip(self.names, self._places(batch), strict=True)
         }
+        parts = {name.lower(): self._part(source) for source, name in self.names}
         for name, value in self.constants:
             columns[name.lower()] = pa.repeat(pa.scalar(value, pa.string()), len(batch))
+            parts.pop(name.lower(), None)
         if self.created:
             stamp = pa.scalar(self.clock, TIMESTAMP)
             known = columns.get(self.created.lower())
@@ -116,9 +121,21 @@ class Shape:
             )
             columns[self.updated.lower()] = pa.repeat(stamp, len(batch))
         arrays = [
-            fit_column(columns.get(field.name.lower()), field, len(batch)) for field in self.schema
+            fit_column(columns.get(key), field, len(batch), parts.get(key))
+            for field in self.schema
+            for key in (field.name.lower(),)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _places(self, batch: pa.RecordBatch) -> list[int]:
+        """Where the batch has the source's columns."""
+        places = {name: at for at, name in enumerate(batch.schema.names)}
+        return [places[source] for source, _ in self.names]
+
+    def _part(self, name: str) -> pa.Field:
+        """A source's column with the type that is said of it."""
+        type_ = self.rules.types.get(name)
+        return self.source.field(name) if type_ is None else storable(name, type_)
 
     def _column(self, name: str, column: pa.Array) -> pa.Array | None:
         """A source's column by what is said of it; None for one without a value."""
@@ -131,6 +148,10 @@ class Shape:
             return None
         type_ = self.rules.types.get(name, column.type)
         try:
+            if isinstance(type_, pa.JsonType):
+                return _declared_json(column, self.source.field(name))
+            if is_json(self.source.field(name)) and type_ != column.type:
+                column = text_column(column)
             return exactly(column, type_)
         except InexactError as error:
             raise InputError(
@@ -178,7 +199,7 @@ def plan_shape(
     names = tuple((old, header_name(new, header_case)) for old, new in kept)
     _refuse_clashes(names, header_case)
     types = {
-        new: pa.null() if old in open_ else rules.types.get(old, source.field(old).type)
+        new: pa.null() if old in open_ else rules.types.get(old, declared_type(source.field(old)))
         for old, new in names
     }
     spelt = {name.lower(): name for name in types}
@@ -200,7 +221,7 @@ def plan_shape(
                     "that name is a date-time",
                     "set `internal_columns: false`, or another `internal_columns_prefix`.",
                 )
-    schema = pa.schema([pa.field(name, type_) for name, type_ in types.items()])
+    schema = pa.schema([storable(name, type_) for name, type_ in types.items()])
     stamp = clock or datetime.now(UTC)
     return Shape(
         source, names, created, updated, stamp, schema, tuple(fixed), rules=rules, untyped=open_
@@ -225,13 +246,31 @@ def _refuse_clashes(names: Sequence[tuple[str, str]], case: HeaderCase | None) -
             )
 
 
-def fit_column(column: pa.Array | None, field: pa.Field, rows: int) -> pa.Array:
+def _declared_json(column: pa.Array, part: pa.Field) -> pa.Array:
+    """A column that is declared as JSON: texts have to be JSON, other values become it.
+
+    Raises:
+        InexactError: a text is no JSON.
+    """
+    if is_json(part) or not pa.types.is_string(column.type):
+        return json_column(column, part, part.name)
+    for index, text in enumerate(column.to_pylist()):
+        if text is not None and not is_json_text(text):
+            raise InexactError(index, text)
+    return column
+
+
+def fit_column(
+    column: pa.Array | None, field: pa.Field, rows: int, part: pa.Field | None = None
+) -> pa.Array:
     """Give a column the table's type, which is wide enough or refuses the value.
 
     Args:
         column: what there is; None for a column of nulls.
         field: the table's column; a struct of its type may have more fields than the column's.
         rows: how many rows a column of nulls has.
+        part: the column as its source has it, which tells what in it is JSON; None where that is
+            as the table has it.
 
     Raises:
         InputError: the type can't hold a value exactly.
@@ -243,7 +282,7 @@ def fit_column(column: pa.Array | None, field: pa.Field, rows: int) -> pa.Array:
     if column is None:
         return pa.nulls(rows, field.type)
     try:
-        return _cast(column, field.type)
+        return _cast(column, part, field)
     except pa.ArrowInvalid:
         raise InputError(
             f"column {field.name!r} has a value that the table's type {field.type} can't hold "
@@ -263,23 +302,39 @@ def fitted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _cast(column: pa.Array, target: pa.DataType) -> pa.Array:
+def _cast(column: pa.Array, part: pa.Field | None, target: pa.Field) -> pa.Array:
     """Cast, also a struct that has fewer fields than the table's, or in another order."""
-    if column.type == target:
+    wanted = target.type
+    if part is not None and is_json(target):
+        return json_column(column, part, target.name)
+    if part is not None and is_json(part) and pa.types.is_string(wanted):
+        return text_column(column)
+    same = part is None or part.type.equals(wanted, check_metadata=True)
+    if column.type == wanted and same:
         return column
-    if pa.types.is_struct(target):
-        present = {column.type.field(i).name.lower(): i for i in range(column.type.num_fields)}
+    if pa.types.is_struct(wanted):
+        present = {child.name.lower(): i for i, child in enumerate(column.type)}
         children = [
-            _cast(pc.struct_field(column, [present[child.name.lower()]]), child.type)
-            if child.name.lower() in present
+            _cast(pc.struct_field(column, [at]), part and part.type.field(at), child)
+            if (at := present.get(child.name.lower())) is not None
             else pa.nulls(len(column), child.type)
-            for child in target
+            for child in wanted
         ]
-        return pa.StructArray.from_arrays(children, fields=list(target), mask=column.is_null())
-    if pa.types.is_list(target):
-        values = _cast(column.flatten(), target.value_type)
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=column.is_null())
+    if pa.types.is_list(wanted):
+        values = _cast(column.flatten(), part and part.type.value_field, wanted.value_field)
         lengths = pc.fill_null(pc.list_value_length(column), 0)
         ends = pc.cumulative_sum(lengths.cast(pa.int32()))
         offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
-        return pa.ListArray.from_arrays(offsets, values, type=target, mask=column.is_null())
-    return column.cast(target)
+        return pa.ListArray.from_arrays(offsets, values, type=wanted, mask=column.is_null())
+    if pa.types.is_map(wanted):
+        first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
+        keys, items = (some.slice(first, last - first) for some in (column.keys, column.items))
+        return pa.MapArray.from_arrays(
+            pc.subtract(column.offsets, column.offsets[0]),
+            keys.cast(wanted.key_type),
+            _cast(items, part and part.type.item_field, wanted.item_field),
+            type=wanted,
+            mask=column.is_null(),
+        )
+    return column.cast(wanted)

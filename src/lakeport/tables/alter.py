@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lakeport.destinations import spark_session
 from lakeport.schema.named import named_type, type_name
-from lakeport.schema.types import arrow_type
+from lakeport.schema.types import arrow_field, declared_type
 from lakeport.tables.records import AlterReport
 from lakeport.writers.delta.alter import Alteration
 
@@ -29,7 +29,7 @@ def alter(
         type_: the type's name.
         dry_run: change nothing.
     """
-    wanted = arrow_type(named_type(type_, column))
+    wanted = declared_type(arrow_field(column, named_type(type_, column)))
     writer = Alteration(
         spark_session(location.config, location.storage, runtime, writes=not dry_run),
         location.storage,

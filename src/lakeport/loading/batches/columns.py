@@ -11,7 +11,7 @@ from lakeport.errors import SchemaConflict
 from lakeport.model import Mode
 from lakeport.schema.evolution import TypeConflict, plan_evolution
 from lakeport.schema.named import type_name
-from lakeport.schema.types import from_spark_json, normalise
+from lakeport.schema.types import declared_type, from_spark_json, normalise
 
 if TYPE_CHECKING:
     from lakeport.model import Batch
@@ -32,14 +32,14 @@ def columns_of(batch: Batch) -> pa.Schema:
 def read_columns(batches: Sequence[Batch]) -> dict[str, str]:
     """The columns of batches as their source has them, with types in words; frames tell none."""
     schemas = [batch.reader.schema for batch in batches if batch.reader is not None]
-    return {field.name: type_name(field.type) for schema in schemas for field in schema}
+    return {f.name: type_name(declared_type(f)) for schema in schemas for f in schema}
 
 
 def described(incoming: pa.Schema, plan: TablePlan) -> dict[str, str]:
     """The columns that a batch brought, as the table spells and types them, in words."""
     known = {f.name.lower(): f for f in plan.schema if f.name not in plan.untyped}
     fields = [known.get(field.name.lower(), field) for field in incoming]
-    return {field.name: type_name(field.type) for field in fields}
+    return {field.name: type_name(declared_type(field)) for field in fields}
 
 
 def union(schemas: Sequence[pa.Schema]) -> pa.Schema:
@@ -51,7 +51,7 @@ def union(schemas: Sequence[pa.Schema]) -> pa.Schema:
     merged = schemas[0]
     for schema in schemas[1:]:
         try:
-            merged = plan_evolution(merged, schema, "evolve", Mode.APPEND).schema
+            merged = plan_evolution(merged, schema, "evolve", Mode.APPEND, fresh=True).schema
         except TypeConflict as conflict:  # of two batches: no table's column is to blame
             raise SchemaConflict(conflict.message, conflict.hint) from None
     return merged

@@ -94,7 +94,12 @@ def selected(query: Query, schema: pa.Schema) -> Select | None:
         condition = None if kept is None else need(binder.bound(kept), pa.bool_())
     except (Beyond, RecursionError):
         return None
-    fields = [pa.field(name, bound.type) for name, bound in columns]
+    fields = [
+        schema.field(bound.index).with_name(name)
+        if isinstance(bound, Column)
+        else pa.field(name, bound.type)
+        for name, bound in columns
+    ]
     return Select(schema, pa.schema(fields), tuple(bound for _, bound in columns), condition)
 
 

@@ -12,7 +12,7 @@ from lakeport.config.files import parse_text, read_text
 from lakeport.errors import ConfigError
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.named import named_type
-from lakeport.schema.types import Field, arrow_type
+from lakeport.schema.types import Field, arrow_field, declared_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,7 +107,10 @@ def column_types(columns: Mapping[str, str]) -> dict[str, pa.DataType]:
     Raises:
         ConfigError: a type's name is unknown.
     """
-    return {field.name: arrow_type(field.type) for field in declared_fields("", columns)}
+    return {
+        field.name: declared_type(arrow_field(field.name, field.type))
+        for field in declared_fields("", columns)
+    }
 
 
 def retyped(fields: tuple[Field, ...], columns: Mapping[str, str]) -> tuple[Field, ...]:

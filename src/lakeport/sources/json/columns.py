@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from lakeport.errors import InputError
 from lakeport.model import UnknownPolicy
-from lakeport.schema.types import TIMESTAMP, Field, FieldType, Kind, arrow_type, check_names
+from lakeport.schema.types import (
+    TIMESTAMP,
+    Field,
+    FieldType,
+    Kind,
+    arrow_field,
+    check_names,
+    is_json,
+)
 
 if TYPE_CHECKING:
     from lakeport.sources.singer.metadata import Metadata
@@ -98,28 +107,36 @@ def columns_of(
     """
     declared = [Column(f.name, _settled(f.type), f.required or f.name in keys) for f in fields]
     found = [
-        Column(name, _declared(stream, name, t), name in keys, mixed=pa.types.is_string(t))
-        for name, t in extra
+        Column(
+            field.name,
+            _declared(stream, field),
+            field.name in keys,
+            mixed=pa.types.is_string(field.type) and not is_json(field),
+        )
+        for field in starmap(pa.field, extra)
     ]
     columns = (*declared, *found)
     check_names(stream, (c.name for c in columns))
     return columns
 
 
-def _declared(stream: str, name: str, t: pa.DataType) -> FieldType:
-    """The declared type that is stored as `t`."""
+def _declared(stream: str, field: pa.Field) -> FieldType:
+    """The declared type that is stored as a table's column."""
+    t = field.type
+    if is_json(field):
+        return FieldType(Kind.JSON)
     kind = _PLAIN.get(t)
     if kind is not None:
         return FieldType(kind)
     if pa.types.is_decimal128(t):
         return FieldType(Kind.DECIMAL, t.precision, t.scale)
     if pa.types.is_list(t):
-        return FieldType(Kind.LIST, item=_declared(stream, name, t.value_type))
+        return FieldType(Kind.LIST, item=_declared(stream, t.value_field.with_name(field.name)))
     if pa.types.is_struct(t) and t.num_fields:
-        members = tuple(Field(f.name, _declared(stream, name, f.type)) for f in t)
+        members = tuple(Field(f.name, _declared(stream, f)) for f in t)
         return FieldType(Kind.STRUCT, fields=members)
     raise InputError(
-        f"field {name!r} of stream {stream!r} is not declared, and the table has it as {t}",
+        f"field {field.name!r} of stream {stream!r} is not declared, and the table has it as {t}",
         "declare the field in the stream's SCHEMA.",
     )
 
@@ -138,7 +155,7 @@ def _settled(t: FieldType) -> FieldType:
 
 def schema_of(columns: Sequence[Column]) -> pa.Schema:
     """The table types of columns."""
-    return pa.schema([(c.name, arrow_type(c.type)) for c in columns])
+    return pa.schema([arrow_field(c.name, c.type) for c in columns])
 
 
 def batch_of(arrays: Sequence[Any], rows: int, schema: pa.Schema) -> pa.RecordBatch:

@@ -16,13 +16,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict
 from lakeport.model import Landed, Mode, Staged
 from lakeport.schema.evolution import Evolution, widens
 from lakeport.schema.exact import InexactError, convertible, exactly
 from lakeport.schema.named import like, listed, type_name
-from lakeport.schema.types import with_text
+from lakeport.schema.text import json_column, text_column
+from lakeport.schema.types import declared_type, is_json, storable, with_text
 from lakeport.spark.jobs import run_tasks
 from lakeport.writers.delta.commit.attempt import Attempt
 from lakeport.writers.delta.commit.log_transaction import TableTransaction
@@ -94,7 +96,7 @@ class Alteration(DeltaWriter):
         request = TableRequest(Mode.OVERWRITE)
         plan = self._planned(self.table_state(), nothing, request)
         state = _known(plan.base)
-        before = state.open_schema.field(_spelt(state, self.column)).type
+        before = declared_type(state.open_schema.field(_spelt(state, self.column)))
         if before == self.type:
             return Altered(state.version, before)
         done = Altered(state.version, before)
@@ -116,7 +118,7 @@ class Alteration(DeltaWriter):
         before = state.schema.field(name).type
         in_place = state.properties.get(WIDENING) == "true" and widens(before, self.type)
         columns = pa.schema(
-            [f.with_type(self.type) if f.name == name else f for f in state.open_schema]
+            [storable(name, self.type) if f.name == name else f for f in state.open_schema]
         )
         if in_place:
             schema_json = grow_schema(state.schema_json, with_text(columns), widened=True)
@@ -148,7 +150,7 @@ class Alteration(DeltaWriter):
         tasks = MergeTasks(self, runtime)
         with self.published(new) as files:
             found: Sequence[Entry] = ()
-            if not (plan.evolution.widened or state.schema.field(name).type == self.type):
+            if not (plan.evolution.widened or declared_type(state.schema.field(name)) == self.type):
                 physical = physical_names(state.schema_json, [name])[name]
                 found = holders(self.storage, self.folder, tasks.entries(txn), physical)
             if found and state.properties.get("delta.appendOnly") == "true":
@@ -206,7 +208,13 @@ class Alteration(DeltaWriter):
 
         done = run_tasks(
             runtime,
-            _Convert(table, name, plan.schema, None if dry_run else self.sink(plan)),
+            _Convert(
+                table,
+                name,
+                columns.field(name),
+                plan.schema,
+                None if dry_run else self.sink(plan),
+            ),
             list(enumerate(shared_out(found, runtime.cores * _TASKS_PER_CORE))),
             size=sum(file.bytes for file in found),
             discard=discard,
@@ -240,12 +248,14 @@ class _Convert:
     Attributes:
         table: how they are read.
         column: the column.
+        before: the column as the files have it.
         schema: the columns to write.
         sink: where the new files go; None to look at the values alone.
     """
 
     table: TableFiles
     column: str
+    before: pa.Field
     schema: pa.Schema
     sink: DeltaSink | None
 
@@ -286,7 +296,9 @@ class _Convert:
 
     def _batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         arrays = [
-            exactly(batch.column(f.name), f.type) if f.name == self.column else batch.column(f.name)
+            _altered(batch.column(f.name), self.before, f)
+            if f.name == self.column
+            else batch.column(f.name)
             for f in self.schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
@@ -305,6 +317,25 @@ class _Change(Attempt):
     def operation(self, removed: int) -> Operation:
         """An overwrite where files go."""
         return replace(super().operation(removed), overwrite=bool(self.replaced))
+
+
+def _altered(column: pa.Array, before: pa.Field, after: pa.Field) -> pa.Array:
+    """A column of another type, with the same values; JSON becomes text where it is all strings.
+
+    Raises:
+        InexactError: the first value that has no equal of the type.
+    """
+    if is_json(after):
+        return json_column(column, before, after.name)
+    if is_json(before):
+        texts = text_column(column)
+        if pa.types.is_string(after.type):
+            same = pc.fill_null(pc.equal(texts, column), False)
+            if pc.any(same).as_py():
+                at = same.index(True).as_py()
+                raise InexactError(at, column[at].as_py())
+        column = texts
+    return exactly(column, after.type)
 
 
 def _known(state: TableState | None) -> TableState:
@@ -337,13 +368,13 @@ def _check(state: TableState, column: str, type_: pa.DataType) -> str:
         DestinationError: only the table's own engine may change it.
     """
     name = _spelt(state, column)
-    before = state.open_schema.field(name).type
+    before = declared_type(state.open_schema.field(name))
     if name in state.partition_columns:
         raise SchemaConflict(
             f"{name!r} is a partition column: its values are in the names of folders",
             "land the data in a new table, partitioned by the new type.",
         )
-    if before != type_ and not convertible(before, type_):
+    if not (isinstance(type_, pa.JsonType) or convertible(before, type_)):
         raise SchemaConflict(
             f"column {name!r} is {type_name(before)}, of which no value is {type_name(type_)}",
             "choose another type, such as string, or land in another table.",

@@ -13,7 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeport.schema.types import spark_json
+from lakeport.schema.sparktypes import MARK
+from lakeport.schema.types import spark_json, storable
 
 __all__ = [
     "MAPPING_MODE",
@@ -87,12 +88,13 @@ def grow_schema(
 
 def retyped(schema: Mapping[str, Any], name: str, type_: pa.DataType) -> dict[str, Any]:
     """A table's schema with another type of one column, whose old files go."""
-    wanted = json.loads(spark_json(pa.schema([(name, type_)])))["fields"][0]["type"]
+    wanted = json.loads(spark_json(pa.schema([storable(name, type_)])))["fields"][0]
     fields = []
     for field in schema["fields"]:
         if field["name"] == name:
-            kept = {key: value for key, value in field["metadata"].items() if key != _TYPE_CHANGES}
-            field = {**field, "type": wanted, "metadata": kept}
+            gone = (_TYPE_CHANGES, MARK)
+            kept = {key: value for key, value in field["metadata"].items() if key not in gone}
+            field = {**field, "type": wanted["type"], "metadata": {**kept, **wanted["metadata"]}}
         fields.append(field)
     return {**schema, "fields": fields}
 
@@ -219,7 +221,9 @@ def _merge_field(known: Mapping[str, Any] | None, wanted: dict[str, Any]) -> dic
     merged = _merge(known["type"], wanted["type"])
     if isinstance(merged, str) and merged != known["type"]:
         return wanted
-    return {**known, "type": merged}
+    kept = {key: value for key, value in known["metadata"].items() if key != MARK}
+    mark = {key: value for key, value in wanted["metadata"].items() if key == MARK}
+    return {**known, "type": merged, "metadata": {**kept, **mark}}
 
 
 def _named(spark: Any, above: str) -> list[tuple[str, str, dict[str, Any]]]:

@@ -13,7 +13,7 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -128,11 +128,26 @@ class DeltaWriter:
             cluster_by=options.cluster_by,
         )
         plan = plan_table(state, incoming, request)
+        plan = replace(plan, warnings=(*plan.warnings, *self._plain_text(plan)))
         if state is not None and plan.evolution.typed:
             self._check_untyped(state, plan)
         if not (self.without_spark and leaves_plain(plan)):
             self.begin()
         return plan
+
+    def _plain_text(self, plan: DeltaPlan) -> Iterator[str]:
+        """Tell of columns of plain text to which a batch brings JSON."""
+        for path in plan.evolution.plain:
+            way = (
+                f"{alter_command(self.uri, path, 'json')} makes it hold JSON, its texts as strings"
+                if path in plan.schema.names and path not in plan.partition_columns
+                else "a new table has it as JSON"
+            )
+            yield (
+                f"column {path!r} is plain text in the table, and the source has values of several "
+                "kinds for it: strings land as they are, other values as the text of their JSON; "
+                f"{way}."
+            )
 
     def _check_untyped(self, state: TableState, plan: DeltaPlan) -> None:
         """See that columns which are to get their first value are in no data file.

@@ -1,0 +1,261 @@
+"""Columns as text: each value as it is written in CSV, or as JSON.
+
+Everything is done on whole columns, so that no Python code runs per value (binary, rare decimals
+and JSON strings that are read back excepted).
+"""
+
+from __future__ import annotations
+
+import base64
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.errors import InputError
+from lakeport.schema.casting import is_json
+
+__all__ = [
+    "content",
+    "holds",
+    "is_json_text",
+    "json_column",
+    "json_text",
+    "plain_text",
+    "text_column",
+]
+
+_FIRST_DAY = -719_162
+_LAST_DAY = 2_932_896
+_DAY_US = 86_400_000_000
+_ESCAPES = (
+    ("\\", "\\\\"),
+    ('"', '\\"'),
+    *((chr(code), f"\\u{code:04x}") for code in range(0x20) if chr(code) not in "\b\t\n\f\r"),
+    ("\b", "\\b"),
+    ("\t", "\\t"),
+    ("\n", "\\n"),
+    ("\f", "\\f"),
+    ("\r", "\\r"),
+)
+_JSON_SPECIAL = tuple(char.encode() for char, _ in _ESCAPES)
+
+
+def plain_text(array: pa.Array, column: str = "") -> pa.Array:
+    """Return a column as strings, unquoted; nulls stay null.
+
+    Args:
+        array: the column's values, of any type that a table may have.
+        column: its name, for errors.
+
+    Raises:
+        InputError: a date or timestamp outside the years 1 to 9999.
+
+    >>> plain_text(pa.array([1.0, None, float("inf")])).to_pylist()
+    ['1.0', None, 'Infinity']
+    """
+    kind = array.type
+    if pa.types.is_string(kind):
+        return array
+    if pa.types.is_floating(kind):
+        return _float_text(array)
+    if pa.types.is_timestamp(kind):
+        return _timestamp_text(array, column)
+    if pa.types.is_date32(kind):
+        _check_years(array.cast(pa.int32()), _FIRST_DAY, _LAST_DAY, column)
+        return array.cast(pa.string())
+    if pa.types.is_decimal(kind):
+        return _decimal_text(array)
+    if pa.types.is_binary(kind):
+        return pa.array(
+            [None if v is None else base64.b64encode(v).decode() for v in array.to_pylist()],
+            pa.string(),
+        )
+    if pa.types.is_nested(kind):
+        text = json_text(array, column)
+        return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))
+    return array.cast(pa.string())
+
+
+def json_text(array: pa.Array, column: str = "") -> pa.Array:
+    """Return a column as JSON texts; nulls become `null`.
+
+    Raises:
+        InputError: a date or timestamp outside the years 1 to 9999.
+
+    >>> json_text(pa.array([{"a": [1, None], "b": 'x"'}])).to_pylist()
+    ['{"a":[1,null],"b":"x\\\\""}']
+    """
+    kind = array.type
+    if pa.types.is_struct(kind):
+        text = _struct_json(array, column)
+    elif pa.types.is_map(kind):
+        names = _json_string(plain_text(_within(array, array.keys), column))
+        values = json_text(_within(array, array.items), column)
+        text = _joined(array, pc.binary_join_element_wise(names, values, ":"), "{", "}")
+    elif pa.types.is_list(kind):
+        items = _part_json(kind.value_field, _within(array, array.values), column)
+        text = _joined(array, items, "[", "]")
+    elif pa.types.is_floating(kind):
+        finite = pc.if_else(pc.is_finite(array), array, pa.scalar(None, kind))
+        text = _float_text(finite)
+    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
+        text = plain_text(array, column)
+    else:
+        text = _json_string(plain_text(array, column))
+    return pc.fill_null(pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string())), "null")
+
+
+def json_column(array: pa.Array, part: pa.Field, column: str = "") -> pa.Array:
+    """Return a column as JSON texts; nulls stay null, and what is JSON already stays as it is.
+
+    Args:
+        array: the column's values.
+        part: the column, or the part of one, that has them.
+        column: its name, for errors.
+
+    Raises:
+        InputError: a number is infinite or NaN, or a date outside the years 1 to 9999.
+
+    >>> json_column(pa.array(["a", None]), pa.field("v", pa.string())).to_pylist()
+    ['"a"', None]
+    """
+    if is_json(part):
+        return array
+    if not _finite(array):
+        raise InputError(
+            f"column {column!r} holds JSON in the table, and the source has a number for it that "
+            "JSON lacks (NaN or infinity)",
+            "make it null or a text in the source, or land it in another column.",
+        )
+    return pc.if_else(array.is_valid(), json_text(array, column), pa.scalar(None, pa.string()))
+
+
+def text_column(array: pa.Array) -> pa.Array:
+    """Return JSON texts as plain ones: strings as they are, every other value as its JSON.
+
+    >>> text_column(pa.array(['"a"', "7", None])).to_pylist()
+    ['a', '7', None]
+    """
+    quoted = pc.fill_null(pc.match_substring_regex(array, r'^\s*"'), False)
+    if not pc.any(quoted).as_py():
+        return array
+    strings = [msgspec.json.decode(text, type=str) for text in array.filter(quoted).to_pylist()]
+    return pc.replace_with_mask(array, quoted, pa.array(strings, pa.string()))
+
+
+def is_json_text(text: str) -> bool:
+    """Tell whether a text is JSON of one value.
+
+    >>> is_json_text('{"a": 1}'), is_json_text("a")
+    (True, False)
+    """
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return False
+    return True
+
+
+def _finite(array: pa.Array) -> bool:
+    kind = array.type
+    if pa.types.is_floating(kind):
+        return bool(pc.all(pc.fill_null(pc.is_finite(array), True), min_count=0).as_py())
+    if pa.types.is_struct(kind):
+        return all(map(_finite, array.flatten()))
+    if pa.types.is_list(kind):
+        return _finite(array.flatten())
+    return _finite(array.items) if pa.types.is_map(kind) else True
+
+
+def _struct_json(array: pa.Array, column: str) -> pa.Array:
+    parts = []
+    for field, child in zip(array.type, array.flatten(), strict=True):
+        name = _json_string(pa.array([field.name], pa.string()))[0].as_py()
+        text = _part_json(field, child, column)
+        parts.append(pc.binary_join_element_wise(f"{name}:", text, ""))
+    if not parts:
+        return pa.repeat(pa.scalar("{}"), len(array))
+    body = pc.binary_join_element_wise(*parts, ",")
+    return pc.binary_join_element_wise("{", body, "}", "")
+
+
+def _part_json(part: pa.Field, values: pa.Array, column: str) -> pa.Array:
+    """The items of a list or the members of a struct as JSON, which some are already."""
+    if is_json(part):
+        return pc.fill_null(values, "null")
+    return json_text(values, column)
+
+
+def _within(array: pa.Array, children: pa.Array) -> pa.Array:
+    """Those of a list array's children that its (perhaps sliced) rows point to."""
+    first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
+    return children.slice(first, last - first)
+
+
+def _joined(array: pa.Array, texts: pa.Array, left: str, right: str) -> pa.Array:
+    """Join the texts of each list's children, as `_within` gives them."""
+    offsets = pc.subtract(array.offsets, array.offsets[0])
+    joined = pc.binary_join(pa.ListArray.from_arrays(offsets, texts), ",")
+    return pc.binary_join_element_wise(left, joined, right, "")
+
+
+def _json_string(text: pa.Array) -> pa.Array:
+    if holds(text, _JSON_SPECIAL):
+        for char, escape in _ESCAPES:
+            text = pc.replace_substring(text, char, escape)
+    return pc.binary_join_element_wise('"', text, '"', "")
+
+
+def holds(text: pa.Array, special: tuple[bytes, ...]) -> bool:
+    """Tell whether any of the bytes occurs: far cheaper on the whole column than row by row."""
+    every = content(text).to_pybytes()
+    return any(byte in every for byte in special)
+
+
+def _float_text(array: pa.Array) -> pa.Array:
+    text = array.cast(pa.string())
+    if pc.any(pc.equal(array, pc.trunc(array))).as_py():
+        text = pc.replace_substring_regex(text, r"^(-?[0-9]+)$", r"\1.0")
+    if not pc.all(pc.is_finite(array)).as_py():
+        text = pc.replace_substring_regex(text, "^-?nan$", "NaN")
+        text = pc.replace_substring_regex(text, "inf$", "Infinity")
+    return text
+
+
+def _timestamp_text(array: pa.Array, column: str) -> pa.Array:
+    _check_years(
+        array.cast(pa.int64()), _FIRST_DAY * _DAY_US, (_LAST_DAY + 1) * _DAY_US - 1, column
+    )
+    text = array.cast(pa.timestamp("us")).cast(pa.string())
+    between = len("2024-03-04")
+    text = pc.utf8_replace_slice(text, between, between + 1, "T")
+    return pc.binary_join_element_wise(text, "+00:00", "")
+
+
+def _decimal_text(array: pa.Array) -> pa.Array:
+    text = array.cast(pa.string())
+    if not pc.any(pc.match_substring(text, "E")).as_py():
+        return text
+    return pa.array([None if v is None else format(v, "f") for v in array.to_pylist()], pa.string())
+
+
+def _check_years(numbers: pa.Array, first: int, last: int, column: str) -> None:
+    found = pc.min_max(numbers)
+    low, high = found["min"].as_py(), found["max"].as_py()
+    if low is not None and (low < first or high > last):
+        raise InputError(
+            f"column {column!r} has a date outside the years 1 to 9999, which ISO 8601 text in CSV "
+            "does not have",
+            "correct the source, or write Parquet.",
+        )
+
+
+def content(text: pa.Array) -> pa.Buffer:
+    """The strings of an array back to back, without copying them."""
+    _, offsets, data = text.buffers()
+    if data is None or len(text) == 0:
+        return pa.py_buffer(b"")
+    bounds = memoryview(offsets).cast("i")
+    start, end = bounds[text.offset], bounds[text.offset + len(text)]
+    return data.slice(start, end - start)
