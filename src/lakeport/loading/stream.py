@@ -120,7 +120,7 @@ class StreamLoader:
             for batch in batches:
                 self._count_again(batch)
             return before
-        scan = self._scans
+        scan = self._scans or self._rules_for_undeclared(keyed)
         try:
             return self._once_read(whole, keyed, scan, state)
         except UnknownFields:
@@ -139,6 +139,17 @@ class StreamLoader:
         except NeedsSpark:
             self._by_spark = True  # what came once will come again
             return self._stage_and_commit(whole, self._parts(batches, readers), state)
+
+    def _rules_for_undeclared(self, batches: Sequence[Batch]) -> bool:
+        """Whether a rule may be for a field that no schema declares, which a scan finds."""
+        if self.policies.unknown_fields is not UnknownPolicy.EVOLVE:
+            return False
+        rules = self.policies.rules
+        named = {*rules.types, *rules.rename, *rules.drop}
+        known = {*self._extra}
+        for batch in batches:
+            known |= {*(batch.reader.schema.names if batch.reader else named)}
+        return not named <= known
 
     @property
     def _scans(self) -> bool:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Scan, Split
-from lakeport.schema.types import cast_batch, normalise, repeated
+from lakeport.schema.types import cast_batch, declared_type, normalise, repeated, storable
 from lakeport.sources.content import asked_for
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.unpacking import DEFAULT, ExpansionGuard, UnpackLimits
@@ -162,21 +162,26 @@ def union(footers: Sequence[Footer]) -> pa.Schema:
     owners: dict[str, str] = {}
     for footer in footers:
         for column in footer.schema:
-            known = types.setdefault(column.name, column.type)
+            found = declared_type(column)
+            known = types.setdefault(column.name, found)
             owner = owners.setdefault(column.name, footer.file.name)
-            wider = _wider(known, column.type)
+            wider = _wider(known, found)
             if wider is None:
                 raise SchemaConflict(
-                    f"column {column.name!r} is {known} in file {owner!r}, "
-                    f"but {column.type} in file {footer.file.name!r}",
+                    f"column {column.name!r} is {_told(known)} in file {owner!r}, "
+                    f"but {_told(found)} in file {footer.file.name!r}",
                     "load them into different tables, or rewrite one of them.",
                 )
             types[column.name] = wider
-    return pa.schema([pa.field(name, type_) for name, type_ in types.items()])
+    return pa.schema([storable(name, type_) for name, type_ in types.items()])
+
+
+def _told(type_: pa.DataType) -> str:
+    return "JSON text" if isinstance(type_, pa.JsonType) else str(type_)
 
 
 def _wider(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    if a == b or pa.types.is_null(b):
+    if a.equals(b, check_metadata=True) or pa.types.is_null(b):
         return a
     if pa.types.is_null(a):
         return b
