@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -140,6 +139,8 @@ def text_column(array: pa.Array) -> pa.Array:
     quoted = pc.fill_null(pc.match_substring_regex(array, r'^\s*"'), False)
     if not pc.any(quoted).as_py():
         return array
+    import msgspec
+
     strings = [msgspec.json.decode(text, type=str) for text in array.filter(quoted).to_pylist()]
     return pc.replace_with_mask(array, quoted, pa.array(strings, pa.string()))
 
@@ -150,6 +151,8 @@ def is_json_text(text: str) -> bool:
     >>> is_json_text('{"a": 1}'), is_json_text("a")
     (True, False)
     """
+    import msgspec
+
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
