@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from tests.emulators import Azurite
+from tests.emulators import Azurite, TokenServer
 from tests.faults.kit import Lake, Process, await_end, land, started, users
 from tests.faults.requests.faults import Fault as RequestFault
 from tests.faults.requests.naming import namer
 from tests.faults.requests.proxy import FaultProxy, Point
 from tests.faults.worlds import Tables, Tap, World, lines
+from tests.half_dead import Way, half_dead
 from tests.postgres import Postgres
 from tests.s3_stub import BrokenS3, Fault
 
@@ -218,3 +219,82 @@ def test_terminated_while_a_commit_is_slow() -> None:
         assert code == 143, process.words
         assert "1 batch is durable" in process.words
         assert [state["bookmarks"]["users"] for state in process.states()] == [BATCH]
+
+
+def _target(store: str, endpoint: str) -> dict[str, Any]:
+    """The keys of a target on a store at that address."""
+    match store:
+        case "s3":
+            return {"destination": "amazon_s3", "bucket": "lake", "aws_endpoint": endpoint}
+        case "delta on s3":
+            return {"destination": "delta_lake_s3", "bucket": "lake", "aws_endpoint": endpoint}
+        case "a role on s3":
+            role = {"role_arn": "arn:aws:iam::123456789012:role/lands"}
+            return {**_target("s3", endpoint), **role}
+        case "google":
+            google = {"destination": "google_cloud_storage", "bucket": "lake"}
+            return google | {"google_endpoint": endpoint}
+        case "google's tokens":
+            with TokenServer() as tokens:
+                key = tokens.key() | {"token_uri": f"{endpoint}/token"}
+            return {**_target("google", endpoint), "google_application_credentials": key}
+    return {
+        "destination": "delta_lake_azure",
+        "table_uri": f"abfs://lake@{Azurite.account}.dfs.core.windows.net/t",
+        "access_key": Azurite.account_key,
+        "azure_endpoint": f"{endpoint}/{Azurite.account}",
+    }
+
+
+STORES = ("s3", "delta on s3", "a role on s3", "google", "google's tokens", "azure")
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("way", ["busy", "silent"])
+def test_terminated_before_the_first_batch(tmp_path: Path, store: str, way: Way) -> None:
+    """Nothing has answered yet; to wait for it takes two minutes, unless somebody says stop."""
+    with half_dead(way, enough=2 if way == "busy" and "tokens" not in store else 1) as server:
+        config = tmp_path / "target.json"
+        config.write_text(json.dumps(_target(store, server.endpoint)))
+        config.chmod(0o600)
+        with started("land", "-", "--to", config, env=SECRETS) as process:
+            process.feed(users(BATCH, BATCH))
+            assert process.wait_for(server.asked.is_set), process.words
+            began = time.monotonic()
+            process.send(signal.SIGTERM)
+            assert process.end() == 143, process.words
+            assert time.monotonic() - began < 60, process.words  # ten; the store's time is 120
+    assert "terminated; nothing was landed" in process.words
+    assert process.out == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("tables", "s3://lake"),
+        ("page", "s3://lake", "--output", "lake.html"),
+        ("runs", "s3://lake"),
+        ("check", "--to", "s3://lake"),
+        ("plan", "people.csv", "--to", "s3://lake", "--set", "destination=delta_lake_s3"),
+        ("land", "--from-table", "s3://lake/t", "--to", "copied"),
+        ("table", "show", "s3://lake/t"),
+        ("table", "query", "s3://lake/t", "SELECT * FROM t"),
+        ("table", "optimize", "s3://lake/t"),
+        ("table", "vacuum", "s3://lake/t"),
+    ],
+    ids=lambda command: "-".join(command[:2]) if isinstance(command, tuple) else None,
+)
+def test_every_command_ends_while_a_store_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tmp_path.joinpath("people.csv").write_text("id\n1\n")
+    with half_dead("silent") as server:
+        env = {**SECRETS, "AWS_ENDPOINT_URL": server.endpoint, "AWS_REGION": "us-east-1"}
+        with started(*command, env=env) as process:
+            assert process.wait_for(server.asked.is_set), process.words
+            began = time.monotonic()
+            process.send(signal.SIGTERM)
+            assert process.end() == 143, process.words
+            assert time.monotonic() - began < 60, process.words
+    assert "terminated" in process.words

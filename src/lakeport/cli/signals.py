@@ -9,15 +9,18 @@ import select
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NoReturn
+
+from lakeport.host import ending
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
     from types import FrameType
 
-__all__ = ["ENDED", "INTERRUPTED", "TERMINATED", "Terminated", "endable", "leave"]
+__all__ = ["ENDED", "INTERRUPTED", "TERMINATED", "Terminated", "endable", "last_words", "leave"]
 
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
@@ -26,10 +29,16 @@ TERMINATED: Final = 143
 _WAKE: Final = signal.SIGURG  # nobody else sends it, and who gets it by mistake does nothing
 _AGAIN_SECONDS: Final = 0.05
 _LONGEST_SECONDS: Final = 5.0
+_END_SECONDS: Final = 9.0  # after the first signal, for all that is tidied up,
+_SECOND_SECONDS: Final = 2.0  # after a second one,
+_WORDS_SECONDS: Final = 1.0  # and to say what is known, where that time was not enough
 _AGAIN, _END = b"\0", b"\xff"  # no signal has these numbers
 _IMPORT_SYSTEM: Final = "<frozen importlib"
 _USERS_CODE: Final = "lakeport.loading.transform.function"
 """Runs functions of the user's. What those import may print what it finds alive at the end."""
+
+
+_tellers: Final[list[Callable[[type[KeyboardInterrupt]], object]]] = []
 
 
 class _Asked(int):
@@ -58,6 +67,16 @@ def leave(code: int) -> NoReturn:
 
 
 @contextmanager
+def last_words(tell: Callable[[type[KeyboardInterrupt]], object]) -> Iterator[None]:
+    """Have `tell` say what became of the command, where `endable` ends the process in the body."""
+    _tellers.append(tell)
+    try:
+        yield
+    finally:
+        _tellers.remove(tell)
+
+
+@contextmanager
 def endable() -> Iterator[None]:
     """Have SIGTERM raise `Terminated` in the body, if this is the main thread; SIGINT as ever.
 
@@ -68,6 +87,9 @@ def endable() -> Iterator[None]:
     takes it for a package that is absent. Then it is raised a moment later instead. And a system
     call that is about to begin when the signal comes is not interrupted by it: Python would hear of
     it when the next input is there. So the main thread is interrupted again, by another signal.
+
+    Whatever the main thread and others wait for then, such as a store that hangs: the process ends
+    within ten seconds of the signal, and a second one leaves two.
 
     Raises:
         Terminated: SIGTERM came.
@@ -89,22 +111,36 @@ class _Due:
 
     def __init__(self, before: ExitStack) -> None:
         self._before = before
+        self._heard: dict[int, type[KeyboardInterrupt]] = {}
+        self._watch = _EndWatch()
+        before.callback(self._go_on)
         self._imports = _imports(sys._getframe())
         self._kinds: list[type[KeyboardInterrupt]] = []
         self._unraisable = sys.unraisablehook
         sys.unraisablehook = self._notice
         before.callback(setattr, sys, "unraisablehook", self._unraisable)
         self._handle(_WAKE, self._repeat)
-        self._nudge = before.enter_context(_nudging())
+        self._nudge = before.enter_context(_nudging(self._ask))
+
+    def _go_on(self) -> None:
+        self._watch.cancel()
+        ending.forget()
 
     def hear(self, number: signal.Signals, kind: type[KeyboardInterrupt]) -> None:
         """Have a signal raise `kind`."""
+        self._heard[number] = kind
         self._handle(number, lambda signum, frame: self._raise(kind, frame))
 
     def _handle(
         self, number: signal.Signals, handler: Callable[[int, FrameType | None], None]
     ) -> None:
         self._before.callback(signal.signal, number, signal.signal(number, handler))
+
+    def _ask(self, numbers: bytes) -> None:
+        """Cut waits short, and limit the time that is left: in a thread, once signals came."""
+        for kind in [self._heard[number] for number in numbers if number in self._heard]:
+            ending.ask()
+            self._watch.start(kind)
 
     def _raise(self, kind: type[KeyboardInterrupt], frame: FrameType | None) -> None:
         if _imports(frame) <= self._imports:
@@ -126,11 +162,53 @@ class _Due:
             self._raise(self._kinds.pop(), frame)
 
 
+class _EndWatch:
+    """Ends the process some seconds after it was asked to end, unless it has ended by then."""
+
+    def __init__(self) -> None:
+        self._timer: threading.Timer | None = None
+        self._at = float("inf")
+
+    def start(self, kind: type[KeyboardInterrupt]) -> None:
+        """Begin to count; at a second call, leave less time."""
+        seconds = _END_SECONDS if self._timer is None else _SECOND_SECONDS
+        if time.monotonic() + seconds < self._at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._at = time.monotonic() + seconds
+            self._timer = threading.Timer(seconds, _end_now, (kind,))
+            self._timer.daemon = True
+            self._timer.start()
+
+    def cancel(self) -> None:
+        """Let the process go on."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def _end_now(kind: type[KeyboardInterrupt]) -> NoReturn:
+    """Say what is known, and end the process, whatever its threads do."""
+    words = threading.Thread(target=_say_last_words, args=(kind,), daemon=True)
+    words.start()
+    words.join(_WORDS_SECONDS)
+    os._exit(TERMINATED if issubclass(kind, Terminated) else INTERRUPTED)
+
+
+def _say_last_words(kind: type[KeyboardInterrupt]) -> None:
+    for tell in _tellers[-1:]:
+        with suppress(Exception):
+            tell(kind)
+    atexit._run_exitfuncs()
+
+
 @contextmanager
-def _nudging() -> Iterator[Callable[[], None]]:
+def _nudging(came: Callable[[bytes], None]) -> Iterator[Callable[[], None]]:
     """Interrupt the main thread again after each signal, at growing intervals, from a thread.
 
     Python's handler in C tells of a signal by a byte in a pipe, whatever the main thread does.
+
+    Args:
+        came: called in the thread with the numbers of signals that came.
 
     Yields:
         What has it interrupted some more.
@@ -149,10 +227,11 @@ def _nudging() -> Iterator[Callable[[], None]]:
                 signal.pthread_kill(main, _WAKE)
                 pause = pause * 2 if pause and pause < _LONGEST_SECONDS else None
                 continue
-            came = os.read(ours, 1024)
-            if _END in came:
+            told_of = os.read(ours, 1024)
+            if _END in told_of:
                 return
-            if came.strip(bytes([_WAKE])):
+            came(told_of)
+            if told_of.strip(bytes([_WAKE])):
                 pause = _AGAIN_SECONDS
 
     thread = threading.Thread(target=nudge, name="lakeport-signals", daemon=True)

@@ -16,6 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from lakeport.errors import CommitConflict, DestinationError, LakeportError, SparkFailure
 from lakeport.host.activity import joining
@@ -47,10 +48,11 @@ class Cancellation:
 
     def __init__(self) -> None:
         self.at_once = False
-        self._asked = False
+        self._asked = self._cancelled = False
         self._ask: Future[None] = Future()
         self._open: dict[str, None] = {}
         self._lock = threading.Lock()
+        _loads.add(self)
 
     @classmethod
     def of_this_thread(cls) -> Cancellation:
@@ -121,8 +123,15 @@ class Cancellation:
         tables = ", ".join(self._open)
         return f"whether the batch in progress has landed in {tables} is unknown" if tables else ""
 
+    @classmethod
+    def unknown_anywhere(cls) -> str:
+        """As `unknown`, of all loads of this process."""
+        return "; ".join(filter(None, (load.unknown() for load in list(_loads))))
+
     def cancel(self, landing: Future[None] | None, runtime: Runtime, storage: Storage) -> None:
         """Begin no further commit, and wait for the batch in progress, about eight seconds at most.
+
+        Without effect at a second call.
 
         Args:
             landing: the batch in progress.
@@ -131,7 +140,9 @@ class Cancellation:
             storage: where the tables are.
         """
         with self._lock:
-            self._asked = True
+            if self._cancelled:
+                return
+            self._asked = self._cancelled = True
         running = [landing] if landing is not None else []
         try:
             left = wait(running, _END_SECONDS).not_done
@@ -149,6 +160,7 @@ class Cancellation:
             self._open.pop(table, None)
 
 
+_loads: WeakSet[Cancellation] = WeakSet()
 _used: ContextVar[Cancellation | None] = ContextVar("lakeport_cancellation", default=None)
 
 

@@ -174,7 +174,11 @@ class _Run:
             self.runtime.warm(commit=not self.runtime.optional)
         error: BaseException | None = None
         try:
-            self._land(source, options)
+            try:
+                self._land(source, options)
+            except KeyboardInterrupt:  # no retries of what is still asked, such as for the report
+                self.cancellation.cancel(None, self.runtime, self.storage)
+                raise
         except BaseException as caught:
             error = caught
             mask_causes(caught, (*self.secrets, *self.runtime.secrets))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 from lakeport.errors import causes
+from lakeport.host import ending
 
 __all__ = [
     "GIVE_UP_SECONDS",
@@ -149,6 +150,8 @@ class Retrier:
     ) -> T:
         """Send a request until it succeeds, fails for good, or the deadline comes.
 
+        Once the process is asked to end, the deadline is at most some seconds away.
+
         Args:
             send: the request.
             is_transient: whether a failure may pass by itself.
@@ -161,12 +164,12 @@ class Retrier:
         began = time.monotonic()
         since = began - self._shortened_at
         shortened = since < _AFTERMATH and self._shortened_in == self._loads
-        end = self._shortened_at + _GRACE
         attempt = 0
         failure: Exception | None = None
         while True:
+            end = self._shortened_at + _GRACE if shortened else ending.retries_end()
             try:
-                answer = _in_time(send, end) if shortened else send()
+                answer = send() if end is None else _in_time(send, end)
             except Exception as error:
                 if not is_transient(error) and not isinstance(error, NoAnswer):
                     raise
@@ -176,9 +179,11 @@ class Retrier:
                 allowed = allowed if self.reached else allowed.before_first_answer(error)
                 delay = random.uniform(0, allowed.backoff(attempt))
                 now = time.monotonic()
-                last = end if shortened else began + allowed.deadline
+                last = self._shortened_at + _GRACE if shortened else began + allowed.deadline
                 if shortened and not self.reached:
                     last = began  # it was asked for long enough: once more will do
+                if not shortened and (asked := ending.retries_end()) is not None:
+                    last = min(last, asked)
                 if now + delay > last:
                     if not shortened:
                         self.shorten_deadline()
@@ -187,7 +192,7 @@ class Retrier:
                 self._shortened_at = -math.inf
                 return answer
             attempt += 1
-            time.sleep(delay)
+            ending.pause(delay)
 
 
 def _in_time(send: Callable[[], T], end: float) -> T:

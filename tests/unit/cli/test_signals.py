@@ -187,6 +187,43 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
+DEAF = """
+import os, signal, sys, time
+from lakeport.cli import signals
+
+def go_on(numbers):
+    if numbers:
+        try:
+            os.kill(os.getpid(), getattr(signal, numbers[0]))
+            time.sleep(600)
+        except KeyboardInterrupt:
+            go_on(numbers[1:])
+    time.sleep(600)
+
+signals._END_SECONDS, signals._SECOND_SECONDS = map(float, sys.argv[1].split())
+with signals.endable(), signals.last_words(lambda kind: print(kind.__name__, flush=True)):
+    go_on(sys.argv[2].split())
+"""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "numbers", "word", "code"),
+    [
+        ("0.2 600", "SIGTERM", "Terminated", 143),
+        ("0.2 600", "SIGINT", "KeyboardInterrupt", 130),
+        ("600 0.2", "SIGINT SIGINT", "KeyboardInterrupt", 130),
+    ],
+    ids=["terminated", "interrupted", "twice"],
+)
+def test_a_command_that_does_not_end_is_ended(
+    seconds: str, numbers: str, word: str, code: int
+) -> None:
+    """It says what it knows before; whoever asks twice is not kept waiting."""
+    command = [sys.executable, "-c", DEAF, seconds, numbers]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, f"{word}\n", "")
+
+
 ENDING = """
 import sys
 from lakeport.cli.signals import leave

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from lakeport.host import ending
 from lakeport.storage import retry
 from lakeport.storage.retry import GivenUp, NoAnswer, Retrier, RetryPolicy
 
@@ -28,6 +31,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(retry, "time", clock)
+    monkeypatch.setattr(retry.ending, "pause", clock.sleep)
     return clock
 
 
@@ -182,3 +186,29 @@ def test_who_says_how_long_to_ask_is_obeyed(patient: Clock) -> None:
     with pytest.raises(GivenUp) as caught:
         store.ask(10)
     assert 6 < caught.value.seconds <= 10
+
+
+def test_a_process_that_is_asked_to_end_does_not_wait_for_the_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither in the midst of a wait, which may be long, nor with a request that hangs."""
+    monkeypatch.setattr(retry.random, "uniform", lambda _, longest: 600)
+    monkeypatch.setattr(retry.ending, "_RETRY_SECONDS", 0.2)
+    hangs = threading.Event()
+    store, silent = Store(busy), Store(lambda: str(hangs.wait(60)))
+    with ThreadPoolExecutor() as threads:
+        asked = threads.submit(store.ask, 10_000)
+        while not store.asked:
+            time.sleep(0.01)
+        ending.ask()
+        try:
+            with pytest.raises(GivenUp, match="busy"):
+                asked.result(30)
+            with pytest.raises(GivenUp) as caught:
+                silent.ask(10_000)
+        finally:
+            ending.forget()
+            hangs.set()
+    assert isinstance(caught.value.cause, NoAnswer)
+    store.answer = lambda: "fine"
+    assert store.ask() == "fine"

@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import chain
 from types import TracebackType
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import typer
 
-from lakeport.cli.signals import INTERRUPTED, TERMINATED, Terminated
+from lakeport.cli.signals import INTERRUPTED, TERMINATED, Terminated, last_words
 from lakeport.errors import LakeportError, causes
+from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.report import Failure
 from lakeport.scrub import scrub
 
@@ -74,6 +75,7 @@ class Guard:
         self._secrets += config.secrets()
 
     def __enter__(self) -> Guard:
+        self._listening.enter_context(last_words(self._tell_cut_off))
         if not self._debug:
             # py4j logs stack traces when the JVM goes, of which `_tell` speaks in one sentence.
             self._listen("", logging.NullHandler())
@@ -100,6 +102,15 @@ class Guard:
             if error is not None and not isinstance(error, (typer.Exit, SystemExit)):
                 code = self._tell(error)
                 raise typer.Exit(self._exit_code(code)) from None
+
+    def _tell_cut_off(self, kind: type[KeyboardInterrupt]) -> None:
+        """Tell that the command is ended from outside, while it still does something."""
+        end = kind()
+        if unknown := Cancellation.unknown_anywhere():
+            end.add_note(unknown)
+        with suppress(Exception):
+            self._output.close()
+        self._tell(end)
 
     def _tell(self, error: BaseException) -> int:
         if isinstance(error, BrokenPipeError):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import random
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeport.errors import CommitConflict, RunMismatch, SchemaConflict
+from lakeport.host import ending
 from lakeport.model import Bookmark, Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy, plan_evolution
 from lakeport.schema.named import alter_command, type_name
@@ -302,7 +302,7 @@ class DeltaWriter:
                 return attempt(current, txn, number)
             except CommitConflict as error:
                 _log.info("attempt %d on %s: %s", number + 1, self.uri, error.message)
-                time.sleep(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**number)))
+                ending.pause(random.uniform(0, min(_LONGEST_WAIT, 0.05 * 2**number)))
         raise CommitConflict(
             f"{_ATTEMPTS} attempts to commit to {self.uri} met other writers' changes",
             "nothing of this batch was committed; run it again when fewer writers are at work.",
