@@ -107,15 +107,21 @@ fn number(unsigned: &[u8]) -> Option<u8> {
         }
         at += 1;
     }
-    if !any || !exponent(&unsigned[at..]) || digits > DIGITS {
+    if !any || !exponent(&unsigned[at..], point) || digits > DIGITS {
         return Some(0);
     }
     numbers::plain_double(unsigned).ok().map(|_| NUMBER)
 }
 
-/// Whether it is nothing, or an exponent.
-fn exponent(text: &[u8]) -> bool {
+/// Whether `text` is empty, or an exponent behind digits with or without a `point`.
+///
+/// Without a point and a sign, as in `12E12`, it is more likely a code.
+fn exponent(text: &[u8], point: bool) -> bool {
     let Some((e, rest)) = text.split_first() else { return true };
-    let digits = if matches!(rest.first(), Some(b'-' | b'+')) { &rest[1..] } else { rest };
-    matches!(e, b'e' | b'E') && !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
+    let signed = matches!(rest.first(), Some(b'-' | b'+'));
+    let digits = if signed { &rest[1..] } else { rest };
+    matches!(e, b'e' | b'E')
+        && (point || signed)
+        && !digits.is_empty()
+        && digits.iter().all(u8::is_ascii_digit)
 }

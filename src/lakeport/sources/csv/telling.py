@@ -101,7 +101,7 @@ def _hints(
     for n, name in enumerate(layout):
         if name in texts:
             cells = [(block.line + line, row[n]) for line, row in rows if row[n]]
-            hints.setdefault(why_text(cells, options), []).append(name)
+            hints.setdefault(why_text(name, cells, options), []).append(name)
     for hint, (name, *others) in hints.items():
         if hint:
             like = f", like {listed(others)}" if others else ""

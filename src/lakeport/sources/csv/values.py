@@ -44,7 +44,7 @@ _MAX_DIGITS = 17  # what a double printed in full has
 _TOO_EXACT = rf"^-?[0.]*[1-9](?:\.?[0-9]){{{_MAX_DIGITS},}}"
 _EXACT_INTEGER = 15  # characters of numbers that any double keeps
 _LONG_INTEGER = r"^-?[0-9]{16,}$"  # may lie beyond 2**53
-_NOT_WRITTEN_BY_PROGRAMS = r"^(?:\+|-?0[0-9])"
+_NOT_WRITTEN_BY_PROGRAMS = r"^(?:\+|-?0[0-9]|-?[0-9]+[eE][0-9])"
 _EXACT = 2.0**53
 _ZERO = r"^[+-]?[0.]+(?:[eE].*)?$"
 _STAMP = (
@@ -78,7 +78,8 @@ def kinds_of(texts: pa.StringArray, kinds: int = ANY_KIND) -> int:
     """Which of `kinds` all texts of a column can be; nulls and empty texts fit all.
 
     A text fits a kind only if nothing of it would be lost: `00123`, `+1`, 64 bits exceeded or a
-    number with more digits than a double keeps are text.
+    number with more digits than a double keeps are text. So is `12E12`, which may be a code: where
+    programs write an exponent, the number has a point or the exponent a sign.
 
     >>> type_of_kinds(kinds_of(pa.array(["1", "2.5", None])))
     DataType(double)

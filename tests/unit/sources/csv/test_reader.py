@@ -74,7 +74,7 @@ def bad_of(batch: Batch) -> list[BadRecord]:
         (["+1"], "string"),
         ([" 1"], "string"),
         (["0x1F"], "string"),
-        (["1", "2.5", "1e5", ".5"], "double"),
+        (["1", "2.5", "1e+5", ".5"], "double"),
         (["-0"], "double"),
         (["10.357019999999999"], "double"),
         (["0.1000000000000000055"], "string"),

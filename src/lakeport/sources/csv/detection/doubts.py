@@ -62,15 +62,16 @@ def may_be_grouped(cells: Sequence[str]) -> bool:
     return bool(cells) and all(map(_GROUPED.fullmatch, cells))
 
 
-def why_text(cells: Sequence[tuple[int, str]], options: CsvOptions) -> str:
+def why_text(name: str, cells: Sequence[tuple[int, str]], options: CsvOptions) -> str:
     """Why a column is text, and what would change that; empty if it simply is.
 
     Args:
+        name: the column's.
         cells: its first fields that are not empty, each with its line.
         options: what the user has given.
 
     >>> from lakeport.sources.csv.options import CsvOptions
-    >>> why_text([(2, "1"), (3, "NULL"), (4, "2")], CsvOptions())
+    >>> why_text("n", [(2, "1"), (3, "NULL"), (4, "2")], CsvOptions())
     "has numbers, and 'NULL': `--null-value '' --null-value NULL` makes that null"
     """
     first = [cell for _, cell in cells[:_FIRST]]
@@ -80,6 +81,11 @@ def why_text(cells: Sequence[tuple[int, str]], options: CsvOptions) -> str:
     if hint := _short_dates([cell for _, cell in cells]) or _signs([cell for _, cell in cells]):
         return hint
     kinds = [_kind(cell) for _, cell in cells]
+    codes = sum(kind_of(cell) == "code" for _, cell in cells)
+    if codes and codes + kinds.count("number") == len(cells):
+        option = shlex.quote(f"{name}=number")
+        values = "a value" if codes == 1 else f"{codes} values"
+        return f"has {values} like 1E5, which may be codes: `--column {option}` makes numbers of it"
     found = {*kinds} - {"text"}
     if len(found) != 1 or "code" in found:
         return ""

@@ -17,6 +17,7 @@ _NUMBER = re.compile(
     rf"[+-]?(?=[.,]?[0-9])(?:[0-9]{{1,3}}(?:(?:[.,'\u2019]|{_SPACE})[0-9]{{3}})*|[0-9]+)?(?:[.,][0-9]+)?"
     r"(?:[eE][+-]?[0-9]+)?"
 )
+_CODE = re.compile("-?[0-9]+[eE][0-9]+")
 _DATE = re.compile(
     r"(?:[0-9]{4}([-/.])[0-9]{1,2}\1[0-9]{1,2}|[0-9]{1,2}([-/.])[0-9]{1,2}\2[0-9]{2}(?:[0-9]{2})?)"
     r"(?:[T ][0-9]{1,2}:[0-9]{2}.*)?"
@@ -35,7 +36,7 @@ def is_typed(cell: str) -> bool:
 
 
 def kind_of(cell: str) -> str:
-    """`integer`, `number`, `date` or `text`; empty for nothing but spaces."""
+    """`integer`, `number`, `date`, `code` (`12E12`) or `text`; empty for nothing but spaces."""
     cell = cell.strip()
     if not cell:
         return ""
@@ -43,6 +44,8 @@ def kind_of(cell: str) -> str:
         return "integer"
     if _DATE.fullmatch(cell):
         return "date"
+    if _CODE.fullmatch(cell):
+        return "code"
     return "number" if _NUMBER.fullmatch(cell) else "text"
 
 
