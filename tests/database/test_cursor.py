@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lakeport
 from lakeport import DatabaseSource
 from lakeport.config import LocalConfig
 from lakeport.errors import ConfigError, DestinationError, SourceError
@@ -170,7 +171,7 @@ class Shop:
     def add(self, first: int, end: int, at: int) -> None:
         numbers = f"SELECT {first} UNION ALL SELECT i + 1 FROM s WHERE i + 1 < {end}"
         self.run(
-            f"INSERT INTO {self.name} WITH RECURSIVE s(i) AS ({numbers}) SELECT i, {at} FROM s"
+            f"INSERT INTO {self.name} (id, u) WITH RECURSIVE s(i) AS ({numbers}) SELECT i, {at} FROM s"
         )
 
 
@@ -204,7 +205,7 @@ def test_thousands_of_rows_of_one_value(
     shop.add(0, many, 7)
     assert ids(table.load(shop.source)) == list(range(many))
     (kept,) = (tmp_path / "lake/memory/cursors").glob("*/*.digests")
-    assert kept.stat().st_size == 16 * many
+    assert kept.stat().st_size == 2 * 16 * many  # by its key, and as a whole
     assert len(next(iter(table.kept.values()))) < 500
     assert table.load(shop.source) == []
     shop.run(f"DELETE FROM {shop.name} WHERE id = 3")  # as many rows as before, and other ones
@@ -214,6 +215,60 @@ def test_thousands_of_rows_of_one_value(
     assert ids(table.load(shop.source, cut_off=True)) == new
     assert ids(table.load(shop.source)) == new
     assert table.load(shop.source) == []
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_a_row_that_changes_at_the_last_value_is_merged(
+    shop: Shop, tmp_path: Path, few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not few:
+        monkeypatch.setattr(cursor, "_FEW_ROWS", 0)
+    table = Table(Mode.MERGE, storage=LocalStorage(str(tmp_path / "lake")))
+    shop.run(f"ALTER TABLE {shop.name} ADD COLUMN v VARCHAR(9)")
+    shop.add(0, 3, 7)
+    assert ids(table.load(shop.source)) == [0, 1, 2]
+    shop.run(f"UPDATE {shop.name} SET v = 'x' WHERE id = 1")
+    changed = [{"id": 1, "u": 7, "v": "x"}]
+    assert table.load(shop.source, cut_off=True) == changed
+    assert table.load(shop.source) == changed
+    assert table.load(shop.source) == []
+    shop.run(f"UPDATE {shop.name} SET v = NULL WHERE id = 1")
+    shop.add(3, 4, 7)
+    shop.add(4, 5, 8)
+    assert ids(table.load(shop.source)) == [1, 3, 4]
+    shop.run(f"UPDATE {shop.name} SET v = 'y' WHERE id IN (0, 4)")
+    assert ids(table.load(shop.source)) == [4]  # what has an older value is not seen
+    assert table.load(shop.source) == []
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_a_row_that_changes_at_the_last_value_is_told_where_rows_are_appended(
+    shop: Shop, tmp_path: Path, few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not few:
+        monkeypatch.setattr(cursor, "_FEW_ROWS", 0)
+    shop.run(f"ALTER TABLE {shop.name} ADD COLUMN v VARCHAR(9)")
+    shop.add(0, 3, 7)
+    source = shop.source
+
+    def load() -> tuple[int, str]:
+        stream = lakeport.land(source, str(tmp_path / "lake"), table="t").streams[0]
+        return stream.rows, "".join(note for note in stream.notes if "changed since" in note)
+
+    assert load() == (3, "")
+    assert load() == (0, "")
+    shop.run(f"UPDATE {shop.name} SET v = 'x' WHERE id = 1")
+    for _ in range(2):
+        rows, note = load()
+        assert rows == 0
+        assert "1 row changed since, and kept the last value of the cursor 'u'" in note
+        assert "`--mode merge`" in note
+    shop.run(f"UPDATE {shop.name} SET v = 'x' WHERE id = 2")
+    shop.add(3, 5, 8)
+    rows, note = load()
+    assert rows == 2
+    assert "2 rows changed since" in note
+    assert load() == (0, "")
 
 
 @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.MERGE])

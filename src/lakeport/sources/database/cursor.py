@@ -4,8 +4,9 @@
 remembered value ─▶ rows with at least it, without those that have landed ─▶ up to the newest now
 ```
 The newest value is taken from the snapshot, so that rows that come meanwhile come next time. Rows
-that share the last value are told apart by their keys, or by all of their columns: a few by what
-the bookmark holds, many by a file that it names, and beyond that by their number alone.
+that share the last value are told apart by all of their columns where rows are merged, so that one
+that changed since lands again, and else by their keys: a few by what the bookmark holds, many by a
+file that it names, and beyond that by their number alone.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ from lakeport.schema.types import TIMESTAMP
 from lakeport.sources.database.access import Session
 from lakeport.sources.database.columns import Column, quoted
 from lakeport.sources.database.dialects.base import Dialect
-from lakeport.sources.database.landed import MOST_ROWS, LandedRows, told
+from lakeport.sources.database.landed import MOST_ROWS, LandedRows, count_changed, digests, told
 from lakeport.sources.database.ranges import column_named, literal
 
 __all__ = ["Window", "bookmark_name", "window"]
 
 _FEW_ROWS: Final = 500
-_FEW_CHARACTERS: Final = 32_000
+_FEW_CHARACTERS: Final = 40_000
 _MOST_CHARACTERS: Final = 16_000_000
+_WHOLE: Final = "="  # stands before a text that tells a whole row, not its keys
 _HINT: Final = (
     "load anew with `full_refresh`, or give the source another `name`, to be remembered by itself."
 )
@@ -95,8 +97,8 @@ def window(
     _check_type(column)
     name = bookmark_name(source)
     landed = LandedRows(memory, name)
-    telling = keys or tuple(c.name for c in columns)
-    asked = _Asked(session, dialect, relation, column, telling, landed)
+    names = tuple(c.name for c in columns)
+    asked = _Asked(session, dialect, relation, column, keys, names, landed, merges)
     about = _about(session, source, keys)
     remembered = memory.bookmark(name)
     before = remembered.value
@@ -107,17 +109,24 @@ def window(
         gone = (_went_back(source, backwards),) if before else ()
         nothing = bool(before)
         return Window("", None, nothing, gone)
-    lower = asked.after(before, merges)
+    lower = asked.after(before)
+    notes: tuple[str, ...] = ()
+    if changed := asked.changed(before):
+        rows = "1 row" if changed == 1 else f"{changed:,} rows"
+        notes = (
+            f"{rows} changed since, and kept the last value of the cursor {column.name!r}: the "
+            "changes are not landed; `--mode merge` lands such, and so does `--full-refresh`.",
+        )
     if lower and not asked.any(f"{lower} AND {asked.until(newest)}"):
-        return Window(lower, None, empty=True)
+        return Window(lower, None, empty=True, notes=notes)
     tail = asked.tail(newest)
     upper = asked.until(newest, tail.texts)
     value = {**about, "value": newest, "rows": tail.rows, "left": tail.texts}
-    notes: tuple[str, ...] = ()
+    value["whole"] = any(text.startswith(_WHOLE) for text in tail.texts or ())
     write = None
     if tail.texts is None:
         then = "are read again" if merges else "have to be all that have it"
-        notes = (f"{tail.rows:,} rows share the newest {column.name!r}: next time, they {then}.",)
+        notes += (f"{tail.rows:,} rows share the newest {column.name!r}: next time, they {then}.",)
     elif not tail.few:
         value["left"], write = landed.kept(tail.texts, before.get("left"))
     where = f"{lower} AND {upper}" if lower else upper
@@ -131,7 +140,8 @@ class _Tail:
 
     Attributes:
         rows: how many there are.
-        texts: what tells them apart in SQL, each once; None where they are too many.
+        texts: what tells them apart in SQL, by their keys and by all columns, each once; None where
+            they are too many.
         few: whether the bookmark has room for these.
     """
 
@@ -148,12 +158,34 @@ class _Asked:
     dialect: Dialect
     relation: str
     column: Column
-    telling: tuple[str, ...]
+    keys: tuple[str, ...]
+    names: tuple[str, ...]
     landed: LandedRows
+    merges: bool
 
     @property
     def name(self) -> str:
         return quoted(self.column.name)
+
+    @property
+    def _by_key(self) -> str:
+        """The expression that tells rows apart by their keys, or by all columns for want of any."""
+        return self.dialect.digest(self.keys or self.names)
+
+    @property
+    def _by_row(self) -> str:
+        """The expression that tells rows with keys apart by all columns."""
+        return f"'{_WHOLE}' || {self.dialect.digest(self.names)}"
+
+    @property
+    def _whole(self) -> bool:
+        """Whether a row that changed counts as one that has not landed."""
+        return self.merges and bool(self.keys)
+
+    @property
+    def _apart(self) -> str:
+        """The expression that tells rows that have landed from others."""
+        return self._by_row if self._whole else self._by_key
 
     def check_nulls(self) -> None:
         if self.any(f"{self.name} IS NULL"):
@@ -177,19 +209,19 @@ class _Asked:
         found = f"SELECT 1 AS x FROM {self.relation} WHERE {where} LIMIT 1"
         return bool(self.session.value(f"SELECT count(*) FROM ({found}) AS found"))
 
-    def after(self, before: Mapping[str, Any], merges: bool) -> str:
+    def after(self, before: Mapping[str, Any]) -> str:
         """The condition of rows that have not landed yet; empty if none have."""
         if not before:
             return ""
         last, left = literal(before["value"], self.column.type), before["left"]
         if isinstance(left, list):
-            return self._behind(last, left, among=False)
+            return self._behind(last, self._of(left), among=False)
         known = None if left is None else self.landed.read(left)
         if known is not None:
-            new, old = told(self.session.batches(self._apart(last)), known)
+            new, old = told(self.session.batches(self._tail(last, self._apart)), known)
             few = new if new is not None else old
             return self._behind(last, few, among=new is not None)
-        if merges:
+        if self.merges:
             return f"{self.name} >= {last}"
         if self._count(last) != before["rows"]:
             raise SourceError(
@@ -200,6 +232,23 @@ class _Asked:
             )
         return f"{self.name} > {last}"
 
+    def changed(self, before: Mapping[str, Any]) -> int:
+        """How many rows with the last value are not what they were, where rows are not merged.
+
+        0 where the bookmark does not tell: without keys, and of too many rows or too long ones.
+        """
+        if self.merges or not before.get("whole"):
+            return 0
+        left = before["left"]
+        few = isinstance(left, list)
+        known = digests(left) if few else self.landed.read(left)
+        if known is None:
+            return 0
+        query = self._tail(literal(before["value"], self.column.type), self._by_key, self._by_row)
+        if few:
+            query += f" AND {self._among(self._of(left))}"
+        return sum(count_changed(batch, known) for batch in self.session.batches(query))
+
     def until(self, newest: str, texts: Sequence[str] | None = None) -> str:
         """The condition of rows up to the newest value.
 
@@ -207,7 +256,8 @@ class _Asked:
         is not among those that are remembered.
         """
         last = literal(newest, self.column.type)
-        if self.dialect.shares or texts is None:
+        texts = self._of(texts or ())
+        if self.dialect.shares or not texts:
             return f"{self.name} <= {last}"
         return (
             f"{self.name} <= {last} AND CASE WHEN {self.name} < {last} THEN 1 "
@@ -218,16 +268,22 @@ class _Asked:
         """What to remember of the rows with the newest value."""
         last = literal(newest, self.column.type)
         rows = self._count(last)
-        if rows <= _FEW_ROWS:
-            few = sorted({str(row[0]) for row in self.session.rows(self._apart(last))})
-            if sum(map(len, few)) <= _FEW_CHARACTERS:
-                return _Tail(rows, few, few=True)
         if rows > MOST_ROWS:
             return _Tail(rows)
-        texts, _ = told(self.session.batches(self._apart(last)))
-        if texts is None or sum(map(len, texts)) > _MOST_CHARACTERS:
+        texts, _ = told(self.session.batches(self._tail(last, self._by_key)))
+        characters = sum(map(len, texts or ()))
+        if texts is None or characters > _MOST_CHARACTERS:
             return _Tail(rows)
-        return _Tail(rows, texts=texts)
+        texts = sorted(texts)
+        if self.keys and (more := self._characters(last)) <= _MOST_CHARACTERS:
+            whole, _ = told(self.session.batches(self._tail(last, self._by_row)))
+            texts, characters = [*texts, *sorted(whole or ())], characters + more
+        return _Tail(rows, texts, few=rows <= _FEW_ROWS and characters <= _FEW_CHARACTERS)
+
+    def _characters(self, last: str) -> int:
+        """How long the texts are that tell whole rows with a value apart: without a hash, any."""
+        query = self._tail(last, f"coalesce(sum(length({self._by_row})), 0)")
+        return int(self.session.value(query))
 
     def _behind(self, last: str, texts: Sequence[str], *, among: bool) -> str:
         """The condition of rows with more than a value, or with it and (not) among some."""
@@ -240,12 +296,16 @@ class _Asked:
 
     def _among(self, texts: Sequence[str]) -> str:
         known = ", ".join(literal(one, pa.string()) for one in texts)
-        return f"{self.dialect.digest(self.telling)} IN ({known})"
+        return f"{self._apart} IN ({known})"
 
-    def _apart(self, last: str) -> str:
-        """The query of what tells the rows with a value apart."""
-        digest = self.dialect.digest(self.telling)
-        return f"SELECT {digest} AS apart FROM {self.relation} WHERE {self.name} = {last}"
+    def _of(self, texts: Sequence[str]) -> list[str]:
+        """Those of the remembered texts that `_apart` gives."""
+        return [text for text in texts if text.startswith(_WHOLE) == self._whole]
+
+    def _tail(self, last: str, *expressions: str) -> str:
+        """The query of what expressions give for the rows with a value."""
+        asked = ", ".join(f"{one} AS apart_{n}" for n, one in enumerate(expressions))
+        return f"SELECT {asked} FROM {self.relation} WHERE {self.name} = {last}"
 
     def _count(self, last: str) -> int:
         query = f"SELECT count(*) FROM {self.relation} WHERE {self.name} = {last}"

@@ -23,7 +23,7 @@ from lakeport.errors import DestinationError
 if TYPE_CHECKING:
     from lakeport.model import Memory
 
-__all__ = ["MOST_ROWS", "LandedRows", "digests", "told"]
+__all__ = ["MOST_ROWS", "LandedRows", "count_changed", "digests", "told"]
 
 MOST_ROWS: Final = 100_000
 """Rows that are told apart; so many texts a database takes in one condition."""
@@ -60,6 +60,17 @@ def told(
         if len(new) <= MOST_ROWS:
             new.update(dict.fromkeys(texts.filter(pc.invert(is_old)).to_pylist()))
     return None if len(new) > MOST_ROWS else tuple(new), tuple(old)
+
+
+def count_changed(batch: pa.RecordBatch, known: pa.Array) -> int:
+    """How many rows have known keys, but are not known as they are.
+
+    Args:
+        batch: with two columns of texts: what tells the keys, and what tells the whole rows.
+        known: digests of such texts.
+    """
+    keys, rows = (pc.is_in(digests(texts.to_pylist()), known) for texts in batch.columns)
+    return int(pc.sum(pc.and_not(keys, rows)).as_py() or 0)
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,7 @@ class DatabaseFlushes:
             )
         self._access, self._dialect = access_of(source), _dialect(source)
         self._open = ExitStack()
+        self._notes: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Flush]:
         """Begin the snapshot, and hand out what reads it."""
@@ -91,7 +92,8 @@ class DatabaseFlushes:
             yield Flush(batches, last=True)
             return
         note = f"nothing new: no row has another {self.source.cursor!r} than those that have landed"
-        yield Flush(batches, last=True, notes={self.stream: note}, quiet=(self.stream,))
+        told = "; ".join((note, *self._notes))
+        yield Flush(batches, last=True, notes={self.stream: told}, quiet=(self.stream,))
 
     def close(self) -> None:
         """End the snapshot: the flush has landed, or never will."""
@@ -106,6 +108,7 @@ class DatabaseFlushes:
         if source.deletes == "compare":
             check_compared(self.config, keys)
         wanted = self._window(session, relation, columns, keys)
+        self._notes = wanted.notes
         where = "1 = 0" if wanted.empty else wanted.where
         columns, notes = dialect.settled(session, relation, where, columns)
         size = dialect.size(session, relation, where)
