@@ -171,7 +171,8 @@ class Shop:
     def add(self, first: int, end: int, at: int) -> None:
         numbers = f"SELECT {first} UNION ALL SELECT i + 1 FROM s WHERE i + 1 < {end}"
         self.run(
-            f"INSERT INTO {self.name} (id, u) WITH RECURSIVE s(i) AS ({numbers}) SELECT i, {at} FROM s"
+            f"INSERT INTO {self.name} (id, u) WITH RECURSIVE s(i) AS ({numbers}) "
+            f"SELECT i, {at} FROM s"
         )
 
 
