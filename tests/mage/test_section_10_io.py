@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -112,3 +114,14 @@ def test_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ENDPOINT", raising=False)
     loader = EnvironmentVariableLoader()
     assert (loader["AWS_REGION"], "AWS_ENDPOINT" in loader) == ("eu-west-1", False)
+
+
+def test_days_of_the_hybrid_calendar_are_rebased(
+    s3: Place, loader: ConfigFileLoader, tmp_path: Path
+) -> None:
+    old = pa.table({"d": [dt.date(1001, 1, 7)]})
+    keys = {b"org.apache.spark.version": b"2.4.8"}
+    pq.write_table(old.replace_schema_metadata(keys), tmp_path / "old.parquet")
+    store, bucket = S3.with_config(loader), s3.config["bucket"]
+    store.export(str(tmp_path / "old.parquet"), bucket, "old.parquet")
+    assert store.load(bucket, "old.parquet")["d"].tolist() == [dt.date(1001, 1, 1)]

@@ -26,6 +26,7 @@ from lakeport.config.mage.io_config import (
 )
 from lakeport.destinations import open_storage
 from lakeport.errors import ConfigError, ObjectExists, SourceError
+from lakeport.schema.calendars import HybridCalendar
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,6 +90,7 @@ class _ObjectStore:
             )
         read = {"csv": pd.read_csv, "json": pd.read_json, "parquet": pd.read_parquet}[kind]
         try:
+            content = _rebased(content) if kind == "parquet" else content
             frame: pd.DataFrame = read(io.BytesIO(content), **reading)
         except (ValueError, OSError) as error:
             where = storage.uri(_key(object_key))
@@ -242,6 +244,21 @@ def _format(named: str | None, key: str) -> str:
     if kind not in _FORMATS:
         raise no_such("file format", kind, _FORMATS)
     return kind
+
+
+def _rebased(content: bytes) -> bytes:
+    """Return a Parquet file with the dates and timestamps of the hybrid calendar rebased."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    source = pq.ParquetFile(io.BytesIO(content), coerce_int96_timestamp_unit="us")
+    calendar = HybridCalendar.of_parquet(source.metadata)
+    batches = [calendar.rebase(batch) for batch in source.iter_batches()] if calendar else []
+    if not batches:
+        return content
+    target = io.BytesIO()
+    pq.write_table(pa.Table.from_batches(batches), target)
+    return target.getvalue()
 
 
 def _key(key: str) -> str:

@@ -7,7 +7,7 @@ no reader can show) the check is made here.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +15,17 @@ import pyarrow.compute as pc
 
 from lakeport.errors import SourceError
 
-__all__ = ["JSON_TEXT", "TIMESTAMP", "cast_batch", "check_range", "is_json", "normalise"]
+__all__ = [
+    "JSON_TEXT",
+    "TIMESTAMP",
+    "assembled",
+    "cast_batch",
+    "check_range",
+    "is_json",
+    "leaves",
+    "normalise",
+    "parts",
+]
 
 JSON_TEXT = {b"lakeport": b"json"}
 """Arrow metadata of columns, and of parts of lists, maps and structs, whose texts are JSON."""
@@ -214,34 +224,75 @@ def _struct(array: Any, target: Any, path: str) -> Any:
             "land the data into another table, or leave the member out.",
         )
     members = dict(zip((f.name for f in array.type), array.flatten(), strict=True))
-    parts = [
+    children = [
         _cast(members[f.name], f.type, f"{path}.{f.name}")
         if f.name in members
         else pa.nulls(len(array), f.type)
         for f in target
     ]
-    return pa.StructArray.from_arrays(parts, fields=list(target), mask=array.is_null())
+    return assembled(array, children, target)
 
 
 def _list(array: Any, target: Any, path: str) -> Any:
-    lengths = pc.fill_null(pc.list_value_length(array), 0).cast(pa.int32())
-    values = _cast(pc.list_flatten(array), target.value_type, f"{path}.element")
-    return pa.ListArray.from_arrays(_offsets(lengths), values, type=target, mask=array.is_null())
+    ((name, items),) = parts(array)
+    return assembled(array, [_cast(items, target.value_type, f"{path}.{name}")], target)
 
 
 def _map(array: Any, target: Any, path: str) -> Any:
-    as_list = array.cast(
-        pa.list_(pa.struct([("key", array.type.key_type), ("value", array.type.item_type)]))
-    )
+    types = (target.key_type, target.item_type)
+    found = zip(parts(array), types, strict=True)
+    return assembled(array, [_cast(part, t, f"{path}.{name}") for (name, part), t in found], target)
+
+
+def parts(array: Any) -> list[tuple[str, Any]]:
+    """List the children of a struct, list or map with their names; none of a flat array.
+
+    What is null, or outside of a slice, is left out of the children.
+    """
+    t = array.type
+    if pa.types.is_struct(t):
+        return list(zip((f.name for f in t), array.flatten(), strict=True))
+    if pa.types.is_map(t):
+        return list(zip(("key", "value"), pc.list_flatten(_entries(array)).flatten(), strict=True))
+    return [("element", pc.list_flatten(array))] if _is_list(t) else []
+
+
+def leaves(array: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """A column's flat parts with their paths, without what is outside of a slice or null."""
+    t = array.type
+    if isinstance(t, pa.BaseExtensionType):
+        yield from leaves(array.storage, path)
+    elif pa.types.is_dictionary(t):
+        yield from leaves(array.dictionary, path)
+    elif pa.types.is_run_end_encoded(t):
+        yield from leaves(array.values, path)
+    elif children := parts(array):
+        for name, part in children:
+            yield from leaves(part, f"{path}.{name}")
+    else:
+        yield path, array
+
+
+def assembled(array: Any, children: list[Any], target: Any) -> Any:
+    """Return a struct, list or map of type `target` with these children in place of its own.
+
+    Args:
+        array: has the lengths and the nulls.
+        children: as many values as `parts` lists, in the types of `target`.
+        target: a struct, list or map.
+    """
+    nulls = array.is_null()
+    if pa.types.is_struct(target):
+        return pa.StructArray.from_arrays(children, fields=list(target), mask=nulls)
+    as_list = _entries(array) if pa.types.is_map(target) else array
     lengths = pc.fill_null(pc.list_value_length(as_list), 0).cast(pa.int32())
-    keys, items = pc.list_flatten(as_list).flatten()
-    return pa.MapArray.from_arrays(
-        _offsets(lengths),
-        _cast(keys, target.key_type, f"{path}.key"),
-        _cast(items, target.item_type, f"{path}.value"),
-        type=target,
-        mask=array.is_null(),
-    )
+    kind = pa.MapArray if pa.types.is_map(target) else pa.ListArray
+    return kind.from_arrays(_offsets(lengths), *children, type=target, mask=nulls)
+
+
+def _entries(array: Any) -> Any:
+    t = array.type
+    return array.cast(pa.list_(pa.struct([("key", t.key_type), ("value", t.item_type)])))
 
 
 def _offsets(lengths: Any) -> Any:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lakeport.errors import DestinationError, SchemaConflict, SourceError
 from lakeport.model import Storage, StoredObject
+from lakeport.schema.calendars import HybridCalendar
 from lakeport.schema.named import type_name
 from lakeport.schema.types import from_spark_json
 from lakeport.tables.records import HistoryEntry, TableColumn, TableDescription
@@ -233,6 +234,7 @@ def _first_rows(storage: Storage, key: str, limit: int) -> pa.Table:
 
     with storage.open(key) as file:
         source = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")  # as Spark reads INT96
+        calendar = HybridCalendar.of_parquet(source.metadata)
         groups, left = list[int](), limit
         while left > 0 and len(groups) < source.metadata.num_row_groups:
             left -= source.metadata.row_group(len(groups)).num_rows
@@ -240,6 +242,8 @@ def _first_rows(storage: Storage, key: str, limit: int) -> pa.Table:
         # Only these: Arrow reads ahead all that it is asked for.
         batch = next(source.iter_batches(batch_size=limit, row_groups=groups), None)
         table = source.schema_arrow.empty_table()
+        if batch is not None and calendar is not None:
+            batch = calendar.rebase(batch)
     return table if batch is None else pa.Table.from_batches([batch])
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Scan, Split
+from lakeport.schema.calendars import HybridCalendar
 from lakeport.schema.types import cast_batch, declared_type, normalise, repeated, storable
 from lakeport.sources.content import asked_for
 from lakeport.sources.files.source_file import SourceFile
@@ -246,13 +247,13 @@ def _batches(parquet: Any, split: Split, columns: list[str] | None = None) -> It
         )
 
 
-def _check_int96(split: Split, columns: list[str]) -> None:
+def _check_int96(split: Split, columns: list[str], calendar: HybridCalendar | None) -> None:
     """Refuse INT96 timestamps that microseconds can't hold; see `check_int96`."""
     with _opened(split) as us, _opened(split, "ns") as ns, _opened(split, "s") as s:
         parts = (_batches(parquet, split, columns) for parquet in (us, ns, s))
-        for same_rows in zip(*parts, strict=True):
+        for micros, nanos, seconds in zip(*parts, strict=True):
             with _naming(split.uri):
-                check_int96(*same_rows)
+                check_int96(micros, nanos, calendar.rebase(seconds) if calendar else seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,12 +275,14 @@ class ParquetReader:
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
         with _opened(split, checked=range(split.start, split.end)) as parquet:
+            calendar = HybridCalendar.of_parquet(parquet.metadata)
             if columns := has_int96(parquet):
-                _check_int96(split, columns)
+                _check_int96(split, columns, calendar)
             stored, plain = stored_schema(parquet), parquet.schema_arrow
             for batch in self._pieces(parquet, split):
                 with _naming(split.uri):
-                    rows = aligned(as_text(written_out(batch, plain), stored), self.schema)
+                    rows = as_text(written_out(batch, plain), stored)
+                    rows = aligned(calendar.rebase(rows) if calendar else rows, self.schema)
                 yield rows
 
     def _pieces(self, parquet: Any, split: Split) -> Iterator[pa.RecordBatch]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import SourceError
+from lakeport.schema.casting import leaves
 
 __all__ = ["as_text", "check_int96", "check_values", "has_int96", "stored_schema"]
 
@@ -62,7 +63,7 @@ def check_values(batch: pa.RecordBatch) -> None:
         SourceError: one is not; the message names the column.
     """
     for name, array in zip(batch.schema.names, batch.columns, strict=True):
-        for path, leaf in _leaves(array, name):
+        for path, leaf in leaves(array, name):
             is_text = leaf.type in _TEXTS
             if not is_text and not pa.types.is_decimal(leaf.type):
                 continue
@@ -108,8 +109,9 @@ def check_int96(us: pa.RecordBatch, ns: pa.RecordBatch, s: pa.RecordBatch) -> No
             message names the column.
     """
     for name, *arrays in zip(us.schema.names, us.columns, ns.columns, s.columns, strict=True):
-        for leaves in zip(*(_leaves(array, name) for array in arrays), strict=True):
-            (path, micros), (_, nanos), (_, seconds) = leaves
+        for (path, micros), (_, nanos), (_, seconds) in zip(
+            *(leaves(array, name) for array in arrays), strict=True
+        ):
             if micros.type == nanos.type:  # another type than INT96
                 continue
             _check_leaf(path, *(leaf.cast(pa.int64()) for leaf in (micros, nanos, seconds)))
@@ -129,26 +131,3 @@ def _check_leaf(path: str, us: Any, ns: Any, s: Any) -> None:
             f"column {path!r} holds timestamps that are finer than microseconds",
             "round them to microseconds where the file is written, or make the column text.",
         )
-
-
-def _leaves(array: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """A column's flat parts with their paths, without what is outside of a slice or null."""
-    t = array.type
-    if isinstance(t, pa.BaseExtensionType):
-        yield from _leaves(array.storage, path)
-    elif pa.types.is_dictionary(t):
-        yield from _leaves(array.dictionary, path)
-    elif pa.types.is_run_end_encoded(t):
-        yield from _leaves(array.values, path)
-    elif pa.types.is_struct(t):
-        for field, part in zip(t, array.flatten(), strict=True):
-            yield from _leaves(part, f"{path}.{field.name}")
-    elif pa.types.is_map(t):
-        entries = array.cast(pa.list_(pa.struct([("key", t.key_type), ("value", t.item_type)])))
-        keys, items = pc.list_flatten(entries).flatten()
-        yield from _leaves(keys, f"{path}.key")
-        yield from _leaves(items, f"{path}.value")
-    elif t.num_fields:
-        yield from _leaves(pc.list_flatten(array), f"{path}.element")
-    else:
-        yield path, array

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakeport.errors import SourceError
 from lakeport.html.facts import ColumnFacts
+from lakeport.schema.calendars import HybridCalendar
 from lakeport.tables.overview.values import bounds, spelled
 from lakeport.tables.views import type_word
 from lakeport.writers.delta.stats import leaves
@@ -57,12 +59,13 @@ def read_footer(storage: Storage, key: str) -> Footer:
         footer = pq.read_metadata(file)
     schema = footer.schema.to_arrow_schema()
     columns: dict[str, _Column] = {}
+    calendar = HybridCalendar.of_parquet(footer)
     for leaf in leaves(schema):
         if leaf.repeated:
             name = leaf.path[0]
             columns.setdefault(name, _Column(type_word(schema.field(name).type), None))
         else:
-            columns[".".join(leaf.path)] = _column(footer, leaf.index, leaf.type)
+            columns[".".join(leaf.path)] = _column(footer, leaf.index, leaf.type, calendar)
     return Footer(footer.num_rows, columns)
 
 
@@ -98,7 +101,9 @@ def _reason(bound: Any) -> str:
     return "the statistics leave out NaN" if isinstance(bound, float) else ""
 
 
-def _column(footer: pq.FileMetaData, index: int, type_: pa.DataType) -> _Column:
+def _column(
+    footer: pq.FileMetaData, index: int, type_: pa.DataType, calendar: HybridCalendar | None
+) -> _Column:
     nulls: int | None = 0
     lows, highs = [], []
     unsure = False
@@ -109,12 +114,32 @@ def _column(footer: pq.FileMetaData, index: int, type_: pa.DataType) -> _Column:
         nulls = None if nulls is None or count is None else nulls + count
         if count == chunk.num_values:
             continue
-        if stats is None or not stats.has_min_max or isinstance(stats.min, bytes):
+        limits = _limits(stats, type_, calendar if calendar and index in calendar.leaves else None)
+        if limits is None:
             unsure = True
             continue
-        lows.append(stats.min)
-        highs.append(stats.max)
+        lows.append(limits[0])
+        highs.append(limits[1])
     word = type_word(type_)
     if unsure or not lows:
         return _Column(word, nulls, empty=not unsure)
     return _Column(word, nulls, min(lows), max(highs))
+
+
+def _limits(
+    stats: pq.Statistics | None, type_: pa.DataType, calendar: HybridCalendar | None
+) -> tuple[Any, Any] | None:
+    """The least and the greatest value of a row group; None where nothing tells."""
+    if stats is None or not stats.has_min_max:
+        return None
+    try:
+        if calendar is None:
+            return None if isinstance(stats.min, bytes) else (stats.min, stats.max)
+        import pyarrow as pa
+
+        count = pa.int32() if pa.types.is_date(type_) else pa.int64()
+        raw = pa.array([stats.min_raw, stats.max_raw], count).view(type_)
+        low, high = calendar.rebase_flat(raw, "").to_pylist()
+    except (OverflowError, SourceError):  # no year of Python's, or no time zone
+        return None
+    return low, high

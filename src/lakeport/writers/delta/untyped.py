@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeport.errors import DestinationError
+from lakeport.errors import DestinationError, SourceError
 from lakeport.model import Storage
 from lakeport.schema.types import with_text
 from lakeport.writers.delta.log.actions import parse_path
@@ -139,13 +139,16 @@ def _column_check(
 
 @contextmanager
 def readable(uri: str) -> Iterator[None]:
-    """Have an error that Arrow raises say which data file can't be read.
+    """Have an error say which data file can't be read.
 
     Raises:
-        DestinationError: the file is damaged.
+        DestinationError: the file is damaged, or holds what can't be told for sure.
     """
     try:
         yield
+    except SourceError as error:
+        problem = f"can't read the data file {uri}: {error.message}"
+        raise DestinationError(problem, error.hint) from error
     except pa.ArrowException as error:
         raise DestinationError(
             f"can't read the data file {uri}: {error}",

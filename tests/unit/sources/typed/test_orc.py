@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import io
 from decimal import Decimal
@@ -11,7 +12,7 @@ import pyarrow.orc as orc
 import pytest
 
 import lakeport
-from lakeport.errors import SourceError
+from lakeport.errors import MissingDependency, SourceError
 from lakeport.sources.files.discovery import discover
 from lakeport.sources.files.options import FileOptions
 from lakeport.sources.files.source import FileSource
@@ -96,7 +97,7 @@ FINE = pa.table({"at": pa.array([1], pa.timestamp("ns"))})
         (b"PAX1" * 50, r"t\.orc' can't be read as ORC"),
         (WHOLE[:-10], r"t\.orc' can't be read as ORC"),
         (WHOLE[: len(WHOLE) // 2], r"t\.orc' can't be read as ORC"),
-        (as_orc(FAR), r"t\.orc' can't be read as ORC: .* out of range for nanosecond"),
+        (as_orc(FAR), r"t\.orc': column 'at' holds timestamps before 1677 or after 2262"),
         (as_orc(FINE), "column 'at' holds a value that"),
     ],
 )
@@ -104,3 +105,35 @@ def test_broken_files_are_refused(tmp_path: Path, content: bytes, message: str) 
     (tmp_path / "t.orc").write_bytes(content)
     with pytest.raises(SourceError, match=message):
         lakeport.land(tmp_path / "t.orc", tmp_path / "lake")
+
+
+KATHMANDU = base64.b64decode(
+    "T1JDEQAACgYSBAgIUAAtAAAKFAoDAAAAEg0ICBIHCAoQHBiUAVAANwAAChkKBwAAAAAAAAASDggHOggI7YQMEPi9DF"
+    "ABXQAACiwKCgAAAAAAAAAAAAASHggHShgYiei0jvnvAyD2592qqYIEKMHqGzDB6htQAQ0AAMIHCgJXUAUAAP/3LwAA"
+    "bgYDAm0BVTsA4W0AjyIDHvgAx70AAAEFAAD/90sAAHgGBKD7vx0CayZUHQHSej8dABNrmOADdAw54AGwnLVdAKlKVh"
+    "UJAAAUDxICvgAAKLUv/SBwtQIAgoQQF3Bl2vaJgftvzd+fIQxIFtUDBIuSSiE7AQZqTwNoC9KcSCEYLq5bXMGz1Sof"
+    "z2RHdexbZeGp0yonT+NYPA2/1lUOBwB3JIAUoI0zJYBzoLkJJQ6bAAAKSwoECAhQAAoPCAgSBwgKEBwYlAFQAFgJCh"
+    "AIBzoICO2EDBD4vQxQAVgfCiAIB0oYGInotI757wMg9ufdqqmCBCjB6hswweobUAFYNKkBAAgDELQCGgoIAxBzGFwg"
+    "YigIIhEIDBIDAQIDGgJpZBoBZBoBdCICCAMiAggPIigICTokChdzcGFyay5zcWwuY2F0YWx5c3QudHlwZRIJdGltZX"
+    "N0YW1wKiEKGG9yZy5hcGFjaGUuc3BhcmsudmVyc2lvbhIFNC4yLjAwCDoECAhQADoPCAgSBwgKEBwYlAFQAFgJOhAI"
+    "BzoICO2EDBD4vQxQAVgfOiAIB0oYGInotI757wMg9ufdqqmCBCjB6hswweobUAFYNECQTkgAWAFiBTIuMy4wCNcBEA"
+    "UYgIAQIgIADChQMAmC9AMDT1JDGA=="
+)
+"""Spark's: timestamps from 1700 to 2250, written in the time zone Asia/Kathmandu."""
+
+
+def test_times_are_refused_that_arrow_and_java_shift_differently(tmp_path: Path) -> None:
+    (tmp_path / "t.orc").write_bytes(KATHMANDU)
+    with pytest.raises(
+        SourceError, match="column 't' holds timestamps from before time zone 'Asia"
+    ):
+        lakeport.land(tmp_path / "t.orc", tmp_path / "lake", table="t")
+
+
+def test_times_are_refused_that_this_arrow_wraps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pa, "__version__", "24.0.0")
+    (tmp_path / "t.orc").write_bytes(WHOLE)
+    with pytest.raises(MissingDependency, match=r"pyarrow 24\.0\.0 reads those of ORC"):
+        lakeport.land(tmp_path / "t.orc", tmp_path / "lake", table="t")

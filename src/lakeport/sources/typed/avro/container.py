@@ -13,7 +13,7 @@ import io
 import json
 import lzma
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
@@ -40,12 +40,14 @@ class Opening(NamedTuple):
         codec: what its blocks are compressed with.
         sync: what stands behind every block.
         end: where the blocks begin.
+        metadata: what programs say in it of the file.
     """
 
     schema: Any
     codec: str
     sync: bytes
     end: int
+    metadata: Mapping[str, bytes]
 
 
 class Block(NamedTuple):
@@ -84,7 +86,7 @@ def open_container(source: BinaryIO) -> Opening:
     if codec not in _CODECS:
         raise ValueError(f"codec {codec!r} is none of {', '.join(_CODECS)}")
     schema = json.loads(meta.get("avro.schema", b""))
-    return Opening(schema, codec, _exactly(source, _SYNC), source.tell())
+    return Opening(schema, codec, _exactly(source, _SYNC), source.tell(), meta)
 
 
 def find_blocks(source: BinaryIO, opening: Opening, start: int, end: int) -> Iterator[Block]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from lakeport.host.extras import missing
 from lakeport.model import Split
+from lakeport.schema.calendars import HybridCalendar
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.unpacking import ExpansionGuard, UnpackLimits
 from lakeport.sources.splits import open_split
@@ -40,9 +41,8 @@ def look(file: SourceFile) -> Header:
     """
     with reading(file.name, _NAME), file.open() as source:
         columns = _columns(open_container(source).schema, file.name)
-    schema = pa.schema([(name, column.type) for name, column in columns.items()])
     count = -(-file.bytes // _PART)
-    return Header(schema, (_PART,) * count)
+    return Header(_arrow(columns), (_PART,) * count)
 
 
 def batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
@@ -56,8 +56,13 @@ def batches(split: Split, limits: UnpackLimits) -> Iterator[pa.RecordBatch]:
         opening = open_container(source)
         columns = _columns(opening.schema, split.uri)
         schema = without_logical_types(opening.schema)
+        calendar = HybridCalendar.of_avro(opening.metadata, _arrow(columns))
         for records, data in _pieces(source, opening, split, guard):
-            yield _batch(_decoded(schema, records, data), columns)
+            batch = _batch(_decoded(schema, records, data), columns)
+            if calendar is not None:
+                with naming(split.uri):
+                    batch = calendar.rebase(batch)
+            yield batch
 
 
 def _buffered(split: Split) -> io.BufferedReader:
@@ -90,6 +95,10 @@ def _columns(schema: Any, name: str) -> dict[str, Column]:
         raise ValueError(f"its schema is none: {error}") from None
     with naming(name):
         return columns_of(parsed)
+
+
+def _arrow(columns: Mapping[str, Column]) -> pa.Schema:
+    return pa.schema([(name, column.type) for name, column in columns.items()])
 
 
 def _decoded(schema: Any, records: int, data: bytes) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from lakeport.errors import SchemaConflict
 from lakeport.model import Storage
+from lakeport.schema.calendars import HybridCalendar
 from lakeport.shape.columns import fit_column
 from lakeport.writers.delta.log.actions import parse_path, parse_value
 from lakeport.writers.delta.sink import relabelled
@@ -136,8 +137,10 @@ class TableFiles:
         key = self._key(file)
         with self.storage.open(key) as source, readable(self.storage.uri(key)):
             parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+            calendar = HybridCalendar.of_parquet(parquet.metadata)
             there = [f.name for f in wanted if f.name in parquet.schema_arrow.names]
-            for batch in in_parts(parquet, rows, there):
+            for stored in in_parts(parquet, rows, there):
+                batch = calendar.rebase(stored) if calendar else stored
                 arrays = [self._column(batch, field, file) for field in wanted]
                 named = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(wanted))
                 yield relabelled(named, schema)

@@ -1,0 +1,259 @@
+"""Rebase dates and timestamps of the hybrid calendar, as Spark 2 wrote them, to today's calendar.
+
+Spark 2, and later versions in their mode LEGACY, count days before 1582-10-15 by the Julian
+calendar, and instants before 1900 by the offsets of `java.util.TimeZone`. Parquet, ORC and Avro
+store the count alone, so 1001-01-01 would be read as 1001-01-07. Spark's own tables, which are in
+its jar, say what to add in which time zone.
+
+https://github.com/apache/spark/blob/v4.0.0/sql/api/src/main/scala/org/apache/spark/sql/catalyst/util/RebaseDateTime.scala
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeport.errors import SourceError
+from lakeport.schema.casting import assembled, parts
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import FileMetaData
+
+__all__ = ["HybridCalendar"]
+
+_SPARK = "org.apache.spark."
+_ROW = f"{_SPARK}sql.parquet.row.metadata"
+_TABLE = "julian-gregorian-rebase-micros.json"
+_LAST_SECOND = -2_208_988_800  # 1900-01-01 UTC: from here on the calendars agree in every zone
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_DAY = 86_400
+_HINT = (
+    "have Spark read the file in the time zone of the program that wrote it (`--conf "
+    "spark.driver.extraJavaOptions=-Duser.timezone=...`), and land that frame."
+)
+
+
+class _Shifts(NamedTuple):
+    """What is added to a count from each switch on, until the next."""
+
+    switches: Any
+    amounts: Any
+
+    def apply(self, counts: Any) -> Any:
+        """Add what each count needs; before the first switch, what holds from there on."""
+        places = np.searchsorted(self.switches, counts, side="right") - 1
+        return counts + self.amounts[np.maximum(places, 0)]
+
+    def times(self, factor: int) -> _Shifts:
+        """The same in a finer unit."""
+        return _Shifts(self.switches * factor, self.amounts * factor)
+
+
+_DAYS = _Shifts(
+    np.cumsum(
+        [
+            -719164,
+            36219,
+            36525,
+            36525,
+            73050,
+            36525,
+            36525,
+            73050,
+            36525,
+            36525,
+            73050,
+            36525,
+            36525,
+            30168,
+        ]
+    ),
+    np.array([*range(2, -11, -1), 0]),
+)
+"""Days since 1970, by the Julian calendar from 0001-01-01 and the Gregorian from 1582-10-15 on."""
+
+
+@dataclass(frozen=True, slots=True)
+class HybridCalendar:
+    """The columns of one file that are in the hybrid calendar.
+
+    Attributes:
+        columns: name of a top-level column -> for each flat part of it, in order, whether it is.
+        zone: the time zone that timestamps were written in; empty where the file does not say.
+        leaves: ordinals of the hybrid ones among all flat parts of the file.
+    """
+
+    columns: Mapping[str, tuple[bool, ...]]
+    zone: str
+    leaves: frozenset[int]
+
+    @classmethod
+    def of_parquet(cls, footer: FileMetaData) -> HybridCalendar | None:
+        """Return the hybrid columns that a Parquet footer tells of; None where there are none."""
+        told = _decoded(footer.metadata or {})
+        dates, int96 = _is_legacy(told, "3.0.0", "DateTime"), _is_legacy(told, "3.1.0", "INT96")
+        if not (dates or int96):
+            return None
+        leaves = iter([footer.schema.column(i) for i in range(len(footer.schema))])
+
+        def hybrid(type_: pa.DataType) -> bool:
+            if next(leaves).physical_type == "INT96":
+                return int96
+            return dates and _is_dated(type_)
+
+        return cls._of(footer.schema.to_arrow_schema(), hybrid, told)
+
+    @classmethod
+    def of_avro(cls, metadata: Mapping[str, bytes], schema: pa.Schema) -> HybridCalendar | None:
+        """Return the hybrid columns that an Avro header tells of; None where there are none."""
+        told = _decoded(metadata)
+        return cls._of(schema, _is_dated, told) if _is_legacy(told, "3.0.0", "DateTime") else None
+
+    @classmethod
+    def of_dates(cls, schema: pa.Schema) -> HybridCalendar | None:
+        """Return all columns with dates as hybrid ones; None where there are none."""
+        return cls._of(schema, pa.types.is_date, {})
+
+    @classmethod
+    def _of(cls, schema: pa.Schema, hybrid: Any, told: Mapping[str, str]) -> HybridCalendar | None:
+        found = {f.name: tuple(map(hybrid, _flat_types(f.type))) for f in schema}
+        columns = {name: flags for name, flags in found.items() if any(flags)}
+        leaves = frozenset(i for i, flag in enumerate(chain(*found.values())) if flag)
+        return cls(columns, told.get(f"{_SPARK}timeZone", ""), leaves) if columns else None
+
+    def rebase(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch of the file with its dates and timestamps in today's calendar.
+
+        Raises:
+            SourceError: timestamps are too old to be told without their time zone; the message
+                names the column.
+        """
+        arrays = [
+            self._rebase(array, iter(self.columns[name]), name) if name in self.columns else array
+            for name, array in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        fields = [f.with_type(a.type) for f, a in zip(batch.schema, arrays, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+    def _rebase(self, array: Any, flags: Iterator[bool], path: str) -> Any:
+        if isinstance(array.type, pa.BaseExtensionType):
+            return self._rebase(array.storage, flags, path)
+        if children := parts(array):
+            rebased = [self._rebase(child, flags, f"{path}.{name}") for name, child in children]
+            if all(new is old for new, (_, old) in zip(rebased, children, strict=True)):
+                return array
+            return assembled(array, rebased, _with_children(array.type, [a.type for a in rebased]))
+        return self.rebase_flat(array, path) if next(flags) else array
+
+    def rebase_flat(self, array: Any, path: str) -> Any:
+        """Return hybrid dates or timestamps in today's calendar; see `rebase`."""
+        if pa.types.is_date(array.type):
+            counts, last, factor = array.view(pa.int32()), int(_DAYS.switches[-1]), 1
+        else:
+            factor = _PER_SECOND[array.type.unit]
+            counts, last = array.view(pa.int64()), _LAST_SECOND * factor
+        least = pc.min(counts).as_py()
+        if least is None or least >= last:
+            return array
+        shifts = _DAYS if pa.types.is_date(array.type) else self._shifts(path).times(factor)
+        plain = shifts.apply(pc.fill_null(counts, 0).to_numpy())
+        mask = counts.is_null().to_numpy(zero_copy_only=False)
+        return pa.array(plain, counts.type, mask=mask).view(array.type)
+
+    def _shifts(self, path: str) -> _Shifts:
+        if not self.zone:
+            problem = "the file does not say in which time zone"
+        elif (found := _zone_shifts(self.zone)) is None:
+            problem = f"nothing tells how in time zone {self.zone!r}"
+        else:
+            return found
+        raise SourceError(
+            f"column {path!r} holds timestamps before 1900, written in the calendar of Spark 2, "
+            f"and {problem}",
+            _HINT,
+        )
+
+
+def _decoded(metadata: Mapping[Any, bytes]) -> dict[str, str]:
+    """The keys of Spark in a file's metadata, as text."""
+    pairs = ((k.decode() if isinstance(k, bytes) else k, v) for k, v in metadata.items())
+    return {k: v.decode(errors="replace") for k, v in pairs if k.startswith(_SPARK)}
+
+
+def _is_legacy(told: Mapping[str, str], version: str, kind: str) -> bool:
+    """Whether Spark wrote values in the hybrid calendar: in an old version, or asked to.
+
+    A Parquet file with Spark's schema and without a version is of Spark 2.4.5 or older.
+    """
+    written = told.get(f"{_SPARK}version", "" if _ROW in told else None)
+    return written is not None and (written < version or f"{_SPARK}legacy{kind}" in told)
+
+
+def _is_dated(t: Any) -> bool:
+    """Whether Spark rebases a type: dates and instants, and no local timestamps."""
+    return bool(pa.types.is_date(t) or (pa.types.is_timestamp(t) and t.tz is not None))
+
+
+def _flat_types(t: Any) -> Iterable[Any]:
+    if isinstance(t, pa.BaseExtensionType):
+        yield from _flat_types(t.storage_type)
+    elif pa.types.is_map(t):
+        yield from _flat_types(t.key_type)
+        yield from _flat_types(t.item_type)
+    elif t.num_fields:
+        for i in range(t.num_fields):
+            yield from _flat_types(t.field(i).type)
+    else:
+        yield t
+
+
+def _with_children(t: Any, types: list[Any]) -> Any:
+    if pa.types.is_map(t):
+        return pa.map_(*map(pa.Field.with_type, (t.key_field, t.item_field), types))
+    fields = [t.field(i).with_type(new) for i, new in enumerate(types)]
+    return pa.struct(fields) if pa.types.is_struct(t) else pa.list_(*fields)
+
+
+def _zone_shifts(zone: str) -> _Shifts | None:
+    """What is added to seconds since 1970 in a time zone; None where Spark's tables lack it.
+
+    A fixed offset is that of `java.util.TimeZone`, which takes what it does not know for GMT.
+    """
+    tables = _tables()
+    if zone in tables:
+        return tables[zone]
+    if match := re.fullmatch(r"GMT([+-])(\d{1,2}):?(\d\d)?", zone):
+        sign, hours, minutes = match.groups(default="0")
+        offset = (int(hours) * 60 + int(minutes)) * (-60 if sign == "-" else 60)
+    elif zone == "Z" or re.fullmatch(r"(?:UTC?)?[+-]\d.*", zone):
+        offset = 0
+    else:
+        return None
+    days = _DAYS.times(_DAY)
+    return _Shifts(days.switches - offset, days.amounts)
+
+
+@cache
+def _tables() -> Mapping[str, _Shifts]:
+    """Spark's tables for all time zones; empty where its jar is not there."""
+    pyspark = find_spec("pyspark")
+    homes = [*(pyspark.submodule_search_locations or () if pyspark else ())]
+    homes += filter(None, [os.environ.get("SPARK_HOME")])
+    for jar in (jar for home in homes for jar in Path(home, "jars").glob("spark-sql-api_*.jar")):
+        with zipfile.ZipFile(jar) as archive:
+            rows = json.loads(archive.read(_TABLE))
+        return {r["tz"]: _Shifts(np.array(r["switches"]), np.array(r["diffs"])) for r in rows}
+    return {}

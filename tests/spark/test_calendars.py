@@ -1,0 +1,211 @@
+"""Files of the hybrid calendar, as Spark writes them, are read as Spark's own reader has them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import lakeport
+from lakeport.errors import DestinationError, SourceError
+from lakeport.schema.calendars import HybridCalendar
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakeport.spark.session import Runtime
+
+ZONES = ["UTC", "America/Los_Angeles", "Asia/Kathmandu"]
+DAYS = ["0001-01-01", "1001-01-01", "1500-02-28", "1582-10-04", "1582-10-15", "1600-02-29"]
+DAYS += ["1850-06-01", "1899-12-31", "1969-12-31", "2024-05-01", "9999-12-31"]
+COLUMNS = """SELECT id, d, t, array(d, NULL) ds, named_struct('d', d, 't', array(t)) s,
+    map('k', t) mt, map(d, 'k') md, local FROM days"""
+PARQUET = {
+    "micros": {"outputTimestampType": "TIMESTAMP_MICROS", "datetimeRebaseModeInWrite": "LEGACY"},
+    "millis": {"outputTimestampType": "TIMESTAMP_MILLIS", "datetimeRebaseModeInWrite": "LEGACY"},
+    "int96": {
+        "outputTimestampType": "INT96",
+        "int96RebaseModeInWrite": "LEGACY",
+        "datetimeRebaseModeInWrite": "LEGACY",
+    },
+    "int96 alone": {
+        "outputTimestampType": "INT96",
+        "int96RebaseModeInWrite": "LEGACY",
+        "datetimeRebaseModeInWrite": "CORRECTED",
+    },
+    "dates alone": {
+        "outputTimestampType": "INT96",
+        "int96RebaseModeInWrite": "CORRECTED",
+        "datetimeRebaseModeInWrite": "LEGACY",
+    },
+}
+_VERSION, _ZONE = b"org.apache.spark.version", b"org.apache.spark.timeZone"
+
+_DAY = 86_400_000_000
+day_numbers = st.integers(-719_164, -130_000) | st.integers(-719_164, 2_932_896)
+moments = st.integers(-719_160 * _DAY, -20_000 * _DAY) | st.integers(-719_160 * _DAY, 10**15)
+
+
+@pytest.fixture
+def legacy(runtime: Runtime) -> Callable[..., SparkSession]:
+    """Make a session with a time zone and settings of Parquet."""
+
+    def session(zone: str, **parquet: str) -> SparkSession:
+        own = runtime.spark.newSession()
+        own.conf.set("spark.sql.session.timeZone", zone)
+        own.conf.set("spark.sql.avro.datetimeRebaseModeInWrite", "LEGACY")
+        for name, value in parquet.items():
+            own.conf.set(f"spark.sql.parquet.{name}", value)
+        rows = ", ".join(f"({i}, '{day}')" for i, day in enumerate(DAYS))
+        own.sql(
+            f"""SELECT id, CAST(x AS DATE) d, CAST(x || ' 12:34:56.123456' AS TIMESTAMP) t,
+            CAST(x || ' 12:34:56.123456' AS TIMESTAMP_NTZ) local FROM VALUES {rows} AS v(id, x)"""
+        ).createOrReplaceTempView("days")
+        return own
+
+    return session
+
+
+def by_spark(session: SparkSession, format_: str, path: str) -> list[dict[str, Any]]:
+    """The rows as Spark's own reader has them, by way of a plain file that needs no rebasing."""
+    own = session.newSession()
+    own.conf.set("spark.sql.session.timeZone", "UTC")
+    own.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    own.conf.set("spark.sql.parquet.datetimeRebaseModeInWrite", "CORRECTED")
+    plain = f"{path}-plain"
+    own.read.format(format_).load(path).coalesce(1).write.parquet(plain)
+    rows: list[dict[str, Any]] = pq.read_table(plain).sort_by("id").to_pylist()
+    return rows
+
+
+def landed(folder: Path) -> list[dict[str, Any]]:
+    """The rows of a table in `lake/t`, of the source's columns."""
+    place = folder / "lake" / "t"
+    is_delta = (place / "_delta_log").exists()
+    table = deltalake.DeltaTable(place).to_pyarrow_table() if is_delta else pq.read_table(place)
+    own = [name for name in table.column_names if not name.startswith("_mage_")]
+    rows: list[dict[str, Any]] = table.select(own).sort_by("id").to_pylist()
+    return rows
+
+
+def comparable(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Local timestamps as lakeport takes them: in UTC."""
+    return [row | {"local": row["local"].replace(tzinfo=dt.UTC)} for row in rows]
+
+
+@pytest.mark.parametrize("file_type", ["parquet", "delta"])
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("kind", PARQUET)
+def test_parquet(
+    legacy: Callable[..., SparkSession], tmp_path: Path, kind: str, zone: str, file_type: str
+) -> None:
+    session = legacy(zone, **PARQUET[kind])
+    source = str(tmp_path / "in")
+    session.sql(COLUMNS).coalesce(1).write.parquet(source)
+    lakeport.land(source, tmp_path / "lake", table="t", file_type=file_type)
+    rows = landed(tmp_path)
+    assert rows == comparable(by_spark(session, "parquet", source))
+    assert [row["d"].isoformat() for row in rows] == DAYS
+    assert [row["ds"][0].isoformat() for row in rows] == DAYS
+    assert [row["md"][0][0].isoformat() for row in rows] == DAYS
+
+
+@pytest.mark.parametrize("zone", [*ZONES, "Europe/Paris", "GMT+05:30", "GMT-8", "+05:30", "UTC+1"])
+@settings(max_examples=4, deadline=None, suppress_health_check=[*HealthCheck])
+@given(
+    days=st.lists(day_numbers, min_size=80, max_size=80),
+    at=st.lists(moments, min_size=80, max_size=80),
+)
+def test_any_count_of_spark_2(
+    runtime: Runtime, tmp_path: Path, zone: str, days: list[int], at: list[int]
+) -> None:
+    edges = [0, -141_427, -141_428, -719_164, -171_595, -171_596]
+    days, at = days + edges, [*at, *(day * _DAY for day in edges[:3]), -1, -(10**15), -(10**16)]
+    metadata = {_VERSION: b"2.4.8", _ZONE: zone.encode()}
+    table = pa.table(
+        {
+            "d": pa.array(days, pa.int32()).view(pa.date32()),
+            "t": pa.array(at, pa.int64()).view(pa.timestamp("us", "UTC")),
+        }
+    ).replace_schema_metadata(metadata)
+    path = tmp_path / "t.parquet"
+    pq.write_table(table, path)
+    expected = (
+        runtime.spark.read.parquet(str(path)).selectExpr("unix_date(d)", "unix_micros(t)").collect()
+    )
+    calendar = HybridCalendar.of_parquet(pq.read_metadata(path))
+    assert calendar is not None
+    (batch,) = pq.ParquetFile(path).iter_batches()
+    rebased = calendar.rebase(batch)
+    ours = [c.view(t).to_pylist() for c, t in zip(rebased, (pa.int32(), pa.int64()), strict=True)]
+    assert [tuple(row) for row in expected] == list(zip(*ours, strict=True))
+
+
+def test_a_delta_table_is_merged_shown_and_read(
+    legacy: Callable[..., SparkSession], tmp_path: Path
+) -> None:
+    session = legacy("America/Los_Angeles", **PARQUET["micros"])
+    place = tmp_path / "lake" / "t"
+    session.sql("SELECT id, d, t FROM days").coalesce(1).write.format("delta").save(str(place))
+    expected = {row["id"]: row for row in by_spark(session, "delta", str(place))}
+    shown = lakeport.Table(place).preview(100).to_pylist()
+    assert {row["id"]: row for row in shown} == expected
+    change = pa.table({"id": pa.array([0], pa.int32()), "d": [dt.date(1002, 2, 3)], "t": [None]})
+    change = change.set_column(2, "t", pa.array([None], pa.timestamp("us", "UTC")))
+    lakeport.land(
+        change, tmp_path / "lake", table="t", file_type="delta", mode="merge", merge_keys=["id"]
+    )
+    expected[0] = {"id": 0, "d": dt.date(1002, 2, 3), "t": None}
+    assert {row["id"]: row for row in landed(tmp_path)} == expected
+
+
+def test_a_merge_refuses_what_no_time_zone_tells(tmp_path: Path) -> None:
+    place = tmp_path / "t"
+    rows = pa.table({"id": [1], "t": pa.array([-(10**16)], pa.timestamp("us", "UTC"))})
+    lakeport.land(rows, tmp_path, table="t", file_type="delta")
+    (file,) = place.glob("*.parquet")
+    size = file.stat().st_size
+    old = rows.replace_schema_metadata({_VERSION: b"2.4.8"})
+    pq.write_table(old, file)
+    log = place / "_delta_log" / f"{0:020}.json"
+    log.write_text(log.read_text().replace(f'"size":{size}', f'"size":{file.stat().st_size}'))
+    with pytest.raises(
+        DestinationError, match=r"'t' holds timestamps before 1900.*which time zone"
+    ):
+        lakeport.land(rows, tmp_path, table="t", file_type="delta", mode="merge", merge_keys=["id"])
+
+
+def test_files_are_refused_that_no_time_zone_tells(tmp_path: Path) -> None:
+    old = pa.array([[-(10**16)]], pa.list_(pa.timestamp("us", "UTC")))
+    for zone, told in (({}, "which time zone"), ({_ZONE: b"Nowhere/At_All"}, "Nowhere/At_All")):
+        table = pa.table({"t": old}).replace_schema_metadata({_VERSION: b"2.4.8", **zone})
+        pq.write_table(table, tmp_path / "t.parquet")
+        with pytest.raises(SourceError, match=f"column 't.element' holds .* before 1900.*{told}"):
+            lakeport.land(tmp_path / "t.parquet", tmp_path / "lake", table="t")
+
+
+@pytest.mark.parametrize("proleptic", ["true", "false"])
+@pytest.mark.parametrize("codec", ["zstd", "zlib", "snappy", "lz4", "none"])
+def test_orc(
+    legacy: Callable[..., SparkSession], tmp_path: Path, codec: str, proleptic: str
+) -> None:
+    session = legacy("UTC")
+    source = str(tmp_path / "in")
+    frame = session.sql(
+        "SELECT id, d, array(d, NULL) ds, named_struct('d', d) s, map(d, 'k') md, "
+        "timestamp '1850-06-01 12:34:56.123456' local FROM days"
+    )
+    writer = frame.coalesce(1).write.option("compression", codec)
+    writer.option("orc.proleptic.gregorian", proleptic).orc(source)
+    lakeport.land(source, tmp_path / "lake", table="t")
+    rows = landed(tmp_path)
+    assert rows == by_spark(session, "orc", source)
+    assert [row["d"].isoformat() for row in rows] == DAYS
