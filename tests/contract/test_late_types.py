@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
@@ -33,3 +35,26 @@ def test_a_type_comes_and_is_altered(target: Target) -> None:
     assert (done.before, done.type, done.files, done.rows) == ("integer", "double", 2, 2)
     land(pa.table({"id": [3], "c": [7.5]}))
     assert values(target) == [None, 7.0, 7.5, None]
+
+
+def test_an_overwrite_without_values_keeps_the_types(target: Target, tmp_path: Path) -> None:
+    (tmp_path / "full.csv").write_text("id,c,at\n1,7,2024-01-01\n2,8,2024-01-02\n")
+    (tmp_path / "header.csv").write_text("id,c,at\n")
+    (tmp_path / "nulls.csv").write_text("id,c,at\n5,,\n")
+    config = target.config(table="t", internal_columns=False)
+    lakeport.land(tmp_path / "full.csv", config)
+    types = target.delta("t").to_pyarrow_table().schema.types
+    for source, rows in (
+        (tmp_path / "nulls.csv", 1),
+        (tmp_path / "full.csv", 2),
+        (tmp_path / "header.csv", 0),
+        (pa.table({"id": pa.nulls(0), "c": pa.nulls(0), "at": pa.nulls(0)}), 0),
+    ):
+        report = lakeport.land(source, config, mode="overwrite")
+        found = target.delta("t").to_pyarrow_table()
+        assert (found.schema.types, len(found)) == (types, rows)
+        assert bool(report.streams[0].warnings) == (rows == 0)
+    header = lakeport.land(tmp_path / "full.csv", config)
+    assert header.rows == 2
+    emptied = lakeport.land(tmp_path / "header.csv", config, mode="overwrite")
+    assert "2 rows that the table had went" in emptied.streams[0].warnings[0]

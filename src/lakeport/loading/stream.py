@@ -38,6 +38,7 @@ from lakeport.schema.kinds import merge_kinds, type_of_kind
 from lakeport.schema.types import declared_type
 from lakeport.shape.columns import TIMESTAMP, header_name, internal_names
 from lakeport.spark.jobs import run_frame, run_tasks
+from lakeport.units import counted
 from lakeport.writers.base import LandedBefore, TablePlan, TableWriter
 from lakeport.writers.files.writer import number_of_files
 
@@ -325,6 +326,8 @@ class StreamLoader:
                     *uneven(staged, self.runtime.cores, self.policies.min_file_bytes),
                 )
                 notes = (*whole.notes, *self._undeclared_text, *left_out, *landed.notes)
+                if self.policies.mode is Mode.OVERWRITE and not (landed.rows or landed.skipped):
+                    warnings = (*warnings, _emptied(landed))
                 columns = described(incoming, plan)
                 return replace(landed, warnings=warnings, notes=notes, columns=columns)
             except ObjectExists:
@@ -415,3 +418,11 @@ class StreamLoader:
 
     def _drop_strays(self, results: Sequence[Staged | Findings]) -> None:
         self.writer.drop_strays(staged_of(results))
+
+
+def _emptied(landed: Landed) -> str:
+    """Say what an overwrite by no row did with the rows that the table had."""
+    if not landed.removed_files:
+        return "the source has no row: the overwrite replaced nothing."
+    rows = "the rows" if landed.removed_rows is None else counted(landed.removed_rows, "row")
+    return f"the source has no row: {rows} that the table had went, and it is empty now."

@@ -131,7 +131,8 @@ def plan_evolution(
         table: the table's columns; None when there is no table.
         incoming: the batch's columns.
         policy: `strict` refuses every new column.
-        mode: a full overwrite that may evolve takes the incoming schema as it is.
+        mode: a full overwrite that may evolve takes the incoming schema as it is, but for columns
+            without a value, which keep the table's type.
         partial: an overwrite replaces some partitions only, so the table's columns stay.
         widen: the table's columns may get wider types.
         fresh: `table` are the columns of another batch that lands together with this one.
@@ -149,7 +150,8 @@ def plan_evolution(
         return Evolution(incoming, created=True)
     strict = EvolutionPolicy(policy) is EvolutionPolicy.STRICT
     if Mode(mode) is Mode.OVERWRITE and not partial and not strict:
-        return Evolution(incoming, replaced=not incoming.equals(table))
+        schema = pa.schema(_typed_by(list(table), list(incoming)))
+        return Evolution(schema, replaced=not schema.equals(table))
     notes = _Notes(widen and not strict, fresh)
     fields = _merge_fields(list(table), list(incoming), "", notes)
     if strict and notes.added:
@@ -268,6 +270,26 @@ def _whole_digits(type_: pa.DataType, *, widened: bool = False) -> int:
     if widened:  # as Delta's protocol asks
         return 20 if type_.bit_width == 64 else 10
     return _DIGITS[type_.bit_width]
+
+
+def _typed_by(table: list[pa.Field], incoming: list[pa.Field]) -> list[pa.Field]:
+    """Return the incoming fields; what has no value yet, at any depth, has the table's type."""
+    known = {item.name.lower(): item for item in table}
+    return [
+        item if there is None else _valued(there, item)
+        for item, there in ((item, known.get(item.name.lower())) for item in incoming)
+    ]
+
+
+def _valued(there: pa.Field, item: pa.Field) -> pa.Field:
+    table, new = there.type, item.type
+    if pa.types.is_null(new) or (pa.types.is_struct(new) and not new.num_fields):
+        return item.with_type(table).with_metadata(there.metadata)
+    if pa.types.is_struct(new) and pa.types.is_struct(table):
+        return item.with_type(pa.struct(_typed_by(list(table), list(new))))
+    if pa.types.is_list(new) and pa.types.is_list(table):
+        return item.with_type(pa.list_(_valued(table.value_field, new.value_field)))
+    return item
 
 
 def _merge_fields(

@@ -195,3 +195,15 @@ def test_a_date_fits_where_moments_are() -> None:
     assert plan_evolution(moments, dates).cast == ("c",)
     with pytest.raises(SchemaConflict):
         plan_evolution(dates, moments)
+
+
+def test_full_overwrite_keeps_the_types_of_what_has_no_value() -> None:
+    deep = pa.struct([("x", pa.list_(pa.int64())), ("y", pa.struct([("z", pa.date32())]))])
+    table = pa.schema([("id", pa.int64()), ("o", deep), ("gone", pa.int64())])
+    inner = pa.struct([("x", pa.list_(pa.null())), ("y", pa.struct([])), ("new", pa.string())])
+    plan = plan_evolution(table, pa.schema([("ID", pa.null()), ("o", inner)]), mode="overwrite")
+    found = [*deep, pa.field("new", pa.string())]
+    assert plan.schema == pa.schema([("ID", pa.int64()), ("o", pa.struct(found))])
+    assert plan.replaced
+    same = plan_evolution(table, pa.schema([(n, pa.null()) for n in table.names]), mode="overwrite")
+    assert (same.schema, same.replaced) == (table, False)
