@@ -1,8 +1,10 @@
 """JSON Schema, as Singer taps write it -> the columns that lakeport lands.
 
 What JSON Schema allows and a column can't hold (mixed types, objects without properties,
-recursion) becomes JSON text, so nothing is lost. Every column may be null in the table; a field is
-required of records if it is a key, or if `required` names it and its schema does not allow null.
+recursion) becomes JSON text, so nothing is lost. An object that declares properties and allows
+others (`additionalProperties`, `patternProperties`) has the others in a member of JSON text. Every
+column may be null in the table; a field is required of records if it is a key, or if `required`
+names it and its schema does not allow null.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ __all__ = ["parse_schema"]
 
 _JSON = FieldType(Kind.JSON)
 _OBJECT = FieldType(Kind.JSON, opening=frozenset("{"))
+_REST = "additional_properties"
 _MAX_DEPTH = 100
 _MAX_NODES = 200_000
 _FORMATS = {"date-time": Kind.TIMESTAMP, "date": Kind.DATE}
@@ -212,7 +215,12 @@ class _Parser:
         for name, sub in properties.items():
             found, nullable = self.type_of(sub, (*path, name), seen)
             fields.append(Field(name, found, name in needed and not nullable))
-        return FieldType(Kind.STRUCT, fields=tuple(fields)) if fields else _OBJECT
+        others = (schema.get("additionalProperties", False), schema.get("patternProperties", {}))
+        if not path or others in ((False, {}), (None, {})):
+            return FieldType(Kind.STRUCT, fields=tuple(fields)) if fields else _OBJECT
+        if not fields or _REST in folded:
+            return _OBJECT
+        return FieldType(Kind.STRUCT, fields=(*fields, Field(_REST, _JSON)), rest=_REST)
 
     def items(self, schema: Schema, path: tuple[str, ...], seen: tuple[str, ...]) -> FieldType:
         items = schema.get("items")

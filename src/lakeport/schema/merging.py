@@ -73,7 +73,7 @@ def _struct(a: FieldType, b: FieldType) -> FieldType:
     fields = merge_fields(a.fields, b.fields)
     if len({f.name.lower() for f in fields}) < len(fields):
         return FieldType(Kind.JSON, opening=_OPENING[Kind.STRUCT])
-    return FieldType(Kind.STRUCT, fields=fields)
+    return FieldType(Kind.STRUCT, fields=fields, rest=a.rest or b.rest)
 
 
 def _opening(t: FieldType) -> frozenset[str]:

@@ -77,6 +77,8 @@ class FieldType:
         opening: the brackets, `{`, `[` or both, with which a string may begin that is stored as
             the JSON it holds, since the column is declared as objects or lists; empty where
             strings are declared, too.
+        rest: the member of a struct that holds its undeclared members as the text of a JSON object;
+            empty where it may have none.
     """
 
     kind: Kind
@@ -86,6 +88,7 @@ class FieldType:
     fields: tuple[Field, ...] = ()
     text: bool = False
     opening: frozenset[str] = frozenset()
+    rest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

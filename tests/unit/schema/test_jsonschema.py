@@ -135,6 +135,7 @@ def test_what_becomes_json_text(schema: Any) -> None:
     ("schema", "opening"),
     [
         ({"type": ["object", "null"]}, "{"),
+        ({"properties": {"Additional_Properties": {}}, "additionalProperties": True}, "{"),
         ({"type": ["object", "array"]}, "[{"),
         ({"anyOf": [{"type": "object"}, {"properties": {"x": {}}}]}, "{"),
         ({"anyOf": [{"type": "array", "items": {}}, {"properties": {"x": {}}}]}, "[{"),
@@ -250,3 +251,22 @@ def test_deep_schemas_end_in_json_text() -> None:
     while found.kind is Kind.STRUCT:
         found = found.fields[0].type
     assert found.kind is Kind.JSON
+
+
+@pytest.mark.parametrize(
+    ("others", "opened"),
+    [
+        ({}, False),
+        ({"additionalProperties": False}, False),
+        ({"additionalProperties": None}, False),
+        ({"additionalProperties": True}, True),
+        ({"additionalProperties": {}}, True),
+        ({"additionalProperties": {"type": "string"}}, True),
+        ({"patternProperties": {"^x": {}}}, True),
+        ({"anyOf": [{"additionalProperties": True, "properties": {"b": {}}}, {}]}, True),
+    ],
+)
+def test_objects_that_allow_other_members(others: Any, opened: bool) -> None:
+    found = column({"type": "object", "properties": {"a": {"type": "integer"}}, **others})
+    assert (found.fields[0].name, found.rest) == ("a", "additional_properties" if opened else "")
+    assert (found.fields[-1].name == found.rest) == opened

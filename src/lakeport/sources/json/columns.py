@@ -98,14 +98,20 @@ def columns_of(
     fields: Sequence[Field],
     extra: Sequence[tuple[str, pa.DataType]],
     keys: Sequence[str],
+    unknown: UnknownPolicy = UnknownPolicy.EVOLVE,
 ) -> tuple[Column, ...]:
     """Put declared fields and the undeclared ones that became columns together.
+
+    Where undeclared fields are dropped, no object keeps them (`FieldType.rest`).
 
     Raises:
         InputError: names are empty or clash, or an undeclared field has a type that JSON values
             can't become.
     """
-    declared = [Column(f.name, _settled(f.type), f.required or f.name in keys) for f in fields]
+    drop = unknown is UnknownPolicy.DROP
+    declared = [
+        Column(f.name, _settled(f.type, drop), f.required or f.name in keys) for f in fields
+    ]
     found = [
         Column(
             field.name,
@@ -141,15 +147,17 @@ def _declared(stream: str, field: pa.Field) -> FieldType:
     )
 
 
-def _settled(t: FieldType) -> FieldType:
+def _settled(t: FieldType, drop: bool) -> FieldType:
     """What was left open by a schema or by inference, decided as `arrow_type` stores it."""
     if t.kind is Kind.NULL:
         return FieldType(Kind.STRING)
     if t.kind is Kind.STRUCT:
-        members = tuple(replace(f, type=_settled(f.type)) for f in t.fields)
-        return replace(t, fields=members) if members else FieldType(Kind.JSON)
+        kept = [f for f in t.fields if not (drop and f.name == t.rest)]
+        members = tuple(replace(f, type=_settled(f.type, drop)) for f in kept)
+        rest = "" if drop else t.rest
+        return replace(t, fields=members, rest=rest) if members else FieldType(Kind.JSON)
     if t.kind is Kind.LIST:
-        return replace(t, item=_settled(t.item or FieldType(Kind.JSON)))
+        return replace(t, item=_settled(t.item or FieldType(Kind.JSON), drop))
     return t
 
 

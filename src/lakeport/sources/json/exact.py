@@ -189,7 +189,7 @@ def raw_converter(t: FieldType, path: str, undeclared: Undeclared) -> Converter:
         return partial(_raw_list, path, msgspec.json.Decoder(list[msgspec.Raw]), item)
     members = {f.name: raw_converter(f.type, f"{path}.{f.name}", undeclared) for f in t.fields}
     objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
-    return partial(_raw_struct, path, objects, members, undeclared)
+    return partial(_raw_struct, path, objects, members, undeclared, t.rest)
 
 
 def mixed(raw: bytes) -> str:
@@ -238,19 +238,28 @@ def _raw_struct(
     decoder: msgspec.json.Decoder[dict[str, msgspec.Raw]],
     members: dict[str, Converter],
     undeclared: Undeclared,
+    rest: str,
     raw: bytes,
 ) -> dict[str, Any]:
     raw = _inside(raw, "{")
     if not raw.startswith(b"{"):
         raise _wrong(path, "object", Decoder().decode(raw))
     found: dict[str, Any] = {}
-    for name, value in decoder.decode(raw).items():
+    others: dict[str, msgspec.Raw] = {}
+    given = decoder.decode(raw)
+    if rest in given and not given.keys() <= members.keys():
+        others[rest] = given.pop(rest)  # a member of that very name is one of several others
+    for name, value in given.items():
         part = bytes(value)
         convert = members.get(name)
-        if convert is None:
+        if convert is None and rest:
+            others[name] = value
+        elif convert is None:
             undeclared(f"{path}.{name}", Decoder().decode(part))
         else:
             found[name] = None if part == b"null" else convert(part)
+    if others:
+        found[rest] = msgspec.json.encode(others).decode()
     return found
 
 

@@ -42,7 +42,8 @@ class JsonReader:
         fields: the declared columns.
         envelope: whether lines are Singer RECORD messages of this stream.
         unknown: what to do with undeclared fields. Undeclared members of declared objects can't
-            become columns: they are dropped with `drop`, and make the record bad otherwise.
+            become columns: they are dropped with `drop`. Otherwise they make the record bad, unless
+            the object has a member for them (`FieldType.rest`).
         skip_bad: whether `read` leaves bad records out.
         key_properties: columns without which a record is bad.
         extra: undeclared fields that are columns, with their table types.
@@ -70,12 +71,14 @@ class JsonReader:
         Raises:
             InputError: one is empty, or two differ only in case.
         """
-        _columns_of(self.stream, self.fields, self.extra, self.key_properties)
+        _columns_of(self.stream, self.fields, self.extra, self.key_properties, self.unknown)
 
     @property
     def layout(self) -> RecordLayout:
         """How its records are written, and the columns that they are read as."""
-        columns = _columns_of(self.stream, self.fields, self.extra, self.key_properties)
+        columns = _columns_of(
+            self.stream, self.fields, self.extra, self.key_properties, self.unknown
+        )
         return RecordLayout(columns, self.unknown, self.envelope, self.metadata)
 
     @property

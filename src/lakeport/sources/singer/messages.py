@@ -25,7 +25,15 @@ __all__ = [
 ]
 
 _ABSENT = msgspec.Raw(b"")
-_DECLARING = ("properties", "$ref", "allOf", "anyOf", "oneOf")
+_DECLARING = (
+    "properties",
+    "additionalProperties",
+    "patternProperties",
+    "$ref",
+    "allOf",
+    "anyOf",
+    "oneOf",
+)
 
 
 class Record(msgspec.Struct, frozen=True):

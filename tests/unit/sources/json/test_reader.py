@@ -362,6 +362,56 @@ def test_undeclared_fields_are_dropped_and_counted(spool: SpoolLines) -> None:
     assert [b.reason for b in doubled.bad] == ["duplicate key in an object"]
 
 
+OPEN: dict[str, Any] = {
+    "type": ["null", "object"],
+    "properties": {"a": {"type": "integer"}},
+    "additionalProperties": True,
+}
+REST = "additional_properties"
+
+
+@pytest.mark.parametrize(
+    ("given", "landed"),
+    [
+        ('{"a":1}', {"a": 1, REST: None}),
+        (
+            '{"x":[1, null],"a":1,"y":{"z": 1.50}}',
+            {"a": 1, REST: '{"x":[1, null],"y":{"z": 1.50}}'},
+        ),
+        ('{"x":null}', {"a": None, REST: '{"x":null}'}),
+        ('{"q\\"\u00e9":1}', {"a": None, REST: '{"q\\"\u00e9":1}'}),
+        ('{"additional_properties":{"x":1}}', {"a": None, REST: '{"x":1}'}),
+        (
+            '{"additional_properties":2,"x":1}',
+            {"a": None, REST: '{"additional_properties":2,"x":1}'},
+        ),
+        ('"{\\"x\\":1}"', {"a": None, REST: '{"x":1}'}),
+    ],
+)
+def test_members_that_an_object_allows_land_as_json(
+    given: str, landed: dict[str, Any], spool: SpoolLines
+) -> None:
+    deep = {"type": "object", "properties": {"d": {"type": "array", "items": OPEN}}}
+    source = reader({"o": OPEN, "l": {"type": "array", "items": OPEN}, "p": deep})
+    line = f'{{"o":{given},"l":[null,{given}],"p":{{"d":[{given}]}}}}'
+    split = spool(f'{line}\n{{"o":{{"a":7}}}}\n{line}'.encode())
+    whole = {"o": landed, "l": [None, landed], "p": {"d": [landed]}}
+    assert rows(source, split) == [whole, {"o": {"a": 7, REST: None}}, whole]
+    assert (source.scan(split).bad, dict(source.scan(split).unknown)) == ((), {})
+
+
+def test_members_that_an_object_allows_are_dropped_where_asked(spool: SpoolLines) -> None:
+    source = reader({"o": OPEN}, unknown=UnknownPolicy.DROP)
+    split = spool(b'{"o":{"a":1,"x":2}}')
+    assert dict(source.scan(split).unknown_values) == {"o.x": 1}
+    assert rows(source, split) == [{"o": {"a": 1}}]
+
+
+def test_an_object_with_a_key_twice_is_bad_also_where_it_allows_others(spool: SpoolLines) -> None:
+    (bad,) = reader({"o": OPEN}).scan(spool(b'{"o":{"x":1,"x":2}}')).bad
+    assert bad.reason == "duplicate key in an object"
+
+
 def test_undeclared_fields_become_columns(spool: SpoolLines) -> None:
     types = {"text": pa.string(), "n": pa.float64(), "i": pa.int64(), "b": pa.bool_()}
     source = reader({"id": {"type": "integer"}}).extended(types)
