@@ -195,6 +195,7 @@ def open_table(
             run,
             without_spark=runtime.optional,
             begin=runtime.begin,
+            runtime=runtime,
         )
         return DeltaTableWriter.of(config, writer, runtime)
     return FilesWriter(

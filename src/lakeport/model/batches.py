@@ -141,7 +141,8 @@ class Batch:
         optional: without a row it leaves nothing, not even an empty table.
         warnings: sentences for the report, about what the user should look at.
         notes: lines for the report, about what was found out or chosen; each names its subject.
-        untyped: columns that are text for want of a value, of which any type could be.
+        untyped: columns that are text, there or in parts, for want of a value -> their types with
+            null in these places (see `lakeport.schema.untyped`).
         remembered: its content is to be known again when it comes another time.
         content: file -> the name of its content, once it was read; empty before, and for what is
             not remembered.
@@ -167,7 +168,7 @@ class Batch:
     optional: bool = False
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    untyped: frozenset[str] = frozenset()
+    untyped: Mapping[str, pa.DataType] = field(default_factory=dict)
     remembered: bool = False
     content: Mapping[str, str] = field(default_factory=dict)
     gone: bool = False

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import SourceError
+from lakeport.schema.untyped import JSON_TEXT, OBJECT, is_json, is_untyped, with_text
 
 __all__ = [
     "JSON_TEXT",
@@ -26,9 +27,6 @@ __all__ = [
     "normalise",
     "parts",
 ]
-
-JSON_TEXT = {b"lakeport": b"json"}
-"""Arrow metadata of columns, and of parts of lists, maps and structs, whose texts are JSON."""
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 """The one timestamp type: microseconds since 1970, an instant in UTC."""
@@ -50,7 +48,6 @@ _WIDER: dict[pa.DataType, pa.DataType] = {
     pa.string_view(): pa.string(),
     pa.large_binary(): pa.binary(),
     pa.binary_view(): pa.binary(),
-    pa.null(): pa.string(),
     pa.uuid(): pa.string(),
     pa.bool8(): pa.bool_(),
 }
@@ -65,21 +62,17 @@ _KEPT = (
 )
 
 
-def is_json(part: pa.Field) -> bool:
-    """Tell whether the texts of a column, or of a part of one, are JSON.
-
-    >>> is_json(pa.field("v", pa.string(), metadata=JSON_TEXT)), is_json(pa.field("v", pa.json_()))
-    (True, True)
-    """
-    return (part.metadata or {}).get(b"lakeport") == b"json" or isinstance(part.type, pa.JsonType)
-
-
-def normalise(schema: pa.Schema) -> pa.Schema:
+def normalise(schema: pa.Schema, *, open_places: bool = False) -> pa.Schema:
     """Tell how the columns of any Arrow schema are stored in a table.
 
     Unsigned integers become the next wider type (64 bit: decimal(20,0)), all timestamps
     microseconds in UTC, times and UUIDs text, dictionaries their values, views and large types
     the plain ones. Metadata is left out, but for what marks JSON, and every column may be null.
+
+    Args:
+        schema: any Arrow schema.
+        open_places: keep the type null, and objects without members, as they are (see
+            `lakeport.schema.untyped`), in place of text.
 
     Raises:
         SourceError: a column has a type with no equivalent (duration, interval, union, decimals
@@ -89,7 +82,8 @@ def normalise(schema: pa.Schema) -> pa.Schema:
         >>> normalise(pa.schema([("n", pa.uint16()), ("t", pa.timestamp("ns"))])).types
         [DataType(int32), TimestampType(timestamp[us, tz=UTC])]
     """
-    return pa.schema([_normal_part(f, f.name) for f in schema])
+    found = pa.schema([_normal_part(f, f.name) for f in schema])
+    return found if open_places else with_text(found)
 
 
 def cast_batch(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
@@ -135,7 +129,7 @@ def _normal_part(part: Any, path: str) -> Any:
 def _normal(t: Any, path: str) -> Any:
     if t in _WIDER:
         return _WIDER[t]
-    if any(kept(t) for kept in _KEPT):
+    if is_untyped(t) or any(kept(t) for kept in _KEPT):
         return t
     if pa.types.is_timestamp(t):
         return TIMESTAMP
@@ -147,7 +141,7 @@ def _normal(t: Any, path: str) -> Any:
         return pa.binary()
     if pa.types.is_dictionary(t) or pa.types.is_run_end_encoded(t):
         return _normal(t.value_type, path)
-    if pa.types.is_struct(t) and t.num_fields:
+    if pa.types.is_struct(t):
         return pa.struct([_normal_part(f, f"{path}.{f.name}") for f in t])
     if pa.types.is_map(t):
         key = _normal(t.key_type, f"{path}.key")
@@ -188,6 +182,8 @@ def _cast(array: Any, target: Any, path: str) -> Any:
         return _cast(array.dictionary, target, path).take(array.indices)
     if pa.types.is_run_end_encoded(source):
         return _cast(pc.run_end_decode(array), target, path)
+    if source == OBJECT and pa.types.is_string(target):
+        return pc.if_else(array.is_valid(), "{}", pa.scalar(None, target))
     if nested := _nested(source, target):
         return nested(array, target, path)
     if source != target:

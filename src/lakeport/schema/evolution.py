@@ -6,7 +6,8 @@ incoming  ID int32  address struct<city, zip>  note string
 result    id int64  name string  address struct<city, zip>  note string
 ```
 The table's order, spelling and types stay; new columns go to the end; what a batch lacks is null.
-A column that never had a value is of the type null, on either side, and takes the other's type.
+A place that never had a value is of the type null, on either side and at every depth, and takes the
+other's type; so does an object without members (see `lakeport.schema.untyped`).
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ import pyarrow as pa
 
 from lakeport.errors import SchemaConflict
 from lakeport.model import Mode
-from lakeport.schema.casting import TIMESTAMP, is_json
+from lakeport.schema.casting import JSON_TEXT, TIMESTAMP, is_json
 from lakeport.schema.named import type_name
+from lakeport.schema.untyped import OBJECT, filled_columns, is_open
 
 __all__ = [
     "Evolution",
@@ -54,7 +56,7 @@ class Evolution:
         missing: top-level columns that the batch lacks; they are null in its rows.
         cast: dotted paths of columns that are cast up to the table's wider type.
         widened: dotted path of a column that gets a wider type -> the table's type before.
-        typed: columns of the table that never had a value, and have a type now.
+        typed: dotted paths of places of the table that never had a value, and have a type now.
         plain: dotted paths of columns that hold plain text in the table and JSON in the batch.
         json: dotted paths of columns that hold JSON in the table and something else in the batch.
         created: there was no table.
@@ -74,8 +76,8 @@ class Evolution:
 
     @property
     def untyped(self) -> tuple[str, ...]:
-        """The columns that have not had a value yet."""
-        return tuple(item.name for item in self.schema if pa.types.is_null(item.type))
+        """The columns that have not had a value yet, there or in a part of them."""
+        return tuple(item.name for item in self.schema if is_open(item.type))
 
 
 class TypeConflict(SchemaConflict):
@@ -150,8 +152,8 @@ def plan_evolution(
         return Evolution(incoming, created=True)
     strict = EvolutionPolicy(policy) is EvolutionPolicy.STRICT
     if Mode(mode) is Mode.OVERWRITE and not partial and not strict:
-        schema = pa.schema(_typed_by(list(table), list(incoming)))
-        return Evolution(schema, replaced=not schema.equals(table))
+        incoming = filled_columns(incoming, table)
+        return Evolution(incoming, replaced=not incoming.equals(table))
     notes = _Notes(widen and not strict, fresh)
     fields = _merge_fields(list(table), list(incoming), "", notes)
     if strict and notes.added:
@@ -272,26 +274,6 @@ def _whole_digits(type_: pa.DataType, *, widened: bool = False) -> int:
     return _DIGITS[type_.bit_width]
 
 
-def _typed_by(table: list[pa.Field], incoming: list[pa.Field]) -> list[pa.Field]:
-    """Return the incoming fields; what has no value yet, at any depth, has the table's type."""
-    known = {item.name.lower(): item for item in table}
-    return [
-        item if there is None else _valued(there, item)
-        for item, there in ((item, known.get(item.name.lower())) for item in incoming)
-    ]
-
-
-def _valued(there: pa.Field, item: pa.Field) -> pa.Field:
-    table, new = there.type, item.type
-    if pa.types.is_null(new) or (pa.types.is_struct(new) and not new.num_fields):
-        return item.with_type(table).with_metadata(there.metadata)
-    if pa.types.is_struct(new) and pa.types.is_struct(table):
-        return item.with_type(pa.struct(_typed_by(list(table), list(new))))
-    if pa.types.is_list(new) and pa.types.is_list(table):
-        return item.with_type(pa.list_(_valued(table.value_field, new.value_field)))
-    return item
-
-
 def _merge_fields(
     table: list[pa.Field], incoming: list[pa.Field], above: str, notes: _Notes
 ) -> list[pa.Field]:
@@ -313,17 +295,22 @@ def _merge_parts(table: pa.Field, new: pa.Field, path: str, notes: _Notes) -> pa
     """A column, a member, or what a list or map has, from the table's and the batch's."""
     if pa.types.is_null(new.type) or (is_json(table) and is_json(new)):
         return table
-    if pa.types.is_null(table.type):
-        notes.typed.append(path)
+    object_ = is_json(new) or pa.types.is_struct(new.type)
+    if pa.types.is_null(table.type) or (table.type == OBJECT and object_):
+        if new.type != table.type:
+            notes.typed.append(path)
         return new.with_name(table.name)
+    if new.type == OBJECT and pa.types.is_struct(table.type):
+        return table
     if is_json(table):
         notes.json.append(path)
         return table
-    if is_json(new):
+    if is_json(new) or new.type == OBJECT or (table.type == OBJECT and notes.fresh):
         if notes.fresh:
-            return new.with_name(table.name)
+            return pa.field(table.name, pa.string(), metadata=JSON_TEXT)
         if not pa.types.is_string(table.type):
-            raise TypeConflict(path, table.type, pa.json_(), _hint(table.type, new.type))
+            kind = pa.json_() if is_json(new) else new.type
+            raise TypeConflict(path, table.type, kind, _hint(table.type, new.type))
         notes.plain.append(path)
         return table
     return table.with_type(_merge_types(table.type, new.type, path, notes))

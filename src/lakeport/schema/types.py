@@ -18,6 +18,7 @@ import pyarrow as pa
 from lakeport.errors import InputError
 from lakeport.schema.casting import JSON_TEXT, TIMESTAMP, cast_batch, is_json, normalise
 from lakeport.schema.sparktypes import from_spark_json, spark_json
+from lakeport.schema.untyped import as_text
 
 __all__ = [
     "JSON_TEXT",
@@ -34,10 +35,10 @@ __all__ = [
     "from_spark_json",
     "is_json",
     "normalise",
+    "open_type",
     "repeated",
     "spark_json",
     "storable",
-    "with_text",
 ]
 
 MAX_PRECISION = 38
@@ -59,7 +60,7 @@ class Kind(StrEnum):
     LIST = "list"
     STRUCT = "struct"
     NULL = "null"
-    """Nothing but nulls was seen (inference only); stored as text."""
+    """Nothing but nulls was seen (inference only)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ _PLAIN: dict[Kind, pa.DataType] = {
     Kind.DATE: pa.date32(),
     Kind.BINARY: pa.binary(),
     Kind.JSON: pa.string(),
-    Kind.NULL: pa.string(),
+    Kind.NULL: pa.null(),
 }
 
 
@@ -126,11 +127,20 @@ def arrow_type(t: FieldType) -> pa.DataType:
         >>> arrow_type(FieldType(Kind.LIST, item=FieldType(Kind.DECIMAL, precision=9, scale=2)))
         ListType(list<item: decimal128(9, 2)>)
     """
+    return as_text(open_type(t))
+
+
+def open_type(t: FieldType) -> pa.DataType:
+    """Tell how a type is stored, with the types of `lakeport.schema.untyped` where nothing tells.
+
+    Example:
+        >>> open_type(FieldType(Kind.LIST, item=FieldType(Kind.NULL)))
+        ListType(list<item: null>)
+    """
     if t.kind is Kind.LIST:
-        return pa.list_(arrow_field("item", t.item or FieldType(Kind.JSON)))
+        return pa.list_(_open_field("item", t.item or FieldType(Kind.JSON)))
     if t.kind is Kind.STRUCT:
-        members = [arrow_field(f.name, f.type) for f in t.fields]
-        return pa.struct(members) if members else pa.string()
+        return pa.struct([_open_field(f.name, f.type) for f in t.fields])
     if t.kind is Kind.DECIMAL:
         return pa.decimal128(t.precision, t.scale)
     return _PLAIN[t.kind]
@@ -161,14 +171,8 @@ def declared_type(part: pa.Field) -> pa.DataType:
     return pa.json_() if is_json(part) else part.type
 
 
-def with_text(schema: pa.Schema) -> pa.Schema:
-    """A schema whose columns without a value so far, of the type null, are text.
-
-    >>> with_text(pa.schema([("a", pa.null()), ("b", pa.int64())])).types
-    [DataType(string), DataType(int64)]
-    """
-    text = pa.string()
-    return pa.schema([f.with_type(text) if pa.types.is_null(f.type) else f for f in schema])
+def _open_field(name: str, t: FieldType) -> pa.Field:
+    return pa.field(name, open_type(t), metadata=JSON_TEXT if t.kind is Kind.JSON else None)
 
 
 def repeated(names: Iterable[str]) -> str | None:

@@ -9,7 +9,7 @@ aligned  id  city  name  _mage_created_at  _mage_updated_at  (the table has `cit
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal
@@ -22,6 +22,7 @@ from lakeport.schema.exact import InexactError, exactly
 from lakeport.schema.named import type_name
 from lakeport.schema.text import is_json_text, json_column, text_column
 from lakeport.schema.types import declared_type, is_json, storable
+from lakeport.schema.untyped import OBJECT, ValueFound, emptied
 from lakeport.shape.rules import ColumnRules
 
 __all__ = [
@@ -72,7 +73,7 @@ class Shape:
         schema: the table's columns, in order; those that no source column feeds are null. A table
             may spell a name in another case.
         rules: the source's columns that get other types than they come with.
-        untyped: the source's columns that never had a value.
+        untyped: the source's columns with places that never had a value -> their open types.
     """
 
     source: pa.Schema
@@ -83,7 +84,7 @@ class Shape:
     schema: pa.Schema
     constants: tuple[tuple[str, str], ...] = ()
     rules: ColumnRules = field(default_factory=ColumnRules)
-    untyped: frozenset[str] = frozenset()
+    untyped: Mapping[str, pa.DataType] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Shape record batches, lazily.
@@ -134,18 +135,21 @@ class Shape:
 
     def _part(self, name: str) -> pa.Field:
         """A source's column with the type that is said of it."""
+        if name in self.untyped:
+            return pa.field(name, self.untyped[name])
         type_ = self.rules.types.get(name)
         return self.source.field(name) if type_ is None else storable(name, type_)
 
-    def _column(self, name: str, column: pa.Array) -> pa.Array | None:
-        """A source's column by what is said of it; None for one without a value."""
+    def _column(self, name: str, column: pa.Array) -> pa.Array:
+        """A source's column by what is said of it."""
         if name in self.untyped:
-            if column.null_count < len(column):
+            try:
+                return emptied(column, self.untyped[name])
+            except ValueFound:
                 raise InputError(
-                    f"column {name!r} has a value, and had none when the source was looked at",
+                    f"column {name!r} has a value where it had none when the source was looked at",
                     "land the source again once nobody writes to it.",
-                )
-            return None
+                ) from None
         type_ = self.rules.types.get(name, column.type)
         try:
             if isinstance(type_, pa.JsonType):
@@ -174,7 +178,7 @@ def plan_shape(
     header_case: HeaderCase | None = None,
     constants: Sequence[tuple[str, str]] = (),
     rules: ColumnRules | None = None,
-    untyped: Collection[str] = (),
+    untyped: Mapping[str, pa.DataType] | None = None,
 ) -> Shape:
     """Plan how a source's columns become the table's.
 
@@ -186,7 +190,7 @@ def plan_shape(
         constants: columns of text and their value, which a source's column of that name gives
             way to.
         rules: which columns are left out, and which have other names or types.
-        untyped: the source's columns that never had a value; they have the type null.
+        untyped: the source's columns with places that never had a value -> their open types.
 
     Raises:
         SourceError: a rule is for a column that the source lacks, or two get the same name by one.
@@ -194,12 +198,12 @@ def plan_shape(
             one belongs and is no date-time.
     """
     rules = rules or ColumnRules()
-    open_ = frozenset(untyped) - rules.types.keys()
+    open_ = {name: t for name, t in (untyped or {}).items() if name not in rules.types}
     kept = rules.applied(source.names)
     names = tuple((old, header_name(new, header_case)) for old, new in kept)
     _refuse_clashes(names, header_case)
     types = {
-        new: pa.null() if old in open_ else rules.types.get(old, declared_type(source.field(old)))
+        new: rules.types.get(old, open_.get(old, declared_type(source.field(old))))
         for old, new in names
     }
     spelt = {name.lower(): name for name in types}
@@ -305,6 +309,8 @@ def fitted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.
 def _cast(column: pa.Array, part: pa.Field | None, target: pa.Field) -> pa.Array:
     """Cast, also a struct that has fewer fields than the table's, or in another order."""
     wanted = target.type
+    if pa.types.is_null(column.type):
+        return pa.nulls(len(column), wanted)
     if part is not None and is_json(target):
         return json_column(column, part, target.name)
     if part is not None and is_json(part) and pa.types.is_string(wanted):
@@ -312,6 +318,8 @@ def _cast(column: pa.Array, part: pa.Field | None, target: pa.Field) -> pa.Array
     same = part is None or part.type.equals(wanted, check_metadata=True)
     if column.type == wanted and same:
         return column
+    if column.type == OBJECT and pa.types.is_string(wanted):
+        return pc.if_else(column.is_valid(), "{}", pa.scalar(None, wanted))
     if pa.types.is_struct(wanted):
         present = {child.name.lower(): i for i, child in enumerate(column.type)}
         children = [

@@ -46,7 +46,8 @@ class TablePlan:
         sink: the kernel that encodes for this table.
         detail: what the writer that made the plan needs at its commit.
         warnings: sentences for the report.
-        untyped: the table's columns that will not have had a value after the batch, either.
+        untyped: the table's columns that will not have had a value after the batch, either, there
+            or in a part of them.
     """
 
     schema: pa.Schema

@@ -21,7 +21,7 @@ from lakeport.tables.overview.newest import newest_moment
 from lakeport.writers.naming import table_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -79,14 +79,14 @@ def _has_moments(frame: DataFrame, name: str) -> bool:
 
 
 def check_fresh(
-    expected: Sequence[Expectation], schema: pa.Schema, untyped: Collection[str] = ()
+    expected: Sequence[Expectation], schema: pa.Schema, untyped: Mapping[str, pa.DataType]
 ) -> None:
     """See that `fresh` is about columns of dates or times.
 
     Args:
         expected: the expectations.
         schema: the columns of the rows.
-        untyped: those without any value, of which any type could be.
+        untyped: those with places that never had a value -> their open types.
 
     Raises:
         ConfigError: there is no such column, or it has another type.
@@ -96,9 +96,9 @@ def check_fresh(
         (name,) = one.columns
         if name.lower() not in types:
             raise no_column(one, name, schema.names)
-        type_ = types[name.lower()]
+        type_ = untyped.get(name, types[name.lower()])
         dated = pa.types.is_date(type_) or pa.types.is_timestamp(type_)
-        if not (dated or pa.types.is_null(type_) or name in untyped):
+        if not (dated or pa.types.is_null(type_)):
             raise ConfigError(
                 f"expectation {one.title}: column {name!r} is of type {type_name(type_)}, which "
                 "has no age",

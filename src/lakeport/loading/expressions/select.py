@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -45,13 +45,14 @@ class Select:
             arrays = [computed(column, kept) for column in self.columns]
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def passed(self, names: Collection[str]) -> frozenset[str]:
-        """The columns of the result that are some of the source's as they are."""
-        return frozenset(
-            field.name
+    def passed(self, untyped: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
+        """The open types of the result's columns that are some of the source's as they are."""
+        return {
+            field.name: untyped[name]
             for field, column in zip(self.schema, self.columns, strict=True)
-            if isinstance(column, Column) and self.source.field(column.index).name in names
-        )
+            if isinstance(column, Column)
+            and (name := self.source.field(column.index).name) in untyped
+        }
 
 
 @dataclass(frozen=True)

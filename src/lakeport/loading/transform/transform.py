@@ -180,7 +180,7 @@ class Transform:
         named(session, {**self.views, SOURCE: frame})
         found = self._made(session, frame.columns)
         stored = normalised(found, batch.stream)
-        untyped = without_values(found)
+        untyped = without_values(found, stored)
         return Made(
             replace(batch, reader=None, splits=(), frame=stored, untyped=untyped),
             stored,

@@ -95,7 +95,7 @@ def plan_csv(files: FileSet) -> FilePlan:
         _OUTPUT_RATIO,
         warnings=warnings,
         notes=notes_of(files, heads, said, doubts, texts, numbers),
-        untyped=untyped,
+        untyped=dict.fromkeys(untyped, pa.null()),
     )
 
 

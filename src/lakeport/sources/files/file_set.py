@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
+
+import pyarrow as pa
 
 from lakeport.host.activity import carried
 from lakeport.host.cores import available_cores
@@ -68,7 +70,7 @@ class FilePlan:
     records: int = -1
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    untyped: frozenset[str] = frozenset()
+    untyped: Mapping[str, pa.DataType] = field(default_factory=dict)
 
 
 class FileSet:

@@ -82,7 +82,7 @@ class FileSource:
             output_ratio=plan.output_ratio,
             warnings=plan.warnings,
             notes=plan.notes,
-            untyped=plan.untyped - files.folder_names,
+            untyped={n: t for n, t in plan.untyped.items() if n not in files.folder_names},
         )
         yield Flush((batch,), last=True)
 

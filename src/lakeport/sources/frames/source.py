@@ -19,6 +19,7 @@ from lakeport.errors import SourceError
 from lakeport.host.activity import advance
 from lakeport.model import Batch, Flush, Scan, Split
 from lakeport.schema.types import check_names, normalise
+from lakeport.schema.untyped import open_columns, with_text
 from lakeport.sources.frames.pandas import pandas_batches
 from lakeport.sources.frames.records import record_batches
 from lakeport.sources.frames.spark import digest_of, normalised, without_values
@@ -120,13 +121,13 @@ class FrameSource:
             0,
             frame=frame,
             digest=digest_of(frame) if self._digest else "",
-            untyped=without_values(self._frame),
+            untyped=without_values(self._frame, frame),
         )
 
     def _spooled(self) -> Batch:
         schema, batches = _open(self._frame, self._kind, self._folder)
         check_names(self._stream, schema.names)
-        target = normalise(schema)
+        opened = normalise(schema, open_places=True)
         writer = _FrameWriter(self._folder, schema, self._split_bytes, self._digest)
         with writer:
             for batch in _regular(schema, batches):
@@ -135,13 +136,13 @@ class FrameSource:
         return Batch(
             self._stream,
             0,
-            reader=ArrowReader(self._stream, target),
+            reader=ArrowReader(self._stream, with_text(opened)),
             splits=tuple(Split(str(path), first_line=0) for path in writer.paths),
             records=writer.rows,
             bytes=writer.bytes,
             digest=writer.hash.hexdigest() if self._digest else "",
             output_ratio=_OUTPUT_RATIO,
-            untyped=frozenset(column.name for column in schema if pa.types.is_null(column.type)),
+            untyped=open_columns(opened),
         )
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from lakeport.errors import SourceError
-from lakeport.schema.types import check_names
+from lakeport.schema.types import check_names, from_spark_json
+from lakeport.schema.untyped import open_columns
 from lakeport.spark.quoting import quoted
 
 if TYPE_CHECKING:
@@ -61,9 +64,42 @@ def normalised(frame: DataFrame, stream: str) -> DataFrame:
     )
 
 
-def without_values(frame: DataFrame) -> frozenset[str]:
-    """The columns that have no type, as no row can have a value there."""
-    return frozenset(f.name for f in frame.schema if type(f.dataType).__name__ == "NullType")
+def without_values(frame: DataFrame, stored: DataFrame) -> dict[str, pa.DataType]:
+    """The columns with places that have no type, as no row can have a value there.
+
+    Args:
+        frame: as it came.
+        stored: the same `normalised`.
+
+    Returns:
+        Their types with those of `lakeport.schema.untyped` in these places.
+    """
+    columns = from_spark_json(stored.schema.json())
+    return open_columns(
+        pa.schema(
+            [
+                f.with_type(_opened(spark.dataType, f.type))
+                for spark, f in zip(frame.schema.fields, columns, strict=True)
+            ]
+        )
+    )
+
+
+def _opened(spark: Any, stored: pa.DataType) -> pa.DataType:
+    """How a column is stored, with the types of `lakeport.schema.untyped` where it has none."""
+    name = type(spark).__name__
+    if name == "NullType":
+        return pa.null()
+    if name == "ArrayType":
+        return pa.list_(_opened(spark.elementType, stored.value_type))
+    if name == "MapType":
+        key = _opened(spark.keyType, stored.key_type)
+        return pa.map_(key, _opened(spark.valueType, stored.item_type))
+    if name == "StructType":
+        inner = stored if spark.fields else ()
+        pairs = zip(spark.fields, inner, strict=True)
+        return pa.struct([f.with_type(_opened(one.dataType, f.type)) for one, f in pairs])
+    return stored
 
 
 def digest_of(frame: DataFrame) -> str:
@@ -118,6 +154,8 @@ def _stored(type_: Any, path: str, utc: bool, top: bool = False) -> Any:
         key = _stored(type_.keyType, f"{path}.key", utc)
         value = _stored(type_.valueType, f"{path}.value", utc)
         return t.MapType(key, value, type_.valueContainsNull)
+    if name == "StructType" and not type_.fields:
+        return t.StringType()
     if name == "StructType":
         return t.StructType(
             [

@@ -7,10 +7,13 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from lakeport.errors import SourceError
 from lakeport.model import Split
 from lakeport.schema.named import like, listed
-from lakeport.schema.types import Field, Kind, check_names
+from lakeport.schema.types import Field, check_names, open_type
+from lakeport.schema.untyped import open_columns
 from lakeport.sources.files.file_set import FilePlan, FileSet
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.json.blocks import Block, read_blocks
@@ -54,14 +57,15 @@ def plan_json(files: FileSet) -> FilePlan:
     )
     size = sum(file.bytes for file in plain)
     hint = "" if files.declares_all or files.options.records_path else hint_of(plain, fields)
-    untyped = frozenset(f.name for f in fields if f.type.kind is Kind.NULL)
+    declared = {field.name for field in files.fields}
+    inferred = pa.schema([(f.name, open_type(f.type)) for f in fields if f.name not in declared])
     return FilePlan(
         reader,
         tuple(splits),
         size,
         _OUTPUT_RATIO,
         warnings=(hint,) if hint else (),
-        untyped=frozenset() if files.declares_all else untyped,
+        untyped=open_columns(inferred),
     )
 
 

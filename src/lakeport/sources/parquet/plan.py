@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-import pyarrow as pa
-
 from lakeport.schema.types import check_names, normalise
+from lakeport.schema.untyped import open_columns
 from lakeport.sources.files.file_set import FilePlan, FileSet
 from lakeport.sources.parquet.reader import ParquetReader, read_footer, split_groups, union
 
@@ -25,12 +24,11 @@ def plan_parquet(files: FileSet) -> FilePlan:
     )
     schema = union(footers)
     check_names(files.stream, schema.names)
-    untyped = frozenset(column.name for column in schema if pa.types.is_null(column.type))
     return FilePlan(
         reader=ParquetReader(files.stream, normalise(schema), limits=limits),
         splits=split_groups(footers, files.options.split_bytes),
         bytes=sum(file.bytes for file in files.files),
         output_ratio=1.0,
         records=sum(footer.rows for footer in footers),
-        untyped=untyped,
+        untyped=open_columns(schema),
     )

@@ -36,7 +36,7 @@ class Footer(NamedTuple):
 
     Attributes:
         file: the file.
-        schema: its columns with the types that a table stores.
+        schema: its columns with the types that a table stores, untyped places as such.
         groups: rows and bytes of each row group.
     """
 
@@ -138,23 +138,14 @@ def read_footer(file: SourceFile, limits: UnpackLimits = DEFAULT) -> list[Footer
         sizes = tuple((group.num_rows, group.total_byte_size) for group in groups)
         ExpansionGuard(file.uri, limits, packed=file.bytes).add(sum(size for _, size in sizes))
         with _naming(file.uri):
-            schema = _open(stored_schema(parquet))
+            schema = normalise(stored_schema(parquet), open_places=True)
         return [Footer(file, schema, sizes)]
-
-
-def _open(schema: pa.Schema) -> pa.Schema:
-    """A file's columns as tables have them; those of nulls are of the type null still."""
-    known = normalise(schema)
-    pairs = zip(schema, known, strict=True)
-    return pa.schema(
-        [f.with_type(old.type) if pa.types.is_null(old.type) else f for old, f in pairs]
-    )
 
 
 def union(footers: Sequence[Footer]) -> pa.Schema:
     """All columns of all files by name; integers and floats of different widths get the wider.
 
-    A column that is of the type null in every file stays so.
+    Members that some files lack are null there. What never had a value in any file stays untyped.
 
     Raises:
         SchemaConflict: a column's types in two files don't go together.
@@ -186,6 +177,14 @@ def _wider(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         return a
     if pa.types.is_null(a):
         return b
+    if pa.types.is_struct(a) and pa.types.is_struct(b):
+        return _members(a, b)
+    if pa.types.is_list(a) and pa.types.is_list(b):
+        item = _wider(a.value_type, b.value_type)
+        return None if item is None else pa.list_(item)
+    if pa.types.is_map(a) and pa.types.is_map(b):
+        key, value = _wider(a.key_type, b.key_type), _wider(a.item_type, b.item_type)
+        return None if key is None or value is None else pa.map_(key, value)
     for family in (pa.types.is_signed_integer, pa.types.is_floating):
         if family(a) and family(b):
             return a if a.bit_width >= b.bit_width else b
@@ -194,6 +193,17 @@ def _wider(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
         precision = max(a.precision - a.scale, b.precision - b.scale) + scale
         return pa.decimal128(precision, scale) if precision <= 38 else None
     return None
+
+
+def _members(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """An object with the members of both; None if one of them has two types that don't fit."""
+    types: dict[str, pa.DataType] = {}
+    for member in (*a, *b):
+        wider = _wider(types.get(member.name, member.type), member.type)
+        if wider is None:
+            return None
+        types[member.name] = wider
+    return pa.struct(list(types.items()))
 
 
 def split_groups(footers: Sequence[Footer], split_bytes: int) -> tuple[Split, ...]:

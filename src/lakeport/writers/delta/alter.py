@@ -10,10 +10,9 @@ A change that meets another writer's is made again on the table's new state.
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,19 +23,15 @@ from lakeport.schema.evolution import Evolution, widens
 from lakeport.schema.exact import InexactError, convertible, exactly
 from lakeport.schema.named import like, listed, type_name
 from lakeport.schema.text import json_column, text_column
-from lakeport.schema.types import declared_type, is_json, storable, with_text
-from lakeport.spark.jobs import run_tasks
-from lakeport.writers.delta.commit.attempt import Attempt
+from lakeport.schema.types import declared_type, is_json, storable
+from lakeport.schema.untyped import with_text
 from lakeport.writers.delta.commit.log_transaction import TableTransaction
-from lakeport.writers.delta.commit.operation import Operation
-from lakeport.writers.delta.commit.transaction import Added
-from lakeport.writers.delta.merge.files import DataFile, Entry, TableFiles
-from lakeport.writers.delta.merge.tasks import MergeTasks, shared_out
+from lakeport.writers.delta.conversion import Conversion, Converted, FileConverter, convert_files
+from lakeport.writers.delta.merge.files import Entry, TableFiles
 from lakeport.writers.delta.plan import WIDENING, DeltaPlan, TableRequest
 from lakeport.writers.delta.schema import file_schema, grow_schema, physical_names, retyped
-from lakeport.writers.delta.sink import DeltaSink
 from lakeport.writers.delta.state import TableState
-from lakeport.writers.delta.untyped import holders, in_files, left_out, marked, opened
+from lakeport.writers.delta.untyped import holders, in_files, marked, open_in_files
 from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
@@ -45,7 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["Alteration", "Altered"]
 
 _SHOWN = 3
-_TASKS_PER_CORE = 4
 
 
 @dataclass(frozen=True)
@@ -129,7 +123,7 @@ class Alteration(DeltaWriter):
         plan = DeltaPlan(
             incoming=incoming,
             schema=in_files(columns, state.partition_columns),
-            schema_json=marked(schema_json, state.untyped - {name}),
+            schema_json=marked(schema_json, columns),
             partition_columns=state.partition_columns,
             request=request,
             dynamic=False,
@@ -147,12 +141,17 @@ class Alteration(DeltaWriter):
     ) -> tuple[Landed, Altered]:
         state, new = _known(plan.base), list[Staged]()
         name = _spelt(state, self.column)
-        tasks = MergeTasks(self, runtime)
         with self.published(new) as files:
             found: Sequence[Entry] = ()
             if not (plan.evolution.widened or declared_type(state.schema.field(name)) == self.type):
                 physical = physical_names(state.schema_json, [name])[name]
-                found = holders(self.storage, self.folder, tasks.entries(txn), physical)
+                found = holders(
+                    self.storage,
+                    self.folder,
+                    self.entries(txn),
+                    {physical: None},
+                    {physical: self.type},
+                )
             if found and state.properties.get("delta.appendOnly") == "true":
                 raise DestinationError(
                     f"{self.uri} only takes appends (`delta.appendOnly`), and {len(found)} of its "
@@ -166,7 +165,7 @@ class Alteration(DeltaWriter):
             told = Altered(txn.version, pa.null(), len(found), rows, size)
             if dry_run:
                 return Landed(self.stream, self.uri, -1, 0, version=txn.version), told
-            one = _Change(self.storage, self.folder, plan, new, self.mark(), replaced=found)
+            one = Conversion(self.storage, self.folder, plan, new, self.mark(), replaced=found)
             made = self.try_commit(one, txn, files)
             return one.landed(made), replace(told, version=made.version)
 
@@ -178,51 +177,29 @@ class Alteration(DeltaWriter):
         runtime: Runtime,
         *,
         dry_run: bool,
-    ) -> list[_Converted]:
+    ) -> list[Converted]:
         """Write files anew, or only look at their values.
 
         Raises:
             SchemaConflict: some have no equal of the type.
         """
-        if not entries:
-            return []
-        state, storage = _known(plan.base), self.storage
-        columns = opened(state.schema, state.untyped - {name})
+        state = _known(plan.base)
+        columns = _closed(state, name)
         before = in_files(columns, state.partition_columns)
         table = TableFiles(
-            storage,
+            self.storage,
             self.folder,
             before,
             file_schema(state.schema_json, before),
             frozenset(physical_names(state.schema_json, state.partition_columns).values()),
-            left_out(state.schema_json, before),
+            open_in_files(state.schema_json, columns),
         )
-        found = [DataFile.of(entry) for entry in entries]
-
-        def discard(done: list[_Converted]) -> None:
-            for item in (item for one in done for item in one.staged):
-                storage.discard(item)
-
-        def strays(done: list[_Converted]) -> None:
-            storage.drop_strays([item for one in done for item in one.staged])
-
-        done = run_tasks(
-            runtime,
-            _Convert(
-                table,
-                name,
-                columns.field(name),
-                plan.schema,
-                None if dry_run else self.sink(plan),
-            ),
-            list(enumerate(shared_out(found, runtime.cores * _TASKS_PER_CORE))),
-            size=sum(file.bytes for file in found),
-            discard=discard,
-            strays=strays,
-        )
+        sink = None if dry_run else self.sink(plan)
+        kernel = FileConverter(table, sink, _Exactly(name, columns.field(name), plan.schema))
+        done = convert_files(kernel, entries, runtime)
         wrong = [one.wrong for one in done if one.wrong]
         if wrong:
-            discard(done)
+            kernel.discard(done)
             listed_values = ", ".join(wrong[:_SHOWN])
             raise SchemaConflict(
                 f"column {name!r} has values that are no {type_name(self.type)}: {listed_values}",
@@ -233,68 +210,20 @@ class Alteration(DeltaWriter):
 
 
 @dataclass(frozen=True)
-class _Converted:
-    """A file with another type of the column; `wrong` is its first value that has no equal."""
-
-    staged: tuple[Staged, ...] = ()
-    rows: int = 0
-    wrong: str = ""
-
-
-@dataclass(frozen=True)
-class _Convert:
-    """The kernel: reads files of the table, and writes them with the column's new type.
+class _Exactly:
+    """Gives a column of batches another type.
 
     Attributes:
-        table: how they are read.
-        column: the column.
+        column: its name.
         before: the column as the files have it.
-        schema: the columns to write.
-        sink: where the new files go; None to look at the values alone.
+        schema: the columns then.
     """
 
-    table: TableFiles
     column: str
     before: pa.Field
     schema: pa.Schema
-    sink: DeltaSink | None
 
-    def __call__(self, item: tuple[int, tuple[DataFile, ...]]) -> list[_Converted]:
-        number, files = item
-        done: list[_Converted] = []
-        try:
-            for file in files:
-                done.append(self._file(file, number))
-                if done[-1].wrong:
-                    break
-        except BaseException:
-            for staged in (staged for one in done for staged in one.staged):
-                if self.sink is not None:
-                    self.sink.storage.discard(staged)
-            raise
-        return done
-
-    def _file(self, file: DataFile, number: int) -> _Converted:
-        rows = 0
-
-        def converted() -> Iterator[pa.RecordBatch]:
-            nonlocal rows
-            for batch in self.table.batches(file):
-                rows += len(batch)
-                yield self._batch(batch)
-
-        try:
-            if self.sink is None:
-                for _ in converted():
-                    pass
-                return _Converted(rows=rows)
-            # Names are made from the job: no two of a task's files may have the same one.
-            sink = replace(self.sink, job=uuid.uuid5(self.sink.job, file.path))
-            return _Converted(tuple(sink.write(converted(), number)), rows)
-        except InexactError as error:
-            return _Converted(wrong=repr(error.value) if error.value != "" else "an empty text")
-
-    def _batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         arrays = [
             _altered(batch.column(f.name), self.before, f)
             if f.name == self.column
@@ -302,21 +231,6 @@ class _Convert:
             for f in self.schema
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-
-@dataclass(frozen=True)
-class _Change(Attempt):
-    """An attempt to commit it; `replaced` are the `add` actions of the files that go."""
-
-    replaced: Sequence[Mapping[str, Any]] = ()
-
-    def removed(self, txn: TableTransaction, adds: Sequence[str]) -> list[Added]:
-        """The files that were written anew."""
-        return [txn.file(entry) for entry in self.replaced]
-
-    def operation(self, removed: int) -> Operation:
-        """An overwrite where files go."""
-        return replace(super().operation(removed), overwrite=bool(self.replaced))
 
 
 def _altered(column: pa.Array, before: pa.Field, after: pa.Field) -> pa.Array:
@@ -342,6 +256,12 @@ def _known(state: TableState | None) -> TableState:
     if state is None:
         raise DestinationError("there is no Delta table any more", "look at the folder.")
     return state
+
+
+def _closed(state: TableState, name: str) -> pa.Schema:
+    """The table's columns, one of them with text in places that never had a value."""
+    closed = state.schema.field(name)
+    return pa.schema([closed if f.name == name else f for f in state.open_schema])
 
 
 def _spelt(state: TableState, column: str) -> str:

@@ -12,11 +12,11 @@ from lakeport.config.explain import nearest
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict
 from lakeport.model import Mode
 from lakeport.schema.evolution import Evolution, EvolutionPolicy, plan_evolution
-from lakeport.schema.types import with_text
+from lakeport.schema.untyped import filled_columns, with_text
 from lakeport.writers.delta.log.actions import check_partition_type
 from lakeport.writers.delta.schema import MAPPING_MODE, grow_schema, needs_mapping
 from lakeport.writers.delta.state import TableState
-from lakeport.writers.delta.untyped import in_files, marked, settled, without
+from lakeport.writers.delta.untyped import in_files, marked, typed
 
 __all__ = [
     "DEFAULT_PROPERTIES",
@@ -78,7 +78,7 @@ class DeltaPlan:
     Attributes:
         incoming: the batch's columns.
         schema: the table's columns after the batch, partition columns included, in order: what
-            the shaped batches must have. Those that never had a value are left out.
+            the shaped batches must have. What never had a value is left out, or text.
         schema_json: the same as Delta's JSON.
         partition_columns: the table's partition columns.
         request: what the load asked for.
@@ -152,7 +152,7 @@ def plan_table(
     by_spark = _needs_spark(state, mode) if state else ()
     evolution = plan_evolution(
         None if state is None else state.schema if by_spark else state.open_schema,
-        settled(incoming, state.schema) if state and by_spark else incoming,
+        with_text(filled_columns(incoming, state.schema)) if state and by_spark else incoming,
         request.policy,
         mode,
         partial=dynamic,
@@ -167,7 +167,7 @@ def plan_table(
     warnings = _map_columns(state, schema, settings)
     warnings += _widen(state, evolution, settings)
     mapped = settings.get(MAPPING_MODE, "none") != "none"
-    known = without(state.schema_json, evolution.typed) if state else None
+    known = typed(state.schema_json, evolution.schema) if state else None
     schema_json = grow_schema(
         known,
         schema,
@@ -179,7 +179,7 @@ def plan_table(
     return DeltaPlan(
         incoming=incoming,
         schema=in_files(evolution.schema, columns, kept),
-        schema_json=marked(schema_json, evolution.untyped),
+        schema_json=marked(schema_json, evolution.schema),
         partition_columns=columns,
         request=request,
         dynamic=dynamic,

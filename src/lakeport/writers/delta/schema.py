@@ -152,7 +152,7 @@ def _arrow(field: Mapping[str, Any], item: pa.Field) -> pa.Field:
 
 
 def _arrow_type(spark: Any, type_: pa.DataType) -> pa.DataType:
-    if pa.types.is_struct(type_):
+    if pa.types.is_struct(type_) and type_.num_fields:
         fields = {field["name"]: field for field in spark["fields"]}
         return pa.struct([_arrow(fields[child.name], child) for child in type_])
     if pa.types.is_list(type_):

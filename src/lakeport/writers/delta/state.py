@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lakeport.schema.types import from_spark_json
 from lakeport.writers.delta.schema import MAPPING_MODE
-from lakeport.writers.delta.untyped import opened, untyped
+from lakeport.writers.delta.untyped import opened
 
 __all__ = ["TableState"]
 
@@ -78,14 +78,9 @@ class TableState:
         return from_spark_json(self.metadata["schemaString"])
 
     @property
-    def untyped(self) -> frozenset[str]:
-        """The columns that never had a value: see `lakeport.writers.delta.untyped`."""
-        return untyped(self.schema_json)
-
-    @property
     def open_schema(self) -> pa.Schema:
-        """The columns, with the type null for those that never had a value."""
-        return opened(self.schema, self.untyped)
+        """The columns, with the types of `lakeport.schema.untyped` where there was no value yet."""
+        return opened(self.schema_json, self.schema)
 
     @property
     def partition_schema(self) -> pa.Schema:

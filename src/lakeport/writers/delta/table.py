@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from lakeport.model import Batch, Landed, Memory, Mode, Staged
 from lakeport.schema.metadata import DELETED_AT, TABLE_VERSION, lowest_of
 from lakeport.shape.columns import header_name
@@ -17,8 +19,6 @@ from lakeport.writers.delta.optimize import compact
 from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from lakeport.config.base import DestinationConfig
     from lakeport.spark.session import Runtime
 
@@ -124,8 +124,11 @@ class DeltaTableWriter:
             partition_keys=partition_keys,
             policy=self.evolution,
         )
+        columns = merge.table.evolution.schema
         untyped = merge.table.evolution.untyped
-        empty = (changes.delete_column or "").lower() in {name.lower() for name in untyped}
+        empty = (changes.delete_column or "").lower() in {
+            f.name.lower() for f in columns if pa.types.is_null(f.type)
+        }
         if changes.delete_column is not None and not (merge.deleted or empty):
             text = f"there is no column {changes.delete_column!r}: no row was taken for deleted."
             merge = replace(merge, warnings=(*merge.warnings, text))

@@ -22,28 +22,30 @@ import pyarrow as pa
 from lakeport.errors import CommitConflict, RunMismatch, SchemaConflict
 from lakeport.host import ending
 from lakeport.model import Bookmark, Landed, Mode, Staged, Storage
-from lakeport.schema.evolution import EvolutionPolicy, plan_evolution
-from lakeport.schema.named import alter_command, type_name
+from lakeport.schema.evolution import Evolution, EvolutionPolicy, plan_evolution
+from lakeport.schema.named import alter_command, listed, type_name
 from lakeport.writers.delta.commit.attempt import Attempt, Done
 from lakeport.writers.delta.commit.known_content import LEFT_OUT, NOT_TOLD, KnownContent
 from lakeport.writers.delta.commit.log_transaction import LogTransaction, TableTransaction
 from lakeport.writers.delta.commit.staged_files import StagedFiles, published
-from lakeport.writers.delta.commit.transaction import DeltaLog
+from lakeport.writers.delta.commit.transaction import DeltaLog, conflict
+from lakeport.writers.delta.conversion import Conversion, FileConverter, convert_files
 from lakeport.writers.delta.log.bookmarks import DeltaMemory
 from lakeport.writers.delta.log.commits import CommitLog, Mark, app_id
-from lakeport.writers.delta.log.contents import read_contents
 from lakeport.writers.delta.log.snapshot import STATE_COLUMNS, LogFiles, replay
+from lakeport.writers.delta.merge.files import Entry, TableFiles
 from lakeport.writers.delta.options import DeltaOptions
 from lakeport.writers.delta.plain import leaves_plain
 from lakeport.writers.delta.plan import TARGET_FILE_SIZE, DeltaPlan, TableRequest, plan_table
 from lakeport.writers.delta.schema import file_schema, physical_names
 from lakeport.writers.delta.sink import DeltaSink
 from lakeport.writers.delta.state import TableState
-from lakeport.writers.delta.untyped import holders
+from lakeport.writers.delta.untyped import holders, in_files, open_in_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from lakeport.spark.session import Runtime
 
 __all__ = ["DeltaWriter"]
 
@@ -67,6 +69,7 @@ class DeltaWriter:
         run: the run's name, which commits keep that have no other.
         without_spark: whether plain tables are read and committed to by their logs' files alone.
         begin: has Spark start, where a plan tells that its commit will ask for the session.
+        runtime: runs what writes data files anew; None: this thread does.
     """
 
     session: Callable[[], SparkSession]
@@ -77,6 +80,7 @@ class DeltaWriter:
     run: str = ""
     without_spark: bool = False
     begin: Callable[[], None] = lambda: None
+    runtime: Runtime | None = None
 
     @property
     def uri(self) -> str:
@@ -129,8 +133,6 @@ class DeltaWriter:
         )
         plan = plan_table(state, incoming, request)
         plan = replace(plan, warnings=(*plan.warnings, *self._plain_text(plan)))
-        if state is not None and plan.evolution.typed:
-            self._check_untyped(state, plan)
         if not (self.without_spark and leaves_plain(plan)):
             self.begin()
         return plan
@@ -149,21 +151,100 @@ class DeltaWriter:
                 f"{way}."
             )
 
-    def _check_untyped(self, state: TableState, plan: DeltaPlan) -> None:
-        """See that columns which are to get their first value are in no data file.
+    def entries(self, txn: TableTransaction) -> Sequence[Entry]:
+        """Every file of the table; any other writer's change to one then is a conflict."""
+        if txn.version < 0:
+            return ()
+        txn.read_all()
+        if isinstance(txn, LogTransaction):
+            return txn.entries()
+        contents = replay(self.storage, LogFiles.of(self.storage, self.folder), txn.version)
+        return txn.entries() if contents is None else contents.files
+
+    def _fill(self, plan: DeltaPlan) -> bool:
+        """Commit the types that places without a value get, if data files have text there.
+
+        These files are written anew, which changes no row. Where no file has such a place, the
+        batch's own commit gives the types.
+
+        Returns:
+            Whether the table has changed, so that the batch is to be planned again.
 
         Raises:
-            SchemaConflict: another program, or an OPTIMIZE, has written one.
+            CommitConflict: another writer changed the table meanwhile.
+            SchemaConflict: another program has written a value into such a place.
+            LakeportError: as `commit`.
         """
-        log = LogFiles.of(self.storage, self.folder)
-        files = read_contents(self.storage, self.folder, log, log.newest, self.session).files
-        for name, physical in physical_names(state.schema_json, plan.evolution.typed).items():
-            if holders(self.storage, self.folder, files, physical):
+        state, schema_json = plan.base, plan.schema_json
+        if state is None:
+            return False
+        columns = plan.evolution.schema
+        schema = in_files(columns, plan.partition_columns, state.clustering)
+        fill = replace(
+            plan,
+            schema=schema,
+            request=TableRequest(Mode.MERGE),
+            evolution=Evolution(columns, replaced=True),
+            dynamic=False,
+        )
+        txn = self._begin(fill, 0)
+        now = txn.state()
+        if now is None or not now.plans_as(state):
+            raise conflict()
+        files = file_schema(schema_json, schema)
+        after = {f.name: f.type for f in files}
+        open_ = open_in_files(state.schema_json, state.open_schema)
+        before = {name: type_ for name, type_ in open_.items() if name in after}
+        entries = self.entries(txn)
+        self._check_partitions(plan, before, entries)
+        found = holders(self.storage, self.folder, entries, before, after)
+        if not found:
+            return False
+        if any(entry.get("deletionVector") for entry in found):
+            raise SchemaConflict(
+                f"{listed(plan.evolution.typed)} had no value so far, and the data files that "
+                "have to be written anew for the first one have deletion vectors",
+                "purge these (`REORG TABLE ... APPLY (PURGE)`), and land the batch again.",
+            )
+        table = TableFiles(
+            self.storage,
+            self.folder,
+            schema,
+            files,
+            frozenset(physical_names(schema_json, plan.partition_columns).values()),
+            open_,
+        )
+        new = list[Staged]()
+        with self.published(new) as staged:
+            done = convert_files(FileConverter(table, self.sink(fill)), found, self.runtime)
+            new += [item for one in done for item in one.staged]
+            one = Conversion(
+                self.storage,
+                self.folder,
+                fill,
+                new,
+                self.mark(sequence=-1),
+                changes_rows=False,
+                replaced=found,
+            )
+            self.try_commit(one, txn, staged)
+        return True
+
+    def _check_partitions(
+        self, plan: DeltaPlan, before: Mapping[str, pa.DataType], entries: Sequence[Entry]
+    ) -> None:
+        """See that no file is of a partition of text by a column that is to get its first value.
+
+        Raises:
+            SchemaConflict: another program has written one.
+        """
+        for name, physical in physical_names(plan.schema_json, plan.partition_columns).items():
+            if physical in before and any(e["partitionValues"].get(physical) for e in entries):
                 type_ = type_name(plan.evolution.schema.field(name).type)
                 raise SchemaConflict(
-                    f"column {name!r} of the table has had no value, and files that others wrote "
-                    f"have it as text; it is {type_} in the stream",
-                    f"{alter_command(self.uri, name, type_)} gives it the type.",
+                    f"partition column {name!r} of the table has had no value, and files that "
+                    f"others wrote have it as text; it is {type_} in the stream",
+                    "land the data in a new table, partitioned by the new type.",
                 )
 
     def sink(self, plan: DeltaPlan) -> DeltaSink:
@@ -299,6 +380,8 @@ class DeltaWriter:
                 mark.moved.check(txn, self.uri)
             current = self._again(plan, txn)
             try:
+                if current.evolution.typed and self._fill(current):
+                    continue
                 return attempt(current, txn, number)
             except CommitConflict as error:
                 _log.info("attempt %d on %s: %s", number + 1, self.uri, error.message)
@@ -391,8 +474,7 @@ class DeltaWriter:
     def _again(self, plan: DeltaPlan, txn: TableTransaction) -> DeltaPlan:
         """The plan on the table's present state, if the files that were written still fit it."""
         now = txn.state()
-        typed = plan.evolution.typed  # what others write meanwhile may be in the way
-        if now and plan.base and now.plans_as(plan.base) and not typed:
+        if now and plan.base and now.plans_as(plan.base):
             return plan
         if now is None and plan.base is None:
             return plan
@@ -400,7 +482,7 @@ class DeltaWriter:
         same = (
             current.partition_columns == plan.partition_columns
             and bool(current.needs_spark) == bool(plan.needs_spark)
-            and not (current.mapped or plan.mapped)
+            and (not (current.mapped or plan.mapped) or current.schema_json == plan.schema_json)
             and _holds(current.schema, plan.schema)
         )
         if not same:

@@ -178,7 +178,7 @@ class FilesWriter:
         Raises:
             ConfigError: a configured path is refused.
         """
-        from lakeport.schema.types import with_text
+        from lakeport.schema.untyped import with_text
 
         if self._attempt.sequence != batch.sequence:
             self._attempt = _Attempt(batch.sequence)

@@ -74,6 +74,7 @@ class Attempt:
         conflict_on_whole_table: an overwrite of partitions conflicts with changes to any partition,
             which is quicker to find out than with changes to these alone.
         content: what the batch is known by, when it comes again.
+        changes_rows: whether the table has other rows after it: those who follow it look at them.
         may_do_nothing: Spark's way may find that there is nothing to commit.
     """
 
@@ -84,6 +85,7 @@ class Attempt:
     mark: Mark
     conflict_on_whole_table: bool = True
     content: KnownContent = NOT_TOLD
+    changes_rows: bool = True
     may_do_nothing: ClassVar[bool] = False
 
     def direct(self, txn: TableTransaction, publish: Callable[[], None]) -> Done:
@@ -103,7 +105,7 @@ class Attempt:
                 txn.read_all()  # no file with the column may come meanwhile
             txn.set_metadata(self._metadata(moment), replaces=self.plan.evolution.replaced)
         removed = self.removed(txn, adds)
-        txn.remove(removed)
+        txn.remove(removed, changes_rows=self.changes_rows)
         actions = list(adds)
         if self.plan.cluster_by:
             names = physical_names(self.plan.schema_json, self.plan.cluster_by)
@@ -198,7 +200,9 @@ class Attempt:
 
     def _add(self, item: Staged, moment: int) -> str:
         path = item.key.removeprefix(f"{self.folder}/") if self.folder else item.key
-        return add_action(path, item.partition, item.bytes, moment, item.stats)
+        return add_action(
+            path, item.partition, item.bytes, moment, item.stats, changes_rows=self.changes_rows
+        )
 
     def _metadata(self, moment: int) -> str:
         plan = self.plan

@@ -127,9 +127,14 @@ class LogTransaction:
         """Have any change to the table conflict with this commit."""
         self._read_all = True
 
-    def remove(self, files: Iterable[Added]) -> None:
-        """Remove files with the commit."""
-        self._removed += [file.entry for file in files]
+    def remove(self, files: Iterable[Added], *, changes_rows: bool = True) -> None:
+        """Remove files with the commit.
+
+        Args:
+            files: the files.
+            changes_rows: whether the table has other rows by the commit.
+        """
+        self._removed += [{**file.entry, "dataChange": changes_rows} for file in files]
 
     def commit(self, actions: Sequence[str], operation: Operation) -> int:
         """Commit, whatever blind appends others have made meanwhile: as `Transaction.commit`."""
@@ -223,6 +228,8 @@ def _parameters(operation: Operation) -> dict[str, str]:
 
 
 def _removal(file: Mapping[str, Any], now: int) -> dict[str, Any]:
-    kept = {name: file[name] for name in ("partitionValues", "size", "tags") if file.get(name)}
-    body = {"path": file["path"], "deletionTimestamp": now, "dataChange": True}
+    names = ("partitionValues", "size", "tags")
+    kept = {name: file[name] for name in names if file.get(name)}
+    kept["dataChange"] = file["dataChange"]
+    body = {"path": file["path"], "deletionTimestamp": now}
     return {**body, "extendedFileMetadata": True, "partitionValues": {}, **kept}

@@ -7,6 +7,7 @@ here are the actions of one commit. What became of one that failed is looked up 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -235,9 +236,15 @@ class Transaction:
         """Have any change to the table conflict with this commit, but for blind appends."""
         self._txn.readWholeTable()
 
-    def remove(self, files: Iterable[Added]) -> None:
-        """Remove files with the commit."""
-        self._removed += [file.action.remove() for file in files]
+    def remove(self, files: Iterable[Added], *, changes_rows: bool = True) -> None:
+        """Remove files with the commit.
+
+        Args:
+            files: the files.
+            changes_rows: whether the table has other rows by the commit.
+        """
+        now = int(time.time() * 1000)
+        self._removed += [file.action.removeWithTimestamp(now, changes_rows) for file in files]
 
     def commit(self, actions: Sequence[str], operation: Operation | Restoration) -> int:
         """Commit, whatever blind appends others have made meanwhile.

@@ -193,7 +193,13 @@ def clustering_action(columns: Sequence[Sequence[str]]) -> str:
 
 
 def add_action(
-    path: str, partition: Mapping[str, str | None], size: int, modified_ms: int, stats: str
+    path: str,
+    partition: Mapping[str, str | None],
+    size: int,
+    modified_ms: int,
+    stats: str,
+    *,
+    changes_rows: bool = True,
 ) -> str:
     """The `add` action of one data file, as JSON text.
 
@@ -203,6 +209,7 @@ def add_action(
         size: bytes.
         modified_ms: milliseconds since 1970.
         stats: Delta's statistics as JSON text.
+        changes_rows: whether the table has other rows by its commit.
     """
     return action_line(
         "add",
@@ -211,7 +218,7 @@ def add_action(
             "partitionValues": dict(partition),
             "size": size,
             "modificationTime": modified_ms,
-            "dataChange": True,
+            "dataChange": changes_rows,
             "stats": stats,
         },
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -17,6 +17,8 @@ import pyarrow as pa
 from lakeport.errors import SchemaConflict
 from lakeport.model import Storage
 from lakeport.schema.calendars import HybridCalendar
+from lakeport.schema.named import alter_command
+from lakeport.schema.untyped import ValueFound, emptied
 from lakeport.shape.columns import fit_column
 from lakeport.writers.delta.log.actions import parse_path, parse_value
 from lakeport.writers.delta.sink import relabelled
@@ -31,6 +33,7 @@ __all__ = [
     "bounds",
     "in_parts",
     "parse_statistics",
+    "shared_out",
 ]
 
 Bounds = tuple[pa.Scalar, pa.Scalar]
@@ -77,7 +80,8 @@ class TableFiles:
         schema: the table's columns, partition columns included.
         files: the same columns under the names that they have in the files.
         partitions: physical names of the partition columns.
-        untyped: physical names of columns that never had a value, which `schema` lacks.
+        untyped: physical names of columns with places that never had a value -> their types with
+            those of `lakeport.schema.untyped` there.
     """
 
     storage: Storage
@@ -85,7 +89,7 @@ class TableFiles:
     schema: pa.Schema
     files: pa.Schema
     partitions: frozenset[str]
-    untyped: frozenset[str] = frozenset()
+    untyped: Mapping[str, pa.DataType] = field(default_factory=dict)
 
     def columns(self, file: DataFile, names: Sequence[str]) -> pa.Table:
         """Some columns of a file, of the table's types; those that it lacks are null.
@@ -104,27 +108,7 @@ class TableFiles:
             DestinationError: the file can't be read.
             SchemaConflict: another program has written a value into a column that never had one.
         """
-        self._check_untyped(file)
         return self._read(file, range(len(self.schema)), _ROWS)
-
-    def _check_untyped(self, file: DataFile) -> None:
-        """See that nothing is lost when a file is written anew without these columns."""
-        import pyarrow.parquet as pq
-
-        if not self.untyped:
-            return
-        key = self._key(file)
-        with self.storage.open(key) as source, readable(self.storage.uri(key)):
-            parquet = pq.ParquetFile(source)
-            there = sorted(self.untyped.intersection(parquet.schema_arrow.names))
-            for batch in in_parts(parquet, _ROWS, there) if there else ():
-                for name, column in zip(there, batch.columns, strict=True):
-                    if column.null_count < len(column):
-                        raise SchemaConflict(
-                            f"column {name!r} is said to have had no value, and another program "
-                            "has written some as text",
-                            f"`lakeport table alter ... --column {name} --type string` says so.",
-                        )
 
     def _key(self, file: DataFile) -> str:
         return "/".join(filter(None, (self.folder, parse_path(file.path))))
@@ -138,9 +122,13 @@ class TableFiles:
         with self.storage.open(key) as source, readable(self.storage.uri(key)):
             parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
             calendar = HybridCalendar.of_parquet(parquet.metadata)
-            there = [f.name for f in wanted if f.name in parquet.schema_arrow.names]
+            names = {f.name for f in wanted}
+            left_out = self.untyped.keys() - names if len(names) == len(self.files) else set()
+            there = [n for n in parquet.schema_arrow.names if n in names or n in left_out]
             for stored in in_parts(parquet, rows, there):
                 batch = calendar.rebase(stored) if calendar else stored
+                for name in left_out.intersection(there):
+                    self._known(batch, name)  # a value in it is refused
                 arrays = [self._column(batch, field, file) for field in wanted]
                 named = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(wanted))
                 yield relabelled(named, schema)
@@ -149,8 +137,24 @@ class TableFiles:
         if field.name in self.partitions:
             value = parse_value(file.partition.get(field.name), field.type)
             return pa.repeat(pa.scalar(value, field.type), len(batch))
-        known = batch.column(field.name) if field.name in batch.schema.names else None
+        known = self._known(batch, field.name) if field.name in batch.schema.names else None
         return fit_column(known, field, len(batch))
+
+    def _known(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+        """A column of a file, of the types of `lakeport.schema.untyped` where it had no value."""
+        column = batch.column(name)
+        if name not in self.untyped:
+            return column
+        try:
+            return emptied(column, self.untyped[name])
+        except ValueFound:
+            raise SchemaConflict(
+                f"column {name!r} of the table had no value so far, there or in a part of it, and "
+                "a file that others wrote has one as text",
+                f"{alter_command(self.storage.uri(self.folder), name, 'string')} keeps it as text."
+                if pa.types.is_null(self.untyped[name])
+                else "have its writer land it by another name, or overwrite the table.",
+            ) from None
 
 
 def in_parts(
@@ -230,3 +234,19 @@ def _typed(value: Any, type_: pa.DataType) -> Any:
         moment = parse_value(value, type_)
         return moment if type_.tz else moment.replace(tzinfo=None)
     return None
+
+
+def shared_out(files: Sequence[DataFile], count: int) -> list[tuple[DataFile, ...]]:
+    """Groups of about the same size, at most `count` and none empty.
+
+    >>> files = [DataFile(name, size, {}) for name, size in zip("abc", (1, 9, 8))]
+    >>> [[file.path for file in group] for group in shared_out(files, 2)]
+    [['b'], ['c', 'a']]
+    """
+    groups: list[list[DataFile]] = [[] for _ in range(min(count, len(files)))]
+    sizes = [0] * len(groups)
+    for file in sorted(files, key=lambda item: -item.bytes):
+        least = sizes.index(min(sizes))
+        groups[least].append(file)
+        sizes[least] += file.bytes + 1
+    return [tuple(group) for group in groups]

@@ -237,7 +237,7 @@ class DeltaMerger:
             if plan.needs_spark and self.anew.pending:
                 raise _only_spark(self.writer.uri, plan)
             if not plan.needs_spark:
-                there = tasks.entries(txn)
+                there = self.writer.entries(txn)
                 anew = self.anew.pending
                 found = [e for e in there if not anew and keys.may_be_in(e, plan)]
                 rewritten = tasks.rewrite(plan, change, found)
@@ -262,7 +262,7 @@ class DeltaMerger:
             metrics: dict[str, int] = {}
             rows = 0
             if not plan.needs_spark:
-                found = [e for e in tasks.entries(txn) if change.may_be_in(e, plan)]
+                found = [e for e in self.writer.entries(txn) if change.may_be_in(e, plan)]
                 opened = tasks.rewrite(plan, change, found)
                 unknown = sum(one.unknown for one in opened)
                 rewritten = [one for one in opened if one.changed]

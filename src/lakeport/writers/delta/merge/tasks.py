@@ -14,21 +14,19 @@ import numpy as np
 
 from lakeport.model import Staged
 from lakeport.spark.jobs import run_tasks
-from lakeport.writers.delta.commit.log_transaction import LogTransaction, TableTransaction
-from lakeport.writers.delta.log.snapshot import LogFiles, replay
 from lakeport.writers.delta.merge.changes import Retire, Upsert
-from lakeport.writers.delta.merge.files import DataFile, Entry, TableFiles
+from lakeport.writers.delta.merge.files import DataFile, Entry, TableFiles, shared_out
 from lakeport.writers.delta.merge.keys import Positions
 from lakeport.writers.delta.merge.rewrite import Rewrite, Rewritten, insert
 from lakeport.writers.delta.plan import DeltaPlan
 from lakeport.writers.delta.schema import file_schema, physical_names
-from lakeport.writers.delta.untyped import left_out
+from lakeport.writers.delta.untyped import open_in_files
 from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
     from lakeport.spark.session import Runtime
 
-__all__ = ["MergeTasks", "shared_out"]
+__all__ = ["MergeTasks"]
 
 _TASKS_PER_CORE = 4
 
@@ -45,17 +43,6 @@ class MergeTasks:
     writer: DeltaWriter
     runtime: Runtime
 
-    def entries(self, txn: TableTransaction) -> Sequence[Entry]:
-        """Every file of the table; any other writer's change to one then is a conflict."""
-        if txn.version < 0:
-            return ()
-        txn.read_all()
-        if isinstance(txn, LogTransaction):
-            return txn.entries()
-        storage, folder = self.writer.storage, self.writer.folder
-        contents = replay(storage, LogFiles.of(storage, folder), txn.version)
-        return txn.entries() if contents is None else contents.files
-
     def rewrite(
         self, plan: DeltaPlan, change: Upsert | Retire, found: Sequence[Entry]
     ) -> list[Rewritten]:
@@ -69,7 +56,7 @@ class MergeTasks:
             plan.schema,
             file_schema(plan.schema_json, plan.schema),
             frozenset(physical_names(plan.schema_json, plan.partition_columns).values()),
-            left_out(plan.schema_json, plan.schema),
+            open_in_files(plan.schema_json, plan.evolution.schema),
         )
         files = [DataFile.of(entry) for entry in found]
         groups = shared_out(files, self.runtime.cores * _TASKS_PER_CORE)
@@ -113,19 +100,3 @@ class MergeTasks:
             discard=discard,
             strays=storage.drop_strays,
         )
-
-
-def shared_out(files: Sequence[DataFile], count: int) -> list[tuple[DataFile, ...]]:
-    """Groups of about the same size, at most `count` and none empty.
-
-    >>> files = [DataFile(name, size, {}) for name, size in zip("abc", (1, 9, 8))]
-    >>> [[file.path for file in group] for group in shared_out(files, 2)]
-    [['b'], ['c', 'a']]
-    """
-    groups: list[list[DataFile]] = [[] for _ in range(min(count, len(files)))]
-    sizes = [0] * len(groups)
-    for file in sorted(files, key=lambda item: -item.bytes):
-        least = sizes.index(min(sizes))
-        groups[least].append(file)
-        sizes[least] += file.bytes + 1
-    return [tuple(group) for group in groups]

@@ -1,0 +1,132 @@
+"""Data files of a Delta table written anew with other types: the kernel and its commit."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakeport.model import Staged
+from lakeport.schema.exact import InexactError
+from lakeport.spark.jobs import run_tasks
+from lakeport.writers.delta.commit.attempt import Attempt
+from lakeport.writers.delta.commit.log_transaction import TableTransaction
+from lakeport.writers.delta.commit.operation import Operation
+from lakeport.writers.delta.commit.transaction import Added
+from lakeport.writers.delta.merge.files import DataFile, Entry, TableFiles, shared_out
+from lakeport.writers.delta.sink import DeltaSink
+
+if TYPE_CHECKING:
+    from lakeport.spark.session import Runtime
+
+__all__ = ["Conversion", "Converted", "FileConverter", "convert_files"]
+
+_TASKS_PER_CORE = 4
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A file with other types; `wrong` is the first value that has no equal."""
+
+    staged: tuple[Staged, ...] = ()
+    rows: int = 0
+    wrong: str = ""
+
+
+@dataclass(frozen=True)
+class FileConverter:
+    """The kernel: reads files of the table, and writes them with other types. Pickled into tasks.
+
+    Attributes:
+        table: how they are read.
+        sink: where the new files go; None to look at the values alone.
+        convert: makes the batches to write of those that are read; raises `InexactError`.
+    """
+
+    table: TableFiles
+    sink: DeltaSink | None
+    convert: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
+
+    def __call__(self, item: tuple[int, tuple[DataFile, ...]]) -> list[Converted]:
+        """Convert a task's files, up to the first that can't be."""
+        number, files = item
+        done: list[Converted] = []
+        try:
+            for file in files:
+                done.append(self._file(file, number))
+                if done[-1].wrong:
+                    break
+        except BaseException:
+            self.discard(done)
+            raise
+        return done
+
+    def discard(self, done: Sequence[Converted]) -> None:
+        """Drop what was staged."""
+        for staged in (staged for one in done for staged in one.staged):
+            self.table.storage.discard(staged)
+
+    def _file(self, file: DataFile, number: int) -> Converted:
+        rows = 0
+
+        def converted() -> Iterator[pa.RecordBatch]:
+            nonlocal rows
+            for batch in self.table.batches(file):
+                rows += len(batch)
+                yield batch if self.convert is None else self.convert(batch)
+
+        try:
+            if self.sink is None:
+                for _ in converted():
+                    pass
+                return Converted(rows=rows)
+            # Names are made from the job: no two of a task's files may have the same one.
+            sink = replace(self.sink, job=uuid.uuid5(self.sink.job, file.path))
+            return Converted(tuple(sink.write(converted(), number)), rows)
+        except InexactError as error:
+            return Converted(wrong=repr(error.value) if error.value != "" else "an empty text")
+
+
+def convert_files(
+    kernel: FileConverter, entries: Sequence[Entry], runtime: Runtime | None
+) -> list[Converted]:
+    """Run the kernel on the files of `add` actions; without a runtime, in this thread."""
+    if not entries:
+        return []
+    found = [DataFile.of(entry) for entry in entries]
+    if runtime is None:
+        return kernel((0, tuple(found)))
+
+    def strays(done: list[Converted]) -> None:
+        kernel.table.storage.drop_strays([item for one in done for item in one.staged])
+
+    return run_tasks(
+        runtime,
+        kernel,
+        list(enumerate(shared_out(found, runtime.cores * _TASKS_PER_CORE))),
+        size=sum(file.bytes for file in found),
+        discard=kernel.discard,
+        strays=strays,
+    )
+
+
+@dataclass(frozen=True)
+class Conversion(Attempt):
+    """An attempt to commit it.
+
+    Attributes:
+        replaced: the `add` actions of the files that go.
+    """
+
+    replaced: Sequence[Mapping[str, Any]] = ()
+
+    def removed(self, txn: TableTransaction, adds: Sequence[str]) -> list[Added]:
+        """The files that were written anew."""
+        return [txn.file(entry) for entry in self.replaced]
+
+    def operation(self, removed: int) -> Operation:
+        """An overwrite where files go."""
+        return replace(super().operation(removed), overwrite=bool(self.replaced))
