@@ -250,7 +250,9 @@ def holders(
 
 def _misfits(file: pa.DataType, before: pa.DataType | None, after: pa.DataType) -> bool:
     """Whether a place that a file has, and that never had a value, has another type there."""
-    if before is None or is_untyped(before):
+    if before is None:
+        return True
+    if is_untyped(before):
         return not is_untyped(after) and not file.equals(after)
     if pa.types.is_struct(before) and pa.types.is_struct(file) and pa.types.is_struct(after):
         there, wanted = {f.name: f.type for f in file}, {f.name: f.type for f in after}
