@@ -1,4 +1,7 @@
-"""A store that is there and of no use: it answers 503 to everything, or a few bytes a second."""
+"""A store that is there and of no use: it answers 503 to everything, or a few bytes a second.
+
+One that is `well` has the same four bytes under every key.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
-__all__ = ["HalfDead", "half_dead"]
+__all__ = ["BODY", "HalfDead", "Way", "half_dead"]
 
-Way = Literal["busy", "silent", "slow body", "slow headers"]
+Way = Literal["busy", "silent", "slow body", "slow headers", "well"]
+BODY = b"here"
 _LENGTH = 1_000_000
 
 
@@ -59,6 +63,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self._busy()
             elif self.server.way == "silent":
                 self.server.closed.wait()
+            elif self.server.way == "well":
+                self._found(len(BODY))
+                self.wfile.write(BODY)
             else:
                 self._slowly()
 
@@ -69,13 +76,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
+    def _found(self, size: int) -> None:
+        part = "Range" in self.headers or "x-ms-range" in self.headers
+        self.send_response(206 if part else 200)
+        self.send_header("Content-Range", f"bytes 0-{size - 1}/{size}")
+        self.send_header("ETag", '"1"')
+        self.send_header("Content-Length", str(size))
+        self.end_headers()
+        self.wfile.flush()
+
     def _slowly(self) -> None:
         if self.server.way == "slow body":
-            self.send_response(200)
-            self.send_header("ETag", '"1"')
-            self.send_header("Content-Length", str(_LENGTH))
-            self.end_headers()
-            self.wfile.flush()
+            self._found(_LENGTH)
         else:
             self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
         while not self.server.closed.wait(0.05):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import Literal
 
-from lakeport.errors import DestinationError, ObjectExists
+from lakeport.errors import DestinationError, ObjectExists, causes
 
 __all__ = [
     "NEXT_NAME",
@@ -13,7 +14,9 @@ __all__ = [
     "NotFound",
     "already_exists",
     "condition_failed",
+    "cut_off",
     "replaced",
+    "untrusted",
 ]
 
 NEXT_NAME = "the next free name is tried."
@@ -48,3 +51,18 @@ def replaced(name: str) -> DestinationError:
 def condition_failed(condition: Condition, name: str) -> DestinationError:
     """The error for a request whose condition did not hold."""
     return already_exists(name) if condition == "absent" else replaced(name)
+
+
+def cut_off(error: BaseException) -> bool:
+    """Return whether a TLS connection was cut, as in its handshake: the next one may hold.
+
+    What it met by itself, such as a certificate that it does not trust, stays as it is.
+    """
+    cuts = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError, TimeoutError)
+    return any(isinstance(each, cuts) for each in causes(error, contexts=True))
+
+
+def untrusted(error: BaseException) -> bool:
+    """Return whether a TLS connection was refused for the store's certificate."""
+    refused = ssl.SSLCertVerificationError
+    return any(isinstance(each, refused) for each in causes(error, contexts=True))

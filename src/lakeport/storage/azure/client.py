@@ -14,11 +14,13 @@ from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.connection import Connection
 from lakeport.storage.failures import Condition
 from lakeport.storage.per_process import PerProcess
+from lakeport.storage.slow_answers import limit_session
 
 __all__ = ["AzureConnection", "connect", "with_credentials"]
 
 T = TypeVar("T")
 _SCOPE = "https://storage.azure.com/.default"
+_BLOCK = 256 << 10
 _SPENT = 60  # seconds before its end at which a token is not used any more
 
 
@@ -154,12 +156,27 @@ def _client(settings: AzureSettings) -> tuple[Any, Any]:
             retry_total=0,
             connection_timeout=settings.connect_seconds,
             read_timeout=settings.read_timeout,
+            transport=_transport(settings),
             max_single_put_size=256 << 20,
             user_agent="lakeport",
         )
     except Exception as error:
         raise azure_errors.translate(error, "read", settings.blob_url, settings) from None
     return client, token
+
+
+def _transport(settings: AzureSettings) -> Any:
+    """What sends requests, with a limit on the time of whole answers."""
+    from azure.core.pipeline.transport import RequestsTransport
+
+    transport = RequestsTransport(
+        connection_timeout=settings.connect_seconds,
+        read_timeout=settings.read_timeout,
+        connection_data_block_size=_BLOCK,
+    )
+    transport.open()
+    limit_session(transport.session, settings.read_timeout)
+    return transport
 
 
 def _identity(settings: AzureSettings) -> Any:
@@ -170,7 +187,10 @@ def _identity(settings: AzureSettings) -> Any:
     try:
         if settings.client_secret:
             return identity.ClientSecretCredential(
-                settings.tenant_id, settings.client_id, settings.client_secret
+                settings.tenant_id,
+                settings.client_id,
+                settings.client_secret,
+                transport=_transport(settings),
             )
         client = settings.client_id or None
         if settings.managed_identity:

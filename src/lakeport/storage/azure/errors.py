@@ -17,6 +17,7 @@ from lakeport.storage.failures import (
     NotFound,
     already_exists,
     condition_failed,
+    cut_off,
 )
 from lakeport.storage.retry import GivenUp
 
@@ -56,7 +57,9 @@ def is_transient(error: Exception) -> bool:
     status = _status(error)
     if status:
         return status in _TRANSIENT_STATUS
-    return _kind(error) in _NETWORK and not _unknown_host(error) and "SSL" not in str(error)
+    if _kind(error) not in _NETWORK or _unknown_host(error):
+        return False
+    return "SSL" not in str(error) or cut_off(_met_by_sdk(error))
 
 
 def translate(
@@ -177,6 +180,11 @@ def _from_client(error: Exception, name: str, settings: AzureSettings) -> Lakepo
             f"there is no storage account {settings.account!r} (its host name is unknown)",
             "check `account_name`, DNS and the proxy (HTTPS_PROXY).",
         )
+    if "SSL" in str(error) and kind in _NETWORK:
+        return Unreachable(
+            f"no trusted TLS connection to {settings.blob_url}",
+            "REQUESTS_CA_BUNDLE names a private authority's certificate; check `azure_endpoint`.",
+        )
     if kind in _NETWORK:
         return Unreachable(
             f"{settings.blob_url} can't be reached ({kind})",
@@ -210,6 +218,11 @@ def _kind(error: Exception) -> str:
     names = [each.__name__ for each in type(error).__mro__]
     known = _NETWORK | {"CredentialUnavailableError", "ClientAuthenticationError"}
     return next((name for name in names if name in known), names[0])
+
+
+def _met_by_sdk(error: Exception) -> BaseException:
+    """What the SDK met, which it keeps as an attribute only."""
+    return getattr(error, "inner_exception", None) or error
 
 
 def _unknown_host(error: Exception) -> bool:

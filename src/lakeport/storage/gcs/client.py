@@ -18,6 +18,7 @@ from lakeport.storage.gcs import errors as gcs_errors
 from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.per_process import PerProcess
 from lakeport.storage.retry import RetryPolicy
+from lakeport.storage.slow_answers import limit_session
 
 __all__ = ["GcsConnection", "Request", "connect", "with_credentials"]
 
@@ -155,10 +156,7 @@ class GcsConnection(Connection):
         return int(answer.status_code), words, dict(answer.headers)
 
     def _send(self, method: str, url: str, headers: dict[str, str], arguments: Any) -> Any:
-        session = getattr(self._sessions, "session", None)
-        if session is None:
-            session = self._sessions.session = self._new_session()
-            session.trust_env = not self.settings.anonymous
+        session = self._session()
         for fresh in (False, True):
             self._authorise(headers, fresh)
             answer = session.request(
@@ -174,6 +172,15 @@ class GcsConnection(Connection):
             if not self._worth_another(answer):
                 break
         return answer
+
+    def _session(self) -> Any:
+        """This thread's session."""
+        session = getattr(self._sessions, "session", None)
+        if session is None:
+            session = self._sessions.session = self._new_session()
+            limit_session(session, self.settings.read_timeout)
+            session.trust_env = not self.settings.anonymous
+        return session
 
     def _worth_another(self, answer: Any) -> bool:
         """Whether a fresh token, or naming who pays, may change the answer."""
@@ -199,7 +206,7 @@ class GcsConnection(Connection):
             if fresh or not self._credentials.valid:
                 if self.settings.token:  # it can't be renewed: look for others after all
                     self._credentials = _credentials(replace(self.settings, token=""))
-                self._credentials.refresh(TokenRequest())
+                self._credentials.refresh(TokenRequest(self._session()))
             headers["Authorization"] = f"Bearer {self._credentials.token}"
 
 

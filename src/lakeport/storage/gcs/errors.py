@@ -12,7 +12,14 @@ from lakeport.errors import (
     Unreachable,
 )
 from lakeport.scrub import scrub
-from lakeport.storage.failures import SLOW_STORE, Condition, NotFound, already_exists
+from lakeport.storage.failures import (
+    SLOW_STORE,
+    Condition,
+    NotFound,
+    already_exists,
+    cut_off,
+    untrusted,
+)
 from lakeport.storage.retry import GivenUp
 
 if TYPE_CHECKING:
@@ -72,8 +79,12 @@ def is_transient(error: Exception) -> bool:
     if isinstance(error, ErrorResponse):
         return error.status in _TRANSIENT_STATUS
     names = _names(error)
-    if "RefreshError" in names or "SSLError" in names:
+    if "RefreshError" in names:
         return bool(getattr(error, "retryable", False))
+    if "SSLError" in names:
+        return cut_off(error)
+    if untrusted(error):  # the token server
+        return False
     return bool(names & {"ConnectionError", "Timeout", "ChunkedEncodingError", "TransportError"})
 
 

@@ -15,6 +15,7 @@ from lakeport.storage.per_process import PerProcess
 from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3 import errors as s3_errors
 from lakeport.storage.s3.settings import AwsSettings
+from lakeport.storage.slow_answers import limited
 
 __all__ = ["S3Connection", "connect", "for_spark", "read_models", "with_credentials"]
 
@@ -255,9 +256,17 @@ def _client(settings: AwsSettings) -> tuple[Any, Any]:
         client = session.create_client(
             "s3", settings.region, endpoint_url=settings.endpoint or None, config=config
         )
+        _limit_answers(client, settings)
         return client, session.get_credentials()
     except Exception as error:
         raise s3_errors.translate(error, "connect", "", "", settings) from None
+
+
+def _limit_answers(client: Any, settings: AwsSettings) -> None:
+    """Limit the time of whole answers; botocore has no setting for it, nor for its connections."""
+    sender = client._endpoint.http_session
+    sender._pool_classes_by_scheme = limited(sender._pool_classes_by_scheme, settings.read_timeout)
+    sender._manager.pool_classes_by_scheme = sender._pool_classes_by_scheme
 
 
 def _assumed(session: Any, settings: AwsSettings) -> Any:
@@ -276,6 +285,8 @@ def _assumed(session: Any, settings: AwsSettings) -> Any:
             retries={"total_max_attempts": 3, "mode": "standard"},
         ),
     )
+
+    _limit_answers(sts, settings)
 
     def assume() -> dict[str, str]:
         answer = sts.assume_role(

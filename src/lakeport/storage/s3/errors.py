@@ -15,7 +15,14 @@ from lakeport.errors import (
     Unreachable,
 )
 from lakeport.scrub import scrub
-from lakeport.storage.failures import NEXT_NAME, SLOW_STORE, Condition, NotFound, condition_failed
+from lakeport.storage.failures import (
+    NEXT_NAME,
+    SLOW_STORE,
+    Condition,
+    NotFound,
+    condition_failed,
+    cut_off,
+)
 from lakeport.storage.probe import ConditionUnknown
 from lakeport.storage.retry import GivenUp
 
@@ -61,7 +68,7 @@ _NETWORK = {
     "ResponseStreamingError",
     "SSLError",
 }
-_NEVER_SENT = {"EndpointConnectionError", "ConnectTimeoutError", "ProxyConnectionError", "SSLError"}
+_NEVER_SENT = {"EndpointConnectionError", "ConnectTimeoutError", "ProxyConnectionError"}
 
 
 _ACTIONS = {
@@ -117,7 +124,7 @@ def is_transient(error: Exception) -> bool:
     status, code = _code_of(error)
     if status:
         return status in _TRANSIENT_STATUS or code in _TRANSIENT_CODES or code in _CONTENDED
-    return _kind(error) in _NETWORK - {"SSLError"}
+    return cut_off(error) if _kind(error) == "SSLError" else _kind(error) in _NETWORK
 
 
 def may_have_succeeded(error: Exception) -> bool:
