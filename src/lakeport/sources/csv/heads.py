@@ -15,7 +15,7 @@ from lakeport.sources.csv.formats.readings import Readings
 from lakeport.sources.csv.inference import Head, InferKinds, read_head, sampled
 from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.csv.reader import Form
-from lakeport.sources.csv.records import Block, record_end
+from lakeport.sources.csv.records import Block, record_end, without_joints
 from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.signature import check_signature
 from lakeport.sources.files.source_file import SourceFile
@@ -48,10 +48,13 @@ class CsvFile(NamedTuple):
             ended = not source.read(1)
         end = record_end(data, self.form.dialect)
         if ended and data:
-            return Block(data, self.head.line, end.torn, end.stray)
-        if not end.offset:
+            block = Block(data, self.head.line, end.torn, end.stray)
+        elif end.offset:
+            block = Block(data[: end.offset], self.head.line, torn=False, stray=end.stray)
+        else:
             return None
-        return Block(data[: end.offset], self.head.line, torn=False, stray=end.stray)
+        blank = len(self.form.layout) == 1
+        return without_joints(block, self.form.dialect, self.head.spellings, blank=blank)[0]
 
     def without(self, columns: Collection[str]) -> CsvFile:
         """The same file, these columns to be left out."""

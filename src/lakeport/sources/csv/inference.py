@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
@@ -19,11 +19,21 @@ from lakeport.sources.csv.formats.readings import Readings
 from lakeport.sources.csv.hints import way_to_read
 from lakeport.sources.csv.native import NativeKinds
 from lakeport.sources.csv.reader import Layout, blocks_of, texts_of
-from lakeport.sources.csv.records import Block, blocks, record_end, records
+from lakeport.sources.csv.records import (
+    BOM,
+    Block,
+    Joints,
+    blocks,
+    record_end,
+    records,
+    without_joints,
+)
 from lakeport.sources.csv.values import ANY_KIND
 from lakeport.sources.files.source_file import SourceFile
 
 __all__ = [
+    "JOINTS",
+    "UNJOINED",
     "ColumnKinds",
     "Head",
     "InferKinds",
@@ -34,7 +44,10 @@ __all__ = [
     "split_file",
 ]
 
-_BOM = b"\xef\xbb\xbf"
+JOINTS = "\n"
+"""In place of a column's name: what was not seen of joined files, as the values of `Joints`."""
+
+UNJOINED = sum(joint.value for joint in Joints)
 _MAX_HEADER = 16 << 20
 _SPLIT_BLOCK = 8 << 20
 _INFER_BLOCK = 2 << 20
@@ -51,12 +64,14 @@ class Head(NamedTuple):
         line: line number of that record, from 1.
         unnamed: those columns that the header gives no name, with the names that they
             got instead and their positions, from 1.
+        spellings: the header as it stands there, and as other programs would write it.
     """
 
     layout: Layout
     start: int
     line: int
     unnamed: tuple[tuple[str, int], ...] = ()
+    spellings: tuple[bytes, ...] = ()
 
 
 class ColumnKinds(NamedTuple):
@@ -76,6 +91,7 @@ class InferKinds:
         dialect: how the file is written.
         readings: the formats of numbers and dates that texts are tried in.
         sample: what is known of each column of the layout, as readings.
+        headers: spellings of the header, which no value is inferred from where files were joined.
         thorough: whether to look for every format in every text (see `Readings.beside`).
     """
 
@@ -84,6 +100,7 @@ class InferKinds:
     dialect: Dialect
     readings: Readings = field(default_factory=Readings)
     sample: tuple[int, ...] = ()
+    headers: tuple[bytes, ...] | None = None
     thorough: bool = False
 
     @property
@@ -103,10 +120,18 @@ class InferKinds:
         """For each column of the layout the readings that are possible before the first block."""
         known = self.sample or (self.readings.any,) * len(self.layout)
         named = zip(self.layout, known, strict=True)
-        return [some if name in self.columns else 0 for name, some in named]
+        return [*(some if name in self.columns else 0 for name, some in named), UNJOINED]
 
     def of_block(self, native: NativeKinds, block: Block, kinds: list[int]) -> list[int]:
-        """Those of `kinds` that all texts of a block fit."""
+        """Those of `kinds` that all texts of a block fit; and what was not seen of joined files."""
+        *kinds, unseen = kinds
+        if self.headers is not None:
+            blank = len(self.layout) == 1
+            block, joints = without_joints(block, self.dialect, self.headers, blank=blank)
+            unseen &= ~joints.value
+        return [*self._of_block(native, block, kinds), unseen]
+
+    def _of_block(self, native: NativeKinds, block: Block, kinds: list[int]) -> list[int]:
         found = None if self.thorough else native.kinds(block, [some & ANY_KIND for some in kinds])
         if found is None:
             columns = texts_of(block, len(self.layout), self.dialect).columns
@@ -126,8 +151,10 @@ class InferKinds:
 
     def of_columns(self, kinds: list[int]) -> list[ColumnKinds]:
         """The same kinds by name, without the columns that are not to be inferred."""
+        *kinds, unseen = kinds
         named = zip(self.layout, kinds, strict=True)
-        return [ColumnKinds(name, found) for name, found in named if name in self.columns]
+        found = [ColumnKinds(name, found) for name, found in named if name in self.columns]
+        return [*found, ColumnKinds(JOINTS, unseen)] if self.headers is not None else found
 
 
 def merged(found: Iterable[ColumnKinds]) -> dict[str, int]:
@@ -181,8 +208,8 @@ def read_head(file: SourceFile, dialect: Dialect, names: Sequence[str] = ()) -> 
     name = file.name
     with file.open() as source:
         at = 0
-        while source.read(len(_BOM)) == _BOM:  # a program may put its own before another's
-            at += len(_BOM)
+        while source.read(len(BOM)) == BOM:  # a program may put its own before another's
+            at += len(BOM)
         source.seek(at)
         skipped = [source.readline(_MAX_HEADER) for _ in range(dialect.skip_rows)]
         line, start = top = 1 + len(skipped), source.tell()
@@ -209,7 +236,16 @@ def read_head(file: SourceFile, dialect: Dialect, names: Sequence[str] = ()) -> 
         return Head(_numbered(len(fields), names, name), start, line)
     layout, unnamed = _named(fields)
     _check_header(layout, name, line)
-    return Head(layout, start + len(record), line + record.count(b"\n"), unnamed)
+    spellings = tuple({record.rstrip(b"\r\n"), *_spelled(fields, dialect)})
+    return Head(layout, start + len(record), line + record.count(b"\n"), unnamed, spellings)
+
+
+def _spelled(fields: Layout, dialect: Dialect) -> Iterator[bytes]:
+    """A header without quotes, and with all names in quotes, where names can be written so."""
+    special = {dialect.delimiter, dialect.quote, "\n", "\r"} - {""}
+    if not any(character in name for name in fields for character in special):
+        for quote in {"", dialect.quote}:
+            yield dialect.delimiter.join(f"{quote}{name}{quote}" for name in fields).encode()
 
 
 def _first(lines: bytes, dialect: Dialect) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from operator import and_
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +17,8 @@ from lakeport.sources.csv.formats.choice import Choice, Evidence, choose, unseen
 from lakeport.sources.csv.formats.readings import Readings
 from lakeport.sources.csv.heads import CsvFile, heads_of
 from lakeport.sources.csv.inference import (
+    JOINTS,
+    UNJOINED,
     ColumnKinds,
     InferKinds,
     merged,
@@ -23,12 +26,13 @@ from lakeport.sources.csv.inference import (
     split_file,
 )
 from lakeport.sources.csv.reader import CsvReader, Form, Layout
+from lakeport.sources.csv.records import Joints
 from lakeport.sources.csv.telling import notes_of
 from lakeport.sources.csv.values import ANY_KIND
 from lakeport.sources.files.file_set import FilePlan, FileSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = ["plan_csv"]
 
@@ -63,7 +67,7 @@ def plan_csv(files: FileSet) -> FilePlan:
     places = {file.file.uri: forms.index(file.form) for file in heads}
     wanted = names if files.csv.infer_types else declared.keys()
     wanted = [name for name in names if name in wanted and name not in known]
-    choices = _choices(files, wanted, heads, cuts, readings)
+    choices, joints = _choices(files, wanted, heads, cuts, readings)
     types = {name: choice.type for name, choice in choices.items()} | declared
     formats = {
         name: format_
@@ -71,6 +75,7 @@ def plan_csv(files: FileSet) -> FilePlan:
         if (format_ := choice.format or readings.named(declared.get(name)))
     }
     untyped = frozenset(n for n, c in choices.items() if c.empty) - declared.keys()
+    joined, told = _joined(joints, heads, types, untyped)
     reader = CsvReader(
         stream=files.stream,
         schema=pa.schema([(name, types.get(name, pa.string())) for name in names]),
@@ -80,6 +85,8 @@ def plan_csv(files: FileSet) -> FilePlan:
         required=frozenset(field.name for field in files.fields if field.required),
         formats=formats,
         empty=untyped,
+        headers=tuple({one for h in heads for one in h.head.spellings} if joined.headers else ()),
+        marks=joined.marks,
     )
     size = sum(file.bytes for file in plain)
     splits = [split for cut in cuts for split in cut.splits if split.start < split.end]
@@ -93,10 +100,55 @@ def plan_csv(files: FileSet) -> FilePlan:
         tuple(splits),
         size,
         _OUTPUT_RATIO,
-        warnings=warnings,
+        warnings=(*warnings, *told),
         notes=notes_of(files, heads, said, doubts, texts, numbers),
         untyped=dict.fromkeys(untyped, pa.null()),
     )
+
+
+class _Joined(NamedTuple):
+    """What readers leave out where files were joined."""
+
+    headers: bool
+    marks: bool
+
+
+def _joined(
+    joints: Joints,
+    heads: list[CsvFile],
+    types: Mapping[str, pa.DataType],
+    untyped: frozenset[str],
+) -> tuple[_Joined, Iterator[str]]:
+    """Tell repeated headers from data: they are none where they would make a column text.
+
+    Returns:
+        What is left out, and what the user has to know.
+    """
+
+    def otherwise(name: str) -> bool:
+        return name in untyped or not pa.types.is_string(types.get(name, pa.string()))
+
+    layouts = [file.form.layout for file in heads]
+    marked = Joints.HEADER_MARKED in joints
+    headers = marked or (Joints.HEADER in joints and any(map(otherwise, chain(*layouts))))
+    marks = marked or (Joints.MARK in joints and any(otherwise(names[0]) for names in layouts))
+    return _Joined(headers, marks), _told_of_joints(joints, headers=headers, marks=marks)
+
+
+def _told_of_joints(joints: Joints, *, headers: bool, marks: bool) -> Iterator[str]:
+    if headers:
+        yield "files were joined into one: the rows that repeat the header are left out."
+    elif Joints.HEADER in joints:
+        yield (
+            "a row repeats the header, and is landed as data, as every column is text; `--sql` "
+            "with a `WHERE` leaves it out."
+        )
+    if Joints.MARK in joints:
+        yield (
+            "files were joined into one: the byte order marks before rows are left out."
+            if marks
+            else "a byte order mark stands before a row, and is landed as part of its first text."
+        )
 
 
 def _declared(files: FileSet) -> dict[str, pa.DataType]:
@@ -128,7 +180,7 @@ def _cut(
     layout, dialect = csv.form
     if declared is not None:
         columns = frozenset(layout) - declared
-        infer = InferKinds(layout, columns, dialect, readings, csv.sample)
+        infer = InferKinds(layout, columns, dialect, readings, csv.sample, csv.head.spellings)
         if infer.native and infer.columns:
             return [_Cut(csv.file.uri, *split_and_infer(csv.file, csv.head, infer, split_bytes))]
     return [_Cut(csv.file.uri, split_file(csv.file, csv.head, dialect, split_bytes), None)]
@@ -192,17 +244,20 @@ def _choices(
     heads: list[CsvFile],
     cuts: list[_Cut],
     readings: Readings,
-) -> dict[str, Choice]:
-    """Types and formats of columns, by all of their texts."""
+) -> tuple[dict[str, Choice], Joints]:
+    """Types and formats of columns, by all of their texts; and what was seen of joined files."""
     if not names:
-        return {}
+        return {}, Joints(0)
     comma = all(file.form.dialect.delimiter != "," for file in heads)
     kinds = _kinds(files, names, heads, cuts, readings)
+    joints = Joints(UNJOINED & ~kinds.pop(JOINTS, UNJOINED))
     evidence = Evidence.of(readings, kinds.values(), comma=comma)
     if again := [name for name in kinds if unseen(readings, kinds[name], evidence)]:
         kinds |= _kinds(files, again, heads, cuts, readings, thorough=True)
+        kinds.pop(JOINTS, None)
         evidence = Evidence.of(readings, kinds.values(), comma=comma)
-    return {name: choose(readings, kinds.get(name, readings.any), evidence) for name in names}
+    choices = {name: choose(readings, kinds.get(name, readings.any), evidence) for name in names}
+    return choices, joints
 
 
 def _kinds(
@@ -218,7 +273,7 @@ def _kinds(
     wanted = frozenset(names)
     splits_of = {cut.uri: cut.splits for cut in cuts if thorough or cut.kinds is None}
     seen = () if thorough else cuts
-    found = [of for cut in seen for of in cut.kinds or () if of.name in wanted]
+    found = [of for cut in seen for of in cut.kinds or () if of.name in {*wanted, JOINTS}]
     splits: dict[Form, list[Split]] = {}
     samples: dict[Form, tuple[int, ...]] = {}
     for file in heads:
@@ -228,6 +283,7 @@ def _kinds(
     for form, some in splits.items():
         if some:
             layout, dialect = form
-            infer = InferKinds(layout, wanted, dialect, readings, samples[form], thorough)
+            headers = tuple({one for h in heads if h.form == form for one in h.head.spellings})
+            infer = InferKinds(layout, wanted, dialect, readings, samples[form], headers, thorough)
             found += files.run(infer, some)
     return merged(found)

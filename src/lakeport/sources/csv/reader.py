@@ -15,12 +15,18 @@ from lakeport.sources.csv.dialect import Dialect
 from lakeport.sources.csv.formats.readings import Format, convert_by
 from lakeport.sources.csv.hints import hint_for
 from lakeport.sources.csv.native import NativeRows
-from lakeport.sources.csv.records import Block, blocks, record_end, records, without_comments
+from lakeport.sources.csv.records import (
+    BOM,
+    Block,
+    blocks,
+    record_end,
+    records,
+    without_comments,
+    without_joints,
+)
 from lakeport.sources.splits import open_split
 
 __all__ = ["CsvReader", "Form", "Layout", "Texts", "blocks_of", "texts_of"]
-
-_BOM = b"\xef\xbb\xbf"
 
 Layout = tuple[str, ...]
 """The columns of one file, in its order; empty names are those of columns to leave out."""
@@ -72,8 +78,8 @@ def _parsed(data: bytes, width: int, dialect: Dialect) -> tuple[pa.Table, dict[i
     import pyarrow.csv as pc_csv
 
     ragged: dict[int, int] = {}
-    if data.startswith(_BOM):  # the file's own was left out: this is text, and pyarrow drops one
-        data = _BOM + data
+    if data.startswith(BOM):  # the file's own was left out: this is text, and pyarrow drops one
+        data = BOM + data
 
     def set_aside(row: Any) -> str:
         ragged[row.number - 1] = row.actual_columns
@@ -163,6 +169,8 @@ class CsvReader:
         formats: columns whose numbers or dates are not plain -> how they are written.
         skip_bad: whether `read` leaves bad records out.
         empty: columns without a value, of which quoted fields, too, are null.
+        headers: spellings of headers, which are no rows.
+        marks: whether byte order marks before records are left out.
     """
 
     stream: str
@@ -174,6 +182,8 @@ class CsvReader:
     formats: Mapping[str, Format] = field(default_factory=dict)
     skip_bad: bool = False
     empty: frozenset[str] = frozenset()
+    headers: tuple[bytes, ...] = ()
+    marks: bool = False
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
@@ -233,7 +243,12 @@ class CsvReader:
         """Block by block: the good records, the bad ones, and the texts if they were needed."""
         layout, dialect = self._form(split)
         native = NativeRows(layout, self.schema, dialect, self.required, self.formats)
+        blank = len(layout) == 1
         for block in blocks_of(split, dialect, self.stream):
+            if self.headers or self.marks:
+                block, _ = without_joints(
+                    block, dialect, self.headers, marks=self.marks, blank=blank
+                )
             batch = None if as_texts else native.batch(block)
             if batch is not None:
                 yield self._without_quotes(batch), [], None

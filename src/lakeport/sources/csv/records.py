@@ -9,7 +9,8 @@ bad.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from enum import Flag
 from typing import BinaryIO, NamedTuple, cast
 
 from lakeport.errors import BadRecord, BadRecords, SourceError
@@ -18,7 +19,21 @@ from lakeport.model import Split
 from lakeport.native import kernel
 from lakeport.sources.csv.dialect import Dialect
 
-__all__ = ["Block", "End", "blocks", "record_end", "records", "without_comments"]
+__all__ = [
+    "BOM",
+    "Block",
+    "End",
+    "Joints",
+    "blocks",
+    "record_end",
+    "records",
+    "without_comments",
+    "without_joints",
+]
+
+BOM = b"\xef\xbb\xbf"
+"""Byte order mark of UTF-8."""
+
 
 MAX_RECORD_BYTES = 100 << 20
 BLOCK_BYTES = 4 << 20
@@ -38,6 +53,17 @@ class Block(NamedTuple):
     line: int
     torn: bool
     stray: bool = False
+
+
+class Joints(Flag):
+    """What was found of files that were joined into one."""
+
+    MARK = 1
+    """A byte order mark at the beginning of a record."""
+    HEADER = 2
+    """A record that repeats the header."""
+    HEADER_MARKED = 4
+    """The same, behind a byte order mark."""
 
 
 class End(NamedTuple):
@@ -187,6 +213,56 @@ def records(data: bytes, dialect: Dialect, *, blank: bool = False) -> Iterator[t
             yield data[start : match.start()], lines
         lines += data.count(b"\n", start, match.end())
         start = match.end()
+
+
+def without_joints(
+    block: Block,
+    dialect: Dialect,
+    headers: Collection[bytes],
+    *,
+    marks: bool = True,
+    blank: bool = False,
+) -> tuple[Block, Joints]:
+    r"""Leave out what stands where files were joined: byte order marks and repeated headers.
+
+    A repeated header becomes a line without content, so that the numbers of lines stay.
+
+    Args:
+        block: some records.
+        dialect: how the file is written.
+        headers: the header in the ways in which programs write it.
+        marks: whether to leave out the marks before other records, too.
+        blank: whether a line without content is a record; see `records`.
+
+    Returns:
+        The other records, and what was found.
+
+    >>> block, joints = without_joints(Block(b"1\na,b\n", 1, False), Dialect(), [b"a,b"])
+    >>> block.data, joints
+    (b'1\n\n', <Joints.HEADER: 2>)
+    """
+    data = block.data
+    marked = b"\xef" in data and any(data.find(end + BOM) >= 0 for end in (b"\n", b"\r"))
+    if not (marked or data.startswith(BOM) or any(header in data for header in headers)):
+        return block, Joints(0)
+    found, kept, at = Joints(0), list[bytes](), 0
+    for record, _ in records(data, dialect, blank=blank):
+        start = data.index(record, at)
+        end = start + len(record)
+        text = record
+        while text.startswith(BOM):
+            text = text.removeprefix(BOM)
+        kept.append(data[at:start])
+        if text in headers:
+            found |= Joints.HEADER if text == record else Joints.HEADER_MARKED
+            if blank:
+                end += 2 if data.startswith(b"\r\n", end) else 1
+        else:
+            found |= Joints.MARK if text != record else Joints(0)
+            kept.append(text if marks else record)
+        at = end
+    kept.append(data[at:])
+    return block._replace(data=b"".join(kept)), found
 
 
 def blocks(

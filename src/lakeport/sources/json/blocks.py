@@ -84,7 +84,7 @@ def _blocks(file: BinaryIO, split: Split, limit: int) -> Iterator[Block | LongLi
             chunk = chunk[end + 1 :]
             cut -= end + 1
         if cut >= 0:
-            yield from _checked(b"".join((*held, memoryview(chunk)[:cut])), first, limit)
+            yield from _checked(_unmarked(b"".join((*held, memoryview(chunk)[:cut]))), first, limit)
             first += chunk.count(b"\n")
             held, size = [], 0
         held.append(chunk[cut + 1 :])
@@ -95,25 +95,29 @@ def _blocks(file: BinaryIO, split: Split, limit: int) -> Iterator[Block | LongLi
     if skipping:
         yield LongLine(skipping, first)
     elif size:
-        yield Block(b"".join(held), first)
+        yield Block(_unmarked(b"".join(held)), first)
 
 
 def _chunks(file: BinaryIO, split: Split) -> Iterator[bytes]:
     left = split.end - split.start if split.end >= 0 else -1
-    begin = split.start == 0
     while left:
         chunk = file.read(BLOCK if left < 0 else min(BLOCK, left))
         if not chunk:
             break
         left -= len(chunk) if left > 0 else 0
         advance(len(chunk))
-        yield chunk.removeprefix(_BOM) if begin else chunk
-        begin = False
+        yield chunk
     if left > 0:
         raise SourceError(
             f"file {split.uri!r} ends {left} bytes before it should",
             "leave the file as it is during the load, then load again.",
         )
+
+
+def _unmarked(lines: bytes) -> bytes:
+    """Lines without the byte order marks before them, which files have that were joined."""
+    lines = lines.removeprefix(_BOM)
+    return lines.replace(b"\n" + _BOM, b"\n") if b"\xef" in lines else lines
 
 
 def _checked(data: bytes, first: int, limit: int) -> Iterator[Block | LongLine]:

@@ -178,13 +178,14 @@ def _lines(opened: BinaryIO, max_record_mb: int) -> Iterator[Piece]:
                 line += 1
                 continue
             data, end = block.data, block.end
-            start = len(_BOM) if line == 1 and data.startswith(_BOM) else 0
-            if data[start] == ord("{") and not start and not _BLANK_LINE.search(data, 0, end):
+            marked = data.find(b"\n" + _BOM, 0, end) >= 0
+            if data[0] == ord("{") and not marked and not _BLANK_LINE.search(data, 0, end):
                 count = count_lines(data, 0, end)
                 yield Piece(data, end, count, line)
                 line += count
                 continue
-            for text in bytes(data[start : end - 1]).split(b"\n"):
+            for text in bytes(data[: end - 1]).split(b"\n"):
+                text = text.removeprefix(_BOM)
                 if text.strip():
                     yield Piece(text + b"\n", len(text) + 1, 1, line)
                 line += 1

@@ -124,10 +124,10 @@ class SingerSource:
             limit = self._options.max_record_mb
             self._bad_line(f"longer than the limit of {limit} MB", block.too_long)
         data, at = block.data, 0
-        if self.lines == 0 and data.startswith(_BOM):
-            at = len(_BOM)
         tail = data.rfind(b"\n", 0, block.end - 1) + 1 if block.cut_off else block.end
         while at < block.end:
+            if data.startswith(_BOM, at):  # of one of several files that were joined
+                at += len(_BOM)
             run = self._router.run(data, at, tail) if at < tail else None
             if run is None:
                 end = data.index(b"\n", at, block.end) + 1

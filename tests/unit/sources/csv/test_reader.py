@@ -509,6 +509,59 @@ def test_a_byte_order_mark_in_the_text_stays_wherever_files_are_cut(
     assert values(batch) == ["x", "\ufeffy", "\ufeff", "\ufeff\ufeffz"]
 
 
+BOM = "\ufeff"
+
+
+@pytest.mark.parametrize("split_bytes", [1, 20, 1000])
+@pytest.mark.parametrize(
+    ("joint", "told"),
+    [
+        ("id,t\n", "the rows that repeat the header"),
+        (f"{BOM}id,t\n", "the rows that repeat the header"),
+        ('"id","t"\r\n', "the rows that repeat the header"),
+        (f'{BOM}{BOM}"id","t"\n', "the rows that repeat the header"),
+        (BOM, "the byte order marks before rows"),
+    ],
+)
+def test_what_stands_where_files_were_joined_is_left_out(
+    tmp_path: Path, joint: str, told: str, split_bytes: int
+) -> None:
+    text = f'id,t\n1,x\n{joint}2,"\nid,t\n"\n{joint}3,{BOM}id'
+    batch = load(tmp_path, text.encode(), split_bytes=split_bytes)
+    assert rows(batch) == [
+        {"id": 1, "t": "x"},
+        {"id": 2, "t": "\nid,t\n"},
+        {"id": 3, "t": f"{BOM}id"},
+    ]
+    assert any(told in warning for warning in batch.warnings)
+
+
+@pytest.mark.parametrize("split_bytes", [1, 1000])
+def test_a_header_behind_a_mark_is_none_of_the_rows_of_text(
+    tmp_path: Path, split_bytes: int
+) -> None:
+    batch = load(tmp_path, f"a\nx\n\n{BOM}a\ny\n".encode(), split_bytes=split_bytes)
+    assert values(batch) == ["x", None, "y"]
+
+
+def test_a_row_of_text_that_is_like_the_header_stays_and_is_told(tmp_path: Path) -> None:
+    batch = load(tmp_path, f"a,b\nx,y\na,b\n{BOM}z,\n".encode())
+    assert values(batch) == ["x", "a", f"{BOM}z"]
+    header, mark = batch.warnings
+    assert "repeats the header, and is landed as data" in header
+    assert "is landed as part of its first text" in mark
+
+
+def test_a_repeated_header_is_no_value_of_an_empty_column(tmp_path: Path) -> None:
+    batch = load(tmp_path, b"a,b\nx,\na,b\ny,\n")
+    assert rows(batch) == [{"a": "x", "b": None}, {"a": "y", "b": None}]
+
+
+def test_lines_of_bad_records_count_repeated_headers(tmp_path: Path) -> None:
+    batch = load(tmp_path, b"a,b\n1,2\na,b\n3\n")
+    assert [bad.line for bad in bad_of(batch)] == [4]
+
+
 def test_text_in_another_encoding_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="is not utf-16-le text near byte"):
         load(tmp_path, b"a\0b", csv=CsvOptions(encoding="utf-16-le"))

@@ -469,6 +469,7 @@ def test_blocks_of_any_size(block: int, spool: SpoolLines, monkeypatch: pytest.M
     monkeypatch.setattr(blocks, "BLOCK", block)
     lines = [json.dumps({"id": i, "s": "é" * (i % 9)}).encode() for i in range(40)]
     lines[7], lines[23] = b"\r", b'{"id":"x"}'
+    lines[31] = b"\xef\xbb\xbf" + lines[31]  # where files were joined
     for end in (b"", b"\n", b"\r\n", b"\n\n"):
         split = spool(b"\xef\xbb\xbf" + b"\n".join(lines) + end)
         scan = reader(PROPERTIES).scan(split)

@@ -58,7 +58,7 @@ def test_blank_lines_and_missing_newlines(tmp_path: Path) -> None:
     (flush,) = source(schema() + batch(path))
     assert described(flush) == [("users", 0, [1, 2, 3])]
     assert [number for number, _ in lines_of(flush.batches[0])] == [2, 5, 7]
-    path.write_bytes(b'\xef\xbb\xbf{"id": 1}\n{"id": 2}\n')
+    path.write_bytes(b'\xef\xbb\xbf{"id": 1}\n\xef\xbb\xbf{"id": 2}\n')
     (flush,) = source(schema() + batch(path))
     assert described(flush) == [("users", 0, [1, 2])]
     path.write_bytes(b"")

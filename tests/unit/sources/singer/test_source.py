@@ -388,6 +388,14 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
     assert "spool_dir" in failure.value.hint
 
 
+def test_byte_order_marks_before_any_line_are_left_out() -> None:
+    mark = b"\xef\xbb\xbf"
+    lines = [schema(), record(1), record(2), state({"at": 2}), schema(), record(3)]
+    (flush,) = source(b"".join(mark + line for line in lines))
+    assert described(flush) == [("users", 0, [1, 2, 3])]
+    assert flush.state == b'{"at": 2}'
+
+
 @pytest.mark.parametrize("head", [b"", b"\xef\xbb\xbf"])
 def test_long_runs_of_a_plain_file_stay_where_they_are(tmp_path: Path, head: bytes) -> None:
     """The flushes are the same as from a pipe, whatever stands between the runs."""
