@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeport.errors import LakeportError, SchemaConflict
+from lakeport.schema.casting import TIMESTAMP
 from lakeport.schema.evolution import TypeConflict, common, fits
 from lakeport.schema.exact import InexactError, convertible, exactly
 from lakeport.schema.named import alter_command, type_name
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["explained", "first_misfit"]
 
 _ROWS = 1 << 20
+_DECLARABLE = {pa.int64(), pa.float64(), pa.bool_(), pa.date32(), TIMESTAMP}
 _LONGEST = 40
 _SPOOLED = re.compile(r"^[0-9]{6}-[0-9a-f]{8}-")  # what the spool puts before a file's name
 _OURS = re.compile(r"frame-[0-9]{6}\.arrows|[0-9]{8}(?:-[0-9]{4})?\.jsonl")
@@ -47,9 +49,12 @@ def explained(
         if not fits(conflict.new, wanted):
             declared = shlex.quote(f"{conflict.path}={name}")
             said.append(f"With `--column {declared}` this load goes into it then.")
-    if pa.types.is_string(conflict.table) and convertible(conflict.new, conflict.table):
-        declared = shlex.quote(f"{conflict.path}=string")
-        said.append(f"`--column {declared}` lands it as the table has it.")
+    text = pa.types.is_string(conflict.table)
+    may_fit = text or (conflict.table in _DECLARABLE and not misfit)
+    if may_fit and convertible(conflict.new, conflict.table):
+        declared = shlex.quote(f"{conflict.path}={type_name(conflict.table)}")
+        unless = "" if text else ", if every value is such a one"
+        said.append(f"`--column {declared}` lands it as the table has it{unless}.")
     either = "Or " if said else ""
     hint = f"{' '.join(said)} {either}{conflict.hint}".strip()
     more = f"; the first value that does not fit: {misfit}" if misfit else ""

@@ -310,7 +310,8 @@ def _plain(array: Any, target: Any, path: str) -> Any:
     if cast is None or (pa.types.is_floating(target) and not _same(array, cast)):
         raise SourceError(
             f"column {path!r} holds a value that {target} can't hold without losing digits",
-            "correct the values in the source, or choose a wider type for the column.",
+            "correct the values in the source, or choose a wider type for the column: "
+            "`--column NAME=integer` or `--column 'NAME=decimal(38,9)'`, for example.",
         )
     return cast
 

@@ -8,7 +8,8 @@ its date, everything the text of it, and a text what it spells.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -16,11 +17,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeport.errors import InputError
 from lakeport.schema.casting import TIMESTAMP, check_range
+from lakeport.schema.named import type_name
 from lakeport.schema.numbers import double
 from lakeport.schema.timestamps import days, microseconds
 
-__all__ = ["InexactError", "convertible", "exactly"]
+__all__ = ["InexactError", "as_declared", "convertible", "exactly"]
 
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
@@ -92,6 +95,28 @@ def exactly(column: pa.Array, target: pa.DataType) -> pa.Array:
     if pc.any(wrong).as_py():
         raise _at(column, wrong.index(True).as_py())
     return cast
+
+
+@contextmanager
+def as_declared(name: str, source: pa.DataType, type_: pa.DataType) -> Iterator[None]:
+    """Name the column, its type and the declared one where a conversion within fails.
+
+    Raises:
+        InputError: a value, or no value at all, has an equal there.
+    """
+    try:
+        yield
+    except InexactError as error:
+        raise InputError(
+            f"column {name!r} is declared as {type_name(type_)}, which {error.value!r} is not",
+            "declare a type that holds every value, or correct the source.",
+        ) from None
+    except TypeError:
+        raise InputError(
+            f"column {name!r} is {type_name(source)} in the source, and declared as "
+            f"{type_name(type_)}",
+            "declare a type that its values can have, or leave the declaration out.",
+        ) from None
 
 
 def _is_number(type_: pa.DataType) -> bool:

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import InputError
-from lakeport.schema.exact import InexactError, exactly
-from lakeport.schema.named import type_name
+from lakeport.schema.exact import InexactError, as_declared, exactly
 from lakeport.schema.text import is_json_text, json_column, text_column
 from lakeport.schema.types import declared_type, is_json, storable
 from lakeport.schema.untyped import OBJECT, ValueFound, emptied
@@ -151,23 +150,12 @@ class Shape:
                     "land the source again once nobody writes to it.",
                 ) from None
         type_ = self.rules.types.get(name, column.type)
-        try:
+        with as_declared(name, column.type, type_):
             if isinstance(type_, pa.JsonType):
                 return _declared_json(column, self.source.field(name))
             if is_json(self.source.field(name)) and type_ != column.type:
                 column = text_column(column)
             return exactly(column, type_)
-        except InexactError as error:
-            raise InputError(
-                f"column {name!r} is declared as {type_name(type_)}, which {error.value!r} is not",
-                "declare a type that holds every value, or correct the source.",
-            ) from None
-        except TypeError:
-            raise InputError(
-                f"column {name!r} is {type_name(column.type)} in the source, and declared as "
-                f"{type_name(type_)}",
-                "declare a type that its values can have, or leave the declaration out.",
-            ) from None
 
 
 def plan_shape(

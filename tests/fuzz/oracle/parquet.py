@@ -25,7 +25,7 @@ def check(case: Case) -> None:
     file = SourceFile("held", "t.parquet", "parquet", len(case.data), Held(case.data), "t")  # type: ignore[arg-type]
     try:
         footers = read_footer(file)
-        schema = union(footers)
+        schema, _ = union(footers, {})
         check_names("t", schema.names)
         reader = ParquetReader("t", schema)
         splits = split_groups(footers, 1)

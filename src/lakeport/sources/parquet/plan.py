@@ -6,6 +6,7 @@ from functools import partial
 
 from lakeport.schema.types import check_names, normalise
 from lakeport.schema.untyped import open_columns
+from lakeport.sources.files.declared import column_types
 from lakeport.sources.files.file_set import FilePlan, FileSet
 from lakeport.sources.parquet.reader import ParquetReader, read_footer, split_groups, union
 
@@ -22,10 +23,10 @@ def plan_parquet(files: FileSet) -> FilePlan:
     footers = sorted(
         files.run(partial(read_footer, limits=limits), files.plain()), key=lambda f: f.file.uri
     )
-    schema = union(footers)
+    schema, mixed = union(footers, column_types(files.options.columns))
     check_names(files.stream, schema.names)
     return FilePlan(
-        reader=ParquetReader(files.stream, normalise(schema), limits=limits),
+        reader=ParquetReader(files.stream, normalise(schema), limits=limits, mixed=mixed),
         splits=split_groups(footers, files.options.split_bytes),
         bytes=sum(file.bytes for file in files.files),
         output_ratio=1.0,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -12,7 +13,15 @@ import pyarrow as pa
 from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Scan, Split
 from lakeport.schema.calendars import HybridCalendar
-from lakeport.schema.types import cast_batch, declared_type, normalise, repeated, storable
+from lakeport.schema.exact import as_declared, convertible, exactly
+from lakeport.schema.types import (
+    TIMESTAMP,
+    cast_batch,
+    declared_type,
+    normalise,
+    repeated,
+    storable,
+)
 from lakeport.sources.content import asked_for
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.unpacking import DEFAULT, ExpansionGuard, UnpackLimits
@@ -29,6 +38,12 @@ from lakeport.sources.splits import open_split
 __all__ = ["Footer", "ParquetReader", "aligned", "read_footer", "split_groups", "union"]
 
 _BATCH_ROWS = 1 << 16
+_DECIMALS = {
+    pa.int8(): pa.decimal128(3, 0),
+    pa.int16(): pa.decimal128(5, 0),
+    pa.int32(): pa.decimal128(10, 0),
+    pa.int64(): pa.decimal128(19, 0),
+}
 
 
 class Footer(NamedTuple):
@@ -142,30 +157,51 @@ def read_footer(file: SourceFile, limits: UnpackLimits = DEFAULT) -> list[Footer
         return [Footer(file, schema, sizes)]
 
 
-def union(footers: Sequence[Footer]) -> pa.Schema:
-    """All columns of all files by name; integers and floats of different widths get the wider.
+def union(
+    footers: Sequence[Footer], declared: Mapping[str, pa.DataType]
+) -> tuple[pa.Schema, frozenset[str]]:
+    """All columns of all files by name, each of the narrowest type for the values of all files.
 
-    Members that some files lack are null there. What never had a value in any file stays untyped.
+    Integers and floats of different widths get the wider, and together a double; integers and
+    decimals get a decimal, dates and timestamps a timestamp. Members that some files lack are null
+    there. What never had a value in any file stays untyped.
+
+    Args:
+        footers: the files'.
+        declared: the types of columns that the user declares.
+
+    Returns:
+        The schema, and which of the declared columns have other types in other files, so that the
+        reader has to convert each file's values.
 
     Raises:
-        SchemaConflict: a column's types in two files don't go together.
+        SchemaConflict: the types of a column that is not declared don't go together.
     """
     types: dict[str, pa.DataType] = {}
     owners: dict[str, str] = {}
+    mixed: set[str] = set()
     for footer in footers:
         for column in footer.schema:
-            found = declared_type(column)
-            known = types.setdefault(column.name, found)
-            owner = owners.setdefault(column.name, footer.file.name)
+            name, found = column.name, declared_type(column)
+            known = types.setdefault(name, found)
+            owner = owners.setdefault(name, footer.file.name)
             wider = _wider(known, found)
+            if name in declared and known != found and not pa.types.is_null(found):
+                mixed.add(name)
+                wider = declared[name]
             if wider is None:
+                hint = "load them into different tables, or rewrite one of them."
+                if all(convertible(type_, pa.string()) for type_ in (known, found)):
+                    option = shlex.quote(f"{name}=string")
+                    hint = f"`--column {option}` lands all of its values as text. Or {hint}"
                 raise SchemaConflict(
-                    f"column {column.name!r} is {_told(known)} in file {owner!r}, "
+                    f"column {name!r} is {_told(known)} in file {owner!r}, "
                     f"but {_told(found)} in file {footer.file.name!r}",
-                    "load them into different tables, or rewrite one of them.",
+                    hint,
                 )
-            types[column.name] = wider
-    return pa.schema([storable(name, type_) for name, type_ in types.items()])
+            types[name] = wider
+    schema = pa.schema([storable(name, type_) for name, type_ in types.items()])
+    return schema, frozenset(mixed)
 
 
 def _told(type_: pa.DataType) -> str:
@@ -188,6 +224,11 @@ def _wider(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     for family in (pa.types.is_signed_integer, pa.types.is_floating):
         if family(a) and family(b):
             return a if a.bit_width >= b.bit_width else b
+    if {pa.types.is_signed_integer(t) - pa.types.is_floating(t) for t in (a, b)} == {1, -1}:
+        return pa.float64()
+    if {pa.types.is_date32(t) - pa.types.is_timestamp(t) for t in (a, b)} == {1, -1}:
+        return TIMESTAMP
+    a, b = (_DECIMALS.get(t, t) for t in (a, b))
     if pa.types.is_decimal128(a) and pa.types.is_decimal128(b):
         scale = max(a.scale, b.scale)
         precision = max(a.precision - a.scale, b.precision - b.scale) + scale
@@ -221,11 +262,19 @@ def split_groups(footers: Sequence[Footer], split_bytes: int) -> tuple[Split, ..
     return tuple(splits)
 
 
-def aligned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def aligned(
+    batch: pa.RecordBatch, schema: pa.Schema, mixed: Collection[str] = ()
+) -> pa.RecordBatch:
     """A batch's columns in the schema's order and types; those that it lacks are null.
+
+    Args:
+        batch: as the file has it.
+        schema: the columns to return.
+        mixed: columns with a declared type, which other files have with other ones.
 
     Raises:
         SourceError: a value would be changed by it, or is none of its type.
+        InputError: a value is none of the declared type.
     """
     check_values(batch)
     arrays: list[pa.Array] = []
@@ -235,7 +284,16 @@ def aligned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         found = position >= 0
         arrays.append(batch.column(position) if found else pa.nulls(batch.num_rows, column.type))
         fields.append(batch.schema.field(position) if found else column)
-    return cast_batch(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)), schema)
+    stored = pa.schema(fields)
+    own = normalise(stored) if mixed else stored
+    target = [own.field(f.name) if f.name in mixed else f for f in schema]
+    rows = cast_batch(pa.RecordBatch.from_arrays(arrays, schema=stored), pa.schema(target))
+    for name in mixed:
+        place = schema.get_field_index(name)
+        column, type_ = rows.column(place), schema.field(place).type
+        with as_declared(name, column.type, type_):
+            rows = rows.set_column(place, schema.field(place), exactly(column, type_))
+    return rows
 
 
 def _batches(parquet: Any, split: Split, columns: list[str] | None = None) -> Iterator[Any]:
@@ -275,12 +333,14 @@ class ParquetReader:
         schema: the columns to yield.
         skip_bad: without effect: Parquet has no bad records, only bad files.
         limits: what the texts of a split that dictionaries repeat may become.
+        mixed: see `aligned`.
     """
 
     stream: str
     schema: pa.Schema
     skip_bad: bool = False
     limits: UnpackLimits = DEFAULT
+    mixed: frozenset[str] = frozenset()
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
@@ -292,7 +352,8 @@ class ParquetReader:
             for batch in self._pieces(parquet, split):
                 with _naming(split.uri):
                     rows = as_text(written_out(batch, plain), stored)
-                    rows = aligned(calendar.rebase(rows) if calendar else rows, self.schema)
+                    rows = calendar.rebase(rows) if calendar else rows
+                    rows = aligned(rows, self.schema, self.mixed)
                 yield rows
 
     def _pieces(self, parquet: Any, split: Split) -> Iterator[pa.RecordBatch]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from lakeport.errors import SourceError
 from lakeport.model import Scan, Split
 from lakeport.schema.types import check_names, normalise, repeated
+from lakeport.sources.files.declared import column_types
 from lakeport.sources.files.file_set import FilePlan, FileSet
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.unpacking import DEFAULT, UnpackLimits
@@ -61,10 +62,12 @@ def plan_typed(files: FileSet) -> FilePlan:
     )
     footers = [footer for footer, _ in looks]
     rows = [rows for _, rows in looks]
-    schema = union(footers)
+    schema, mixed = union(footers, column_types(files.options.columns))
     check_names(files.stream, schema.names)
     return FilePlan(
-        reader=TypedReader(files.stream, schema, format_.batches, files.options.limits),
+        reader=TypedReader(
+            files.stream, schema, format_.batches, files.options.limits, mixed=mixed
+        ),
         splits=split_groups(footers, files.options.split_bytes),
         bytes=sum(file.bytes for file in files.files),
         output_ratio=format_.output_ratio,
@@ -97,6 +100,7 @@ class TypedReader:
         batches: reads a split as the file has it.
         limits: what compressed parts may become.
         skip_bad: without effect: typed input has no bad records, only bad files.
+        mixed: see `aligned`.
     """
 
     stream: str
@@ -104,13 +108,14 @@ class TypedReader:
     batches: Batches
     limits: UnpackLimits = DEFAULT
     skip_bad: bool = False
+    mixed: frozenset[str] = frozenset()
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
         """See `lakeport.model.Reader.read`."""
         for batch in self.batches(split, self.limits):
             for start in range(0, batch.num_rows, _ROWS):
                 with naming(split.uri):
-                    rows = aligned(batch.slice(start, _ROWS), self.schema)
+                    rows = aligned(batch.slice(start, _ROWS), self.schema, self.mixed)
                 yield rows
 
     def scan(self, split: Split) -> Scan:
