@@ -226,3 +226,22 @@ def test_rows_without_a_version_stay_where_spark_retires(tmp_path: Path, hard: b
     live = sorted(row["id"] for row in found if row.get("_sdc_deleted_at") is None)
     assert live == [1, 3, 4]
     assert len(found) == (3 if hard else 4)
+
+
+def test_conditions_and_marks_where_spark_merges(tmp_path: Path) -> None:
+    runtime()
+    path, keys = tmp_path / "users", {"mode": "merge"}
+    text = {"type": ["null", "string"]}
+    declared = {"op": text, "v": text, "_sdc_deleted_at": {**text, "format": "date-time"}}
+    first = [{"record": {"id": i, "op": "I", "v": f"v{i}"}} for i in (1, 2, 3)]
+    lakeport.land(users(*first, active=0, **declared), tmp_path, **keys)
+    session().sql(f"ALTER TABLE delta.`{path}` ADD CONSTRAINT natural CHECK (id > 0)")
+    marked = {"record": {"id": 1, "_sdc_deleted_at": "2024-01-01T00:00:00Z"}}
+    lakeport.land(users(marked, active=0, **declared), tmp_path, **keys)
+    (row,) = DeltaTable(str(path)).to_pyarrow_table(filters=[("id", "=", 1)]).to_pylist()
+    assert (row["op"], row["v"], row["_sdc_deleted_at"] is None) == ("I", "v1", False)
+    lines = [{"record": {"id": i, "op": op, "v": "w"}} for i, op in ((2, "U"), (3, "D"), (4, "D"))]
+    keys |= {"hard_delete": True, "delete_when": "op = 'D'"}
+    lakeport.land(users(*lines, active=0, **declared), tmp_path, **keys)
+    found = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+    assert sorted((row["id"], row["v"]) for row in found) == [(1, "v1"), (2, "w")]

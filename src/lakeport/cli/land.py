@@ -83,6 +83,14 @@ def land(
         str | None,
         typer.Option("--merge-keys", metavar="A,B", help="Columns that identify a row, to merge."),
     ] = None,
+    delete_when: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="Records that remove their row from the table: `Op = 'D'`.",
+            rich_help_panel=_POLICY,
+        ),
+    ] = None,
     columns: Columns = None,
     rename: Rename = None,
     drop: Drop = None,
@@ -275,6 +283,8 @@ def land(
                 "mode": mode,
                 "partition_keys": partition_by,
                 "merge_keys": merge_keys,
+                "delete_when": delete_when,
+                "hard_delete": True if delete_when else None,
                 "once": True if once else None,
                 "run_id": run_id,
                 "on_bad_record": on_bad_record,

@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from lakeport.config.columns import check_columns
+from lakeport.config.delete_when import checked_condition
 from lakeport.config.explain import explain, same_key
 from lakeport.config.mage.catalog import catalog_warnings, parse_catalog
 from lakeport.config.mage.overrides import fold_streams
@@ -152,6 +153,11 @@ class DestinationConfig(BaseModel):
         default=None,
         description="Column that marks a record as deleted; default: `_sdc_deleted_at`. Needs "
         "`hard_delete: true`.",
+    )
+    delete_when: Annotated[Text, AfterValidator(checked_condition)] | None = Field(
+        default=None,
+        description="Condition on a column that says which records are deletes: `Op = 'D'`, "
+        "`Op IN ('D', 'X')` or `Op IS NOT NULL`. Needs `hard_delete: true`.",
     )
     schema_evolution: Literal["evolve", "strict"] = Field(
         default="evolve", description="Whether a table may gain columns."
@@ -292,8 +298,9 @@ class DestinationConfig(BaseModel):
             raise ValueError(f"`{key}` needs `file_type: delta`")
         if self.once and (self.file_type != "delta" or self.mode is not Mode.APPEND):
             raise ValueError("`once` is for appends to Delta tables, which keep what they have had")
-        if self.delete_column is not None and not self.hard_delete:
-            raise ValueError("`delete_column` needs `hard_delete: true`: else no row is removed")
+        for key in ("delete_column", "delete_when"):
+            if getattr(self, key) is not None and not self.hard_delete:
+                raise ValueError(f"`{key}` needs `hard_delete: true`: else no row is removed")
         return self
 
     @classmethod

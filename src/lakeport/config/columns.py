@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from lakeport.config.delete_when import DeleteCondition
+
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
 
@@ -29,8 +31,12 @@ def check_columns(config: DestinationConfig) -> None:
     if twice:
         raise ValueError(f"`rename` gives {twice[0]!r} and {twice[1]!r} the same name")
     gone = (set(config.drop) | config.rename.keys()) - {*config.rename.values()}
-    for key in ("merge_keys", "partition_keys", "cluster_by"):
-        for name in getattr(config, key):
+    condition = config.delete_when and DeleteCondition.parse(config.delete_when)
+    keys = {key: getattr(config, key) for key in ("merge_keys", "partition_keys", "cluster_by")}
+    keys["delete_column"] = [config.delete_column] if config.delete_column else []
+    keys["delete_when"] = [condition.column] if condition else []
+    for key, names in keys.items():
+        for name in names:
             if name in gone:
                 new = config.rename.get(name)
                 raise ValueError(

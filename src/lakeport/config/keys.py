@@ -85,6 +85,7 @@ class TargetKeys(StoreKeys, total=False):
     merge_keys: Names | None
     hard_delete: bool | None
     delete_column: str | None
+    delete_when: str | None
     schema_evolution: Literal["evolve", "strict"] | None
     type_widening: bool | None
     unknown_fields: Literal["evolve", "drop", "fail"] | None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakeport.config.delete_when import DeleteCondition
 from lakeport.model import Batch, Landed, Memory, Mode, Staged
 from lakeport.schema.metadata import DELETED_AT, TABLE_VERSION, lowest_of
 from lakeport.shape.columns import header_name
@@ -33,11 +34,15 @@ class Changes:
         merge_keys: columns that identify a row; the batch's own if empty.
         hard_delete: rows that are marked as deleted go away.
         delete_column: marks a row as deleted; `_sdc_deleted_at` if None.
+        delete_when: which values of which column do; None to tell by the column's type.
+        apart: columns that a load gives every row, and no record brings.
     """
 
     merge_keys: tuple[str, ...] = ()
     hard_delete: bool = False
     delete_column: str | None = None
+    delete_when: DeleteCondition | None = None
+    apart: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,13 @@ class DeltaTableWriter:
             config.schema_evolution,
             config.run_id or "",
             DeltaMerger(writer, runtime, created, updated),
-            Changes(config.merge_keys, config.hard_delete, config.delete_column),
+            Changes(
+                config.merge_keys,
+                config.hard_delete,
+                config.delete_column,
+                DeleteCondition.parse(config.delete_when) if config.delete_when else None,
+                tuple(header_name(n, config.column_header_format) for n in config.constant_columns),
+            ),
         )
 
     @property
@@ -116,21 +127,25 @@ class DeltaTableWriter:
         self, incoming: pa.Schema, batch: Batch, partition_keys: Sequence[str]
     ) -> TablePlan:
         changes = self.changes
-        deleted = (changes.delete_column or DELETED_AT) if changes.hard_delete else ""
+        when = None if batch.gone else changes.delete_when
+        named = when.column if when else changes.delete_column
         merge = self.merger.plan(
             incoming,
             changes.merge_keys or batch.key_properties,
-            deleted=deleted,
+            deleted=(named or DELETED_AT) if changes.hard_delete else "",
+            when=when,
+            soft="" if changes.hard_delete else DELETED_AT,
+            apart=changes.apart,
             partition_keys=partition_keys,
             policy=self.evolution,
         )
         columns = merge.table.evolution.schema
         untyped = merge.table.evolution.untyped
-        empty = (changes.delete_column or "").lower() in {
+        empty = (named or "").lower() in {
             f.name.lower() for f in columns if pa.types.is_null(f.type)
         }
-        if changes.delete_column is not None and not (merge.deleted or empty):
-            text = f"there is no column {changes.delete_column!r}: no row was taken for deleted."
+        if named is not None and not (merge.deleted or empty):
+            text = f"there is no column {named!r}: no row was taken for deleted."
             merge = replace(merge, warnings=(*merge.warnings, text))
         return TablePlan(merge.rows, self.merger.sink(merge), merge, untyped=untyped)
 

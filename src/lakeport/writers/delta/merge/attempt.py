@@ -106,7 +106,15 @@ class ChangeAttempt(Attempt):
             column = f"source.{quoted(change.deleted)}"
             flag = dict(rows.dtypes)[change.deleted] == "boolean"
             gone = f"coalesce({column}, false)" if flag else f"{column} IS NOT NULL"
+            gone = change.when.sql(column) if change.when else gone
             merge = merge.whenMatchedDelete(gone)
+        if change.soft and change.own:
+            bare = [f"source.{quoted(name)} IS NULL" for name in change.own]
+            own = {quoted(name) for name in change.own}
+            merge = merge.whenMatchedUpdate(
+                " AND ".join([f"source.{quoted(change.soft)} IS NOT NULL", *bare]),
+                {name: value for name, value in updated.items() if name not in own},
+            )
         merge = merge.whenMatchedUpdate(set=updated)
         merge.whenNotMatchedInsert(f"NOT ({gone})" if gone else "true", new).execute()
 

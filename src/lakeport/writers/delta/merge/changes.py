@@ -10,6 +10,7 @@ driver they tell, by the log alone, which files of the table have to be looked i
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,8 +21,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeport.config.delete_when import DeleteCondition
 from lakeport.errors import InputError
 from lakeport.model import Storage
+from lakeport.schema.metadata import DELETED_AT
 from lakeport.shape.columns import TIMESTAMP
 from lakeport.writers.delta.merge.files import Bounds, Entry, bounds, in_parts, parse_statistics
 from lakeport.writers.delta.merge.keys import Hits, KeyIndex, KeyRanges, Mask, Positions
@@ -50,6 +53,11 @@ class Incoming:
     files: tuple[tuple[str, int], ...]
     schema: pa.Schema
     bytes: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows they have."""
+        return sum(rows for _, rows in self.files)
 
     def columns(self, names: Sequence[str]) -> pa.Table:
         """Some columns of all rows."""
@@ -109,6 +117,10 @@ class Upsert:
         created: column whose value stays; empty for none.
         deleted: column that marks a row of the batch as deleted; empty for none.
         updated: column that tells when a row last changed; empty for none.
+        when: which values of `deleted` do; None to tell by its type.
+        soft: column whose value marks a row that stays as deleted; empty for none.
+        own: columns that a record brings beside its key and its marks. A marked record without a
+            value in any of them brings its key alone, and leaves them as they are.
     """
 
     incoming: Incoming
@@ -117,6 +129,9 @@ class Upsert:
     created: str
     deleted: str
     updated: str = ""
+    when: DeleteCondition | None = None
+    soft: str = ""
+    own: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -145,8 +160,9 @@ class Upsert:
         places = np.searchsorted(context.column(_POSITION).to_numpy(), chosen)
         new = context.take(pa.array(places))
         if self.deleted:
-            stay = pc.invert(marked(new.column(self.deleted)))
+            stay = pc.invert(marked(new.column(self.deleted), self.when))
             rows, new = rows.filter(stay.combine_chunks()), new.filter(stay)
+        bare = self.bare(new)
         there = {name.lower(): name for name in self.incoming.schema.names}
         arrays, same = [], np.ones(len(rows), dtype=bool)
         for field in self.schema:
@@ -156,11 +172,55 @@ class Upsert:
                 arrays.append(old)
                 continue
             value = new.column(name).combine_chunks()
+            if bare is not None and name in self.own:
+                value = pc.if_else(bare, old, value)
             arrays.append(pc.coalesce(old, value) if field.name == self.created else value)
             if field.name not in (self.created, self.updated):
                 same[same] = _equal(old, value, same)
         changed = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         return Applied(changed, len(chosen) - len(rows), int(same.sum()))
+
+    def bare(self, rows: pa.Table | pa.RecordBatch) -> pa.Array | None:
+        """Which rows bring their key and a mark alone; None where no row does."""
+        if not (self.soft and self.own):
+            return None
+        found = pc.is_valid(rows.column(self.soft))
+        for name in self.own:
+            found = pc.and_(found, pc.is_null(rows.column(name)))
+        whole = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        return whole if whole.true_count else None
+
+    def filled(self) -> pa.Table | None:
+        """Return last rows that bring a mark alone, with the values of the row before them.
+
+        Only those of keys that an earlier row of the batch has values for; None if there is none.
+        """
+        if not (self.soft and self.own):
+            return None
+        if self.incoming.columns([self.soft]).column(0).null_count == self.incoming.rows:
+            return None
+        masks = [(self.bare(batch), len(batch)) for batch in self.incoming.batches()]
+        flags = np.concatenate(
+            [
+                np.zeros(n, bool) if mask is None else mask.to_numpy(zero_copy_only=False)
+                for mask, n in masks
+            ]
+        )
+        keys, whole = self.incoming.columns(self.merge_keys), np.flatnonzero(~flags)
+        marks = self.index.last[flags[self.index.last]]
+        if not len(marks) or not len(whole):
+            return None
+        hits = KeyIndex(keys.take(pa.array(whole)).columns).find(keys.take(pa.array(marks)).columns)
+        if not len(hits):
+            return None
+        rows = self.incoming.take(marks[hits.rows])
+        positions = np.unique(whole[hits.chosen])
+        order = np.searchsorted(positions, whole[hits.chosen])
+        values = self.incoming.take(positions).take(pa.array(order))
+        for name in self.own:
+            place = rows.schema.get_field_index(name)
+            rows = rows.set_column(place, rows.schema.field(place), values.column(name))
+        return rows.combine_chunks()
 
     @cached_property
     def _whole(self) -> pa.Table | None:
@@ -253,6 +313,8 @@ class BatchKeys:
         """
         names = [*change.merge_keys, *filter(None, [change.deleted])]
         table = change.incoming.columns(list(dict.fromkeys(names)))
+        if change.deleted and change.when is None and change.deleted.lower() != DELETED_AT:
+            _check_marks(change.deleted, table.column(change.deleted))
         columns = table.select(list(change.merge_keys))
         for name in change.merge_keys:
             empty = columns.column(name).null_count
@@ -265,7 +327,7 @@ class BatchKeys:
         last = KeyIndex(columns.columns).last
         inserted = last
         if change.deleted:
-            gone = marked(table.column(change.deleted)).to_numpy()
+            gone = marked(table.column(change.deleted), change.when).to_numpy()
             inserted = last[~gone[last]]
         return cls(columns, last, inserted, KeyRanges(columns.columns))
 
@@ -293,13 +355,44 @@ class BatchKeys:
         return self.inserted[~there[self.inserted]]
 
 
-def marked(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def marked(column: pa.ChunkedArray, when: DeleteCondition | None = None) -> pa.ChunkedArray:
     """Which rows a column marks: those with true in a boolean one, with any value in another.
+
+    Args:
+        column: of the batch.
+        when: says which values mark a row, in place of that rule.
 
     >>> marked(pa.chunked_array([[True, False, None]])).to_pylist()
     [True, False, False]
+    >>> marked(pa.chunked_array([["I", "D", None]]), DeleteCondition("op", ("D",))).to_pylist()
+    [False, True, False]
     """
+    if when is not None:
+        values = pa.array(when.values).cast(column.type)
+        return pc.is_in(column, value_set=values) if when.values else pc.is_valid(column)
     return pc.fill_null(column, False) if column.type == pa.bool_() else pc.is_valid(column)
+
+
+def _check_marks(name: str, column: pa.ChunkedArray) -> None:
+    """Refuse a column of text or numbers whose values need not all mean that a row is deleted.
+
+    Raises:
+        InputError: it has several values, or one in every row.
+    """
+    of_times = pa.types.is_boolean(column.type) or pa.types.is_temporal(column.type)
+    values = len(pc.unique(column.drop_null()))
+    if of_times or not values or (values == 1 and column.null_count):
+        return
+    kinds = f"{values} different values" if values > 1 else "one value in every row"
+    plain = name.isidentifier()
+    subject = name if plain else "`" + name.replace("`", "``") + "`"
+    example = "'D'" if pa.types.is_string(column.type) else "1"
+    ways = (f"{subject} = {example}", f"{subject} IS NOT NULL")
+    one, each = ("--delete-when " + (f'"{way}"' if plain else shlex.quote(way)) for way in ways)
+    raise InputError(
+        f"column {name!r} has {kinds}, so that it does not say which rows are deleted",
+        f"name the value that means so: `{one}` (`delete_when`), or `{each}` if each value does.",
+    )
 
 
 def _equal(one: pa.Array, other: pa.Array, where: Mask) -> Mask:

@@ -10,16 +10,19 @@ A merge that meets another writer's change looks at the table again and rewrites
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakeport.config.delete_when import DeleteCondition
 from lakeport.errors import ConfigError, SchemaConflict
 from lakeport.model import Landed, Mode, Staged
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.metadata import lowest_of
+from lakeport.schema.named import type_name
 from lakeport.shape.columns import TIMESTAMP
 from lakeport.writers.delta.commit.staged_files import published
 from lakeport.writers.delta.log.commits import Mark
@@ -51,6 +54,9 @@ class MergePlan:
         merge_keys: the table's columns that identify a row.
         created: column whose value an existing row keeps; empty for none.
         deleted: column that marks a row of the batch as deleted; empty for none.
+        when: which values of it do; None to tell by its type.
+        soft: column whose value marks a row that stays as deleted; empty for none.
+        own: columns that a record brings beside its key and its marks.
         warnings: sentences for the report.
     """
 
@@ -59,6 +65,9 @@ class MergePlan:
     merge_keys: tuple[str, ...]
     created: str
     deleted: str
+    when: DeleteCondition | None = None
+    soft: str = ""
+    own: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -93,6 +102,9 @@ class DeltaMerger:
         merge_keys: Sequence[str],
         *,
         deleted: str = "",
+        when: DeleteCondition | None = None,
+        soft: str = "",
+        apart: Sequence[str] = (),
         partition_keys: Sequence[str] = (),
         policy: EvolutionPolicy | str = EvolutionPolicy.EVOLVE,
     ) -> MergePlan:
@@ -102,11 +114,15 @@ class DeltaMerger:
             incoming: the batch's columns.
             merge_keys: those that identify a row, in any case.
             deleted: the column that marks a row as deleted; empty for none.
+            when: which values of it do; None to tell by its type.
+            soft: the column whose value marks a row that stays; empty for none.
+            apart: columns that the load gives every row.
             partition_keys: columns to partition a new table by.
             policy: whether columns may be added.
 
         Raises:
-            ConfigError: there are no keys, or one is no column that could be one.
+            ConfigError: there are no keys, or one is no column that could be one; or `when` names
+                values that its column can't have.
             SchemaConflict: the batch does not fit the table.
         """
         table = self.writer.plan(
@@ -119,12 +135,21 @@ class DeltaMerger:
         coming = {name.lower() for name in incoming.names}
         rows = pa.schema([field for field in table.schema if field.name.lower() in coming])
         names = {name.lower(): name for name in rows.names}
+        keys = _merge_keys(self.writer.stream, rows, merge_keys)
+        mark = names.get(deleted.lower(), "")
+        if mark and when:
+            _check_values(rows.field(mark), when)
+        beside = {*map(str.lower, (*keys, *apart)), self.created.lower(), self.updated.lower()}
+        own = (n for low, n in names.items() if low not in beside and not low.startswith("_sdc_"))
         return MergePlan(
             table,
             rows,
-            _merge_keys(self.writer.stream, rows, merge_keys),
+            keys,
             names.get(self.created.lower(), ""),
-            names.get(deleted.lower(), ""),
+            mark,
+            when,
+            names.get(soft.lower(), ""),
+            tuple(own),
             table.warnings,
         )
 
@@ -146,16 +171,31 @@ class DeltaMerger:
             LakeportError: as `DeltaWriter.commit`.
         """
         writer, own = self.writer, mark or self.writer.mark()
-        with published(writer.storage, staged) as batch:
-            batch.publish()
+        with ExitStack() as stack:
+            stack.enter_context(published(writer.storage, staged)).publish()
             files = tuple((item.key, item.rows) for item in staged)
             size = sum(item.bytes for item in staged)
             rows = Incoming(writer.storage, files, plan.rows, size)
             updated = {name.lower(): name for name in plan.rows.names}.get(self.updated.lower(), "")
             change = Upsert(
-                rows, plan.table.schema, plan.merge_keys, plan.created, plan.deleted, updated
+                rows,
+                plan.table.schema,
+                plan.merge_keys,
+                plan.created,
+                plan.deleted,
+                updated,
+                plan.when,
+                plan.soft,
+                plan.own,
             )
             keys = BatchKeys.read(change)
+            filled = change.filled()
+            if filled is not None:
+                new = self.sink(plan).write(iter(filled.to_batches()), len(staged))
+                stack.enter_context(published(writer.storage, new)).publish()
+                files = (*files, *((item.key, item.rows) for item in new))
+                change = replace(change, incoming=replace(rows, files=files))
+                keys = BatchKeys.read(change)
 
             def attempt(current: DeltaPlan, txn: TableTransaction, _: int) -> Landed:
                 now = replace(change, schema=current.schema)
@@ -164,7 +204,9 @@ class DeltaMerger:
             landed = writer.until_committed(plan.table, own, attempt)
             self.anew.pending = False
             return replace(
-                landed, warnings=tuple(dict.fromkeys((*plan.warnings, *landed.warnings)))
+                landed,
+                rows=landed.rows - (len(filled) if filled and not landed.skipped else 0),
+                warnings=tuple(dict.fromkeys((*plan.warnings, *landed.warnings))),
             )
 
     def retire(
@@ -333,6 +375,17 @@ def _only_spark(uri: str, plan: DeltaPlan) -> ConfigError:
         "can't replace the table in one commit",
         "land it with `mode: overwrite` once, or delete the table, and load it again.",
     )
+
+
+def _check_values(field: pa.Field, when: DeleteCondition) -> None:
+    try:
+        pa.array(when.values).cast(field.type)
+    except (pa.ArrowException, TypeError, ValueError):
+        raise ConfigError(
+            f"`delete_when` compares column {field.name!r}, which is {type_name(field.type)}, with "
+            "a value that it can't have",
+            f"write its values as {type_name(field.type)}, texts in single quotes.",
+        ) from None
 
 
 def _merge_keys(stream: str, rows: pa.Schema, keys: Sequence[str]) -> tuple[str, ...]:
