@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
-__all__ = ["MASK", "REDACTION", "is_secret_name", "scrub"]
+__all__ = ["MASK", "REDACTION", "is_secret_name", "scrub", "secret_arguments"]
 
 MASK: Final = "**********"
 """What stands in place of a secret wherever one would be shown."""
@@ -24,6 +25,7 @@ _SUSPECT: Final = re.compile(
     + r"|(^|[.])fs[.].*key|sas([._]|$)|sharedkey|passwd"
     + r"|(access|account|encryption|private|api)[_-]?key"
 )
+_SECRET_OPTION: Final = re.compile(r"(?i)-+(auth|bearer|jwt|pass|pat|pw|pwd)$")
 _SHORTEST: Final = 4
 _PATTERNS: Final = tuple(
     (re.compile(pattern), rf"\1{MASK}")
@@ -47,6 +49,53 @@ def is_secret_name(name: str) -> bool:
     (True, False)
     """
     return bool(_SUSPECT.search(name)) and not _HARMLESS.search(name)
+
+
+def secret_arguments(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the secrets on a program's command line, as the names before them tell.
+
+    Args:
+        words: options with their values (`--token x`, `--token=x`), variables (`API_KEY=x`), JSON
+            objects, and whole command lines as one word.
+
+    >>> secret_arguments(["tap", "--token", "x", "API_KEY=y", '--config={"password": "z"}', "-v"])
+    ('x', 'y', 'z')
+    """
+    found: list[str] = []
+    option = ""
+    for word in words:
+        name, equals, value = word.partition("=")
+        start = word.find("{")
+        if option and not word.startswith("-"):
+            found.append(word)
+        elif equals and value and _names_secret(name):
+            found.append(value)
+        elif start >= 0:
+            found += _secret_members(word[start:])
+        elif " " in word:
+            found += secret_arguments([part.strip("'\"") for part in word.split()])
+        option = word if not equals and word.startswith("-") and _names_secret(word) else ""
+    return tuple(filter(None, found))
+
+
+def _names_secret(option: str) -> bool:
+    return is_secret_name(option) or bool(_SECRET_OPTION.fullmatch(option))
+
+
+def _secret_members(text: str) -> Iterator[str]:
+    """The secrets in the text of a JSON object; none where it is no such text."""
+    try:
+        waiting: list[Any] = [json.loads(text)]
+    except ValueError:
+        return
+    while waiting:
+        value = waiting.pop()
+        members = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, member in members:
+            if isinstance(member, dict | list):
+                waiting.append(member)
+            elif is_secret_name(str(name)) and isinstance(member, str):
+                yield str(member)
 
 
 def scrub(text: str, secrets: Iterable[str] = ()) -> str:

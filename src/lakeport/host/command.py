@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Final
 
-from lakeport.scrub import MASK, is_secret_name, scrub
+from lakeport.scrub import MASK, is_secret_name, scrub, secret_arguments
 
 __all__ = ["command_line", "masked", "started_by"]
+
+_TAP: Final = "--from-tap"
+_JOINED: Final = frozenset("={ ")
 
 _given: ContextVar[tuple[str, ...] | None] = ContextVar("lakeport_command", default=None)
 
@@ -40,8 +44,31 @@ def masked(arguments: Iterable[str], secrets: Iterable[str]) -> tuple[str, ...]:
     >>> masked(["land", "a.csv", '--config_json={"api_key": "x", "path": "/lake"}'], [])
     ('land', 'a.csv', '--config_json={"api_key": "**********", "path": "/lake"}')
     """
-    known = tuple(secrets)
-    return tuple(_masked(argument, known) for argument in arguments)
+    known, done, before = tuple(secrets), list[str](), ""
+    for argument in arguments:
+        option, equals, command = argument.partition("=")
+        if before == _TAP:
+            done.append(_tap(argument, known))
+        elif option == _TAP and equals:
+            done.append(f"{option}={_tap(command, known)}")
+        else:
+            done.append(_masked(argument, known))
+        before = argument
+    return tuple(done)
+
+
+def _tap(command: str, secrets: tuple[str, ...]) -> str:
+    """A tap's command line without the secrets among its arguments, however short they are."""
+    try:
+        words = shlex.split(command)
+    except ValueError:  # a quote is not closed
+        return MASK
+    for secret in secret_arguments(words):
+        words = [
+            MASK if word == secret else word.replace(secret, MASK) if _JOINED & {*word} else word
+            for word in words
+        ]
+    return shlex.join(_masked(word, secrets) for word in words)
 
 
 def _masked(argument: str, secrets: tuple[str, ...]) -> str:

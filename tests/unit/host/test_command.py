@@ -51,3 +51,31 @@ def test_known_secrets_and_what_looks_like_one_are_masked_anywhere() -> None:
 def test_what_holds_no_secret_stays_as_it_was_typed(line: str) -> None:
     arguments = shlex.split(line)
     assert masked(arguments, ["5f3a-5f3a"]) == tuple(arguments)
+
+
+@pytest.mark.parametrize(
+    "tap",
+    [
+        "tap-x --token 5f3a5f3a --config tap.json",
+        "tap-x --token=5f3a5f3a",
+        "tap-x --api-key '5f3a \"5f3a' -v",
+        "tap-x --auth 5f3a",
+        "env API_TOKEN=5f3a5f3a tap-x",
+        "sh -c 'API_TOKEN=5f3a5f3a tap-x --password \"5f3a\"'",
+        'tap-x --config \'{"start": 1, "oauth": [{"client_secret": "5f3a"}]}\'',
+        "tap-x --url https://me:5f3a@host/",
+        "tap-x --token '5f3a",
+    ],
+)
+@pytest.mark.parametrize("form", [["--from-tap", "{}"], ["--from-tap={}"]])
+def test_secrets_among_a_taps_arguments_are_masked(form: list[str], tap: str) -> None:
+    safe = masked(["land", *(part.format(tap) for part in form), "--to", "./lake"], [])
+    assert "5f3a" not in str(safe) and "**********" in str(safe)
+    assert safe[-2:] == ("--to", "./lake")
+
+
+def test_a_tiny_secret_of_a_tap_is_masked_and_no_more_than_that() -> None:
+    safe = masked(["land", "--from-tap", "tap-X --token X --config X.json --state=a"], [])
+    assert safe[-1] == "tap-X --token '**********' --config X.json --state=a"
+    plain = "tap-x --config tap.json --catalog 'a b.json' -p props.json"
+    assert masked(["--from-tap", plain], []) == ("--from-tap", plain)

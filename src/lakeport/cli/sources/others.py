@@ -65,7 +65,7 @@ def tap_of(command: str) -> TapSource:
         words = []
     if not words:
         raise ConfigError(
-            f"`--from-tap` is {command!r}, which is no command",
+            "`--from-tap` has a text which is no command: it is empty, or a quote is not closed",
             "write it as in a shell, within quotes: 'tap-github --config tap.json'.",
         )
     return TapSource(tap=tuple(words))

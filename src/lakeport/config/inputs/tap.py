@@ -8,7 +8,7 @@ from pathlib import PurePath
 from pydantic import Field
 
 from lakeport.config.inputs.base import Input
-from lakeport.scrub import is_secret_name
+from lakeport.scrub import is_secret_name, secret_arguments
 
 __all__ = ["TapSource"]
 
@@ -39,5 +39,6 @@ class TapSource(Input):
         return PurePath(self.tap[0]).name or self.tap[0]
 
     def secrets(self) -> tuple[str, ...]:
-        """Values of the environment that look like secrets by their names."""
-        return tuple(value for name, value in self.env.items() if is_secret_name(name))
+        """Values of the environment and of arguments that look like secrets by their names."""
+        of_env = (value for name, value in self.env.items() if is_secret_name(name))
+        return (*of_env, *secret_arguments(self.tap))
