@@ -83,14 +83,6 @@ def land(
         str | None,
         typer.Option("--merge-keys", metavar="A,B", help="Columns that identify a row, to merge."),
     ] = None,
-    delete_when: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CONDITION",
-            help="Records that remove their row from the table: `Op = 'D'`.",
-            rich_help_panel=_POLICY,
-        ),
-    ] = None,
     columns: Columns = None,
     rename: Rename = None,
     drop: Drop = None,
@@ -222,6 +214,14 @@ def land(
     deletes: Deletes = None,
     source_name: SourceName = None,
     driver: Driver = None,
+    delete_when: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="Records that remove their row from the table: `Op = 'D'`.",
+            rich_help_panel=_POLICY,
+        ),
+    ] = None,
     on_bad_record: Annotated[
         str | None,
         typer.Option(metavar="fail|quarantine", help="Default: fail.", rich_help_panel=_POLICY),
