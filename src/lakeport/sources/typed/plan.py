@@ -12,6 +12,7 @@ import pyarrow as pa
 from lakeport.errors import SourceError
 from lakeport.model import Scan, Split
 from lakeport.schema.types import check_names, normalise, repeated
+from lakeport.schema.untyped import open_columns, with_text
 from lakeport.sources.files.declared import column_types
 from lakeport.sources.files.file_set import FilePlan, FileSet
 from lakeport.sources.files.source_file import SourceFile
@@ -66,12 +67,13 @@ def plan_typed(files: FileSet) -> FilePlan:
     check_names(files.stream, schema.names)
     return FilePlan(
         reader=TypedReader(
-            files.stream, schema, format_.batches, files.options.limits, mixed=mixed
+            files.stream, with_text(schema), format_.batches, files.options.limits, mixed=mixed
         ),
         splits=split_groups(footers, files.options.split_bytes),
         bytes=sum(file.bytes for file in files.files),
         output_ratio=format_.output_ratio,
         records=-1 if -1 in rows else sum(rows),
+        untyped=open_columns(schema),
     )
 
 
@@ -86,7 +88,7 @@ def _look(format_: _Format, file: SourceFile) -> list[tuple[Footer, int]]:
                 "rename them where the file is written.",
             )
         with naming(file.name):
-            schema = normalise(found.schema)
+            schema = normalise(found.schema, open_places=True)
     return [(Footer(file, schema, tuple((0, size) for size in found.parts)), found.rows)]
 
 
