@@ -57,16 +57,40 @@ def test_delta_spark_reads_what_was_typed_late(tmp_path: Path, properties: dict[
     assert values.to_pylist() == by_spark(tmp_path)["c"]
 
 
-def test_what_optimize_writes_is_written_anew_when_asked(tmp_path: Path) -> None:
+def test_what_optimize_writes_is_written_anew(tmp_path: Path) -> None:
     land(tmp_path, OPEN)
     land(tmp_path, OPEN)
     lakeport.Table(tmp_path / "t").optimize()
-    with pytest.raises(SchemaConflict, match="files that others wrote"):
-        land(tmp_path, pa.table({"id": [2], "c": [2.5]}))
-    done = lakeport.Table(tmp_path / "t").alter("c", "double")
-    assert (done.before, done.files) == ("no value yet", 1)
     land(tmp_path, pa.table({"id": [2], "c": [2.5]}))
     assert by_spark(tmp_path) == {"id": [1, 1, 2], "c": [None, None, 2.5]}
+
+
+AGGREGATE = "SELECT id, max(c) AS c, count(*) AS n FROM source GROUP BY id"
+CHECK = [{"check": "id > 0 OR length(cast(c AS string)) > 0 OR id IS NULL"}]
+
+
+@pytest.mark.parametrize("keys", [{"expect": CHECK}, {"sql": AGGREGATE}], ids=["check", "sql"])
+def test_what_spark_computes_of_no_value_has_no_type_yet(
+    keys: dict[str, Any], tmp_path: Path
+) -> None:
+    for text in ("id,c\n", "id,c\n1,\n", "id,c\n2,2.5\n", "id,c\n", "id,c\n3,\n"):
+        (tmp_path / "f.csv").write_text(text)
+        lakeport.land(str(tmp_path / "f.csv"), tmp_path, table="t", internal_columns=False, **keys)
+    assert field(tmp_path, "c")["type"] == "double"
+    found = by_spark(tmp_path)
+    assert (found["id"], found["c"]) == ([1, 2, 3], [None, 2.5, None])
+
+
+@pytest.mark.parametrize("sql", ["", "SELECT * FROM src"])
+def test_a_table_of_places_without_a_value_is_copied_as_one(sql: str, tmp_path: Path) -> None:
+    record = {"id": 1, "c": None, "l": [], "o": {}, "p": {"k": None, "n": 1}}
+    lakeport.land([record], tmp_path, table="src", internal_columns=False)
+    source = lakeport.TablesSource(tables={"src": str(tmp_path / "src")})
+    lakeport.land(source, tmp_path, table="t", internal_columns=False, sql=sql or None)
+    full = {"id": 2, "c": 2.5, "l": [1], "o": {"a": [1]}, "p": {"k": "x", "n": 2}}
+    lakeport.land([full], tmp_path, table="t", internal_columns=False)
+    found = DeltaTable(str(tmp_path / "t")).to_pyarrow_table().sort_by("id").to_pylist()
+    assert found == [{**record, "o": {"a": None}}, full]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,13 @@ import pyarrow as pa
 
 from lakeport.errors import BadRecord, BadRecords, ObjectExists, UnknownFields
 from lakeport.host.activity import activity
-from lakeport.loading.batches.columns import columns_of, described, read_columns, union
+from lakeport.loading.batches.columns import (
+    columns_of,
+    described,
+    opened_columns,
+    read_columns,
+    union,
+)
 from lakeport.loading.batches.parts import Part, Task, misfit, staged_of
 from lakeport.loading.batches.sharing import groups, together, uneven
 from lakeport.loading.cancellation import Cancellation
@@ -36,6 +42,7 @@ from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, Unk
 from lakeport.schema.evolution import TypeConflict
 from lakeport.schema.kinds import merge_kinds, type_of_kind
 from lakeport.schema.types import declared_type
+from lakeport.schema.untyped import open_columns, with_text
 from lakeport.shape.columns import TIMESTAMP, header_name, internal_names
 from lakeport.spark.jobs import run_frame, run_tasks
 from lakeport.units import counted
@@ -215,9 +222,13 @@ class StreamLoader:
             from lakeport.loading.transform.transform import Transform
 
             transform = Transform(self.runtime)
-        items = [(reader, splits) for b, reader in read for splits in self._shared(b)]
+        items = [(reader, splits, b.untyped) for b, reader in read for splits in self._shared(b)]
+        whole, columns = together(batches), schemas[0]
+        if read:
+            found = union([opened_columns(b, reader.schema) for b, reader in read])
+            whole, columns = replace(whole, untyped=open_columns(found)), with_text(found)
         with self.timeline.stage("planning", batches[0].stream):
-            return transform.applied(together(batches), union(schemas), items)
+            return transform.applied(whole, columns, items)
 
     def _scanned(self, batch: Batch) -> Reader | None:
         """Scan a batch, hand its bad records on, and learn its undeclared fields."""

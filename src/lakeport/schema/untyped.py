@@ -11,7 +11,7 @@ planned for a table, and what a table is known by, has the open types themselves
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ __all__ = [
     "as_stored",
     "as_text",
     "emptied",
+    "emptied_columns",
     "filled",
     "filled_columns",
     "is_json",
@@ -206,6 +207,16 @@ def emptied(array: Any, type_: pa.DataType) -> Any:
             _offsets(entries), keys, emptied(items, type_.item_type), type=type_, mask=nulls
         )
     return array
+
+
+def emptied_columns(batch: Any, types: Mapping[str, pa.DataType]) -> Any:
+    """A record batch whose columns of these names are `emptied`; raises as that."""
+    if not types:
+        return batch
+    names = batch.schema.names
+    pairs = zip(names, batch.columns, strict=True)
+    arrays = [emptied(array, types.get(name, array.type)) for name, array in pairs]
+    return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
 def _offsets(array: Any) -> Any:

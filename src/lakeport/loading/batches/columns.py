@@ -12,12 +12,13 @@ from lakeport.model import Mode
 from lakeport.schema.evolution import TypeConflict, plan_evolution
 from lakeport.schema.named import type_name
 from lakeport.schema.types import declared_type, from_spark_json, normalise
+from lakeport.schema.untyped import reopened
 
 if TYPE_CHECKING:
     from lakeport.model import Batch
     from lakeport.writers.base import TablePlan
 
-__all__ = ["columns_of", "described", "read_columns", "union"]
+__all__ = ["columns_of", "described", "opened_columns", "read_columns", "union"]
 
 
 def columns_of(batch: Batch) -> pa.Schema:
@@ -27,6 +28,11 @@ def columns_of(batch: Batch) -> pa.Schema:
     if batch.frame is None:
         raise TypeError("a batch has a reader or a frame")
     return normalise(from_spark_json(batch.frame.schema.json()))
+
+
+def opened_columns(batch: Batch, columns: pa.Schema) -> pa.Schema:
+    """A reader's columns, with the types of `lakeport.schema.untyped` where the batch has none."""
+    return pa.schema([reopened(f, batch.untyped.get(f.name, f.type)) for f in columns])
 
 
 def read_columns(batches: Sequence[Batch]) -> dict[str, str]:

@@ -22,8 +22,9 @@ from lakeport.loading.batches.columns import columns_of
 from lakeport.loading.expressions.select import Select, parsed, selected
 from lakeport.loading.transform.function import applied, function_named
 from lakeport.model import Batch, Reader, Split
+from lakeport.schema.untyped import emptied_columns
 from lakeport.shape.columns import fitted
-from lakeport.sources.frames.spark import normalised, without_values
+from lakeport.sources.frames.spark import normalised, opened, without_values
 from lakeport.spark.failures import translated
 from lakeport.spark.sql.query import check_query, named, query, session_like
 from lakeport.spark.sql.reading import Reading
@@ -44,8 +45,8 @@ AT_ONCE: Final = "the whole input at once"
 SOURCE: Final = "source"
 """What `sql` calls the input."""
 
-Item = tuple[Reader, tuple[Split, ...]]
-"""What one task reads."""
+Item = tuple[Reader, tuple[Split, ...], Mapping[str, pa.DataType]]
+"""What one task reads, and the types of the reader's columns with places without a value."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,7 @@ class Transform:
         if frame is None:
             reading = Reading(self.runtime, session, schema, items, _Read(schema))
             frame = reading.frame
+        frame = opened(frame, batch.untyped)
         named(session, {**self.views, SOURCE: frame})
         found = self._made(session, frame.columns)
         stored = normalised(found, batch.stream)
@@ -210,5 +212,6 @@ class _Read:
     schema: pa.Schema
 
     def __call__(self, item: Item) -> Iterator[pa.RecordBatch]:
-        reader, splits = item
-        return fitted((batch for split in splits for batch in reader.read(split)), self.schema)
+        reader, splits, untyped = item
+        read = (batch for split in splits for batch in reader.read(split))
+        return fitted((emptied_columns(batch, untyped) for batch in read), self.schema)

@@ -22,7 +22,7 @@ from lakeport.schema.types import check_names, normalise
 from lakeport.schema.untyped import open_columns, with_text
 from lakeport.sources.frames.pandas import pandas_batches
 from lakeport.sources.frames.records import record_batches
-from lakeport.sources.frames.spark import digest_of, normalised, without_values
+from lakeport.sources.frames.spark import digest_of, normalised, without_marks, without_values
 from lakeport.sources.parquet.reader import aligned
 from lakeport.sources.splits import open_split
 from lakeport.sources.spool.location import open_new
@@ -115,13 +115,14 @@ class FrameSource:
         yield Flush((batch,), last=True)
 
     def _spark(self) -> Batch:
-        frame = normalised(self._frame, self._stream)
+        found = without_marks(self._frame)
+        frame = normalised(found, self._stream)
         return Batch(
             self._stream,
             0,
             frame=frame,
             digest=digest_of(frame) if self._digest else "",
-            untyped=without_values(self._frame, frame),
+            untyped=without_values(found, frame),
         )
 
     def _spooled(self) -> Batch:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from lakeport.errors import SourceError
+from lakeport.schema import marks
+from lakeport.schema.marks import UNTYPED
 from lakeport.schema.types import check_names, from_spark_json
-from lakeport.schema.untyped import open_columns
+from lakeport.schema.untyped import is_open, open_columns
 from lakeport.spark.quoting import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["digest_of", "normalised", "without_values"]
+__all__ = ["digest_of", "normalised", "opened", "without_marks", "without_values"]
 
 _PLAIN = {
     "BooleanType",
@@ -100,6 +104,50 @@ def _opened(spark: Any, stored: pa.DataType) -> pa.DataType:
         pairs = zip(spark.fields, inner, strict=True)
         return pa.struct([f.with_type(_opened(one.dataType, f.type)) for one, f in pairs])
     return stored
+
+
+def opened(frame: DataFrame, columns: Mapping[str, pa.DataType]) -> DataFrame:
+    """A frame with void in places without a value, so that Spark finds the types of what it makes.
+
+    Args:
+        frame: has text there.
+        columns: those with such places, and their types (see `lakeport.schema.untyped`).
+    """
+    if not columns:
+        return frame
+    return frame.select(
+        *(
+            _void(frame[quoted(name)], columns[name]).alias(name)
+            if name in columns
+            else frame[quoted(name)]
+            for name in frame.columns
+        )
+    )
+
+
+def without_marks(frame: DataFrame) -> DataFrame:
+    """A frame of a table's rows, with void in places that its schema says had no value yet."""
+    text = frame.schema.json()
+    if UNTYPED not in text:
+        return frame
+    columns = marks.opened(json.loads(text), from_spark_json(text))
+    return opened(frame, open_columns(columns))
+
+
+def _void(column: Column, type_: pa.DataType) -> Column:
+    """An expression with void in the places of a type that are untyped there."""
+    from pyspark.sql import functions as f
+
+    if pa.types.is_null(type_):
+        return f.lit(None)
+    if not is_open(type_):
+        return column
+    if pa.types.is_list(type_):
+        return f.transform(column, lambda item: _void(item, type_.value_type))
+    if pa.types.is_map(type_):
+        return f.transform_values(column, lambda _, value: _void(value, type_.item_type))
+    members = (_void(column.getField(m.name), m.type).alias(m.name) for m in type_)
+    return f.when(column.isNotNull(), f.struct(*members))
 
 
 def digest_of(frame: DataFrame) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Bookmark, Flush, Memory, Mode
 from lakeport.sources.frames.source import FrameSource
+from lakeport.sources.frames.spark import without_marks
 from lakeport.sources.tables.commits import Changes, changes_between
 from lakeport.sources.tables.delta import DeltaTable
 
@@ -75,7 +76,8 @@ class TableFlushes:
     def frames(self) -> Mapping[str, DataFrame]:
         """The rows by the tables' names, for SQL over them; whoever asks makes one of several."""
         self._taken = True
-        return {name: read.frame for name, read in self._read.items() if read.frame is not None}
+        frames = {name: read.frame for name, read in self._read.items()}
+        return {name: without_marks(frame) for name, frame in frames.items() if frame is not None}
 
     def __iter__(self) -> Iterator[Flush]:
         """Hand the rows out.

@@ -21,6 +21,7 @@ from lakeport.errors import ConfigError, DestinationError, SchemaConflict
 from lakeport.model import Landed, Mode, Staged
 from lakeport.schema.evolution import Evolution, widens
 from lakeport.schema.exact import InexactError, convertible, exactly
+from lakeport.schema.marks import marked
 from lakeport.schema.named import like, listed, type_name
 from lakeport.schema.text import json_column, text_column
 from lakeport.schema.types import declared_type, is_json, storable
@@ -31,7 +32,7 @@ from lakeport.writers.delta.merge.files import Entry, TableFiles
 from lakeport.writers.delta.plan import WIDENING, DeltaPlan, TableRequest
 from lakeport.writers.delta.schema import file_schema, grow_schema, physical_names, retyped
 from lakeport.writers.delta.state import TableState
-from lakeport.writers.delta.untyped import holders, in_files, marked, open_in_files
+from lakeport.writers.delta.untyped import holders, in_files, open_in_files
 from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:

@@ -12,11 +12,12 @@ from lakeport.config.explain import nearest
 from lakeport.errors import ConfigError, DestinationError, SchemaConflict
 from lakeport.model import Mode
 from lakeport.schema.evolution import Evolution, EvolutionPolicy, plan_evolution
+from lakeport.schema.marks import marked, typed
 from lakeport.schema.untyped import filled_columns, with_text
 from lakeport.writers.delta.log.actions import check_partition_type
 from lakeport.writers.delta.schema import MAPPING_MODE, grow_schema, needs_mapping
 from lakeport.writers.delta.state import TableState
-from lakeport.writers.delta.untyped import in_files, marked, typed
+from lakeport.writers.delta.untyped import in_files
 
 __all__ = [
     "DEFAULT_PROPERTIES",

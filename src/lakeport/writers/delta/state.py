@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeport.schema.marks import opened
 from lakeport.schema.types import from_spark_json
 from lakeport.writers.delta.schema import MAPPING_MODE
-from lakeport.writers.delta.untyped import opened
 
 __all__ = ["TableState"]
 
