@@ -216,10 +216,10 @@ def _wider(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     if pa.types.is_struct(a) and pa.types.is_struct(b):
         return _members(a, b)
     if pa.types.is_list(a) and pa.types.is_list(b):
-        item = _wider(a.value_type, b.value_type)
+        item = _wider_part(a.value_field, b.value_field)
         return None if item is None else pa.list_(item)
     if pa.types.is_map(a) and pa.types.is_map(b):
-        key, value = _wider(a.key_type, b.key_type), _wider(a.item_type, b.item_type)
+        key, value = _wider(a.key_type, b.key_type), _wider_part(a.item_field, b.item_field)
         return None if key is None or value is None else pa.map_(key, value)
     for family in (pa.types.is_signed_integer, pa.types.is_floating):
         if family(a) and family(b):
@@ -236,15 +236,20 @@ def _wider(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     return None
 
 
+def _wider_part(a: pa.Field, b: pa.Field) -> pa.Field | None:
+    wider = _wider(declared_type(a), declared_type(b))
+    return None if wider is None else storable(a.name, wider)
+
+
 def _members(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     """An object with the members of both; None if one of them has two types that don't fit."""
-    types: dict[str, pa.DataType] = {}
+    found: dict[str, pa.Field] = {}
     for member in (*a, *b):
-        wider = _wider(types.get(member.name, member.type), member.type)
+        wider = _wider_part(found.get(member.name, member), member)
         if wider is None:
             return None
-        types[member.name] = wider
-    return pa.struct(list(types.items()))
+        found[member.name] = wider
+    return pa.struct(list(found.values()))
 
 
 def split_groups(footers: Sequence[Footer], split_bytes: int) -> tuple[Split, ...]:
