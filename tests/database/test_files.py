@@ -190,11 +190,22 @@ def test_each_type_of_duckdb_has_one_that_holds_it(tmp_path: Path) -> None:
         assert (value, stream.columns[f"c{i}"], row[f"c{i}"]) == (value, *told)
 
 
-def test_a_number_of_duckdb_that_no_table_holds(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (f"{2**127 - 1}::HUGEINT", "n"),
+        (f"[1, NULL, {-(2**127) + 1}]::HUGEINT[]", "N'"),
+        (f"{2**128 - 1}::UHUGEINT", "n"),
+    ],
+)
+def test_a_number_of_duckdb_that_no_table_holds(tmp_path: Path, value: str, name: str) -> None:
     with duckdb.connect(tmp_path / "shop.duckdb") as connection:
-        connection.execute(f"CREATE TABLE t AS SELECT 1 AS id, {2**127 - 1}::HUGEINT AS n")
-    with pytest.raises(SourceError, match="conversion error") as caught:
+        connection.execute(f'CREATE TABLE t AS SELECT 1 AS id, {value} AS "{name}"')
+    with pytest.raises(SourceError, match=f"column {name!r} holds .* of more than 38") as caught:
         land(tmp_path, f"duckdb:///{tmp_path}/shop.duckdb")
+    text = f'SELECT id, CAST("{name}" AS VARCHAR) AS n FROM t'
+    assert "CAST(... AS VARCHAR)" in caught.value.hint
+    land(tmp_path, f"duckdb:///{tmp_path}/shop.duckdb", query=text)
     assert str(2**127 - 1)[:9] not in str(caught.value)
 
 

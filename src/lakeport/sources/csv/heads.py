@@ -89,8 +89,7 @@ def heads_of(
 def _look(
     options: CsvOptions, declared: Sequence[str], readings: Readings, file: SourceFile
 ) -> list[CsvFile]:
-    if options.detect:
-        check_signature(file)
+    check_signature(file, texts=options.detect)
     dialect = replace(_dialect(options, declared, file), encoding=file.encoding)
     names = options.columns or declared
     if not dialect.header and options.header is None and not options.columns:

@@ -14,7 +14,10 @@ from typing import Final
 from lakeport.errors import LakeportError, SourceError
 from lakeport.scrub import scrub
 
-__all__ = ["named"]
+__all__ = ["TOO_LONG", "named"]
+
+TOO_LONG: Final = "holds whole numbers of more than 38 digits"
+"""What the query for a column says of values that no table can hold."""
 
 _PLACE: Final = "see that the URI's host, port and database are right, and that this machine may "
 _HINTS: Final = (
@@ -38,6 +41,7 @@ _HINTS: Final = (
      "set fewer `splits`."),
     (r"could not set lock|conflicting lock|database is locked", "end what writes the file, or "
      "copy it first."),
+    (TOO_LONG, "have a `query` that makes the column text: CAST(... AS VARCHAR)."),
     (r"does not exist|unable to open database|cannot open file|no such", "see that the file, the "
      "tables and the columns are there and are spelt so."),
 )  # fmt: skip
@@ -59,7 +63,8 @@ _HARMLESS: Final = re.compile(
     r"|server closed the connection unexpectedly|could not receive data from server[\w :]*"
     r"|permission denied for [\w \"]*|invalid snapshot identifier"
     r"|snapshot [\w\"-]* does not exist|SSL [\w ]*error[\w :]*|database is locked"
-    r"|out of (shared )?memory",
+    r"|out of (shared )?memory"
+    rf"|column ['\"].{{1,200}}['\"] {TOO_LONG}",
     re.IGNORECASE,
 )
 _NAMES: Final = re.compile(r"Failed to prepare|(Binder|Catalog|Parser|IO|Permission) Error:")

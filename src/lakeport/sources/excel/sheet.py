@@ -6,10 +6,12 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from openpyxl import load_workbook
+from openpyxl.utils.datetime import WINDOWS_EPOCH
 from openpyxl.utils.escape import unescape
 from openpyxl.worksheet._reader import (
     DATA_TAG,
@@ -120,12 +122,28 @@ def _rows(workbook: Any, sheet: Any, name: str) -> Iterator[Row]:
                 continue
             _check_formulas(element, sheet.title, name)
             number, cells = parser.parse_row(element)
+            if workbook.epoch == WINDOWS_EPOCH:
+                _check_leap_day(element, cells, sheet.title, name)
             element.clear()
             if not last < number <= _MOST_ROWS:
                 raise ValueError(f"row {number} stands behind row {last}")
             last = number
             if row := _fields(cells):
                 yield Row(number, row)
+
+
+def _check_leap_day(row: Any, cells: list[dict[str, Any]], sheet: str, name: str) -> None:
+    """Refuse the date with the number 60, which Excel shows as 1900-02-29; there was none."""
+    for cell, stored in zip(cells, row, strict=True):
+        if not isinstance(cell["value"], datetime) or stored.get("t", "n") != "n":
+            continue
+        value = stored.find(VALUE_TAG)
+        if value is not None and value.text and 60 <= float(value.text) < 61:
+            raise SourceError(
+                f"cell {stored.get('r')} of sheet {sheet!r} of file {name!r} holds 1900-02-29, a "
+                "day that Excel has and no calendar",
+                "correct the cell, or format it as a number or as text.",
+            )
 
 
 def _check_formulas(row: Any, sheet: str, name: str) -> None:

@@ -26,6 +26,7 @@ __all__ = [
 
 _MAGIC = 4
 _NEARBY = 8
+_ARCHIVES = (".tar", ".tgz", ".tbz2", ".txz", ".tzst", ".7z", ".rar")
 _OLD_WORKBOOKS = (".xls", ".xlsb", ".ods")
 
 
@@ -107,11 +108,13 @@ def with_format(files: list[SourceFile], place: Place, given: str) -> list[Sourc
     if given:
         return [replace(file, format=given) for file in files]
     if len(files) == 1 and not files[0].format and place.source.endswith(files[0].name):
-        old = files[0].name.lower().endswith(_OLD_WORKBOOKS)
+        name = files[0].name.lower()
         raise SourceError(
             f"the format of file {place.source!r} can't be told from its name",
             "save it as .xlsx, which can be read."
-            if old
+            if name.endswith(_OLD_WORKBOOKS)
+            else "unpack it, and give the folder."
+            if PurePosixPath(name).suffix in _ARCHIVES or ".tar." in name
             else "`--source-format` (`source_format=`) names it, such as csv; or use one of these "
             f"suffixes: {', '.join(FORMATS)} (with {', '.join(COMPRESSIONS)} behind it or not).",
         )

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import io
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import IO, TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
-from lakeport.errors import SourceError
+from lakeport.errors import LakeportError, SourceError
 from lakeport.sources.input.unpacking import ExpansionGuard, UnpackLimits
 
 if TYPE_CHECKING:
@@ -122,16 +121,19 @@ def open_member(source: BinaryIO, name: str, path: str, limits: UnpackLimits) ->
     Raises:
         SourceError: the archive is damaged, or holds no such file.
     """
-    with _damage(name):
-        archive = zipfile.ZipFile(source)
-        try:
-            member = archive.getinfo(path)
-        except KeyError:
-            raise SourceError(
-                f"archive {name!r} holds no file {path!r} any more",
-                "leave it as it is during the load, then load again.",
-            ) from None
-        plain = archive.open(member)
+    with ExitStack() as opened:
+        opened.callback(source.close)
+        with _damage(name):
+            archive = zipfile.ZipFile(source)
+            try:
+                member = archive.getinfo(path)
+            except KeyError:
+                raise SourceError(
+                    f"archive {name!r} holds no file {path!r} any more",
+                    "leave it as it is during the load, then load again.",
+                ) from None
+            plain = archive.open(member)
+        opened.pop_all()
     guard = ExpansionGuard(name, limits, packed=source.seek(0, io.SEEK_END))
     return cast("BinaryIO", io.BufferedReader(_Content(source, plain, name, guard), _CHUNK))
 
@@ -167,7 +169,11 @@ class _Content(io.RawIOBase):
 def _damage(name: str) -> Iterator[None]:
     try:
         yield
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+    except LakeportError:
+        raise
+    except Exception as error:  # what zipfile meets in damaged archives it does not foresee
+        reason = str(error).partition(" and header ")[0]  # what follows is content
         raise SourceError(
-            f"archive {name!r} is damaged or cut off: {error}", "get the file again."
+            f"archive {name!r} is damaged or cut off: {reason or type(error).__name__}",
+            "get the file again.",
         ) from error

@@ -160,6 +160,21 @@ def test_dates_count_from_1904_where_the_workbook_says_so(tmp_path: Path) -> Non
     assert table_of(tmp_path, saved(workbook))["day"].to_pylist() == [dt.date(2024, 1, 2)]
 
 
+def test_a_day_that_excel_alone_has_is_refused(tmp_path: Path) -> None:
+    workbook = openpyxl.Workbook()
+    sheet = workbook.active
+    for row in (["at"], [59], [61], [60]):
+        sheet.append(row)
+    for cell in sheet["A"][1:]:
+        cell.number_format = "yyyy-mm-dd"
+    content = saved(workbook)
+    with pytest.raises(SourceError, match=r"cell A4 of sheet 'Sheet' .* holds 1900-02-29"):
+        table_of(tmp_path, content)
+    workbook.epoch = CALENDAR_MAC_1904
+    days = table_of(tmp_path, saved(workbook))["at"].to_pylist()
+    assert days == [dt.date(1904, 2, 29), dt.date(1904, 3, 2), dt.date(1904, 3, 1)]
+
+
 def test_errors_are_null_and_told(tmp_path: Path) -> None:
     batch = file_batch(tmp_path, book(["n", "m"], [1, "#N/A"], ["#DIV/0!", 2]), name="t.xlsx")
     assert batch.reader is not None and str(batch.reader.schema.field("n").type) == "int64"

@@ -4,15 +4,18 @@ import gzip
 import io
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import lakeport
-from lakeport.errors import BadRecords, SourceError
+from lakeport.errors import BadRecords, InputError, SourceError
 from lakeport.model import StoredObject
 from lakeport.sources.files.discovery import discover, stream_name
 from lakeport.sources.files.source_file import digest_of
@@ -175,6 +178,20 @@ def test_a_member_whose_checksum_is_wrong_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.zip").write_bytes(data.replace(b"2345", b"2445"))
     with pytest.raises(SourceError, match=r"x\.zip' is damaged or cut off: Bad CRC-32 .*b\.csv"):
         lakeport.land(tmp_path / "x.zip", tmp_path / "lake")
+
+
+@pytest.mark.parametrize("name", ["x.zip", "x.csv", "x.xlsx"])
+@settings(max_examples=30, deadline=None, suppress_health_check=[*HealthCheck])
+@given(data=st.data())
+def test_damage_anywhere_is_an_error_of_the_source(
+    tmp_path: Path, name: str, data: st.DataObject
+) -> None:
+    whole = bytearray(zipped({"a.csv": "id\n1\n" * 9, "é/b.csv": "id\n2\n"}))
+    for _ in range(data.draw(st.integers(1, 4))):
+        whole[data.draw(st.integers(4, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    (tmp_path / name).write_bytes(whole)
+    with suppress(InputError):
+        lakeport.land(tmp_path / name, tmp_path / "lake", table="t", mode="overwrite")
 
 
 def test_errors_name_the_member(tmp_path: Path) -> None:

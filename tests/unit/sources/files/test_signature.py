@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 from lakeport.errors import SourceError
 from lakeport.sources.csv.options import CsvOptions
+from lakeport.sources.files.discovery import discover
 from tests.unit.sources.file_batch import file_batch
 
 TABLE = pa.table({"id": [1]})
@@ -62,6 +64,39 @@ def test_what_a_file_holds_is_said(
     with pytest.raises(SourceError, match=f"holds .*{holds}") as caught:
         file_batch(tmp_path, content, name=name)
     assert way in caught.value.hint
+
+
+def tar(buffer: io.BytesIO) -> None:
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        member = tarfile.TarInfo("a.csv")
+        member.size = 5
+        archive.addfile(member, io.BytesIO(b"id\n1\n"))
+
+
+@pytest.mark.parametrize("csv", [CsvOptions(), CsvOptions(detect=False)])
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("a.csv", written(tar), "a tar archive"),
+        ("a.csv.gz", gzip.compress(written(tar)), "a tar archive"),
+        ("a.tsv", b"7z\xbc\xaf\x27\x1c\0\4", "a 7z archive"),
+        ("a.csv", b"Rar!\x1a\x07\0", "a RAR archive"),
+    ],
+)
+def test_archives_that_are_not_read_are_never_rows(
+    tmp_path: Path, name: str, content: bytes, kind: str, csv: CsvOptions
+) -> None:
+    with pytest.raises(SourceError, match=f"is {kind}") as caught:
+        file_batch(tmp_path, content, name=name, csv=csv)
+    assert "unpack it" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["a.tar", "a.tgz", "a.tar.gz", "a.tar.zst", "a.7z"])
+def test_archives_that_are_not_read_are_to_be_unpacked(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(written(tar))
+    with pytest.raises(SourceError, match="can't be told from its name") as caught:
+        discover([str(tmp_path / name)])
+    assert caught.value.hint == "unpack it, and give the folder."
 
 
 @pytest.mark.parametrize(

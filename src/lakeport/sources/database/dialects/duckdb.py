@@ -9,12 +9,13 @@ from lakeport.schema.types import check_names, normalise
 from lakeport.sources.database.access import Session
 from lakeport.sources.database.columns import Column, quoted
 from lakeport.sources.database.dialects.base import Dialect, absent, parts, query_of
+from lakeport.sources.database.faults import TOO_LONG
 
 __all__ = ["DuckDb"]
 
 _UTC: Final = "SET TimeZone = 'UTC'"
 _CASTS: Final = {
-    "HUGEINT": "DECIMAL(38,0)",  # Arrow has no more digits, and the cast refuses what has
+    "HUGEINT": "DECIMAL(38,0)",  # Arrow has no more digits
     "UHUGEINT": "DECIMAL(38,0)",
     **dict.fromkeys(
         ("TIME", "TIME WITH TIME ZONE", "TIME_NS", "INTERVAL", "UUID", "BIT", "BIGNUM"), "VARCHAR"
@@ -82,7 +83,12 @@ def _asked(name: str, kind: str) -> str:
     sql = quoted(name)
     found = _LISTED.fullmatch(kind)
     if found and found[1] in _CASTS:
-        return f"CAST({sql} AS {_CASTS[found[1]]}{found[2]})"
+        cast = f"CAST({sql} AS {_CASTS[found[1]]}{found[2]})"
+        if not found[1].endswith("HUGEINT"):
+            return cast
+        told = f"column {name!r} {TOO_LONG}".replace("'", "''")
+        fits = f"CAST(TRY_{cast} AS {kind}) IS NOT DISTINCT FROM {sql}"
+        return f"CASE WHEN {fits} THEN {cast} ELSE error('{told}') END"
     if kind.startswith("ENUM"):
         return f"CAST({sql} AS VARCHAR)"
     if _LOST.search(kind):
