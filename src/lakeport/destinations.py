@@ -57,6 +57,11 @@ def check_layout(config: DestinationConfig) -> tuple[str, ...]:
     table_name(config.table_pattern, "stream")
     if config.file_type != "delta":
         encoder_for(config.file_type, _compression(config))
+    elif config.schema_evolution == "loose":
+        raise ConfigError(
+            "`schema_evolution` is `loose`, and a Delta table has one type for each column",
+            "use `evolve` or `strict`, or land files.",
+        )
     if config.date_partition_format is None:
         return ()
     check_date_format(config.date_partition_format)
@@ -207,6 +212,7 @@ def open_table(
         manifest=config.manifest,
         unique=secrets.token_hex(4) if writes and storage.needs_unique_names() else "",
         target_bytes=int(config.target_file_size_mb * 2**20),
+        evolution=config.schema_evolution,
     )
 
 

@@ -239,7 +239,7 @@ def test_a_load_whose_files_names_are_taken_is_left_alone_while_it_finds_others(
         begun.append(plan)
         if len(begun) > 1:
             return commit(self, plan, staged, *about)
-        taken = plan.detail.key(0)
+        taken = plan.detail.names.key(0)
         self.storage.put(taken, b"")
         try:
             return commit(self, plan, staged, *about)

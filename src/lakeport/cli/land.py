@@ -240,7 +240,9 @@ def land(
     ] = None,
     schema_evolution: Annotated[
         str | None,
-        typer.Option(metavar="evolve|strict", help="Default: evolve.", rich_help_panel=_POLICY),
+        typer.Option(
+            metavar="evolve|strict|loose", help="Default: evolve.", rich_help_panel=_POLICY
+        ),
     ] = None,
     no_internal_columns: Annotated[
         bool,

@@ -159,8 +159,10 @@ class DestinationConfig(BaseModel):
         description="Condition on a column that says which records are deletes: `Op = 'D'`, "
         "`Op IN ('D', 'X')` or `Op IS NOT NULL`. Needs `hard_delete: true`.",
     )
-    schema_evolution: Literal["evolve", "strict"] = Field(
-        default="evolve", description="Whether a table may gain columns."
+    schema_evolution: Literal["evolve", "strict", "loose"] = Field(
+        default="evolve",
+        description="Whether a table may gain columns; `loose`: a load's Parquet files may have "
+        "other types than those before, too.",
     )
     type_widening: bool = Field(
         default=False,

@@ -86,7 +86,7 @@ class TargetKeys(StoreKeys, total=False):
     hard_delete: bool | None
     delete_column: str | None
     delete_when: str | None
-    schema_evolution: Literal["evolve", "strict"] | None
+    schema_evolution: Literal["evolve", "strict", "loose"] | None
     type_widening: bool | None
     unknown_fields: Literal["evolve", "drop", "fail"] | None
     on_bad_record: Literal["fail", "quarantine"] | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from lakeport.schema.named import alter_command, type_name
 
 if TYPE_CHECKING:
     from lakeport.model import Reader, Split
+    from lakeport.writers.base import Current
 
 __all__ = ["explained", "first_misfit"]
 
@@ -29,21 +30,22 @@ _OURS = re.compile(r"frame-[0-9]{6}\.arrows|[0-9]{8}(?:-[0-9]{4})?\.jsonl")
 
 
 def explained(
-    conflict: TypeConflict, table: str, partition_keys: Collection[str], misfit: str = ""
+    conflict: TypeConflict, table: str, now: Current | None, misfit: str = ""
 ) -> SchemaConflict:
     """The conflict with the commands that end it.
 
     Args:
         conflict: what a writer found.
         table: the table's URI.
-        partition_keys: the table's, whose types can't be changed.
+        now: the table; its partition columns' types can't be changed, nor those of files.
         misfit: the first value that does not fit, in words.
     """
     said = []
     wanted = common(conflict.table, conflict.new)
-    if conflict.path in partition_keys:
+    alters = now is None or now.version >= 0
+    if now is not None and conflict.path in now.partition_keys:
         said.append(f"{conflict.path!r} is a partition column, whose type stays.")
-    elif wanted is not None and wanted != conflict.table and "." not in conflict.path:
+    elif alters and wanted is not None and wanted != conflict.table and "." not in conflict.path:
         name = type_name(wanted)
         said.append(f"{alter_command(table, conflict.path, name)} makes it {name} in the table.")
         if not fits(conflict.new, wanted):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.expectations import Expectation
     from lakeport.config.keys import Target, TargetKeys
+    from lakeport.loading.batches.parts import Part
     from lakeport.loading.transform.wanted import Wanted
     from lakeport.model import Batch, Reader, Split
     from lakeport.sources.csv.options import CsvOptions
@@ -252,6 +253,7 @@ def _scan_split(reader: Reader, split: Split) -> list[_Found]:
 
 def _stream(prepared: Prepared, stream: str, seen: _Seen, wanted: Wanted) -> StreamPlan:
     from lakeport.loading.batches.columns import columns_of
+    from lakeport.loading.batches.parts import Part
     from lakeport.loading.policies import Policies
 
     if seen.batch is None:
@@ -271,6 +273,7 @@ def _stream(prepared: Prepared, stream: str, seen: _Seen, wanted: Wanted) -> Str
         policies.target_file_bytes,
     )
     found = seen.found
+    part = Part(batch, batch.reader if batch is seen.batch else None, shape)
     fails = (_FAILS,) if found.bad and policies.on_bad_record == "fail" else ()
     return StreamPlan(
         stream,
@@ -281,7 +284,7 @@ def _stream(prepared: Prepared, stream: str, seen: _Seen, wanted: Wanted) -> Str
         None if found.good < 0 or batch is not seen.batch else found.good,
         max(files, seen.batches),
         now.version if now is not None and now.version >= 0 else None,
-        (*batch.warnings, *_warnings(writer, shape.schema, batch, keys, now), *fails),
+        (*batch.warnings, *_warnings(writer, part, keys, now), *fails),
         (*batch.notes, *planned.notes),
         found.bad,
         found.first,
@@ -300,7 +303,12 @@ def _columns(incoming: pa.Schema, now: Current | None) -> tuple[ColumnPlan, ...]
         change = ""
         if now is not None and there is None:
             change = "new"
-        elif there is not None and declared_type(there) != declared_type(field):
+        elif (
+            there is not None
+            and now is not None
+            and now.typed
+            and declared_type(there) != declared_type(field)
+        ):
             change = f"{type_name(declared_type(there))} in the table"
         plans.append(ColumnPlan(field.name, type_name(declared_type(field)), change))
     plans += [
@@ -311,19 +319,33 @@ def _columns(incoming: pa.Schema, now: Current | None) -> tuple[ColumnPlan, ...]
 
 
 def _warnings(
-    writer: TableWriter,
-    incoming: pa.Schema,
-    batch: Batch,
-    keys: tuple[str, ...],
-    now: Current | None,
+    writer: TableWriter, part: Part, keys: tuple[str, ...], now: Current | None
 ) -> tuple[str, ...]:
+    """What a load would tell of the table, or why it would fail."""
+    from lakeport.loading.batches.parts import misfit
     from lakeport.loading.conflicts import explained
     from lakeport.schema.evolution import TypeConflict
 
+    def planned(part: Part) -> tuple[str, ...]:
+        return writer.plan(part.shape.schema, part.batch, keys, datetime.now(UTC), 1).warnings
+
     try:
-        return writer.plan(incoming, batch, keys, datetime.now(UTC), 1).warnings
+        try:
+            return planned(part)
+        except TypeConflict as conflict:
+            if now is None:
+                raise
+            fitted, names = part.fitted(now.schema), dict(part.shape.names)
+            warnings = planned(fitted)
+            for source, type_ in fitted.shape.narrowed.items():
+                narrow = TypeConflict(
+                    names[source], type_, part.shape.schema.field(names[source]).type, conflict.hint
+                )
+                if misfit(narrow, [part]):
+                    raise narrow from None
+            return warnings
     except TypeConflict as conflict:
-        told = explained(conflict, writer.uri, now.partition_keys if now else ())
+        told = explained(conflict, writer.uri, now, misfit(conflict, [part]))
         return (f"the load would fail: {_sentence(told)}",)
     except SchemaConflict as conflict:
         return (f"the load would fail: {_sentence(conflict)}",)

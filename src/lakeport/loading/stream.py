@@ -57,6 +57,9 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamLoader"]
 
+_MOST_CLASHES = 1000
+"""Most times that a batch is staged because its names were taken."""
+
 
 @dataclass
 class StreamLoader:
@@ -260,8 +263,8 @@ class StreamLoader:
     def _types(self, unknown: Mapping[str, str]) -> dict[str, pa.DataType]:
         """The undeclared fields' types: the table's where it has them, else by their values."""
         now = None if self.policies.mode is Mode.OVERWRITE else self.writer.current()
-        there = () if now is None else now.schema
-        known = {f.name: declared_type(f) for f in there if f.type != pa.null()}
+        typed = now.schema if now is not None and now.typed else ()
+        known = {f.name: declared_type(f) for f in typed if f.type != pa.null()}
         case, renamed = self.policies.header_case, self.policies.rules.rename
         internal = internal_names(self.policies.internal_prefix)
         said = self.policies.rules.types
@@ -302,8 +305,7 @@ class StreamLoader:
                 return self._committed(whole, parts, state)
         except TypeConflict as conflict:
             now, value = self.writer.current(), misfit(conflict, parts)
-            keys = now.partition_keys if now else ()
-            raise explained(conflict, self.writer.uri, keys, value) from None
+            raise explained(conflict, self.writer.uri, now, value) from None
         finally:
             for part in parts:
                 if part.made is not None:
@@ -313,13 +315,29 @@ class StreamLoader:
         incoming = union([part.shape.schema for part in parts])
         names = self.policies.keys_of(whole)
         tasks, left_out, judged = self._tasks(parts), tuple[str, ...](), False
+        otherwise: str | None = None
+        clashes = 0
         while True:
-            with self.timeline.stage("planning", whole.stream):
-                plan = self.writer.plan(incoming, whole, names, parts[0].shape.clock, len(tasks))
+            try:
+                with self.timeline.stage("planning", whole.stream):
+                    clock = parts[0].shape.clock
+                    plan = self.writer.plan(incoming, whole, names, clock, len(tasks))
+            except TypeConflict as conflict:
+                now = self.writer.current()
+                if otherwise is not None or now is None:
+                    raise
+                otherwise = conflict.hint
+                parts = [part.fitted(now.schema) for part in parts]
+                incoming, tasks = union([part.shape.schema for part in parts]), self._tasks(parts)
+                continue
             size, rows = whole.bytes, whole.records
-            with self._stage("writing", whole.stream, total=size, rows_total=rows) as start:
-                staged, found = self._staged(tasks, plan, size)
-                self.timeline.tasks(whole.stream, staged, start)
+            try:
+                with self._stage("writing", whole.stream, total=size, rows_total=rows) as start:
+                    staged, found = self._staged(tasks, plan, size)
+                    self.timeline.tasks(whole.stream, staged, start)
+            except TypeConflict as conflict:  # a value has no equal of the table's type
+                path, table, new = conflict.path, conflict.table, conflict.new
+                raise TypeConflict(path, table, new, otherwise or "") from None
             try:
                 if self.checks is not None and not judged:
                     self.checks.passed(whole, found, counted_before=self._scans)
@@ -343,6 +361,9 @@ class StreamLoader:
                 return replace(landed, warnings=warnings, notes=notes, columns=columns)
             except ObjectExists:
                 self.writer.discard(staged)  # bound to names that are taken: stage under others
+                clashes += 1
+                if clashes >= _MOST_CLASHES:
+                    raise
             except LandedBefore as known:
                 self.writer.discard(staged)
                 left_out = (*left_out, known.note)

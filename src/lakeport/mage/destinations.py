@@ -123,8 +123,13 @@ class Destination:
         """
         more = {} if self._catalog is None else {"catalog": self._catalog}
         if self._values is not None:
-            return load_values(self._values, more, destination=self.destination)
-        return config_of(self.destination, self._flags, more)
+            found = load_values(self._values, more, destination=self.destination)
+        else:
+            found = config_of(self.destination, self._flags, more)
+        if found.file_type == "delta" or "schema_evolution" in found.model_fields_set:
+            return found
+        # Pipelines that have landed files of several types go on, and are told.
+        return found.model_copy(update={"schema_evolution": "loose"})
 
     @cached_property
     def _observer(self) -> MageObserver:

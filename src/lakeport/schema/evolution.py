@@ -99,6 +99,9 @@ class TypeConflict(SchemaConflict):
         self.table = table
         self.new = new
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return (TypeConflict, (self.path, self.table, self.new, self.hint))
+
 
 @dataclass(slots=True)
 class _Notes:

@@ -23,7 +23,7 @@ from lakeport.schema.named import type_name
 from lakeport.schema.numbers import double
 from lakeport.schema.timestamps import days, microseconds
 
-__all__ = ["InexactError", "as_declared", "convertible", "exactly"]
+__all__ = ["InexactError", "as_declared", "convertible", "exactly", "narrows"]
 
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
@@ -60,7 +60,17 @@ def convertible(source: pa.DataType, target: pa.DataType) -> bool:
         return pa.types.is_string(target) or _reader(target) is not None
     if pa.types.is_string(target):
         return _is_number(source) or _is_time(source) or pa.types.is_boolean(source)
-    return (_is_number(source) and _is_number(target)) or (_is_time(source) and _is_time(target))
+    return narrows(source, target)
+
+
+def narrows(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether values of a type may be the same numbers, or the same moments, of the other.
+
+    >>> narrows(pa.float64(), pa.int64()), narrows(pa.int64(), pa.string())
+    (True, False)
+    """
+    numbers = _is_number(source) and _is_number(target)
+    return numbers or (_is_time(source) and _is_time(target))
 
 
 def exactly(column: pa.Array, target: pa.DataType) -> pa.Array:

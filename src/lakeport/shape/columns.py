@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import InputError
+from lakeport.schema.evolution import TypeConflict
 from lakeport.schema.exact import InexactError, as_declared, exactly
 from lakeport.schema.text import is_json_text, json_column, text_column
 from lakeport.schema.types import declared_type, is_json, storable
@@ -73,6 +74,8 @@ class Shape:
             may spell a name in another case.
         rules: the source's columns that get other types than they come with.
         untyped: the source's columns with places that never had a value -> their open types.
+        narrowed: source column -> the table's type, which has an equal of each value or the batch
+            does not fit.
     """
 
     source: pa.Schema
@@ -84,6 +87,7 @@ class Shape:
     constants: tuple[tuple[str, str], ...] = ()
     rules: ColumnRules = field(default_factory=ColumnRules)
     untyped: Mapping[str, pa.DataType] = field(default_factory=dict)
+    narrowed: Mapping[str, pa.DataType] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Shape record batches, lazily.
@@ -149,6 +153,12 @@ class Shape:
                     f"column {name!r} has a value where it had none when the source was looked at",
                     "land the source again once nobody writes to it.",
                 ) from None
+        narrow = self.narrowed.get(name)
+        if narrow is not None:
+            try:
+                return exactly(column, narrow)
+            except InexactError:
+                raise TypeConflict(dict(self.names)[name], narrow, column.type, "") from None
         type_ = self.rules.types.get(name, column.type)
         with as_declared(name, column.type, type_):
             if isinstance(type_, pa.JsonType):

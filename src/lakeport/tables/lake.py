@@ -30,7 +30,7 @@ from lakeport.writers.delta.compaction import SMALL_FILE_BYTES
 from lakeport.writers.delta.log.history import Amount, Version, read_history
 from lakeport.writers.delta.log.snapshot import LogFiles
 from lakeport.writers.files.loads import growth, loads
-from lakeport.writers.naming import HOME
+from lakeport.writers.naming import HOME, safe_segment
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
@@ -58,6 +58,7 @@ _GROWTH = 12_000  # commits and manifests that are read for the growth of all ta
 _THREADS = 16
 _BESIDE = 200
 _NAMED = 20
+_LOOKED = 8  # folders in which a Delta table's log is looked for
 _LOG = "_delta_log"
 _DATE = re.compile(r"[\d.:TZ_-]+")
 
@@ -292,15 +293,30 @@ def _kind(storage: Storage, key: str, *, top: bool) -> tuple[_Kind, Level]:
         return _Kind.DELTA, level
     if not folders:
         return (_Kind.FILES if _data(level) else _Kind.NOTHING), level
-    # Files that lie right in a lake's folder hide no tables, where it is known for one.
-    lake = top or HOME in level.folders
-    if any("=" in name for name in folders) or (_data(level) and not lake):
-        return _Kind.FILES, level
+    if HOME in level.folders:  # a lake, whatever its tables are called, and what lies beside them
+        return _Kind.FOLDERS, level
+    if any("=" in name for name in folders) or (_data(level) and not top):
+        return (_Kind.FOLDERS if _holds_tables(storage, key, folders) else _Kind.FILES), level
     if all(map(_DATE.fullmatch, folders)):
         # Folders by date, unless they are tables with such names.
-        inner = storage.level(f"{key}/{folders[0]}".lstrip("/"))
-        return (_Kind.FOLDERS if _LOG in inner.folders else _Kind.FILES), level
+        return (_Kind.FOLDERS if _holds_tables(storage, key, folders) else _Kind.FILES), level
     return _Kind.FOLDERS, level
+
+
+def _holds_tables(storage: Storage, key: str, folders: Sequence[str]) -> bool:
+    """Whether folders that look like partitions are tables: by their logs, or by their records.
+
+    Delta tables are looked for among the first folders alone, as partitions may be thousands.
+    """
+    names = [f"{key}/{name}".lstrip("/") for name in folders]
+    if any(_LOG in storage.level(name).folders for name in names[:_LOOKED]):
+        return True
+    known = {
+        name
+        for kind in ("manifests", "schemas")
+        for name in storage.level(f"{HOME}/{kind}").folders
+    }
+    return any(safe_segment(name) in known for name in names)
 
 
 def _shown(level: Level) -> list[str]:

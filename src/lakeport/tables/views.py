@@ -150,10 +150,13 @@ class FilesView:
         Raises:
             SourceError: a file is damaged.
         """
-        rows = self._rows() if self.kind == "parquet" else None
-        columns = tuple(
-            TableColumn(item.name, type_word(item.type)) for item in self.preview(1).schema
-        )
+        rows, schema = None, self.preview(1).schema
+        if self.kind == "parquet":
+            rows, fields = self._footers()
+            # A file lacks columns that had no value yet, or are newer.
+            known = {item.name.lower() for item in schema}
+            schema = pa.schema([*schema, *(f for f in fields if f.name.lower() not in known)])
+        columns = tuple(TableColumn(item.name, type_word(item.type)) for item in schema)
         sizes = size_facts([item.bytes for item in self.files])
         return TableDescription(self.kind, columns, rows, **sizes)
 
@@ -179,12 +182,18 @@ class FilesView:
                 ) from error
         return rows.slice(0, limit)
 
-    def _rows(self) -> int:
-        rows = 0
+    def _footers(self) -> tuple[int, list[pa.Field]]:
+        """Return the rows of all files and the columns of each name that one of them has."""
+        import pyarrow.parquet as pq
+
+        rows, columns = 0, dict[str, pa.Field]()
         for item in self.files:
-            with self.readable(item):
-                rows += sum(footer_rows(self.storage, [item]))
-        return rows
+            with self.readable(item), self.storage.open(item.key) as file:
+                footer = pq.read_metadata(file)
+                rows += footer.num_rows
+                for column in footer.schema.to_arrow_schema():
+                    columns.setdefault(column.name.lower(), column)
+        return rows, list(columns.values())
 
     @contextmanager
     def readable(self, item: StoredObject) -> Iterator[None]:

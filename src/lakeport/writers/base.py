@@ -59,11 +59,19 @@ class TablePlan:
 
 @dataclass(frozen=True)
 class Current:
-    """A table before a load: its columns, the keys that it is partitioned by, its version."""
+    """A table before a load.
+
+    Attributes:
+        schema: its columns.
+        partition_keys: the columns that it is partitioned by.
+        version: a Delta table's; -1 for files.
+        typed: whether its files say what type a column has, which CSV does not.
+    """
 
     schema: pa.Schema
     partition_keys: tuple[str, ...]
     version: int
+    typed: bool = True
 
 
 class TableWriter(Protocol):
@@ -75,7 +83,7 @@ class TableWriter(Protocol):
         ...
 
     def current(self) -> Current | None:
-        """The table as it is now; None when there is none, or when files have no common schema."""
+        """The table as it is now; None when there is none."""
         ...
 
     def landed_before(self, batch: Batch) -> Landed | None:

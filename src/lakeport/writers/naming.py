@@ -121,18 +121,25 @@ def table_name(pattern: str | None, stream: str) -> str:
 def safe_segment(name: str) -> str:
     """Map any name to one path segment; different names never meet in the same segment.
 
-    Percent-encoded (UTF-8, upper-case hex): `/`, `\\`, `%`, control characters, line and paragraph
-    separators, lone surrogates, and a leading `.` or `_`. The empty name is `%empty`. Everything
-    else stays, and decoding `%XX` gives the name back. A result of more than 200 bytes is cut to
-    160 and takes `%~` and 32 hex digits of the name's SHA-256 instead.
+    Percent-encoded (UTF-8, upper-case hex): `/`, `\\`, `%`, `=`, control characters, line and
+    paragraph separators, lone surrogates, a leading `.` or `_`, and a dot or a space at the end,
+    which Azure and Windows drop. The empty name is `%empty`. Everything else stays, and decoding
+    `%XX` gives the name back. A result of more than 200 bytes is cut to 160 and takes `%~` and 32
+    hex digits of the name's SHA-256 instead.
 
-    >>> [safe_segment(n) for n in ("users", "../x", "_delta_log", "a%2fb", "")]
-    ['users', '%2E.%2Fx', '%5Fdelta_log', 'a%252fb', '%empty']
+    >>> [safe_segment(n) for n in ("users", "../x", "_delta_log", "a%2fb", "day=1", "Inc.", "")]
+    ['users', '%2E.%2Fx', '%5Fdelta_log', 'a%252fb', 'day%3D1', 'Inc%2E', '%empty']
     """
     if not name:
         return "%empty"
+    last = len(name) - 1
     pieces = [
-        _encoded(char) if _unsafe(char) or (at == 0 and char in "._") else char
+        _encoded(char)
+        if _unsafe(char)
+        or char == "="
+        or (at == 0 and char in "._")
+        or (at == last and char in ". ")
+        else char
         for at, char in enumerate(name)
     ]
     if sum(len(piece.encode()) for piece in pieces) <= _MAX_SEGMENT_BYTES:

@@ -119,10 +119,9 @@ def test_json_and_parquet_of_nulls(tmp_path: Path) -> None:
 def test_text_that_was_asked_for_stays_text(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     land(lake, "id,c\n1,\n", columns={"c": "string"})
-    with pytest.raises(SchemaConflict, match="'c' is string"):
-        land(lake, "id,c\n2,2.5\n")
-    land(lake, "id,c\n2,2.5\n", columns={"c": "string"})
-    assert [row["c"] for row in read(lake / "t")] == [None, "2.5"]
+    land(lake, "id,c\n2,2.50\n")
+    land(lake, "id,c\n3,2.5\n", columns={"c": "string"})
+    assert [row["c"] for row in read(lake / "t")] == [None, "2.50", "2.5"]
 
 
 def test_partition_columns_and_keys(tmp_path: Path) -> None:
@@ -203,5 +202,6 @@ def test_files_have_their_own_types(file_type: str, tmp_path: Path) -> None:
     values = [
         duckdb.sql(f"SELECT c FROM '{uri}'").fetchall()
         for uri in sorted(lake.rglob(f"*.{file_type}"))
+        if "c" in duckdb.sql(f"FROM '{uri}'").columns  # one without a value has none
     ]
     assert [(2.5,)] in values

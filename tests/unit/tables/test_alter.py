@@ -244,11 +244,14 @@ def test_text_is_landed_as_declared(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("c\nx\n")
     (tmp_path / "b.csv").write_text("c\n12\n")
     lakeport.land(str(tmp_path / "a.csv"), tmp_path / "lake", table="t")
+    pq.write_table(pa.table({"c": [12]}), tmp_path / "b.parquet")
     with pytest.raises(SchemaConflict) as failure:
-        lakeport.land(str(tmp_path / "b.csv"), tmp_path / "lake", table="t")
+        lakeport.land(str(tmp_path / "b.parquet"), tmp_path / "lake", table="t")
     assert "`--column c=string`" in failure.value.hint
     assert "table alter" not in failure.value.hint
-    lakeport.land(str(tmp_path / "b.csv"), tmp_path / "lake", table="t", columns={"c": "string"})
+    lakeport.land(
+        str(tmp_path / "b.parquet"), tmp_path / "lake", table="t", columns={"c": "string"}
+    )
     assert read(tmp_path / "lake") == ["12", "x"]
 
 

@@ -6,11 +6,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from lakeport.loading.conflicts import first_misfit
 from lakeport.loading.expect.sieve import Findings, Sieve
 from lakeport.model import Batch, Reader, Split, Staged
-from lakeport.schema.evolution import TypeConflict
+from lakeport.schema.evolution import TypeConflict, fits
+from lakeport.schema.exact import narrows
+from lakeport.schema.types import is_json
 from lakeport.shape.columns import Shape
+from lakeport.sources.csv.reader import CsvReader
+from lakeport.sources.files.folders import FolderReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,6 +54,40 @@ class Part:
         splits = tuple(split for split in self.batch.splits if split.uri not in files)
         size = self.batch.bytes * len(splits) // max(1, len(self.batch.splits))
         return replace(self, batch=replace(self.batch, splits=splits, bytes=size, records=-1))
+
+    def fitted(self, table: pa.Schema) -> Part:
+        """Return the part with columns in the table's types, where their values may have equals.
+
+        Numbers stay the same numbers, moments the same moments. A text column takes what a CSV
+        file says as it stands there; nothing else becomes text.
+        """
+        there = {f.name.lower(): f.type for f in table if not is_json(f)}
+        narrowed, texts, types = dict(self.shape.narrowed), set[str](), dict[str, pa.DataType]()
+        for source, name in self.shape.names:
+            own, wanted = self.shape.schema.field(name), there.get(name.lower(), pa.null())
+            type_ = own.type
+            nothing = is_json(own) or pa.types.is_null(type_) or pa.types.is_null(wanted)
+            if nothing or source in self.shape.rules.types or type_ == wanted:
+                continue
+            if narrows(type_, wanted) and not fits(type_, wanted):
+                narrowed[source] = types[name] = wanted
+            elif pa.types.is_string(wanted) and not pa.types.is_nested(type_):
+                texts.add(source)
+        reader = self.reader and not self.select and _as_text(self.reader, texts)
+        if reader:
+            types |= {name: pa.string() for source, name in self.shape.names if source in texts}
+        source = reader.schema if reader else self.shape.source
+        schema = pa.schema([f.with_type(types.get(f.name, f.type)) for f in self.shape.schema])
+        shape = replace(self.shape, source=source, schema=schema, narrowed=narrowed)
+        return replace(self, reader=reader or self.reader, shape=shape)
+
+
+def _as_text(reader: Reader, columns: Collection[str]) -> Reader | None:
+    """Return a reader that gives columns of CSV files as they stand there; None for others."""
+    if isinstance(reader, FolderReader):
+        inner = _as_text(reader.inner, columns)
+        return inner and replace(reader, inner=inner)
+    return reader.as_text(columns) if columns and isinstance(reader, CsvReader) else None
 
 
 def staged_of(results: Sequence[Staged | Findings]) -> list[Staged]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -224,6 +224,12 @@ class CsvReader:
         """See `lakeport.model.Reader.extended`."""
         extra = [pa.field(name, type_) for name, type_ in unknown.items()]
         return replace(self, schema=pa.schema([*self.schema, *extra]))
+
+    def as_text(self, columns: Collection[str]) -> CsvReader:
+        """Return a reader that leaves the values of columns as they stand in the file."""
+        text = [f.with_type(pa.string()) if f.name in columns else f for f in self.schema]
+        formats = {name: how for name, how in self.formats.items() if name not in columns}
+        return replace(self, schema=pa.schema(text), formats=formats)
 
     def _form(self, split: Split) -> Form:
         return self.forms[self.files.get(split.uri, 0)]

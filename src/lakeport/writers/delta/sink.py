@@ -6,6 +6,7 @@ or all of them together exceed the budget; then the largest is written out.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -178,6 +179,7 @@ class _Part:
         self._sink = sink
         self._split = split
         self._partition = dict(zip(sink.partitions.values(), texts, strict=True))
+        self._texts = json.dumps(texts)
         self._folder = partition_folder(dict(zip(sink.partitions, texts, strict=True)))
 
     def hold(self, rows: pa.RecordBatch, *, emptied: bool) -> None:
@@ -208,7 +210,8 @@ class _Part:
     def _key(self) -> str:
         codec = self._sink.compression
         self._files += 1
-        unique = uuid.uuid5(self._sink.job, f"{self._split}/{self._folder}/{self._files}")
+        # By the values: folders of two may be one to a disk that tells no case, or to Unicode.
+        unique = uuid.uuid5(self._sink.job, f"{self._split}/{self._texts}/{self._files}")
         name = f"part-{self._split:05d}-{unique}.c000{_EXTENSIONS.get(codec, f'.{codec}')}.parquet"
         return "/".join(part for part in (self._sink.folder, self._folder, name) if part)
 

@@ -78,6 +78,11 @@ class Encoder(Protocol):
         """Media type of the objects."""
         ...
 
+    @property
+    def has_types(self) -> bool:
+        """Whether files of the format say what type a column has."""
+        ...
+
     def open(self, schema: pa.Schema, out: StageWriter) -> EncodedFile:
         """Begin a file."""
         ...
@@ -128,6 +133,11 @@ class ParquetEncoder:
         """Media type registered for Parquet."""
         return "application/vnd.apache.parquet"
 
+    @property
+    def has_types(self) -> bool:
+        """Always."""
+        return True
+
     def open(self, schema: pa.Schema, out: StageWriter) -> EncodedFile:
         """Begin a file."""
         return _ParquetFile(self, schema, out)
@@ -152,6 +162,11 @@ class CsvEncoder:
     def content_type(self) -> str:
         """Media type of the text or of the compressed file."""
         return _CSV_TYPE[self.compression]
+
+    @property
+    def has_types(self) -> bool:
+        """Never."""
+        return False
 
     def open(self, schema: pa.Schema, out: StageWriter) -> EncodedFile:
         """Begin a file."""

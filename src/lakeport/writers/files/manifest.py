@@ -39,7 +39,7 @@ def write_manifest(
     Raises:
         DestinationError: the store refuses.
     """
-    clock = plan.detail.clock
+    clock = plan.detail.names.clock
     moment = clock.astimezone(UTC) if clock.tzinfo else clock.replace(tzinfo=UTC)
     content = {
         "stream": batch.stream,

@@ -17,6 +17,8 @@ from lakeport.writers.files.sink import Names
 
 __all__ = ["FilePublisher", "done_entry", "drop_staging", "names_of", "resume"]
 
+_MOST_TAKEN = 10_000
+
 
 @dataclass
 class FilePublisher:
@@ -30,6 +32,7 @@ class FilePublisher:
         record: puts the present plan on record; called before anything takes a name of it.
         published: what is visible, with its keys.
         clashes: what has to be staged again, because its name is taken and it is bound to it.
+        taken: how many names were taken.
     """
 
     storage: Storage
@@ -39,6 +42,7 @@ class FilePublisher:
     record: Callable[[FilePublisher], None]
     published: list[Planned] = field(default_factory=list)
     clashes: list[Planned] = field(default_factory=list)
+    taken: int = 0
 
     def run(self) -> None:
         """Publish everything that is not published yet.
@@ -63,6 +67,12 @@ class FilePublisher:
                 if not self.storage.can_rename_staged:
                     self.clashes.append(planned)
                     return
+                self.taken += 1
+                if self.taken > _MOST_TAKEN:
+                    raise DestinationError(
+                        f"{_MOST_TAKEN:,} names were taken, up to {self.storage.uri(planned.key)}",
+                        "see that the store tells what is there, and run it again.",
+                    ) from None
                 self.objects[index] = Planned(planned.staged, self.names.key(self.next_ordinal))
                 self.next_ordinal += 1
                 self.record(self)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from lakeport.errors import CommitConflict, DestinationError, ObjectExists
+from lakeport.errors import CommitConflict, DestinationError, ObjectExists, PermissionRefused
 from lakeport.model import Batch, Landed, Staged, Storage
-from lakeport.writers.base import TablePlan
+from lakeport.writers.base import Current, TablePlan
+from lakeport.writers.files.columns import ColumnLog, RecordedColumns, plan_columns
 from lakeport.writers.files.encode import Encoder
 from lakeport.writers.files.journal import Done, Journal, Planned
 from lakeport.writers.files.manifest import write_manifest
@@ -31,6 +33,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["Clash", "FilesWriter", "number_of_files"]
+
+
+_PUBLISHING = 60.0  # seconds after which a table on record has files, or they were deleted
+_OTHERWISE = (
+    "`--schema-evolution loose` lands it as it is, in files of another type, which few readers "
+    "take for one table with the others; `--table NAME` lands in another table."
+)
 
 
 class Clash(ObjectExists):
@@ -53,6 +62,14 @@ class _Attempt:
     held: list[Staged] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _Detail:
+    """What a plan keeps for its commit: the objects' names and the table's columns."""
+
+    names: Names
+    columns: pa.Schema
+
+
 @dataclass
 class FilesWriter:
     """Lands batches of one stream as new objects; nothing that exists is ever touched.
@@ -66,6 +83,7 @@ class FilesWriter:
         manifest: whether each load leaves a manifest.
         unique: makes names unique from the start, where a store ignores create-only conditions.
         target_bytes: size at which a task begins another object.
+        evolution: `schema_evolution` of the config.
     """
 
     storage: Storage
@@ -76,6 +94,11 @@ class FilesWriter:
     manifest: bool = True
     unique: str = ""
     target_bytes: int = 256 << 20
+    evolution: str = "evolve"
+    _columns: RecordedColumns | None = field(default=None, repr=False)
+    _has_files: bool = field(default=False, repr=False)
+    _told: bool = field(default=False, repr=False)
+    _raced: bool = field(default=False, repr=False)
     _attempt: _Attempt = field(default_factory=lambda: _Attempt(-1), repr=False)
     _by: Callable[[], Mapping[str, Any]] | None = field(default=None, repr=False)
 
@@ -93,8 +116,16 @@ class FilesWriter:
         """The table's folder, as users name it."""
         return self.storage.uri(self.folder)
 
-    def current(self) -> None:
-        """Nothing: every file has its own columns."""
+    def current(self) -> Current | None:
+        """Return the columns of the table so far; None where none are known.
+
+        Raises:
+            DestinationError: the store fails.
+        """
+        schema = self._known().schema
+        if schema is None or not self._is_there():
+            return None
+        return Current(schema, (), -1, typed=self.encoder.has_types)
 
     def landed_before(self, batch: Batch) -> Landed | None:
         """Return what the same run landed of this batch before, finishing it if it was cut off.
@@ -169,7 +200,7 @@ class FilesWriter:
         """Name the batch's objects and return the kernel that stages them.
 
         Args:
-            incoming: the batch's columns; those that never had a value are text.
+            incoming: the batch's columns; those that never had a value are left out of files.
             batch: the same batch again after a `Clash` takes other names.
             partition_keys: columns by which the batch is to be partitioned, which files are not.
             clock: the batch's one clock reading.
@@ -177,12 +208,13 @@ class FilesWriter:
 
         Raises:
             ConfigError: a configured path is refused.
+            SchemaConflict: the columns don't fit those that the table has.
         """
-        from lakeport.schema.untyped import with_text
+        from lakeport.schema.untyped import is_open
 
         if self._attempt.sequence != batch.sequence:
             self._attempt = _Attempt(batch.sequence)
-        incoming = with_text(incoming)
+        files, columns, warnings = self._plan_columns(incoming)
         folder = object_folder(self.table, self.date_partition_format, clock)
         names = Names(
             folder, clock, self.encoder.extension, self.unique, self._attempt.first, tasks
@@ -190,19 +222,103 @@ class FilesWriter:
         sink = Sink(
             self.storage,
             self.encoder,
-            incoming,
+            files,
             names,
             self.target_bytes,
             dict(self._attempt.landed),
         )
-        warnings: tuple[str, ...] = ()
         if partition_keys:
-            columns = ", ".join(repr(key) for key in partition_keys)
-            warnings = (
-                f"files are not partitioned by columns ({columns}); `date_partition_format` makes "
+            listed = ", ".join(repr(key) for key in partition_keys)
+            warnings += (
+                f"files are not partitioned by columns ({listed}); `date_partition_format` makes "
                 "folders by the time of the load.",
             )
-        return TablePlan(incoming, sink, names, warnings)
+        untyped = tuple(field.name for field in columns if is_open(field.type))
+        return TablePlan(files, sink, _Detail(names, columns), warnings, untyped)
+
+    def _plan_columns(self, incoming: pa.Schema) -> tuple[pa.Schema, pa.Schema, tuple[str, ...]]:
+        """Return the columns of the batch's files, of the table, and what to tell of them.
+
+        Raises:
+            SchemaConflict: they don't go together.
+        """
+        import pyarrow as pa
+
+        from lakeport.schema.evolution import TypeConflict
+        from lakeport.schema.untyped import stored_field
+
+        known, typed = self._known(), self.encoder.has_types
+        try:
+            try:
+                plan, table, warnings = plan_columns(
+                    known.schema, incoming, self.evolution, typed=typed
+                )
+                stale = bool(plan.missing) and self._begins_anew()
+            except TypeConflict:
+                if not self._begins_anew():
+                    raise
+                stale = True
+            if stale:  # the table's files were deleted: it begins anew
+                plan, table, warnings = plan_columns(None, incoming, self.evolution, typed=typed)
+        except TypeConflict as conflict:
+            raise TypeConflict(conflict.path, conflict.table, conflict.new, _OTHERWISE) from None
+        if typed and not (known.readable or self._told):
+            self._told = True
+            warnings += (
+                f"the columns were not compared with those of earlier files: {self.storage.uri()} "
+                "lets nothing be read here. Permission to list and read "
+                f"{ColumnLog(self.storage, self.folder).uri} would do.",
+            )
+        warnings += tuple(
+            f"column {path!r} is plain text in the table, and the source has values of several "
+            "kinds for it: strings land as they are, other values as the text of their JSON; a new "
+            "table has it as JSON."
+            for path in plan.plain
+        )
+        kept = [field for field in plan.schema if not (typed and pa.types.is_null(field.type))]
+        files = pa.schema([stored_field(field) for field in (kept or plan.schema)])
+        return files, table, warnings
+
+    def _known(self) -> RecordedColumns:
+        if self._columns is None:
+            self._columns = ColumnLog(self.storage, self.folder).read()
+        return self._columns
+
+    def _begins_anew(self) -> bool:
+        """Whether the table's files were deleted, rather than being published at this moment."""
+        age = time.time() - self._known().modified
+        return not self._raced and age > _PUBLISHING and not self._is_there()
+
+    def _is_there(self) -> bool:
+        """Whether the table has files, which is asked until it does."""
+        if not self._has_files:
+            try:
+                self._has_files = ColumnLog(self.storage, self.folder).has_files()
+            except PermissionRefused:
+                self._has_files = True
+        return self._has_files
+
+    def _record_columns(self, columns: pa.Schema) -> tuple[str, ...]:
+        """Put the table's columns on record before a file has them, where they are new.
+
+        Raises:
+            ObjectExists: another load has changed them meanwhile: plan and stage again.
+        """
+        known = self._known()
+        if known.schema is not None and columns.equals(known.schema, check_metadata=True):
+            return ()
+        told: tuple[str, ...] = ()
+        if self.manifest and (known.readable or known.number < 0):
+            try:
+                ColumnLog(self.storage, self.folder).write(known.number + 1, columns)
+            except (ObjectExists, PermissionRefused) as error:
+                if isinstance(error, ObjectExists) and known.readable:
+                    self._columns, self._raced = None, True
+                    raise
+            except DestinationError as error:
+                told = (f"the table's columns were not put on record: {error.message}",)
+        self._columns = RecordedColumns(columns, known.number + 1, known.readable)
+        return told
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -228,6 +344,7 @@ class FilesWriter:
             DestinationError: the store refuses; with a journal, repeating the run finishes it.
         """
         publisher = self._publisher(plan, staged, batch)
+        told = self._record_columns(plan.detail.columns) if staged else ()
         try:
             place = self._place(batch)
             if place is not None:
@@ -248,7 +365,8 @@ class FilesWriter:
         self._attempt = _Attempt(-1)
         drop_staging(self.storage, publisher.objects)
         unwritten = self._write_manifest(plan, batch, publisher.objects, singer_state)
-        return self._landed(batch, done, done.rows, warnings=plan.warnings + unwritten)
+        warnings = plan.warnings + told + unwritten
+        return self._landed(batch, done, done.rows, warnings=warnings)
 
     def drop_strays(self, staged: Sequence[Staged]) -> None:
         """Drop what lost attempts of the tasks left behind."""
@@ -280,7 +398,7 @@ class FilesWriter:
                 self.storage.discard(one)
 
     def _publisher(self, plan: TablePlan, staged: Sequence[Staged], batch: Batch) -> FilePublisher:
-        attempt, names, place = self._attempt, plan.detail, self._place(batch)
+        attempt, names, place = self._attempt, plan.detail.names, self._place(batch)
         ordered = sorted(staged, key=lambda one: one.split)
         if self.storage.can_rename_staged:
             objects = [Planned(one, names.key(i)) for i, one in enumerate(ordered)]
@@ -309,7 +427,7 @@ class FilesWriter:
         self, plan: TablePlan, staged: Sequence[Staged], publisher: FilePublisher
     ) -> None:
         """Keep what became visible, as ranges of each task's rows, for the next plan."""
-        attempt, tasks = self._attempt, max(1, plan.detail.tasks)
+        attempt, tasks = self._attempt, max(1, plan.detail.names.tasks)
         clashes = [planned.staged for planned in publisher.clashes]
         most = 1
         for split in {one.split for one in staged}:

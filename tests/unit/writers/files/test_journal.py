@@ -67,8 +67,8 @@ class KillAt:
             raise Killed
         try:
             result = act()
-            if name == "stage":
-                self.files.append(result._file)
+            if name in ("stage", "open"):
+                self.files.append(result._file if name == "stage" else result)
         finally:
             if self.left == 0:
                 self.dead = True
@@ -171,8 +171,8 @@ def test_killed_at_every_call_and_repeated(
 
 @pytest.mark.parametrize("after", [False, True])
 def test_killed_twice(tmp_path: Path, after: bool) -> None:
-    for first in (9, 11, 14):
-        for second in range(1, 14):
+    for first in (12, 14, 17):
+        for second in range(1, 17):
             store = LocalStorage(str(tmp_path / f"{first}-{second}"))
             store.put(f"{NAME}-1.parquet", b"foreign")
             killed(store, first, after)
@@ -182,7 +182,7 @@ def test_killed_twice(tmp_path: Path, after: bool) -> None:
             assert ids(store) == list(range(25)), (first, second)
 
 
-@pytest.mark.parametrize("call", range(9, 17))
+@pytest.mark.parametrize("call", range(12, 20))
 def test_killed_without_hard_links(
     tmp_path: Path, call: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,7 +196,7 @@ def test_killed_without_hard_links(
     assert ids(store) == list(range(25))
 
 
-@pytest.mark.parametrize("call", range(9, 15))
+@pytest.mark.parametrize("call", range(12, 18))
 def test_staged_objects_that_are_gone_are_staged_again(store: LocalStorage, call: int) -> None:
     killed(store, call, after=True)
     store.sweep(older_than_seconds=-1)
@@ -211,7 +211,7 @@ def test_a_part_of_a_batch_that_may_not_be_deleted(
     def refuse(*_: Any) -> None:
         raise PermissionRefused("no")
 
-    killed(store, 10, after=True)
+    killed(store, 13, after=True)
     assert len(keys(store)) == 1
     store.sweep(older_than_seconds=-1)
     monkeypatch.setattr(LocalStorage, "delete", refuse)
@@ -229,7 +229,7 @@ def test_the_same_run_with_another_content(store: LocalStorage) -> None:
 
 def test_another_content_after_a_crash(store: LocalStorage) -> None:
     other = Batch("users", 0, digest="d2")
-    killed(store, 9, after=True)
+    killed(store, 12, after=True)
     assert keys(store) == []
     run(store, other, [range(3)])
     assert ids(store) == [0, 1, 2]
@@ -238,14 +238,14 @@ def test_another_content_after_a_crash(store: LocalStorage) -> None:
 
 
 def test_another_content_after_a_crash_with_rows_visible(store: LocalStorage) -> None:
-    killed(store, 10, after=True)
+    killed(store, 13, after=True)
     assert len(keys(store)) == 1
     with pytest.raises(RunMismatch):
         run(store, Batch("users", 0, digest="d2"))
 
 
 def test_a_finished_batch_is_reported_with_its_rows(store: LocalStorage) -> None:
-    killed(store, 10, after=True)
+    killed(store, 13, after=True)
     landed = run(store)
     assert (landed.rows, len(landed.files), landed.skipped) == (25, 3, False)
     assert "interrupted" in landed.warnings[0]

@@ -150,8 +150,8 @@ def test_a_clash_says_what_is_taken(tmp_path: Path) -> None:
     plan = writer.plan(SCHEMA, BATCH, (), CLOCK, 1)
     with pytest.raises(Clash, match=r"20240304-153045\.parquet exists"):
         writer.commit(plan, stage(plan, [range(3)]), BATCH, None)
-    assert writer.plan(SCHEMA, BATCH, (), CLOCK, 1).detail.first == 1
-    assert writer.plan(SCHEMA, Batch("users", 1), (), CLOCK, 1).detail.first == 0
+    assert writer.plan(SCHEMA, BATCH, (), CLOCK, 1).detail.names.first == 1
+    assert writer.plan(SCHEMA, Batch("users", 1), (), CLOCK, 1).detail.names.first == 0
 
 
 def test_a_task_beyond_the_plan_has_names_of_its_own() -> None:
@@ -264,7 +264,10 @@ def test_a_manifest_that_fails_is_a_warning(
 
     monkeypatch.setattr(LocalStorage, "put", refuse)
     landed = land(FilesWriter(store, ParquetEncoder(), "users"), [range(5)])
-    assert landed.warnings == ("the manifest was not written: full",)
+    assert landed.warnings == (
+        "the table's columns were not put on record: full",
+        "the manifest was not written: full",
+    )
 
 
 def test_partition_columns_are_not_for_files(store: LocalStorage) -> None:

@@ -133,9 +133,11 @@ def partition_folder(values: Mapping[str, str | None]) -> str:
     'city=__HIVE_DEFAULT_PARTITION__'
     >>> partition_folder({"city": "Inc."})  # Azure has no folders that end with a dot
     'city=Inc%2E'
+    >>> partition_folder({"city": NULL_FOLDER})  # a text like any other
+    'city=%5F_HIVE_DEFAULT_PARTITION__'
     """
     return "/".join(
-        _short(f"{_escape(name)}={NULL_FOLDER if value is None else _escape(value)}")
+        _short(f"{_escape(name)}={NULL_FOLDER if value is None else _escape_value(value)}")
         for name, value in values.items()
     )
 
@@ -269,6 +271,10 @@ def action_line(kind: str, body: Mapping[str, Any]) -> str:
 
 def _escape(text: str) -> str:
     return "".join(f"%{ord(char):02X}" if char in _ESCAPED else char for char in text)
+
+
+def _escape_value(text: str) -> str:
+    return f"%5F{text[1:]}" if text == NULL_FOLDER else _escape(text)
 
 
 def _short(name: str) -> str:
