@@ -244,6 +244,11 @@ class DestinationConfig(BaseModel):
         description="Folders in which the files of Singer's BATCH messages may lie; default: the "
         "system's for temps and, unless it is `/`, the current one.",
     )
+    table_roots: Annotated[tuple[str, ...], BeforeValidator(names)] = Field(
+        default=(),
+        description="Prefixes in which files of Delta tables may lie beside the tables' own "
+        "folders, such as those of shallow clones; `s3://lake/base/`.",
+    )
     spool_uri: Text | None = Field(
         default=None,
         description="Where a cluster's tasks find the spool: a store's prefix or a shared folder.",

@@ -109,6 +109,7 @@ class TargetKeys(StoreKeys, total=False):
     run_id: str | None
     spool_dir: str | None
     batch_roots: Names | None
+    table_roots: Names | None
     spool_uri: str | None
     manifest: bool | None
     table_properties: Settings | None

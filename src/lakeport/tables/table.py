@@ -163,7 +163,9 @@ class Table:
         if rows is None:
             from lakeport.tables.queries import fetch, read_table
 
-            frame = read_table(self._spark(), self._location.hadoop_uri, found)
+            spark = self._spark()
+            self._check_files(spark, found)
+            frame = read_table(spark, self._location.hadoop_uri, found)
             rows = fetch(frame.limit(limit), self.uri, found)
         return rows
 
@@ -192,6 +194,7 @@ class Table:
         check_beginning(sql)
         found = self._versions().files_or_version(version, timestamp)
         spark = self._spark().newSession()
+        self._check_files(spark, found)
         frame = read_table(spark, self._location.hadoop_uri, found)
         names = ("t", self.uri.rstrip("/").rsplit("/", 1)[-1])
         return fetch(run_query(spark, frame, names, sql, limit), self.uri, found)
@@ -345,9 +348,16 @@ class Table:
         contents = versions.contents(found, self._spark)
         return DeltaView(self._location.storage, self._location.folder, contents)
 
+    def _check_files(self, spark: SparkSession, found: FilesView | int) -> None:
+        if isinstance(found, int):
+            self._location.check_files(spark, found)
+
     def _spark(self, contents: Contents | None = None, *, writes: bool = False) -> SparkSession:
         """The session, with a JVM that suits the table's size."""
-        return self._location.session(self._runtime(contents), writes=writes)
+        spark = self._location.session(self._runtime(contents), writes=writes)
+        if contents is not None:
+            self._location.check_files(spark, contents.state.version)
+        return spark
 
     def _runtime(self, contents: Contents | None = None) -> Runtime:
         from lakeport.destinations import spark_store

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,7 @@ from lakeport.spark.active import ensure_active
 from lakeport.spark.failures import translated
 from lakeport.spark.filesystems import hand_over
 from lakeport.spark.jvm.classes import java_class
+from lakeport.spark.table_files import check_actions, check_log, check_snapshot
 from lakeport.storage.local.store import LocalStorage
 
 if TYPE_CHECKING:
@@ -49,8 +51,9 @@ class DeltaTable:
 
     def __init__(self, place: str, config: DestinationConfig, runtime: Runtime) -> None:
         self.storage = _storage(place, config)
-        self._runtime = runtime
+        self._runtime, self._roots = runtime, config.table_roots
         hand_over(runtime, self.storage.hadoop_uri(), self.storage.hadoop_settings())
+        check_log(self.storage, "", self._roots)
         with translated(runtime.secrets):
             spark = runtime.spark
             ensure_active(spark)
@@ -63,6 +66,7 @@ class DeltaTable:
                 f"{self.storage.uri()!r} is no Delta table",
                 "name the folder of one; files are named as files.",
             )
+        check_snapshot(runtime.spark, self._snapshot, self.storage.hadoop_uri(), self._roots)
 
     @cached_property
     def id(self) -> str:
@@ -87,7 +91,8 @@ class DeltaTable:
         """
         from pyspark.sql import DataFrame
 
-        spark = self._runtime.spark
+        spark, added = self._runtime.spark, list(added)
+        check_actions(map(json.loads, added), self.storage.hadoop_uri(), self._roots)
         with translated(self._runtime.secrets):
             ensure_active(spark)
             actions = java_class(spark._jvm, f"{_DELTA}.actions.Action")
@@ -107,6 +112,7 @@ class DeltaTable:
         Raises:
             LakeportError: the feed does not reach back to that version.
         """
+        check_log(self.storage, "", self._roots, after)
         changes = self._read(
             readChangeFeed="true", startingVersion=after + 1, endingVersion=self.version
         )

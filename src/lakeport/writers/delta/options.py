@@ -23,6 +23,7 @@ class DeltaOptions:
         type_widening: the table's columns may get wider types.
         cluster_by: columns by which a new table is clustered.
         once: content that the table has had before is left out.
+        roots: prefixes that files of the table may lie in, beside its folder.
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -31,6 +32,7 @@ class DeltaOptions:
     type_widening: bool = False
     cluster_by: tuple[str, ...] = ()
     once: bool = False
+    roots: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, config: DestinationConfig) -> DeltaOptions:
@@ -42,4 +44,5 @@ class DeltaOptions:
             config.type_widening,
             config.cluster_by,
             config.once,
+            config.table_roots,
         )

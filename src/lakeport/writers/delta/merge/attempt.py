@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.sparktypes import spark_schema
 from lakeport.spark.quoting import quoted
+from lakeport.spark.table_files import check_log, check_table_files
 from lakeport.writers.delta.commit.attempt import Attempt
 from lakeport.writers.delta.commit.log_transaction import TableTransaction
 from lakeport.writers.delta.commit.operation import Operation
@@ -36,12 +37,14 @@ class ChangeAttempt(Attempt):
         change: what is done to the rows.
         replaced: `add` actions of the files that the commit removes.
         metrics: numbers for the history.
+        roots: see `DeltaOptions.roots`.
     """
 
     may_do_nothing: ClassVar[bool] = True
     change: Upsert | Retire = field(kw_only=True)
     replaced: Sequence[Mapping[str, Any]] = ()
     metrics: Mapping[str, int] = field(default_factory=dict)
+    roots: Sequence[str] = ()
 
     def removed(self, txn: TableTransaction, adds: Sequence[str]) -> list[Added]:
         """The files that were rewritten."""
@@ -71,6 +74,9 @@ class ChangeAttempt(Attempt):
         if self.plan.request.policy is EvolutionPolicy.EVOLVE:
             settings[_AUTO_MERGE] = "true"
         own, uri = committing_session(spark, settings), self.storage.hadoop_uri(self.folder)
+        check_log(self.storage, self.folder, self.roots)
+        if self.plan.base is not None:
+            check_table_files(spark, uri, self.plan.base.version, self.roots)
         new = self.change.deleted if isinstance(self.change, Retire) else ""
         if new and new not in spark.read.format("delta").load(uri).columns:
             # An UPDATE adds no column; the commit that does is not the change, and has no mark.

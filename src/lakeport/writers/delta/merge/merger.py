@@ -341,6 +341,7 @@ class DeltaMerger:
             change=change,
             replaced=replaced,
             metrics=metrics,
+            roots=writer.options.roots,
         )
 
 
