@@ -159,7 +159,10 @@ def with_zstandard(content: bytes) -> bytes:
 def test_types_and_values(tmp_path: Path, file_type: str) -> None:
     (tmp_path / "t.avro").write_bytes(avro(FIELDS, [ROW, EMPTY]))
     table = landed(tmp_path / "t.avro", tmp_path / "lake", file_type=file_type)
-    assert table.to_pylist() == [as_landed(ROW), as_landed(EMPTY)]
+    wanted = [as_landed(ROW), as_landed(EMPTY)]
+    if file_type == "parquet":  # a column without a value is in no file
+        wanted = [{n: v for n, v in row.items() if n != "none"} for row in wanted]
+    assert table.to_pylist() == wanted
     types = {f.name: f.type for f in table.schema}
     assert types["i"] == pa.int32() and types["wide"] == pa.int64()
     assert types["sum"] == pa.decimal128(38, 4) and types["f"] == pa.float32()
