@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from lakeport import __version__
-from lakeport.errors import LakeportError, ObjectExists
+from lakeport.errors import LakeportError, ObjectExists, OutcomeUnknown
 from lakeport.model import Mode, Storage
 from lakeport.writers.delta.commit.operation import Operation
 from lakeport.writers.delta.commit.outcome import settle
@@ -147,16 +147,23 @@ class LogTransaction:
                 break
             except ObjectExists:
                 other = self._commits.read(version)
-                if other is not None and other.info.get("txnId") == own:
+                if other is None:
+                    key = self._storage.uri(self._commits.key(version))
+                    failure = OutcomeUnknown(f"{key} is said to exist, and is not there", "")
+                    return self._settled(own, failure)
+                if other.info.get("txnId") == own:
                     break
                 self._check_followed(other)
                 version += 1
             except LakeportError as failure:
-                return settle(
-                    self._commits, lambda c: c.info.get("txnId") == own, self.version, failure
-                ).version
+                return self._settled(own, failure)
         self._checkpoint(version)
         return version
+
+    def _settled(self, own: str, failure: LakeportError) -> int:
+        """The version that the commit was made as, whatever its maker was told; see `settle`."""
+        ours = settle(self._commits, lambda c: c.info.get("txnId") == own, self.version, failure)
+        return ours.version
 
     def _lines(self, actions: Sequence[str], operation: Operation, own: str) -> list[str]:
         """The commit, an action a line."""
@@ -184,15 +191,14 @@ class LogTransaction:
             "txnId": own,
         }
 
-    def _check_followed(self, other: Commit | None) -> None:
+    def _check_followed(self, other: Commit) -> None:
         """See that what this transaction has read still holds after another writer's commit.
 
         Raises:
             CommitConflict: it does not.
         """
         follows = (
-            other is not None
-            and other.protocol is None
+            other.protocol is None
             and not other.changes_metadata
             and self._metadata is None
             and not self._read_all

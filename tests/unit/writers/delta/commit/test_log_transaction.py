@@ -13,7 +13,13 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from lakeport.errors import CommitConflict, LakeportError, OutcomeUnknown, Unreachable
+from lakeport.errors import (
+    CommitConflict,
+    LakeportError,
+    ObjectExists,
+    OutcomeUnknown,
+    Unreachable,
+)
 from lakeport.model import Landed
 from lakeport.storage.local.store import LocalStorage
 from lakeport.writers.delta.commit.log_transaction import LogTransaction
@@ -194,6 +200,44 @@ def test_one_of_which_nobody_can_tell_keeps_its_files(
         plans.land()
     assert len(list((plans.root / "t").glob("*.parquet"))) == 2
     assert len(plans.rows()) == 2
+
+
+class Denying(LocalStorage):
+    """A disk that says of a new commit that it exists, and denies it when it is read at first."""
+
+    stale = 1
+    made = True
+
+    def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
+        if "_delta_log" not in key:
+            return super().put(key, data, create_only=create_only)
+        if self.made:
+            super().put(key, data, create_only=create_only)
+        raise ObjectExists(f"{key} exists", "")
+
+    def get(self, key: str) -> bytes | None:
+        if key.endswith("1.json") and Denying.stale:
+            Denying.stale -= 1
+            return None
+        return super().get(key)
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_commit_that_is_said_to_exist_and_is_not_there_is_looked_for(
+    plans: Plans, monkeypatch: pytest.MonkeyPatch, made: bool
+) -> None:
+    plans.land()
+    plans.storage = Denying(str(plans.root))
+    monkeypatch.setattr(Denying, "stale", 1 if made else 99)
+    monkeypatch.setattr(Denying, "made", made)
+    if made:
+        landed = plans.land()
+        assert (landed.version, landed.rows, landed.skipped) == (1, 2, False)
+        assert len(plans.rows()) == 4
+        return
+    with pytest.raises(OutcomeUnknown, match="is said to exist, and is not there"):
+        plans.land()
+    assert len(list((plans.root / "t").glob("*.parquet"))) == 2
 
 
 def test_one_that_was_refused_leaves_nothing(plans: Plans, monkeypatch: pytest.MonkeyPatch) -> None:
