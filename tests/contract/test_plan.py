@@ -33,7 +33,7 @@ def test_of_files_into_a_new_table(target: Target, tmp_path: Path) -> None:
     assert (texts.exists, texts.version, texts.rows, texts.files) == (False, None, 3, 1)
     assert [(c.name, c.type) for c in texts.columns[:2]] == [("id", "integer"), ("name", "string")]
     (lines,) = plan(str(tmp_path / "c.jsonl"), to).streams
-    assert (lines.rows, lines.columns[0].type) == (3, "string")
+    assert (lines.rows, lines.columns[0].type) == (3, "json")
     assert target.files.keys() == []
 
 

@@ -109,8 +109,6 @@ def _column(name: str, values: list[Any]) -> pa.Array:
         if len(kinds) > 1 and (bool in kinds or not kinds <= {int, float}):
             raise pa.ArrowInvalid("more than one kind")
         array = pa.array(values)
-        if pa.types.is_null(array.type):
-            return array.cast(pa.string())
         normalise(pa.schema([(name, array.type)]))
         return array
     except (
