@@ -6,11 +6,13 @@ import json
 import os
 import pty
 import re
+import resource
 import signal
 import socket
 import sys
 import time
 import webbrowser
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -46,6 +48,20 @@ def test_serves_until_it_is_asked_to_end(lake: Path, number: signal.Signals) -> 
         assert ui.ask("/", "another", port).status == 403
         assert ui.ask("/nothing", token, port).status == 404
         assert ui.end(number) == (0, "", "")
+
+
+def test_connections_without_a_request_do_not_keep_the_reader_out(lake: Path) -> None:
+    """Whoever reaches the port can open them, without the token; files of a process are few."""
+    with command(str(lake), "--json") as ui, ExitStack() as half_open:
+        resource.prlimit(ui.pid, resource.RLIMIT_NOFILE, (256, 256))
+        told = json.loads(ui.told)
+        for number in range(400):
+            idle = socket.create_connection(("127.0.0.1", told["port"]), 60)
+            half_open.enter_context(idle)
+            with suppress(OSError):  # sent away
+                idle.sendall(b"GET / HTTP/1.1\r\n" if number % 2 else b"")
+        assert ui.ask("/", told["token"], told["port"]).status == 200
+        assert ui.end(signal.SIGTERM) == (0, "", "")
 
 
 def test_each_has_a_token_of_its_own_and_json_tells_it(lake: Path) -> None:

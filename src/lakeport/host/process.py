@@ -6,13 +6,27 @@ import atexit
 import ctypes
 import os
 import signal
-from collections.abc import Iterator
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
-from typing import Final
+from functools import lru_cache, partial
+from queue import SimpleQueue
+from typing import Any, Final
 
-__all__ = ["die_with", "ended_at_exit", "is_there"]
+__all__ = ["die_with", "ended_at_exit", "is_there", "start_bound"]
 
 _PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of prctl(2)
+# What `die_with` does, in a process that becomes the program: to fork this one with its threads for
+# it would not be safe.
+_BOUND: Final = f"""
+import ctypes, os, sys
+ctypes.CDLL(None).prctl({_PARENT_DEATH_SIGNAL}, {int(signal.SIGKILL)})
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
 
 
 def is_there(process: int) -> bool:
@@ -48,3 +62,43 @@ def ended_at_exit() -> Iterator[ExitStack]:
         atexit.register(left.close)
         left.callback(atexit.unregister, left.close)
         yield left
+
+
+def start_bound(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a program that is killed when this process ends, however it ends. Linux only.
+
+    Elsewhere it is started, no more. The system kills it when the thread ends that started it, so
+    one thread starts all, and stays for as long as this process.
+
+    Args:
+        command: the program's path, and its arguments.
+        options: further ones of `Popen`.
+    """
+    if sys.platform != "linux":
+        return subprocess.Popen(command, **options)
+    bound = (sys.executable, "-I", "-S", "-c", _BOUND, str(os.getpid()), *command)
+    started: Future[subprocess.Popen[bytes]] = Future()
+    _starter(os.getpid()).put((started, partial(subprocess.Popen, bound, **options)))
+    return started.result()
+
+
+_Start = tuple["Future[subprocess.Popen[bytes]]", Callable[[], subprocess.Popen[bytes]]]
+
+
+@lru_cache
+def _starter(process: int) -> SimpleQueue[_Start]:
+    """What the thread of a process takes from; a fork has no such thread, and makes one."""
+    starts: SimpleQueue[_Start] = SimpleQueue()
+    threading.Thread(
+        target=_start_each, args=(starts,), name="lakeport-starter", daemon=True
+    ).start()
+    return starts
+
+
+def _start_each(starts: SimpleQueue[_Start]) -> None:
+    while True:
+        started, start = starts.get()
+        try:
+            started.set_result(start())
+        except BaseException as error:
+            started.set_exception(error)

@@ -144,3 +144,20 @@ def test_a_place_without_room_is_named(
         Scratch("spark", tmp_path)
     assert caught.value.message.endswith(f"{tmp_path}: No space left on device")
     assert "`df -i`" in caught.value.hint
+
+
+@pytest.mark.parametrize("files", [(), (".owner",)])
+def test_a_folder_whose_process_was_killed_before_it_held_the_lock_goes_soon(
+    tmp_path: Path, files: tuple[str, ...]
+) -> None:
+    folder = left(tmp_path, "lakeport-abcd1234", *files)
+    for name in files:
+        (folder / name).write_bytes(b"")
+    os.utime(folder)
+    Scratch("new", tmp_path).remove()
+    assert folder.exists()  # its process may be about to
+    hour_ago = time.time() - 3600
+    for path in (*folder.iterdir(), folder):
+        os.utime(path, (hour_ago, hour_ago))
+    Scratch("new", tmp_path).remove()
+    assert not folder.exists()

@@ -1,7 +1,7 @@
 """Spark's JVM, started directly: one process, no launcher, nothing secret on its command line.
 
-It lives as long as the pipe to its standard input is open, so it dies with this process however
-this process ends.
+It ends in order once the pipe to its standard input is closed. When this process ends, however it
+does, it is killed, also while it boots (on Linux; elsewhere the pipe tells it).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.errors import MissingDependency, SparkFailure
 from lakeport.host.core_dumps import forbid_core_dumps
+from lakeport.host.process import start_bound
 from lakeport.host.scratch import Scratch
 from lakeport.spark.jvm import standby
 from lakeport.spark.jvm.java import Java
@@ -294,7 +295,7 @@ def start(options: JvmOptions) -> Gateway:
     if not options.local:
         own["SPARK_HOME"] = str(spark_home())
     with (folder / "jvm.log").open("wb") as log:
-        process = subprocess.Popen(
+        process = start_bound(
             command,
             stdin=subprocess.PIPE,
             stdout=log,
