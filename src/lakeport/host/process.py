@@ -76,7 +76,7 @@ def start_bound(command: Sequence[str], **options: Any) -> subprocess.Popen[byte
     """
     if sys.platform != "linux":
         return subprocess.Popen(command, **options)
-    bound = (sys.executable, "-I", "-S", "-c", _BOUND, str(os.getpid()), *command)
+    bound = [sys.executable, "-I", "-S", "-c", _BOUND, str(os.getpid()), *command]
     started: Future[subprocess.Popen[bytes]] = Future()
     _starter(os.getpid()).put((started, partial(subprocess.Popen, bound, **options)))
     return started.result()
