@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 from queue import SimpleQueue
 from typing import Any, Final
 
@@ -78,7 +78,7 @@ def start_bound(command: Sequence[str], **options: Any) -> subprocess.Popen[byte
         return subprocess.Popen(command, **options)
     bound = [sys.executable, "-I", "-S", "-c", _BOUND, str(os.getpid()), *command]
     started: Future[subprocess.Popen[bytes]] = Future()
-    _starter(os.getpid()).put((started, partial(subprocess.Popen, bound, **options)))
+    _starter(os.getpid()).put((started, lambda: subprocess.Popen(bound, **options)))
     return started.result()
 
 
