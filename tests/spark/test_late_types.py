@@ -65,6 +65,30 @@ def test_what_optimize_writes_is_written_anew(tmp_path: Path) -> None:
     assert by_spark(tmp_path) == {"id": [1, 1, 2], "c": [None, None, 2.5]}
 
 
+def test_a_table_that_only_spark_may_write_to_takes_types_later(tmp_path: Path) -> None:
+    empty = {"id": 1, "c": None, "l": [], "o": {}}
+    lakeport.land([empty], tmp_path, table="t", internal_columns=False)
+    session().sql(f"ALTER TABLE delta.`{tmp_path / 't'}` ADD CONSTRAINT pos CHECK (id > 0)")
+    full = {"id": 3, "c": 2.5, "l": [1], "o": {"k": 1}}
+    for number, record in enumerate([{**empty, "id": 2}, full, {**empty, "id": 4}]):
+        keys = {"mode": "merge", "merge_keys": "id"} if number == 2 else {}
+        lakeport.land([record], tmp_path, table="t", internal_columns=False, **keys)
+    found = by_spark(tmp_path)
+    assert (found["c"], found["l"]) == ([None, None, 2.5, None], [[], [], [1], []])
+    assert found["o"] == [{"k": None}, {"k": None}, {"k": 1}, {"k": None}]
+
+
+def test_names_that_need_a_mapping_keep_it(tmp_path: Path) -> None:
+    first = {"id": 1, "my l": [], "o": {}, "p": {"a b": 1, "b": None}, "q": [{"x y": None}]}
+    second = {"id": 2, "my l": [1], "o": {"k v": 1}, "p": {"a b": 1, "b": [2]}, "q": [{"x y": 2.5}]}
+    for record in (first, {**second, "new col": 1}):
+        lakeport.land([record], tmp_path, table="t", internal_columns=False)
+    found = by_spark(tmp_path)
+    assert (found["my l"], found["o"]) == ([[], [1]], [{"k v": None}, {"k v": 1}])
+    assert found["p"] == [{"a b": 1, "b": None}, {"a b": 1, "b": [2]}]
+    assert (found["q"], found["new col"]) == ([[{"x y": None}], [{"x y": 2.5}]], [None, 1])
+
+
 AGGREGATE = "SELECT id, max(c) AS c, count(*) AS n FROM source GROUP BY id"
 CHECK = [{"check": "id > 0 OR length(cast(c AS string)) > 0 OR id IS NULL"}]
 

@@ -53,7 +53,7 @@ def explained(
             said.append(f"With `--column {declared}` this load goes into it then.")
     text = pa.types.is_string(conflict.table)
     may_fit = text or (conflict.table in _DECLARABLE and not misfit)
-    if may_fit and convertible(conflict.new, conflict.table):
+    if may_fit and "." not in conflict.path and convertible(conflict.new, conflict.table):
         declared = shlex.quote(f"{conflict.path}={type_name(conflict.table)}")
         unless = "" if text else ", if every value is such a one"
         said.append(f"`--column {declared}` lands it as the table has it{unless}.")

@@ -28,7 +28,7 @@ from lakeport.loading.batches.columns import (
     read_columns,
     union,
 )
-from lakeport.loading.batches.parts import Part, Task, misfit, staged_of
+from lakeport.loading.batches.parts import Part, Task, misfit, staged_of, without_type
 from lakeport.loading.batches.sharing import groups, together, uneven
 from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.conflicts import explained
@@ -304,6 +304,11 @@ class StreamLoader:
             with self.writer.at_work():
                 return self._committed(whole, parts, state)
         except TypeConflict as conflict:
+            valueless = without_type(conflict, parts)
+            if valueless is not None:
+                note = f"{conflict.path!r} has no value in this batch: its type is the table's"
+                told = replace(whole, notes=(*whole.notes, note))
+                return self._stage_and_commit(told, valueless, state)
             now, value = self.writer.current(), misfit(conflict, parts)
             raise explained(conflict, self.writer.uri, now, value) from None
         finally:

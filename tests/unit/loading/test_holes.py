@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
@@ -125,3 +127,45 @@ def test_two_kinds_of_values_are_a_conflict_still(tmp_path: Path) -> None:
     with pytest.raises(lakeport.SchemaConflict, match=r"'v\.element' is integer in the table"):
         land(lake, ["a"], start=2)
     assert read(lake / "t") == [[], [1]]
+
+
+def test_a_typed_batch_without_a_value_lands_as_the_table_has_it(tmp_path: Path) -> None:
+    """Such as a column of pandas that is NaN in all rows, which is of doubles."""
+    lake = tmp_path / "lake"
+    keys: dict[str, Any] = {"table": "t", "internal_columns": False}
+    lakeport.land(pa.table({"id": [1], "v": [[1]], "c": [1]}), lake, **keys)
+    frame = pd.DataFrame({"id": [2], "c": [float("nan")]})
+    (report,) = lakeport.land(frame, lake, **keys).streams
+    assert report.notes == ("'c' has no value in this batch: its type is the table's",)
+    empty = pa.table({"id": [3], "v": pa.array([[]], pa.list_(pa.string()))})
+    lakeport.land(empty, lake, **keys)
+    found = DeltaTable(lake / "t").to_pyarrow_table().sort_by("id").to_pydict()
+    assert found == {"id": [1, 2, 3], "v": [[1], None, []], "c": [1, None, None]}
+    with pytest.raises(lakeport.SchemaConflict, match="'c' is integer in the table"):
+        lakeport.land(pa.table({"id": [4], "c": ["x"]}), lake, **keys)
+
+
+def test_an_inbox_is_not_stuck(tmp_path: Path) -> None:
+    lake, inbox = tmp_path / "lake", tmp_path / "inbox"
+    inbox.mkdir()
+    for number, value in enumerate(([], [1], [None], [2])):
+        (inbox / f"{number}.jsonl").write_text(json.dumps({"id": number, "v": value}))
+        source = lakeport.FilesSource(files=str(inbox), new_only=True)
+        lakeport.land(source, lake, table="t", internal_columns=False)
+    assert read(lake / "t") == [[], [1], [None], [2]]
+
+
+@pytest.mark.parametrize("file_type", ["parquet", "csv"])
+def test_files_of_one_load_have_one_type(file_type: str, tmp_path: Path) -> None:
+    place = tmp_path / "in"
+    place.mkdir()
+    for number, value in enumerate(([], [{}], [{"x": 1}], [{"x": None}])):
+        (place / f"{number}.jsonl").write_text(json.dumps({"id": number, "v": value}))
+    lake = tmp_path / "lake"
+    lakeport.land(str(place), lake, table="t", internal_columns=False, file_type=file_type)
+    found = [path for path in (lake / "t").iterdir() if path.suffix == f".{file_type}"]
+    rows = duckdb.sql(f"SELECT id, v FROM '{found[0]}' ORDER BY id").fetchall()
+    texts = ["[]", '[{"x":null}]', '[{"x":1}]', '[{"x":null}]']
+    assert [json.loads(v) if isinstance(v, str) else v for _, v in rows] == [
+        json.loads(text) for text in texts
+    ]

@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakeport.errors import LakeportError
 from lakeport.loading.conflicts import first_misfit
 from lakeport.loading.expect.sieve import Findings, Sieve
 from lakeport.model import Batch, Reader, Split, Staged
 from lakeport.schema.evolution import TypeConflict, fits
 from lakeport.schema.exact import narrows
 from lakeport.schema.types import is_json
+from lakeport.schema.untyped import ValueFound, emptied
 from lakeport.shape.columns import Shape
 from lakeport.sources.csv.reader import CsvReader
 from lakeport.sources.files.folders import FolderReader
+from lakeport.spark.failures import translated
+from lakeport.spark.quoting import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
     from lakeport.loading.expressions.select import Select
     from lakeport.loading.transform.transform import Made
 
-__all__ = ["Part", "Task", "misfit", "staged_of"]
+__all__ = ["Part", "Task", "misfit", "staged_of", "without_type"]
 
 
 @dataclass(frozen=True)
@@ -113,3 +117,66 @@ def misfit(conflict: TypeConflict, parts: Sequence[Part]) -> str:
             if found:
                 return found
     return ""
+
+
+def without_type(conflict: TypeConflict, parts: Sequence[Part]) -> list[Part] | None:
+    """The parts without a type in the place of a conflict, if none of their rows has a value there.
+
+    Returns:
+        None where there is a value, or the user declares the type. Reads all rows of the parts.
+    """
+    found = []
+    for part in parts:
+        shape, path = part.shape, f"{conflict.path.lower()}."
+        columns = {f"{new.lower()}.": (old, new) for old, new in shape.names}
+        at = max((name for name in columns if path.startswith(name)), key=len, default=None)
+        if at is None:
+            found.append(part)
+            continue
+        source, name = columns[at]
+        known = shape.untyped.get(source, shape.source.field(source).type)
+        type_ = _voided(known, [one for one in path.removeprefix(at).split(".") if one])
+        if type_ is None or source in shape.rules.types or not _is_empty(part, source, type_):
+            return None
+        schema = pa.schema([f.with_type(type_) if f.name == name else f for f in shape.schema])
+        untyped = {**shape.untyped, source: type_}
+        found.append(replace(part, shape=replace(shape, schema=schema, untyped=untyped)))
+    return found
+
+
+def _voided(type_: pa.DataType, path: Sequence[str]) -> pa.DataType | None:
+    """A type with null in the place of a path; None where there is no such place."""
+    if not path:
+        return pa.null()
+    name, *rest = path
+    if pa.types.is_struct(type_):
+        members = list(type_)
+        at = next((i for i, f in enumerate(members) if f.name.lower() == name), None)
+        inner = None if at is None else _voided(members[at].type, rest)
+        if at is None or inner is None:
+            return None
+        members[at] = members[at].with_type(inner)
+        return pa.struct(members)
+    if pa.types.is_list(type_) and name == "element":
+        inner = _voided(type_.value_type, rest)
+        return None if inner is None else pa.list_(type_.value_field.with_type(inner))
+    if pa.types.is_map(type_) and name == "value":
+        inner = _voided(type_.item_type, rest)
+        return None if inner is None else pa.map_(type_.key_type, type_.item_field.with_type(inner))
+    return None
+
+
+def _is_empty(part: Part, column: str, type_: pa.DataType) -> bool:
+    """Whether no row of a part has a value where a column's type is null."""
+    try:
+        if (frame := part.frame) is not None:
+            with translated():
+                found = frame.where(frame[quoted(column)].isNotNull())
+                return pa.types.is_null(type_) and bool(found.isEmpty())
+        for split in part.batch.splits:
+            rows = part.reader.read(split) if part.reader else iter(())
+            for batch in rows if part.select is None else part.select(rows):
+                emptied(batch.column(column), type_)
+    except (LakeportError, ValueFound):
+        return False
+    return True

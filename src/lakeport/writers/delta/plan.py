@@ -47,6 +47,15 @@ _FEATURE = "delta.feature."
 _MAPPING = "delta.columnMapping."
 _VERSIONS = ("delta.minReaderVersion", "delta.minWriterVersion")
 _INDEXED = 32
+_RULES = (
+    "delta.constraints.",
+    "NOT NULL",
+    "a length of",
+    "a rule of",
+    "a change data feed",
+    "deletion vectors",
+)
+"""Why Spark has to write a batch, though files without a change of rows may be written for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +160,10 @@ def plan_table(
         )
     dynamic = mode is Mode.OVERWRITE and bool(request.partition_keys) and state is not None
     by_spark = _needs_spark(state, mode) if state else ()
+    closed = bool(by_spark) and not all(reason.startswith(_RULES) for reason in by_spark)
     evolution = plan_evolution(
-        None if state is None else state.schema if by_spark else state.open_schema,
-        with_text(filled_columns(incoming, state.schema)) if state and by_spark else incoming,
+        None if state is None else state.schema if closed else state.open_schema,
+        with_text(filled_columns(incoming, state.schema)) if state and closed else incoming,
         request.policy,
         mode,
         partial=dynamic,
@@ -179,7 +189,7 @@ def plan_table(
     kept = (*request.keys, *clustered, *(state.clustering if state else ()))
     return DeltaPlan(
         incoming=incoming,
-        schema=in_files(evolution.schema, columns, kept),
+        schema=schema if by_spark else in_files(evolution.schema, columns, kept),
         schema_json=marked(schema_json, evolution.schema),
         partition_columns=columns,
         request=request,

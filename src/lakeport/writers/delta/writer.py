@@ -165,7 +165,7 @@ class DeltaWriter:
         """Commit the types that places without a value get, if data files have text there.
 
         These files are written anew, which changes no row. Where no file has such a place, the
-        batch's own commit gives the types.
+        batch's own commit gives the types, but not if Spark makes that.
 
         Returns:
             Whether the table has changed, so that the batch is to be planned again.
@@ -186,6 +186,7 @@ class DeltaWriter:
             request=TableRequest(Mode.MERGE),
             evolution=Evolution(columns, replaced=True),
             dynamic=False,
+            needs_spark=(),
         )
         txn = self._begin(fill, 0)
         now = txn.state()
@@ -198,7 +199,7 @@ class DeltaWriter:
         entries = self.entries(txn)
         self._check_partitions(plan, before, entries)
         found = holders(self.storage, self.folder, entries, before, after)
-        if not found:
+        if not (found or plan.needs_spark):
             return False
         if any(entry.get("deletionVector") for entry in found):
             raise SchemaConflict(
