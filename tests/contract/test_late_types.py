@@ -58,3 +58,11 @@ def test_an_overwrite_without_values_keeps_the_types(target: Target, tmp_path: P
     assert header.rows == 2
     emptied = lakeport.land(tmp_path / "header.csv", config, mode="overwrite")
     assert "2 rows that the table had went" in emptied.streams[0].warnings[0]
+
+
+def test_a_list_that_was_empty_gets_its_type(target: Target) -> None:
+    config = target.config(table="t", internal_columns=False)
+    lakeport.land([{"id": 1, "c": []}, {"id": 2, "c": [None]}], config)
+    lakeport.land([{"id": 3, "c": [{"x": 1}]}], config)
+    lakeport.land([{"id": 2, "c": [{}]}], {**config, "mode": "merge", "merge_keys": "id"})
+    assert values(target) == [[], [{"x": None}], [{"x": 1}]]
