@@ -264,7 +264,8 @@ class StreamLoader:
         """The undeclared fields' types: the table's where it has them, else by their values."""
         now = None if self.policies.mode is Mode.OVERWRITE else self.writer.current()
         typed = now.schema if now is not None and now.typed else ()
-        known = {f.name: declared_type(f) for f in typed if f.type != pa.null()}
+        there = pa.schema([f for f in typed if not pa.types.is_null(f.type)])
+        known = {f.name: declared_type(f) for f in with_text(there)}
         case, renamed = self.policies.header_case, self.policies.rules.rename
         internal = internal_names(self.policies.internal_prefix)
         said = self.policies.rules.types

@@ -22,6 +22,7 @@ from lakeport.loading.replay.target import wanted_of
 from lakeport.loading.run import land
 from lakeport.model import Mode
 from lakeport.schema.sparktypes import spark_schema
+from lakeport.schema.untyped import is_open
 from lakeport.shape.columns import internal_names
 from lakeport.spark.quoting import quoted
 from lakeport.writers.naming import table_name
@@ -246,5 +247,5 @@ def _columns(config: DestinationConfig, stream: str) -> pa.Schema | None:
     return pa.schema(
         field
         for field in table.schema
-        if field.name.lower() not in own and not pa.types.is_null(field.type)
+        if field.name.lower() not in own and not is_open(field.type)
     )
