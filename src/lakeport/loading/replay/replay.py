@@ -245,7 +245,5 @@ def _columns(config: DestinationConfig, stream: str) -> pa.Schema | None:
         return None
     own = internal_names(config.internal_columns_prefix if config.internal_columns else None)
     return pa.schema(
-        field
-        for field in table.schema
-        if field.name.lower() not in own and not is_open(field.type)
+        field for field in table.schema if field.name.lower() not in own and not is_open(field.type)
     )
