@@ -12,7 +12,8 @@ other's type; so does an object without members (see `lakeport.schema.untyped`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -30,6 +31,7 @@ __all__ = [
     "TypeConflict",
     "common",
     "fits",
+    "near_twins",
     "plan_evolution",
     "widens",
     "wider",
@@ -362,6 +364,29 @@ def _refuse_twins(schema: pa.Schema) -> None:
                     "rename one of them in the source: a table takes them for the same column.",
                 )
             seen[name.lower()] = name
+
+
+def near_twins(schema: pa.Schema, new: Collection[str] | None = None) -> Iterator[str]:
+    """Tell of columns whose names look the same, and are different ones for a table.
+
+    Args:
+        schema: the table's columns after a load.
+        new: dotted paths of those that the load adds; None for all.
+
+    >>> names = ["caf\\u00e9", "cafe\\u0301"]
+    >>> [*near_twins(pa.schema([(name, pa.int64()) for name in names]))]
+    ["columns 'caf\\xe9' and 'cafe\\u0301' are two, though their names look alike"]
+    """
+    for path, names in _groups(list(schema), ""):
+        seen: dict[str, str] = {}
+        for name in names:
+            plain = " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+            other = seen.setdefault(plain, name)
+            if other != name and (new is None or {path + other, path + name} & {*new}):
+                yield (
+                    f"columns {path + other!a} and {path + name!a} are two, though their "
+                    "names look alike"
+                )
 
 
 def _groups(fields: list[pa.Field], above: str) -> Iterator[tuple[str, list[str]]]:

@@ -184,11 +184,17 @@ def repeated(names: Iterable[str]) -> str | None:
     return next((name for name, times in Counter(names).items() if times > 1), None)
 
 
-def check_names(stream: str, names: Iterable[str]) -> None:
-    """Refuse column names that a table can't hold side by side.
+def check_names(stream: str, names: Iterable[str], *, by_case: bool = True) -> None:
+    """Refuse columns of a source that can't be told apart, or have no name.
+
+    Args:
+        stream: the stream's name.
+        names: what the source calls its columns. Those that differ only in case may be renamed or
+            dropped on their way to the table, which can't hold both.
+        by_case: whether the source tells names apart that differ only in case.
 
     Raises:
-        InputError: a name is empty, or two names are the same but for their case.
+        InputError: a name is empty, or there twice.
 
     Example:
         >>> check_names("users", ["id", "name"])
@@ -200,11 +206,11 @@ def check_names(stream: str, names: Iterable[str]) -> None:
                 f"stream {stream!r} has a column with an empty name",
                 "give it a name in the source, or leave it out of the stream's schema.",
             )
-        other = seen.get(name.lower())
+        folded = name if by_case else name.lower()
+        other = seen.get(folded)
         if other is not None:
             raise InputError(
                 f"stream {stream!r} has two columns whose names clash: {other!r} and {name!r}",
-                "tables treat names that differ only in case as one: rename one in the source, "
-                "or leave it out of the stream's schema.",
+                "rename one in the source, or leave it out there.",
             )
-        seen[name.lower()] = name
+        seen[folded] = name

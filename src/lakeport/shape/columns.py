@@ -9,6 +9,7 @@ aligned  id  city  name  _mage_created_at  _mage_updated_at  (the table has `cit
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -244,7 +245,8 @@ def _refuse_clashes(names: Sequence[tuple[str, str]], case: HeaderCase | None) -
             raise InputError(
                 f"columns {other!r} and {old!r} differ only in case"
                 + (f" and become one under `column_header_format: {case}`" if case else ""),
-                "rename or leave out one of them: a table can't hold both.",
+                f"a table can't hold both: `--rename {shlex.quote(f'{old}={old}_2')}` gives one "
+                f"another name, `--drop {shlex.quote(old)}` leaves it out.",
             )
 
 

@@ -208,7 +208,6 @@ def test_many_columns_with_any_names() -> None:
 @pytest.mark.parametrize(
     ("schema", "words"),
     [
-        ({"properties": {"Id": {}, "id": {}}}, "'Id' and 'id'"),
         ({"properties": {"": {}}}, "empty name"),
         ({"properties": {"c": {"type": 5}}}, "column 'c' of stream 's'"),
         ({"properties": {"c": 5}}, "column 'c' of stream 's' is not an object"),

@@ -304,16 +304,16 @@ def _named(fields: Layout) -> tuple[Layout, tuple[tuple[str, int], ...]]:
 
 
 def _check_header(fields: Layout, name: str, line: int) -> None:
-    seen: dict[str, str] = {}
+    seen: set[str] = set()
     for column in fields:
-        if (other := seen.get(column.lower())) is not None:
+        if column in seen:
             raise SourceError(
-                f"file {name!r} has two columns whose names clash: {other!r} and {column!r}",
-                "tables treat names that differ only in case as one: rename one in the header; or "
+                f"file {name!r} has two columns of the name {column!r}",
+                "rename one in the header; or "
                 f"leave it out with `--skip-rows {line}` and give all names with `--columns`; or "
                 "say that there is none with `--no-header`.",
             )
-        seen[column.lower()] = column
+        seen.add(column)
 
 
 def split_and_infer(

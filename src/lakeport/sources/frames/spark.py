@@ -55,7 +55,7 @@ def normalised(frame: DataFrame, stream: str) -> DataFrame:
         raise SourceError(
             "the frame's Spark session was stopped", "make the frame anew in one that runs."
         )
-    check_names(stream, frame.columns)
+    check_names(stream, frame.columns, by_case=False)
     utc = frame.sparkSession.conf.get("spark.sql.session.timeZone") in {"UTC", "Etc/UTC", "Z"}
     targets = [_stored(f.dataType, f.name, utc, top=True) for f in frame.schema.fields]
     if targets == [f.dataType for f in frame.schema.fields]:

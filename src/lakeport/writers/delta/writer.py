@@ -22,7 +22,12 @@ import pyarrow as pa
 from lakeport.errors import CommitConflict, RunMismatch, SchemaConflict
 from lakeport.host import ending
 from lakeport.model import Bookmark, Landed, Mode, Staged, Storage
-from lakeport.schema.evolution import Evolution, EvolutionPolicy, plan_evolution
+from lakeport.schema.evolution import (
+    Evolution,
+    EvolutionPolicy,
+    near_twins,
+    plan_evolution,
+)
 from lakeport.schema.named import alter_command, listed, type_name
 from lakeport.writers.delta.commit.attempt import Attempt, Done
 from lakeport.writers.delta.commit.known_content import LEFT_OUT, NOT_TOLD, KnownContent
@@ -132,7 +137,10 @@ class DeltaWriter:
             cluster_by=options.cluster_by,
         )
         plan = plan_table(state, incoming, request)
-        plan = replace(plan, warnings=(*plan.warnings, *self._plain_text(plan)))
+        changes = plan.evolution
+        new = None if changes.created or changes.replaced else changes.added
+        alike = near_twins(changes.schema, new)
+        plan = replace(plan, warnings=(*plan.warnings, *self._plain_text(plan), *alike))
         if not (self.without_spark and leaves_plain(plan)):
             self.begin()
         return plan

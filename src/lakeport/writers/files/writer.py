@@ -244,7 +244,7 @@ class FilesWriter:
         """
         import pyarrow as pa
 
-        from lakeport.schema.evolution import TypeConflict
+        from lakeport.schema.evolution import TypeConflict, near_twins
         from lakeport.schema.untyped import stored_field
 
         known, typed = self._known(), self.encoder.has_types
@@ -275,6 +275,8 @@ class FilesWriter:
             "table has it as JSON."
             for path in plan.plain
         )
+        new = None if plan.created or plan.replaced else plan.added
+        warnings += tuple(near_twins(plan.schema, new))
         kept = [field for field in plan.schema if not (typed and pa.types.is_null(field.type))]
         files = pa.schema([stored_field(field) for field in (kept or plan.schema)])
         return files, table, warnings

@@ -22,7 +22,6 @@ from lakeport.errors import (
     BadRecord,
     BadRecords,
     ConfigError,
-    InputError,
     SourceError,
     UnknownFields,
 )
@@ -406,8 +405,7 @@ def test_lines_are_right_in_later_splits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        (b"a,a\n", "names clash: 'a' and 'a'"),
-        (b"Id,id\n", "names clash: 'Id' and 'id'"),
+        (b"a,a\n", "two columns of the name 'a'"),
         (b",\n,\n", "no column of stream 't' has a name or a value"),
         (b'"a"b,c\n', "text after a closing quote"),
         (b"", "is empty"),
@@ -437,8 +435,7 @@ def test_files_are_joined_by_column_name(tmp_path: Path) -> None:
     assert [tuple(r.values()) for r in rows(batch)] == [
         (1, "x", None), (2, "y", 3.5), (None, "z", None)
     ]  # fmt: skip
-    with pytest.raises(InputError, match="'a' and 'A'"):
-        load(tmp_path, b"a,b\n1,x\n", b"A\n1\n", b"")
+    load(tmp_path, b"a,b\n1,x\n", b"A\n1\n", b"")  # one of them may be renamed
 
 
 def test_unknown_columns_by_policy(tmp_path: Path) -> None:
