@@ -212,6 +212,11 @@ class DestinationConfig(BaseModel):
         default_factory=_smallest,
         description="Size below which a batch is not split; default 32, at most the target's.",
     )
+    max_columns: Annotated[int, Field(ge=1)] = Field(
+        default=5000,
+        description="Most columns of a table, members of objects counted: keys that are data "
+        "would each become one.",
+    )
     max_record_mb: Size = Field(default=100.0, description="A record's largest size.")
     max_unpack_ratio: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         default=500.0,

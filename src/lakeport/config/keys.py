@@ -102,6 +102,7 @@ class TargetKeys(StoreKeys, total=False):
     maximum_batch_rows: int | None
     target_file_size_mb: float | None
     min_file_size_mb: float | None
+    max_columns: int | None
     max_record_mb: float | None
     max_unpack_ratio: float | None
     max_unpacked_mb: float | None

@@ -34,6 +34,7 @@ class Policies:
     target_file_bytes: int = 256 << 20
     min_file_bytes: int = 32 << 20
     merge_keys: tuple[str, ...] = ()
+    max_columns: int = 5000
     rules: ColumnRules = field(default_factory=ColumnRules)
 
     @classmethod
@@ -50,6 +51,7 @@ class Policies:
             target_file_bytes=int(config.target_file_size_mb * 2**20),
             min_file_bytes=int(config.min_file_size_mb * 2**20),
             merge_keys=config.merge_keys,
+            max_columns=config.max_columns,
             rules=ColumnRules(column_types(config.columns), config.rename, frozenset(config.drop)),
         )
 

@@ -43,6 +43,7 @@ from lakeport.schema.evolution import TypeConflict
 from lakeport.schema.kinds import merge_kinds, type_of_kind
 from lakeport.schema.types import declared_type
 from lakeport.schema.untyped import open_columns, with_text
+from lakeport.schema.width import check_width
 from lakeport.shape.columns import TIMESTAMP, header_name, internal_names
 from lakeport.spark.jobs import run_frame, run_tasks
 from lakeport.units import counted
@@ -242,6 +243,9 @@ class StreamLoader:
             for name, count in scan.unknown_values.items():
                 self._dropped[name] = self._dropped.get(name, 0) + count
         elif scan.unknown:
+            found = pa.schema([(name, pa.null()) for name in scan.unknown])
+            known = self._extended(batch.reader).schema
+            check_width(batch.stream, pa.schema([*known, *found]), self.policies.max_columns)
             self._extra.update(self._types(scan.unknown))
             scan = self._scan(self._extended(batch.reader), batch)  # by their new types
         if scan.bad and self.policies.on_bad_record == "fail":
@@ -257,7 +261,8 @@ class StreamLoader:
         self.on_bad(batch, scan.bad, scan.rows + len(scan.bad))
 
     def _extended(self, reader: Reader) -> Reader:
-        new = {n: type_ for n, type_ in self._extra.items() if n not in reader.schema.names}
+        known = {*reader.schema.names} if self._extra else ()
+        new = {n: type_ for n, type_ in self._extra.items() if n not in known}
         return reader.extended(new) if new else reader
 
     def _types(self, unknown: Mapping[str, str]) -> dict[str, pa.DataType]:
@@ -319,6 +324,7 @@ class StreamLoader:
 
     def _committed(self, whole: Batch, parts: Sequence[Part], state: bytes | None) -> Landed | None:
         incoming = union([part.shape.schema for part in parts])
+        check_width(whole.stream, incoming, self.policies.max_columns)
         names = self.policies.keys_of(whole)
         tasks, left_out, judged = self._tasks(parts), tuple[str, ...](), False
         otherwise: str | None = None
@@ -336,6 +342,9 @@ class StreamLoader:
                 parts = [part.fitted(now.schema) for part in parts]
                 incoming, tasks = union([part.shape.schema for part in parts]), self._tasks(parts)
                 continue
+            changes = getattr(plan.detail, "evolution", None)
+            if changes is not None and changes.added:
+                check_width(whole.stream, changes.schema, self.policies.max_columns)
             size, rows = whole.bytes, whole.records
             try:
                 with self._stage("writing", whole.stream, total=size, rows_total=rows) as start:

@@ -353,7 +353,14 @@ def _frame(frame: Any, config: DestinationConfig, spool: SpoolLocation, runtime:
     stream = one_table(config)
     if stream is None:
         raise ConfigError("a frame has no name of its own", "give `table`, without `{stream}`.")
-    source = FrameSource(frame, stream, spool.folder, digest=config.run_id is not None)
+    source = FrameSource(
+        frame,
+        stream,
+        spool.folder,
+        digest=config.run_id is not None,
+        max_columns=config.max_columns,
+        opaque=[name for name, t in config.columns.items() if t.strip().lower() == "json"],
+    )
     return Source(SpoolUploader(spool).flushes(source), name=stream)
 
 

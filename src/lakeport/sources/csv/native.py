@@ -47,7 +47,8 @@ class NativeRows:
         foreign: Collection[str] = (),
     ) -> None:
         self._schema = schema
-        self._names = [name for name in layout if name in schema.names]
+        known = {*schema.names}
+        self._names = [name for name in layout if name in known]
         specs = {name: _spec(schema.field(name)) for name in self._names}
         readable = all(specs.values()) and not set(required) - specs.keys()
         readable = readable and not specs.keys() & set(foreign)

@@ -65,8 +65,8 @@ def plan_csv(files: FileSet) -> FilePlan:
     forms = tuple(dict.fromkeys(file.form for file in heads))
     names = _columns(files, tuple(form.layout for form in forms), declared)
     places = {file.file.uri: forms.index(file.form) for file in heads}
-    wanted = names if files.csv.infer_types else declared.keys()
-    wanted = [name for name in names if name in wanted and name not in known]
+    inferred = {*names} if files.csv.infer_types else {*declared}
+    wanted = [name for name in names if name in inferred and name not in known]
     choices, joints = _choices(files, wanted, heads, cuts, readings)
     types = {name: choice.type for name, choice in choices.items()} | declared
     formats = {
@@ -191,14 +191,16 @@ def _columns(
 ) -> list[str]:
     """The columns to land, in order: the files' by name, or those of the JSON schema first."""
     present = list(dict.fromkeys(name for layout in layouts for name in layout if name))
-    absent = [name for name in declared if name not in {*present, *files.folder_names}]
+    there = {*present, *files.folder_names}
+    absent = [name for name in declared if name not in there]
     if absent and not files.declares_all:
         raise SourceError(
             f"column {absent[0]!r} is declared, but no file has it",
             f"the files have {listed(like(absent[0], present))}.",
         )
     known = list(declared) if files.declares_all else [name for name in layouts[0] if name]
-    extra = [name for name in present if name not in known]
+    expected = {*known}
+    extra = [name for name in present if name not in expected]
     if extra and files.options.unknown is UnknownPolicy.FAIL:
         raise UnknownFields(
             f"stream {files.stream!r} has columns that "

@@ -34,6 +34,7 @@ class FileOptions:
         sheet: of Excel workbooks, the sheet's name; the first that shows when empty.
         split_bytes: about how much one task reads.
         max_record_mb: longest JSON record, in MB (2**20 bytes).
+        max_columns: most columns of a table.
         limits: what a compressed file may become.
         digest: whether to compute `Batch.digest`.
     """
@@ -47,6 +48,7 @@ class FileOptions:
     sheet: str = ""
     split_bytes: int = 64 << 20
     max_record_mb: int = 100
+    max_columns: int = 5000
     limits: UnpackLimits = DEFAULT
     digest: bool = False
 
@@ -66,6 +68,7 @@ class FileOptions:
             records_path=parse_path(options.records_path),
             sheet=options.sheet,
             max_record_mb=max(1, int(config.max_record_mb)),
+            max_columns=config.max_columns,
             limits=unpack_limits(config),
             digest=config.run_id is not None,
         )

@@ -6,7 +6,9 @@ in which they first appear, of types that hold each of their values exactly. The
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from itertools import islice
@@ -16,16 +18,36 @@ from typing import Any
 import pyarrow as pa
 
 from lakeport.errors import SourceError
+from lakeport.schema.types import JSON_TEXT
+from lakeport.schema.width import check_width
 from lakeport.sources.spool.location import open_new
 
-__all__ = ["record_batches"]
+__all__ = ["RecordOptions", "record_batches"]
 
 _NUMBERS = (int, float)
 _EXACT_NUMBERS = (int, Decimal)
 
 
+@dataclass(frozen=True, slots=True)
+class RecordOptions:
+    """How records become columns.
+
+    Attributes:
+        stream: the stream's name.
+        max_columns: most columns and members of objects.
+        opaque: columns that are kept as JSON text, whatever they hold.
+    """
+
+    stream: str = "records"
+    max_columns: int = 5000
+    opaque: frozenset[str] = frozenset()
+
+
+_DEFAULT = RecordOptions()
+
+
 def record_batches(
-    records: Iterable[Any], folder: Path, rows: int
+    records: Iterable[Any], folder: Path, rows: int, options: RecordOptions = _DEFAULT
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The schema of all records, and the records in batches; a key that one lacks is null.
 
@@ -33,6 +55,7 @@ def record_batches(
         records: mappings with texts as keys.
         folder: where to write them down.
         rows: how many to hold at a time.
+        options: how they become columns.
 
     Raises:
         SourceError: there is no record, one is no mapping, or the values of a column are of types
@@ -42,8 +65,9 @@ def record_batches(
     paths: list[Path] = []
     waiting = iter(records)
     while part := list(islice(waiting, rows)):
-        batch = _batch(part, len(paths) * rows)
+        batch = _batch(part, len(paths) * rows, options)
         schema = _joined(schema, batch.schema)
+        check_width(options.stream, schema, options.max_columns, every=False)
         path = folder / f"records-{len(paths):06d}.arrows"
         with open_new(path) as file, pa.ipc.new_stream(file, batch.schema) as writer:
             writer.write_batch(batch)
@@ -57,15 +81,22 @@ def record_batches(
         for path in paths:
             with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
                 for batch in stream:
+                    there = dict(zip(batch.schema.names, batch.columns, strict=True))
                     yield pa.RecordBatch.from_arrays(
-                        [_of(batch, field) for field in schema], schema=schema
+                        [
+                            _of(there[field.name], field)
+                            if field.name in there
+                            else pa.nulls(len(batch), field.type)
+                            for field in schema
+                        ],
+                        schema=schema,
                     )
             path.unlink()
 
     return schema, batches()
 
 
-def _batch(records: Sequence[Any], before: int) -> pa.RecordBatch:
+def _batch(records: Sequence[Any], before: int, options: RecordOptions) -> pa.RecordBatch:
     names: dict[str, None] = {}
     for number, record in enumerate(records, before + 1):
         if not isinstance(record, Mapping):
@@ -79,14 +110,38 @@ def _batch(records: Sequence[Any], before: int) -> pa.RecordBatch:
             raise SourceError(
                 f"a record has a key of type {type(name).__name__!r}", "keys have to be texts."
             )
-    columns = [_column(name, [record.get(name) for record in records]) for name in names]
+    found = pa.schema([(name, pa.null()) for name in names])
+    check_width(options.stream, found, options.max_columns, every=False)
+    columns = []
+    for name in names:
+        values = [record.get(name) for record in records]
+        known = name in options.opaque
+        columns.append(_as_json(name, values) if known else _column(name, values, options))
     if not columns:  # a batch has as many rows as its columns
         return pa.RecordBatch.from_struct_array(pa.array([{}] * len(records), pa.struct([])))
-    return pa.RecordBatch.from_arrays(columns, names=list(names))
+    fields = [
+        pa.field(name, column.type, metadata=JSON_TEXT if name in options.opaque else None)
+        for name, column in zip(names, columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _column(name: str, values: list[Any]) -> pa.Array:
-    _check(name, values)
+def _as_json(name: str, values: list[Any]) -> pa.Array:
+    try:
+        texts = [
+            None if v is None else json.dumps(v, ensure_ascii=False, allow_nan=False)
+            for v in values
+        ]
+        return pa.array(texts, pa.string())
+    except (TypeError, ValueError, RecursionError, UnicodeEncodeError) as error:
+        raise SourceError(
+            f"{name!r} is declared as json and has a value that JSON lacks: {type(error).__name__}",
+            "give it mappings, lists, texts, numbers, booleans and None.",
+        ) from None
+
+
+def _column(name: str, values: list[Any], options: RecordOptions) -> pa.Array:
+    _check(name, values, options)
     try:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
@@ -107,7 +162,7 @@ def _column(name: str, values: list[Any]) -> pa.Array:
         ) from None
 
 
-def _check(name: str, values: Iterable[Any]) -> None:
+def _check(name: str, values: Iterable[Any], options: RecordOptions) -> None:
     """See that no value would have to become another one, as Arrow makes 1 of true.
 
     Raises:
@@ -124,10 +179,17 @@ def _check(name: str, values: Iterable[Any]) -> None:
     if isinstance(first, datetime) and len({value.tzinfo is None for value in there}) > 1:
         raise _mixed(name, "times with and without a zone")
     if isinstance(first, Mapping):
-        for key in dict.fromkeys(key for value in there for key in value):
-            _check(f"{name}.{key}", [value.get(key) for value in there])
+        members: dict[Any, list[Any]] = {}
+        for value in there:
+            for key, member in value.items():
+                members.setdefault(key, []).append(member)
+        found = pa.struct([(str(key), pa.null()) for key in members])
+        column = pa.schema([(name.partition(".")[0], found)])
+        check_width(options.stream, column, options.max_columns, every=False)
+        for key, group in members.items():
+            _check(f"{name}.{key}", group, options)
     elif isinstance(first, (list, tuple)):
-        _check(f"{name}[]", [item for value in there for item in value])
+        _check(f"{name}[]", [item for value in there for item in value], options)
 
 
 def _mixed(name: str, what: str) -> SourceError:
@@ -136,15 +198,12 @@ def _mixed(name: str, what: str) -> SourceError:
     )
 
 
-def _of(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+def _of(column: pa.Array, field: pa.Field) -> pa.Array:
     """A column of a part, of its type in the whole.
 
     Raises:
         SourceError: a value would be changed by it.
     """
-    if field.name not in batch.schema.names:
-        return pa.nulls(len(batch), field.type)
-    column = batch.column(field.name)
     try:
         return column if column.type.equals(field.type) else column.cast(field.type)
     except pa.ArrowInvalid as error:
@@ -157,8 +216,9 @@ def _of(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
 
 def _joined(one: pa.Schema, other: pa.Schema) -> pa.Schema:
     """The columns of both; whole numbers and fractions together are fractions, where exact."""
+    known = {*one.names}
     for field in other:
-        if field.name in one.names:
+        if field.name in known:
             kinds = (one.field(field.name).type, field.type)
             decimals = sum(map(pa.types.is_decimal, kinds))
             if decimals == 1 and any(map(pa.types.is_floating, kinds)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -21,7 +21,7 @@ from lakeport.model import Batch, Flush, Scan, Split
 from lakeport.schema.types import check_names, normalise
 from lakeport.schema.untyped import open_columns, with_text
 from lakeport.sources.frames.pandas import pandas_batches
-from lakeport.sources.frames.records import record_batches
+from lakeport.sources.frames.records import RecordOptions, record_batches
 from lakeport.sources.frames.spark import digest_of, normalised, without_marks, without_values
 from lakeport.sources.parquet.reader import aligned
 from lakeport.sources.splits import open_split
@@ -79,6 +79,8 @@ class FrameSource:
         split_bytes: about how much one task reads.
         digest: whether to compute `Batch.digest` over the spooled rows; frames whose rows come in
             another order have another one. Not available for Spark frames.
+        max_columns: most columns that records may have.
+        opaque: columns of records that are kept as JSON text, whatever they hold.
 
     Raises:
         SourceError: the frame's kind, a column's type or its name can't be landed.
@@ -92,6 +94,8 @@ class FrameSource:
         split_bytes: int = 64 << 20,
         *,
         digest: bool = False,
+        max_columns: int = 5000,
+        opaque: Collection[str] = (),
     ) -> None:
         self._kind = _kind(frame)
         if not self._kind:
@@ -108,6 +112,7 @@ class FrameSource:
         self._folder = folder
         self._split_bytes = split_bytes
         self._digest = digest
+        self._records = RecordOptions(stream, max_columns, frozenset(opaque))
 
     def __iter__(self) -> Iterator[Flush]:
         """Spool the frame and hand it out."""
@@ -126,7 +131,7 @@ class FrameSource:
         )
 
     def _spooled(self) -> Batch:
-        schema, batches = _open(self._frame, self._kind, self._folder)
+        schema, batches = _open(self._frame, self._kind, self._folder, self._records)
         check_names(self._stream, schema.names)
         opened = normalise(schema, open_places=True)
         writer = _FrameWriter(self._folder, schema, self._split_bytes, self._digest)
@@ -147,9 +152,11 @@ class FrameSource:
         )
 
 
-def _open(frame: Any, kind: str, folder: Path) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+def _open(
+    frame: Any, kind: str, folder: Path, records: RecordOptions
+) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
     if kind == "records":
-        return record_batches(frame, folder, _ROWS)
+        return record_batches(frame, folder, _ROWS, records)
     if kind == "pandas":
         return pandas_batches(frame, _ROWS)
     if kind in ("polars", "lazy"):

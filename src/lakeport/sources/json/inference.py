@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -24,17 +25,23 @@ __all__ = [
     "infer_fields",
     "kind_of_value",
     "merge_inferred",
+    "width",
 ]
 
+_KEY = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:')
+_CELLS = 1 << 20  # of a piece: pyarrow makes room for every key in every record
 _LONG = range(-(2**63), 2**63)
 _EXACT = range(-(2**53) + 1, 2**53)
 _LONG_DIGITS = 19
 _MAX_DEPTH = 40
 _NULL = FieldType(Kind.NULL)
+_JSON = FieldType(Kind.JSON)
 _ARROW = {pa.bool_(): Kind.BOOLEAN, pa.null(): Kind.NULL}
 
 
-def infer_fields(blocks: Iterable[bytes]) -> tuple[Field, ...]:
+def infer_fields(
+    blocks: Iterable[bytes], opaque: Collection[str] = (), most: int = 0
+) -> tuple[Field, ...]:
     """Find the columns of JSON records without a schema, looking at every record.
 
     Integers, numbers, booleans, text, lists and objects are kept apart; text stays text, whatever
@@ -44,6 +51,8 @@ def infer_fields(blocks: Iterable[bytes]) -> tuple[Field, ...]:
 
     Args:
         blocks: whole lines, each block of a size that fits in memory.
+        opaque: columns that are JSON text, whatever they hold.
+        most: columns and members after which the search ends, 0 for none: there are too many then.
 
     Returns:
         The columns in the order in which they first came; results of several parts of a source
@@ -57,10 +66,44 @@ def infer_fields(blocks: Iterable[bytes]) -> tuple[Field, ...]:
     fields: tuple[Field, ...] = ()
     fits: Callable[[bytes], bool] = _nothing_fits
     for block in blocks:
-        if not fits(block):
-            fields = merge_fields(fields, _infer_block(block))
-            fits = _check_of(fields)
+        if fits(block):
+            continue
+        for piece in _pieces(block):
+            found = (
+                replace(field, type=_JSON) if field.name in opaque else field
+                for field in _infer_block(piece)
+            )
+            fields = merge_fields(fields, tuple(found))
+            if most and width(fields) > most:
+                return merge_inferred([fields])
+        fits = _check_of(fields)
     return merge_inferred([fields])
+
+
+def width(fields: Iterable[Field]) -> int:
+    """Count columns and the members of their objects.
+
+    Example:
+        >>> width(infer_fields([b'{"a": [{"b": 1, "c": 2}]}']))
+        3
+    """
+    return sum(1 + width(_members(field.type)) for field in fields)
+
+
+def _members(t: FieldType) -> tuple[Field, ...]:
+    return t.fields if t.item is None else _members(t.item)
+
+
+def _pieces(block: bytes) -> Iterator[bytes]:
+    """Cut a block until its records and its keys, multiplied, are no more than memory holds."""
+    keys, lines = len(set(_KEY.findall(block))), block.count(b"\n") + 1
+    if lines == 1 or keys * lines <= _CELLS:
+        yield block
+        return
+    middle = block.find(b"\n", len(block) // 2)
+    middle = middle if middle >= 0 else block.rfind(b"\n")
+    yield from _pieces(block[:middle])
+    yield from _pieces(block[middle + 1 :])
 
 
 def _nothing_fits(block: bytes) -> bool:

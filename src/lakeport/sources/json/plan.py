@@ -12,8 +12,9 @@ import pyarrow as pa
 from lakeport.errors import SourceError
 from lakeport.model import Split
 from lakeport.schema.named import like, listed
-from lakeport.schema.types import Field, check_names, open_type
+from lakeport.schema.types import Field, Kind, arrow_field, check_names, open_type
 from lakeport.schema.untyped import open_columns
+from lakeport.schema.width import check_width
 from lakeport.sources.files.file_set import FilePlan, FileSet
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.json.blocks import Block, read_blocks
@@ -99,7 +100,9 @@ def _fields(files: FileSet, splits: list[Split]) -> tuple[Field, ...]:
     if files.declares_all:
         return files.fields
     declared = {field.name: field for field in files.fields}
-    parts = sorted(files.run(_infer, list(enumerate(splits))), key=itemgetter(0))
+    opaque = frozenset(n for n, field in declared.items() if field.type.kind is Kind.JSON)
+    infer = partial(_infer, opaque, files.options.max_columns)
+    parts = sorted(files.run(infer, list(enumerate(splits))), key=itemgetter(0))
     found = merge_inferred(fields for _, fields in parts)
     present = {field.name for field in found}
     absent = [name for name in declared if name not in present | files.folder_names]
@@ -111,11 +114,15 @@ def _fields(files: FileSet, splits: list[Split]) -> tuple[Field, ...]:
     if not splits:
         raise SourceError(f"stream {files.stream!r}: no file holds a record", "name other files.")
     fields = tuple(declared.get(field.name, field) for field in found)
+    columns = pa.schema([arrow_field(field.name, field.type) for field in fields])
+    check_width(files.stream, columns, files.options.max_columns, every=False)
     check_names(files.stream, [field.name for field in fields])
     return fields
 
 
-def _infer(item: tuple[int, Split]) -> list[tuple[int, tuple[Field, ...]]]:
+def _infer(
+    opaque: frozenset[str], most: int, item: tuple[int, Split]
+) -> list[tuple[int, tuple[Field, ...]]]:
     number, split = item
     blocks = (block.data for block in read_blocks(split, _MAX_LINE) if isinstance(block, Block))
-    return [(number, infer_fields(blocks))]
+    return [(number, infer_fields(blocks, opaque, most))]

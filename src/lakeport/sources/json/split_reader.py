@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ from lakeport.errors import BadRecord
 from lakeport.model import Split
 from lakeport.native import kernel
 from lakeport.schema.kinds import merge_kinds
+from lakeport.schema.width import leaves
 from lakeport.sources.json.blocks import Block, LineNumbers, LongLine, read_blocks
 from lakeport.sources.json.columns import RecordLayout, batch_of_rows, schema_of
 from lakeport.sources.json.decoding import Fault
@@ -23,6 +24,7 @@ from lakeport.sources.singer.metadata import Received
 __all__ = ["SplitReader", "merge_unknown"]
 
 _BLANK = b" \t\r"
+_CELLS = 16 << 20
 
 OnBad = Callable[[BadRecord], None]
 OnUnknown = Callable[[Unknown, int], None]
@@ -57,6 +59,7 @@ class SplitReader:
         self._on_unknown = on_unknown
         self._metadata = layout.metadata
         self._schema = schema_of(layout.columns)
+        self._most = max(1, _CELLS // max(1, leaves(self._schema)))
         self._fast = _fast_path(layout, survey=survey)
         self._parser = RecordParser(layout)
 
@@ -65,7 +68,7 @@ class SplitReader:
         numbers, self._file = LineNumbers(split), split.file
         if self._metadata is not None:
             self._received = Received(split, self._metadata.batched)
-        for block in read_blocks(split, self._limit):
+        for block in _by_lines(read_blocks(split, self._limit), self._most):
             if isinstance(block, LongLine):
                 reason = f"longer than the limit of {self._limit >> 20} MB"
                 self._bad(numbers[block.first], Fault("", reason), block.head)
@@ -115,6 +118,17 @@ class SplitReader:
 
     def _bad(self, line: int, fault: Fault, raw: bytes) -> None:
         self._on_bad(BadRecord(self._stream, line, fault.column, fault.reason, raw, self._file))
+
+
+def _by_lines(blocks: Iterable[Block | LongLine], most: int) -> Iterator[Block | LongLine]:
+    """Cut blocks to some of no more lines: each record takes room for every column."""
+    for block in blocks:
+        if isinstance(block, LongLine) or block.data.count(b"\n") < most:
+            yield block
+            continue
+        lines = block.data.split(b"\n")
+        for start in range(0, len(lines), most):
+            yield Block(b"\n".join(lines[start : start + most]), block.first + start)
 
 
 def merge_unknown(into: Unknown, more: Unknown) -> None:

@@ -231,8 +231,6 @@ def test_empty_frames_keep_their_columns(tmp_path: Path) -> None:
 
 
 def test_names_and_types_that_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="'a' and 'A'"):
-        load(tmp_path, pa.table({"a": [1], "A": [2]}))
     with pytest.raises(SourceError, match="'d'"):
         load(tmp_path, pa.table({"d": pa.array([1], pa.duration("s"))}))
     double = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
