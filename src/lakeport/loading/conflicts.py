@@ -41,11 +41,12 @@ def explained(
         misfit: the first value that does not fit, in words.
     """
     said = []
+    nested = now is not None and conflict.path not in now.schema.names  # no option names a part
     wanted = common(conflict.table, conflict.new)
     alters = now is None or now.version >= 0
     if now is not None and conflict.path in now.partition_keys:
         said.append(f"{conflict.path!r} is a partition column, whose type stays.")
-    elif alters and wanted is not None and wanted != conflict.table and "." not in conflict.path:
+    elif alters and wanted is not None and wanted != conflict.table and not nested:
         name = type_name(wanted)
         said.append(f"{alter_command(table, conflict.path, name)} makes it {name} in the table.")
         if not fits(conflict.new, wanted):
@@ -53,7 +54,7 @@ def explained(
             said.append(f"With `--column {declared}` this load goes into it then.")
     text = pa.types.is_string(conflict.table)
     may_fit = text or (conflict.table in _DECLARABLE and not misfit)
-    if may_fit and "." not in conflict.path and convertible(conflict.new, conflict.table):
+    if may_fit and not nested and convertible(conflict.new, conflict.table):
         declared = shlex.quote(f"{conflict.path}={type_name(conflict.table)}")
         unless = "" if text else ", if every value is such a one"
         said.append(f"`--column {declared}` lands it as the table has it{unless}.")

@@ -164,7 +164,7 @@ class Shape:
         with as_declared(name, column.type, type_):
             if isinstance(type_, pa.JsonType):
                 return _declared_json(column, self.source.field(name))
-            if is_json(self.source.field(name)) and type_ != column.type:
+            if name in self.rules.types and is_json(self.source.field(name)):
                 column = text_column(column)
             return exactly(column, type_)
 

@@ -12,7 +12,7 @@ from lakeport.config.files import parse_text, read_text
 from lakeport.errors import ConfigError
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.named import named_type
-from lakeport.schema.types import Field, arrow_field, declared_type
+from lakeport.schema.types import Field, FieldType, Kind, arrow_field, declared_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,9 +23,12 @@ __all__ = [
     "declaration",
     "declared_fields",
     "is_json_schema",
+    "read_type",
     "retyped",
     "with_columns",
 ]
+
+_MADE_TEXT = (Kind.INTEGER, Kind.NUMBER, Kind.BOOLEAN, Kind.DECIMAL, Kind.JSON)
 
 Declared = Mapping[str, Any] | str | PathLike[str]
 """A JSON schema or column -> type name, or the path of a JSON or YAML file that holds one."""
@@ -120,4 +123,16 @@ def retyped(fields: tuple[Field, ...], columns: Mapping[str, str]) -> tuple[Fiel
         ConfigError: a type's name is unknown.
     """
     types = {field.name: field.type for field in declared_fields("", columns)}
-    return tuple(replace(field, type=types.get(field.name, field.type)) for field in fields)
+    return tuple(
+        replace(field, type=read_type(types.get(field.name, field.type), field.type))
+        for field in fields
+    )
+
+
+def read_type(declared: FieldType, own: FieldType) -> FieldType:
+    """The type as which JSON values are read: numbers that are declared as text become it later.
+
+    >>> read_type(FieldType(Kind.STRING), FieldType(Kind.INTEGER)).kind
+    <Kind.INTEGER: 'integer'>
+    """
+    return own if declared.kind is Kind.STRING and own.kind in _MADE_TEXT else declared

@@ -15,6 +15,7 @@ from lakeport.schema.named import like, listed
 from lakeport.schema.types import Field, Kind, arrow_field, check_names, open_type
 from lakeport.schema.untyped import open_columns
 from lakeport.schema.width import check_width
+from lakeport.sources.files.declared import read_type
 from lakeport.sources.files.file_set import FilePlan, FileSet
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.json.blocks import Block, read_blocks
@@ -113,11 +114,20 @@ def _fields(files: FileSet, splits: list[Split]) -> tuple[Field, ...]:
         )
     if not splits:
         raise SourceError(f"stream {files.stream!r}: no file holds a record", "name other files.")
-    fields = tuple(declared.get(field.name, field) for field in found)
+    fields = tuple(_read(declared.get(field.name), field, files) for field in found)
     columns = pa.schema([arrow_field(field.name, field.type) for field in fields])
     check_width(files.stream, columns, files.options.max_columns, every=False)
     check_names(files.stream, [field.name for field in fields])
     return fields
+
+
+def _read(declared: Field | None, found: Field, files: FileSet) -> Field:
+    """A field as it is read, where a declaration is of its type in the table."""
+    if declared is None:
+        return found
+    if found.name not in files.options.columns:
+        return declared
+    return replace(declared, type=read_type(declared.type, found.type))
 
 
 def _infer(

@@ -22,7 +22,7 @@ from lakeport.model import Landed, Mode, Staged
 from lakeport.schema.evolution import Evolution, widens
 from lakeport.schema.exact import InexactError, convertible, exactly
 from lakeport.schema.marks import marked
-from lakeport.schema.named import like, listed, type_name
+from lakeport.schema.named import alter_command, like, listed, type_name
 from lakeport.schema.text import json_column, text_column
 from lakeport.schema.types import declared_type, is_json, storable
 from lakeport.schema.untyped import with_text
@@ -109,7 +109,7 @@ class Alteration(DeltaWriter):
     ) -> DeltaPlan:
         """A plan to change the column in the table as it is."""
         state = _known(state)
-        name = _check(state, self.column, self.type)
+        name = _check(state, self.column, self.type, self.uri)
         before = state.schema.field(name).type
         in_place = state.properties.get(WIDENING) == "true" and widens(before, self.type)
         columns = pa.schema(
@@ -199,12 +199,13 @@ class Alteration(DeltaWriter):
         kernel = FileConverter(table, sink, _Exactly(name, columns.field(name), plan.schema))
         done = convert_files(kernel, entries, runtime)
         wrong = [one.wrong for one in done if one.wrong]
+        known = declared_type(state.schema.field(name))
         if wrong:
             kernel.discard(done)
             listed_values = ", ".join(wrong[:_SHOWN])
             raise SchemaConflict(
                 f"column {name!r} has values that are no {type_name(self.type)}: {listed_values}",
-                "nothing was changed. Choose a type that holds every value, such as string, or "
+                f"nothing was changed. {_every_value(self.uri, name, known, self.type)}, or "
                 "correct the values first.",
             )
         return done
@@ -280,7 +281,16 @@ def _spelt(state: TableState, column: str) -> str:
     return str(names[column.lower()])
 
 
-def _check(state: TableState, column: str, type_: pa.DataType) -> str:
+def _every_value(uri: str, name: str, before: pa.DataType, tried: pa.DataType) -> str:
+    """Say which type holds every value of a column, once another one does not."""
+    text = pa.string()
+    if before == text:
+        return "Leave it as it is"
+    held = "string" if tried != text and convertible(before, text) else "json"
+    return f"{alter_command(uri, name, held)} keeps every value"
+
+
+def _check(state: TableState, column: str, type_: pa.DataType, uri: str) -> str:
     """The column's name, once it is one whose type can be changed.
 
     Raises:
@@ -298,7 +308,7 @@ def _check(state: TableState, column: str, type_: pa.DataType) -> str:
     if not (isinstance(type_, pa.JsonType) or convertible(before, type_)):
         raise SchemaConflict(
             f"column {name!r} is {type_name(before)}, of which no value is {type_name(type_)}",
-            "choose another type, such as string, or land in another table.",
+            f"{_every_value(uri, name, before, type_)}, or land in another table.",
         )
     reasons = list(state.needs_spark)
     if "deletionVectors" in state.features:
