@@ -373,9 +373,8 @@ def near_twins(schema: pa.Schema, new: Collection[str] | None = None) -> Iterato
         schema: the table's columns after a load.
         new: dotted paths of those that the load adds; None for all.
 
-    >>> names = ["caf\\u00e9", "cafe\\u0301"]
-    >>> [*near_twins(pa.schema([(name, pa.int64()) for name in names]))]
-    ["columns 'caf\\xe9' and 'cafe\\u0301' are two, though their names look alike"]
+    >>> [*near_twins(pa.schema([("user id", pa.int64()), ("User  id", pa.int64())]))]
+    ["columns 'user id' and 'User  id' are two, though their names look alike"]
     """
     for path, names in _groups(list(schema), ""):
         seen: dict[str, str] = {}

@@ -346,7 +346,7 @@ def test_names_that_are_there_twice_below_titles_are_told(tmp_path: Path) -> Non
     content = (
         b"Bank;X\n\nDay;Sum;Unit;Tax;Unit\n1.2.2024;1,5;EUR;0,5;EUR\n2.2.2024;2,5;EUR;1,5;EUR\n"
     )
-    with pytest.raises(SourceError, match="'Unit' and 'Unit'") as caught:
+    with pytest.raises(SourceError, match="two columns of the name 'Unit'") as caught:
         load(tmp_path, content)
     assert "`--skip-rows 3` and give all names with `--columns`" in caught.value.hint
     options = CsvOptions(skip_rows=3, columns=("day", "sum", "unit", "tax", "unit_2"))
