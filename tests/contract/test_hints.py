@@ -35,7 +35,6 @@ SITUATIONS = {
     "wider": (jsonl({"v": 1}), jsonl({"v": 7.5}), LAND, "table alter"),
     "text of integers": (jsonl({"v": "a"}), jsonl({"v": 7}), LAND, "--column v=string"),
     "text of Singer": (singer("string", "a"), singer("integer", 7), LAND, "--column v=string"),
-    "text of CSV": ("v\na\n", "v\n7\n", LAND, "--column v=string"),
     "list to text": (jsonl({"v": [1]}), "", f"{ALTER} string", "table alter"),
     "number to boolean": (jsonl({"v": 7}), "", f"{ALTER} boolean", "table alter"),
     "mixed to plain": (jsonl({"v": "b"}), jsonl({"v": "a"}, {"v": 7}), LAND, "table alter"),
