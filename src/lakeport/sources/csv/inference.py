@@ -129,7 +129,7 @@ class InferKinds:
             blank = len(self.layout) == 1
             block, joints = without_joints(block, self.dialect, self.headers, blank=blank)
             unseen &= ~joints.value
-        return [*self._of_block(native, block, kinds), unseen]
+        return [*(self._of_block(native, block, kinds) if self.columns else kinds), unseen]
 
     def _of_block(self, native: NativeKinds, block: Block, kinds: list[int]) -> list[int]:
         found = None if self.thorough else native.kinds(block, [some & ANY_KIND for some in kinds])

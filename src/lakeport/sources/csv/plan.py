@@ -32,7 +32,7 @@ from lakeport.sources.csv.values import ANY_KIND
 from lakeport.sources.files.file_set import FilePlan, FileSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 __all__ = ["plan_csv"]
 
@@ -59,8 +59,9 @@ def plan_csv(files: FileSet) -> FilePlan:
     readings = Readings.of(files.csv)
     heads = heads_of(files, plain, list(declared), readings)
     known = declared.keys() - _foreign(heads, declared, readings)
-    early = frozenset(known) if files.csv.infer_types and files.local else None
-    cuts = files.look(partial(_cut, files.options.split_bytes, readings, early), heads)
+    skip = known if files.csv.infer_types else _named_columns(heads) - (declared.keys() - known)
+    infer_now = partial(_cut, files.options.split_bytes, readings, skip, files.local)
+    cuts = files.look(infer_now, heads)
     heads, warnings = _without_empty(files, heads, cuts, declared)
     forms = tuple(dict.fromkeys(file.form for file in heads))
     names = _columns(files, tuple(form.layout for form in forms), declared)
@@ -174,15 +175,24 @@ def _foreign(
     }
 
 
+def _named_columns(heads: list[CsvFile]) -> set[str]:
+    """Return the columns that have a name in the header of every file."""
+    unnamed = {name for file in heads for name, _ in file.head.unnamed}
+    return {name for file in heads for name in file.form.layout} - unnamed
+
+
 def _cut(
-    split_bytes: int, readings: Readings, declared: frozenset[str] | None, csv: CsvFile
+    split_bytes: int, readings: Readings, skip: Collection[str], local: bool, csv: CsvFile
 ) -> list[_Cut]:
+    """Cut a file into splits, look for joints and infer all columns but those to `skip`.
+
+    On Spark, tasks infer the columns of each split afterwards.
+    """
     layout, dialect = csv.form
-    if declared is not None:
-        columns = frozenset(layout) - declared
-        infer = InferKinds(layout, columns, dialect, readings, csv.sample, csv.head.spellings)
-        if infer.native and infer.columns:
-            return [_Cut(csv.file.uri, *split_and_infer(csv.file, csv.head, infer, split_bytes))]
+    columns = frozenset(layout).difference(skip)
+    infer = InferKinds(layout, columns, dialect, readings, csv.sample, csv.head.spellings)
+    if infer.native and (local or not columns):
+        return [_Cut(csv.file.uri, *split_and_infer(csv.file, csv.head, infer, split_bytes))]
     return [_Cut(csv.file.uri, split_file(csv.file, csv.head, dialect, split_bytes), None)]
 
 
@@ -248,8 +258,6 @@ def _choices(
     readings: Readings,
 ) -> tuple[dict[str, Choice], Joints]:
     """Types and formats of columns, by all of their texts; and what was seen of joined files."""
-    if not names:
-        return {}, Joints(0)
     comma = all(file.form.dialect.delimiter != "," for file in heads)
     kinds = _kinds(files, names, heads, cuts, readings)
     joints = Joints(UNJOINED & ~kinds.pop(JOINTS, UNJOINED))

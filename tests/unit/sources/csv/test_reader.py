@@ -13,6 +13,7 @@ from decimal import Decimal
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -547,6 +548,41 @@ def test_a_row_of_text_that_is_like_the_header_stays_and_is_told(tmp_path: Path)
     header, mark = batch.warnings
     assert "repeats the header, and is landed as data" in header
     assert "is landed as part of its first text" in mark
+
+
+@pytest.mark.parametrize("split_bytes", [1, 1000])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"csv": CsvOptions(infer_types=False)},
+        {"declared": {"properties": {"id": {"type": "string"}, "t": {"type": "string"}}}},
+    ],
+)
+def test_joints_are_looked_for_where_nothing_is_inferred(
+    tmp_path: Path, keys: dict[str, Any], split_bytes: int
+) -> None:
+    data = f"id,t\n1,x\nid,t\n{BOM}2,y\n".encode()
+    batch = load(tmp_path, data, split_bytes=split_bytes, **keys)
+    assert values(batch, "id") == ["1", "id", f"{BOM}2"]
+    header, mark = batch.warnings
+    assert "repeats the header, and is landed as data" in header
+    assert "is landed as part of its first text" in mark
+
+
+@pytest.mark.parametrize("infer", [True, False])
+def test_a_repeated_header_is_no_bad_record_of_a_declared_column(
+    tmp_path: Path, infer: bool
+) -> None:
+    declared = {"properties": {"id": {"type": "integer"}, "t": {"type": "string"}}}
+    csv = CsvOptions(infer_types=infer)
+    batch = load(tmp_path, b"id,t\n1,x\nid,t\n2,y\n", declared=declared, csv=csv)
+    assert rows(batch) == [{"id": 1, "t": "x"}, {"id": 2, "t": "y"}]
+    assert "the rows that repeat the header" in batch.warnings[0]
+
+
+def test_a_column_without_a_name_keeps_its_values_without_inference(tmp_path: Path) -> None:
+    batch = load(tmp_path, b"a,,\n1,,x\n", csv=CsvOptions(infer_types=False))
+    assert rows(batch) == [{"a": "1", "column_3": "x"}]
 
 
 def test_a_repeated_header_is_no_value_of_an_empty_column(tmp_path: Path) -> None:
