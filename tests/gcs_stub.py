@@ -167,8 +167,8 @@ class GcsStub:
         data = self.objects[bucket, key]["data"]
         wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", r.headers["Range"] or "")
         if wanted:
-            return Answer(206, data[int(wanted[1]) : int(wanted[2]) + 1])
-        return Answer(200, data)
+            data = data[int(wanted[1]) : int(wanted[2]) + 1]
+        return Answer(206 if wanted else 200, data, {"X-Goog-Generation": "1"})
 
     def _list(self, bucket: str, key: str, query: dict[str, str], r: Any) -> Answer:
         prefix, after = query.get("prefix", ""), query.get("pageToken", "")
@@ -180,7 +180,7 @@ class GcsStub:
         folders = [name for name in page if name.endswith(delimiter)]
         rows = [self._resource(bucket, name).body for name in page if name not in folders]
         more = {"nextPageToken": page[-1]} if len(page) < len(names) else {}
-        return Answer(200, {"items": rows, "prefixes": folders, **more})
+        return Answer(200, {"kind": "storage#objects", "items": rows, "prefixes": folders, **more})
 
     def _delete(self, bucket: str, key: str, query: dict[str, str], r: Any) -> Answer:
         if self.objects.pop((bucket, key), None) is None:

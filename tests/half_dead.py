@@ -81,6 +81,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(206 if part else 200)
         self.send_header("Content-Range", f"bytes 0-{size - 1}/{size}")
         self.send_header("ETag", '"1"')
+        for name in ("X-Goog-Generation", "x-ms-request-id"):
+            self.send_header(name, "1")
         self.send_header("Content-Length", str(size))
         self.end_headers()
         self.wfile.flush()

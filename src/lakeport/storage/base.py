@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Self, cast
 from lakeport.errors import ObjectExists, PermissionRefused
 from lakeport.model import Level, Staged, StageWriter, StoredObject
 from lakeport.storage.connection import CloudSettings, Connection
-from lakeport.storage.failures import NotFound, replaced
+from lakeport.storage.failures import NotFound, found, replaced
 from lakeport.storage.keys import join_key
 from lakeport.storage.probe import honours_create_only
 from lakeport.storage.ranged import RangedReader
@@ -136,7 +136,10 @@ class CloudStorage(ABC):
 
     def owned(self, staged: Staged, key: str) -> bool:
         """Whether the visible object carries the mark of what was staged."""
-        return self._has_mark(key, str(staged.token["id"]))
+        try:
+            return self._has_mark(key, str(staged.token["id"]))
+        except NotFound:
+            return False
 
     def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
         """Write one small object.
@@ -218,6 +221,7 @@ class CloudStorage(ABC):
         """Whether the visible object carries that mark.
 
         Raises:
+            NotFound: there is none.
             PermissionRefused: reading is not allowed.
         """
 
@@ -265,8 +269,8 @@ class CloudStorage(ABC):
 
     def _readably_marked(self, key: str, mark: str) -> bool:
         try:
-            return self._has_mark(key, mark)
-        except PermissionRefused:
+            return found(lambda: self._has_mark(key, mark))
+        except (NotFound, PermissionRefused):
             return False
 
 

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from lakeport.errors import LakeportError
-from lakeport.storage.retry import Retrier, RetryPolicy
+from lakeport.errors import LakeportError, Unreachable
+from lakeport.storage.retry import GivenUp, HollowAnswer, Retrier, RetryPolicy
 
 __all__ = ["CloudSettings", "Connection"]
 
@@ -74,12 +74,15 @@ class Connection(ABC):
             LakeportError: as `translate` names it.
         """
 
+        def is_transient(error: Exception) -> bool:
+            return isinstance(error, HollowAnswer) or self.is_transient(error)
+
         def attempt() -> T:
             try:
                 answer = send()
             except Exception as error:
                 self.retrier.reached |= self.has_response(error)
-                if transient_failures is not None and self.is_transient(error):
+                if transient_failures is not None and is_transient(error):
                     transient_failures.append(error)
                 raise
             self.retrier.reached = True
@@ -89,6 +92,11 @@ class Connection(ABC):
             return retry_policy or self.policy_for(error)
 
         try:
-            return self.retrier.call(attempt, self.is_transient, policy)
+            return self.retrier.call(attempt, is_transient, policy)
         except Exception as error:
+            if isinstance(error, GivenUp) and isinstance(error.cause, HollowAnswer):
+                raise Unreachable(
+                    f"{error.cause}, is not the store's; it was asked for {error.seconds:.1f} s",
+                    "check the endpoint, and whether a proxy or a login page answers in its place.",
+                ) from None
             raise translate(error) from None

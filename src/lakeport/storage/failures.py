@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ssl
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, TypeVar
 
 from lakeport.errors import DestinationError, ObjectExists, causes
+from lakeport.host import ending
 
 __all__ = [
     "NEXT_NAME",
@@ -15,9 +17,13 @@ __all__ = [
     "already_exists",
     "condition_failed",
     "cut_off",
+    "found",
     "replaced",
     "untrusted",
 ]
+
+T = TypeVar("T")
+_LAG = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds between two looks
 
 NEXT_NAME = "the next free name is tried."
 """The hint where a name is taken."""
@@ -34,6 +40,22 @@ Condition = Literal["none", "absent", "same"]
 
 class NotFound(DestinationError):
     """There is no such object, bucket or upload."""
+
+
+def found(look: Callable[[], T]) -> T:
+    """Repeat `look` while it raises NotFound, for at most 1.6 s.
+
+    For an object that the store has just said to exist: its next answer may be a stale 404.
+
+    Raises:
+        NotFound: the store still says that there is no such object.
+    """
+    for pause in _LAG:
+        try:
+            return look()
+        except NotFound:
+            ending.pause(pause)
+    return look()
 
 
 def already_exists(name: str) -> ObjectExists:

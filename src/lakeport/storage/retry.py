@@ -19,6 +19,7 @@ from lakeport.host import ending
 __all__ = [
     "GIVE_UP_SECONDS",
     "GivenUp",
+    "HollowAnswer",
     "NoAnswer",
     "Retrier",
     "RetryPolicy",
@@ -109,6 +110,20 @@ class GivenUp(Exception):
         super().__init__(cause, seconds)
         self.cause = cause
         self.seconds = seconds
+
+
+class HollowAnswer(Exception):
+    """A success that lacks a header or member which the store always sends, such as a proxy's page.
+
+    Callers treat it as a lost answer: the store may have carried the request out, or never got it.
+
+    Args:
+        where: the endpoint or the object's URI.
+        what: what the answer lacks.
+    """
+
+    def __init__(self, where: str, what: str) -> None:
+        super().__init__(f"{where}: an answer that says success, but has no {what}")
 
 
 class NoAnswer(Exception):

@@ -107,9 +107,13 @@ _GCS = {
 def refusal(dialect: str, status: int) -> tuple[int, Mapping[str, str], bytes]:
     """What a store answers: status, headers and body; 401 stands for an expired token.
 
+    200 is no store's: a page that a proxy or a portal answers in its place.
+
     The shapes are those of "Error responses" (Amazon S3's API reference), "Status and error codes"
     (Azure's Blob service REST API) and "Status and error codes for JSON" (Google Cloud Storage).
     """
+    if status == 200:
+        return 200, {"Content-Type": "text/html"}, b"<!DOCTYPE html><p>Log in<br>"
     if dialect == "gcs":
         status, reason, words = _GCS[status]
         each = [{"domain": "global", "reason": reason, "message": words}]

@@ -14,6 +14,7 @@ from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.connection import Connection
 from lakeport.storage.failures import Condition
 from lakeport.storage.per_process import PerProcess
+from lakeport.storage.retry import HollowAnswer
 from lakeport.storage.slow_answers import limit_session
 
 __all__ = ["AzureConnection", "connect", "with_credentials"]
@@ -159,6 +160,7 @@ def _client(settings: AzureSettings) -> tuple[Any, Any]:
             transport=_transport(settings),
             max_single_put_size=256 << 20,
             user_agent="lakeport",
+            raw_response_hook=_check_success,
         )
     except Exception as error:
         raise azure_errors.translate(error, "read", settings.blob_url, settings) from None
@@ -177,6 +179,22 @@ def _transport(settings: AzureSettings) -> Any:
     transport.open()
     limit_session(transport.session, settings.read_timeout)
     return transport
+
+
+def _check_success(response: Any) -> None:
+    """Refuse a success that lacks a header which the service always sends.
+
+    Raises:
+        HollowAnswer: it has no request id, or is about a whole blob and has no ETag.
+    """
+    request, answer = response.http_request, response.http_response
+    if answer.status_code >= 300:
+        return
+    whole = request.method == "PUT" and "comp=block&" not in f"{request.url}&"
+    for header in ("x-ms-request-id", *(("ETag",) if whole else ())):
+        if header not in answer.headers:
+            answer.internal_response.close()
+            raise HollowAnswer(request.url.partition("?")[0], header)
 
 
 def _identity(settings: AzureSettings) -> Any:

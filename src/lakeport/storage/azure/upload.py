@@ -18,7 +18,7 @@ from lakeport.storage.azure.errors import BlocksGone
 from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.background import BackgroundUploads
 from lakeport.storage.checksums import Chunker
-from lakeport.storage.failures import NotFound, already_exists
+from lakeport.storage.failures import NotFound, already_exists, found
 
 __all__ = ["ID_KEY", "AzureStageWriter", "block_bytes", "commit", "is_ours"]
 
@@ -133,10 +133,17 @@ def commit(container: str, key: str, name: str, staged: Staged, settings: AzureS
     try:
         connection.call("write", name, send, condition="absent")
     except (ObjectExists, BlocksGone) as error:
-        found = _mark(container, key, name, settings)
-        if found == token["id"]:
+
+        def look() -> str:
+            return _mark(container, key, name, settings)
+
+        try:
+            mark = found(look) if isinstance(error, ObjectExists) else look()
+        except NotFound:
+            raise error from None
+        if mark == token["id"]:
             return
-        if found is not None and isinstance(error, BlocksGone):
+        if isinstance(error, BlocksGone):
             # Whoever commits a name drops the blocks that others have staged for it.
             raise already_exists(name) from None
         raise
@@ -146,25 +153,25 @@ def is_ours(container: str, key: str, name: str, mark: str, settings: AzureSetti
     """Whether the visible blob carries that mark.
 
     Raises:
+        NotFound: there is none.
         PermissionRefused: reading is not allowed.
     """
     connection = connect(settings)
     blob = connection.blob(container, key)
-    try:
-        found = connection.call("read", name, blob.get_blob_properties)
-    except NotFound:
-        return False
-    return bool((found.metadata or {}).get(ID_KEY) == mark)
+    about = connection.call("read", name, blob.get_blob_properties)
+    return bool((about.metadata or {}).get(ID_KEY) == mark)
 
 
-def _mark(container: str, key: str, name: str, settings: AzureSettings) -> str | None:
-    """The mark of the visible blob, empty where it has none or may not be read; None for none."""
+def _mark(container: str, key: str, name: str, settings: AzureSettings) -> str:
+    """The mark of the visible blob, empty where it has none or may not be read.
+
+    Raises:
+        NotFound: there is none.
+    """
     connection = connect(settings)
     blob = connection.blob(container, key)
     try:
-        found = connection.call("read", name, blob.get_blob_properties)
-    except NotFound:
-        return None
+        about = connection.call("read", name, blob.get_blob_properties)
     except PermissionRefused:
         return ""
-    return str((found.metadata or {}).get(ID_KEY, ""))
+    return str((about.metadata or {}).get(ID_KEY, ""))

@@ -17,7 +17,7 @@ from lakeport.storage.failures import Condition
 from lakeport.storage.gcs import errors as gcs_errors
 from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.per_process import PerProcess
-from lakeport.storage.retry import RetryPolicy
+from lakeport.storage.retry import HollowAnswer, RetryPolicy
 from lakeport.storage.slow_answers import limit_session
 
 __all__ = ["GcsConnection", "Request", "connect", "with_credentials"]
@@ -41,6 +41,7 @@ class Request:
         headers: beside the credentials.
         params: the query.
         data: the body.
+        carries: the header, or member of the JSON object, that every success has; empty for none.
     """
 
     method: str
@@ -52,6 +53,7 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     params: Mapping[str, str] = field(default_factory=dict)
     data: bytes | None = None
+    carries: str = ""
 
 
 class GcsConnection(Connection):
@@ -105,6 +107,8 @@ class GcsConnection(Connection):
             )
             if answer.status_code not in request.accept:
                 raise gcs_errors.ErrorResponse(answer)
+            if request.carries and not _carries(answer, request.carries):
+                raise HollowAnswer(request.name, request.carries)
             return answer
 
         def translate(error: Exception) -> LakeportError:
@@ -208,6 +212,17 @@ class GcsConnection(Connection):
                     self._credentials = _credentials(replace(self.settings, token=""))
                 self._credentials.refresh(TokenRequest(self._session()))
             headers["Authorization"] = f"Bearer {self._credentials.token}"
+
+
+def _carries(answer: Any, name: str) -> bool:
+    """Whether the answer has this header, or is a JSON object with this member."""
+    if name in answer.headers:
+        return True
+    try:
+        found = answer.json()
+    except ValueError:
+        return False
+    return isinstance(found, dict) and name in found
 
 
 def _keep(request: Any) -> Any:

@@ -20,7 +20,7 @@ from lakeport.storage.failures import (
     cut_off,
     untrusted,
 )
-from lakeport.storage.retry import GivenUp
+from lakeport.storage.retry import GivenUp, HollowAnswer
 
 if TYPE_CHECKING:
     from lakeport.storage.gcs.settings import GcpSettings
@@ -90,6 +90,8 @@ def is_transient(error: Exception) -> bool:
 
 def may_have_succeeded(error: Exception) -> bool:
     """Whether the store may have done what was asked although the answer was a failure."""
+    if isinstance(error, HollowAnswer):
+        return True
     return is_transient(error) and not _names(error) & {"ConnectTimeout", "TransportError"}
 
 

@@ -20,7 +20,7 @@ from lakeport.storage.keys import join_key, under
 
 __all__ = ["GcsStorage"]
 
-_FIELDS = "items(name,size,md5Hash,crc32c,etag,updated),prefixes,nextPageToken"
+_FIELDS = "kind,items(name,size,md5Hash,crc32c,etag,updated),prefixes,nextPageToken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,7 @@ class GcsStorage(CloudStorage):
                 params={"uploadType": "multipart", **query},
                 headers={"Content-Type": f"multipart/related; boundary={mark}"},
                 data=_two_parts(mark, json.dumps(about).encode(), kind, data),
+                carries="generation",
             )
         )
 
@@ -136,6 +137,7 @@ class GcsStorage(CloudStorage):
                     "fields": _FIELDS,
                     **{name: value for name, value in query.items() if value},
                 },
+                carries="kind",
             )
         ).json()
         rows = [row for row in page.get("items", []) if not row["name"].endswith("/")]
@@ -166,6 +168,7 @@ class GcsStorage(CloudStorage):
                 accept=(200, 206),
                 headers=headers or {},
                 params=query,
+                carries="X-Goog-Generation" if "alt" in query else "generation",
             )
         )
 

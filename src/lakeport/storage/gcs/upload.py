@@ -12,7 +12,7 @@ from lakeport.errors import DestinationError, LakeportError, ObjectExists, Permi
 from lakeport.model import Staged
 from lakeport.storage.background import BackgroundUploads
 from lakeport.storage.checksums import Chunker
-from lakeport.storage.failures import NotFound, already_exists
+from lakeport.storage.failures import NotFound, already_exists, found
 from lakeport.storage.gcs.client import GcsConnection, Request, connect
 from lakeport.storage.gcs.errors import may_have_succeeded
 from lakeport.storage.gcs.settings import GcpSettings
@@ -115,6 +115,7 @@ class GcsStageWriter:
                         "X-Upload-Content-Type": self._content_type,
                     },
                     data=json.dumps(body).encode(),
+                    carries="Location",
                 )
             )
         except ObjectExists:
@@ -154,8 +155,8 @@ class GcsStageWriter:
                 data=data,
             )
         )
-        found = answer.headers.get("Range", "")
-        return int(found.rpartition("-")[2]) + 1 if found else 0
+        kept = answer.headers.get("Range", "")
+        return int(kept.rpartition("-")[2]) + 1 if kept else 0
 
 
 def finalise(bucket: str, key: str, staged: Staged, settings: GcpSettings) -> None:
@@ -184,12 +185,14 @@ def finalise(bucket: str, key: str, staged: Staged, settings: GcpSettings) -> No
                 condition="absent",
                 headers={**_range(staged, len(tail)), "X-Goog-Hash": f"crc32c={token['crc32c']}"},
                 data=tail,
+                carries="generation",
             ),
             transient_failures=transient_failures,
         )
-    except (ObjectExists, NotFound):
+    except (ObjectExists, NotFound) as error:
         lost = any(map(may_have_succeeded, transient_failures))
-        if not _finalised(connection, bucket, key, staged, lost):
+        said = isinstance(error, ObjectExists)
+        if not _finalised(connection, bucket, key, staged, lost, said):
             raise
         return
     _check(answer, staged, name)
@@ -198,7 +201,7 @@ def finalise(bucket: str, key: str, staged: Staged, settings: GcpSettings) -> No
 def _check(answer: Any, staged: Staged, name: str) -> None:
     """Compare the checksum of what was stored, where the store tells it, with what was sent."""
     sent = staged.token["crc32c"]
-    stored = answer.json().get("crc32c", sent) if answer.content else sent
+    stored = answer.json().get("crc32c", sent)
     if stored != sent:
         raise DestinationError(
             f"{name} was stored with CRC32C {stored}, but {sent} was sent",
@@ -213,9 +216,12 @@ def _range(staged: Staged, tail: int) -> dict[str, str]:
 
 
 def _finalised(
-    connection: GcsConnection, bucket: str, key: str, staged: Staged, lost: bool
+    connection: GcsConnection, bucket: str, key: str, staged: Staged, lost: bool, said: bool
 ) -> bool:
-    """Whether an earlier request completed the upload, with its answer `lost` or not."""
+    """Whether an earlier request completed the upload, with its answer `lost` or not.
+
+    The store may have `said` that the object exists.
+    """
     name = f"gs://{bucket}/{key}"
     try:
         answer = connection.send(
@@ -226,6 +232,7 @@ def _finalised(
                 name,
                 accept=(200, 201),
                 headers={"Content-Range": f"bytes */{staged.bytes}"},
+                carries="generation",
             )
         )
     except LakeportError:
@@ -233,8 +240,14 @@ def _finalised(
     else:
         _check(answer, staged, name)
         return True
-    try:
+
+    def look() -> bool:
         return is_ours(bucket, key, str(staged.token["id"]), connection.settings)
+
+    try:
+        return found(look) if said else look()
+    except NotFound:
+        return False
     except PermissionRefused:
         if not lost:
             return False
@@ -249,20 +262,19 @@ def is_ours(bucket: str, key: str, mark: str, settings: GcpSettings) -> bool:
     """Whether the visible object carries that mark.
 
     Raises:
+        NotFound: there is none.
         PermissionRefused: storage.objects.get is not allowed.
     """
-    try:
-        answer = connect(settings).send(
-            Request(
-                "GET",
-                settings.object_url(bucket, key),
-                "storage.objects.get",
-                f"gs://{bucket}/{key}",
-                params={"fields": "metadata"},
-            )
+    answer = connect(settings).send(
+        Request(
+            "GET",
+            settings.object_url(bucket, key),
+            "storage.objects.get",
+            f"gs://{bucket}/{key}",
+            params={"fields": "generation,metadata"},
+            carries="generation",
         )
-    except NotFound:
-        return False
+    )
     return bool(answer.json().get("metadata", {}).get(ID_KEY) == mark)
 
 

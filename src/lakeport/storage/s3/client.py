@@ -12,7 +12,7 @@ from lakeport.host.extras import missing
 from lakeport.storage.connection import Connection
 from lakeport.storage.failures import Condition
 from lakeport.storage.per_process import PerProcess
-from lakeport.storage.retry import RetryPolicy
+from lakeport.storage.retry import HollowAnswer, RetryPolicy
 from lakeport.storage.s3 import errors as s3_errors
 from lakeport.storage.s3.settings import AwsSettings
 from lakeport.storage.slow_answers import limited
@@ -21,6 +21,16 @@ __all__ = ["S3Connection", "connect", "for_spark", "read_models", "with_credenti
 
 _CONTENDED = RetryPolicy(deadline=10)
 _RENEWED_ANYWHERE = {"assume-role-with-web-identity", "container-role", "iam-role"}
+_CARRIED = {
+    "complete_multipart_upload": "ETag",
+    "create_multipart_upload": "UploadId",
+    "get_object": "ETag",
+    "head_object": "ETag",
+    "list_objects_v2": "IsTruncated",
+    "put_object": "ETag",
+    "upload_part": "ETag",
+}
+_HTML = (b"<!doctype html", b"<html")
 _WITHOUT_KEY = {"head_bucket", "list_multipart_uploads", "list_objects_v2"}
 
 
@@ -107,7 +117,11 @@ class S3Connection(Connection):
         return int(about["HTTPStatusCode"]), dict(about["HTTPHeaders"])
 
     def _send(self, operation: str, parameters: dict[str, Any]) -> Any:
-        """One request; an object's body is read as part of it."""
+        """One request; an object's body is read as part of it.
+
+        Raises:
+            HollowAnswer: the answer lacks a member that S3's always have.
+        """
         try:
             answer = getattr(self._client, operation)(**parameters)
         except Exception as error:
@@ -116,6 +130,9 @@ class S3Connection(Connection):
             answer = getattr(self._client, operation)(**parameters)
         if operation == "get_object":
             answer["Body"] = answer["Body"].read()
+        carried = _CARRIED.get(operation, "ResponseMetadata")
+        if carried not in answer:
+            raise HollowAnswer(f"s3://{parameters['Bucket']}/{parameters.get('Key', '')}", carried)
         return answer
 
     def _renew(self, error: Exception) -> bool:
@@ -257,6 +274,7 @@ def _client(settings: AwsSettings) -> tuple[Any, Any]:
             "s3", settings.region, endpoint_url=settings.endpoint or None, config=config
         )
         _limit_answers(client, settings)
+        client.meta.events.register("response-received.s3", _refuse_page)
         return client, session.get_credentials()
     except Exception as error:
         raise s3_errors.translate(error, "connect", "", "", settings) from None
@@ -267,6 +285,19 @@ def _limit_answers(client: Any, settings: AwsSettings) -> None:
     sender = client._endpoint.http_session
     sender._pool_classes_by_scheme = limited(sender._pool_classes_by_scheme, settings.read_timeout)
     sender._manager.pool_classes_by_scheme = sender._pool_classes_by_scheme
+
+
+def _refuse_page(response_dict: Any, event_name: str, **_: Any) -> None:
+    """Refuse a page of HTML, which botocore takes for the store's own error 500.
+
+    Raises:
+        HollowAnswer: the answer is such a page, and no object's content.
+    """
+    if response_dict is None or response_dict["status_code"] >= 300:
+        return
+    body = response_dict["body"]  # of an object, it is still to be read
+    if isinstance(body, bytes) and body.lstrip()[:14].lower().startswith(_HTML):
+        raise HollowAnswer(f"S3's {event_name.rpartition('.')[2]}", "XML")
 
 
 def _assumed(session: Any, settings: AwsSettings) -> Any:

@@ -24,7 +24,7 @@ from lakeport.storage.failures import (
     cut_off,
 )
 from lakeport.storage.probe import ConditionUnknown
-from lakeport.storage.retry import GivenUp
+from lakeport.storage.retry import GivenUp, HollowAnswer
 
 if TYPE_CHECKING:
     from lakeport.storage.s3.settings import AwsSettings
@@ -129,6 +129,8 @@ def is_transient(error: Exception) -> bool:
 
 def may_have_succeeded(error: Exception) -> bool:
     """Whether the store may have done what was asked although the answer was a failure."""
+    if isinstance(error, HollowAnswer):
+        return True
     return is_transient(error) and not contended(error) and _kind(error) not in _NEVER_SENT
 
 

@@ -13,7 +13,7 @@ from lakeport.errors import LakeportError, ObjectExists, PermissionRefused
 from lakeport.model import Staged
 from lakeport.storage.background import BackgroundUploads
 from lakeport.storage.checksums import Chunker, crc32c_text, md5_text
-from lakeport.storage.failures import NotFound
+from lakeport.storage.failures import NotFound, found
 from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3.client import connect
 from lakeport.storage.s3.errors import NoSuchUpload, contended, may_have_succeeded
@@ -188,10 +188,9 @@ def complete(
         )
     except (ObjectExists, NoSuchUpload) as error:
         was_contended = any(map(contended, transient_failures))
-        ambiguous = any(map(may_have_succeeded, transient_failures))
-        if isinstance(error, ObjectExists) and not was_contended:
-            ambiguous = True
-        if _completed(bucket, key, staged, settings, ambiguous):
+        said = isinstance(error, ObjectExists) and not was_contended
+        ambiguous = said or any(map(may_have_succeeded, transient_failures))
+        if _completed(bucket, key, staged, settings, ambiguous, said):
             return
         if isinstance(error, NoSuchUpload) and was_contended:
             # After a conflict S3 wants the upload begun anew, which is what a clash leads to.
@@ -201,17 +200,23 @@ def complete(
 
 
 def _completed(
-    bucket: str, key: str, staged: Staged, settings: AwsSettings, ambiguous: bool
+    bucket: str, key: str, staged: Staged, settings: AwsSettings, ambiguous: bool, said: bool
 ) -> bool:
     """Whether a request completed the upload, although none of them was told so.
 
     Without permission to read, one more part is offered to the upload, where it is `ambiguous`: it
     refuses that once it has been completed, and only this process could complete it. An upload
     that S3 ended for a conflict, or a lifecycle rule for its age, refuses it, too:
-    that is not ambiguous.
+    that is not ambiguous. The store may have `said` that the object exists.
     """
-    try:
+
+    def look() -> bool:
         return is_ours(bucket, key, str(staged.token["id"]), settings)
+
+    try:
+        return found(look) if said else look()
+    except NotFound:
+        return False
     except PermissionRefused:
         if not ambiguous:
             return False
@@ -234,12 +239,10 @@ def is_ours(bucket: str, key: str, mark: str, settings: AwsSettings) -> bool:
     """Whether the visible object carries that mark.
 
     Raises:
+        NotFound: there is none.
         PermissionRefused: s3:GetObject is not allowed.
     """
-    try:
-        answer = connect(settings).call("head_object", bucket, key)
-    except NotFound:
-        return False
+    answer = connect(settings).call("head_object", bucket, key)
     return bool(answer.get("Metadata", {}).get(ID_KEY) == mark)
 
 
@@ -253,8 +256,8 @@ def marked_uploads(bucket: str, key: str, mark: str, settings: AwsSettings) -> I
         PermissionRefused: s3:ListBucketMultipartUploads or s3:ListMultipartUploadParts is missing.
     """
     wanted = _marking(mark)
-    found = connect(settings).call("list_multipart_uploads", bucket, key, Prefix=key)
-    for upload in found.get("Uploads", ()):
+    listed = connect(settings).call("list_multipart_uploads", bucket, key, Prefix=key)
+    for upload in listed.get("Uploads", ()):
         if upload["Key"] == key and wanted in _parts(bucket, key, upload["UploadId"], settings):
             yield str(upload["UploadId"])
 
