@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lakeport
+from lakeport.config.inputs.tables import TablesSource
 from lakeport.errors import DestinationError, SourceError
 from lakeport.schema.calendars import HybridCalendar
 
@@ -81,7 +82,7 @@ def by_spark(session: SparkSession, format_: str, path: str) -> list[dict[str, A
     own.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     own.conf.set("spark.sql.parquet.datetimeRebaseModeInWrite", "CORRECTED")
     plain = f"{path}-plain"
-    own.read.format(format_).load(path).coalesce(1).write.parquet(plain)
+    own.read.format(format_).load(path).coalesce(1).write.mode("overwrite").parquet(plain)
     rows: list[dict[str, Any]] = pq.read_table(plain).sort_by("id").to_pylist()
     return rows
 
@@ -165,6 +166,33 @@ def test_a_delta_table_is_merged_shown_and_read(
     )
     expected[0] = {"id": 0, "d": dt.date(1002, 2, 3), "t": None}
     assert {row["id"]: row for row in landed(tmp_path)} == expected
+
+
+@pytest.mark.parametrize(("kind", "incremental"), [("micros", True), ("int96", False)])
+def test_a_delta_table_is_a_source(
+    legacy: Callable[..., SparkSession], tmp_path: Path, kind: str, incremental: bool
+) -> None:
+    """As a whole, and by what changes in it."""
+    session = legacy("America/Los_Angeles", **PARQUET[kind])
+    place = str(tmp_path / "from")
+    session.sql(
+        f"CREATE TABLE delta.`{place}` (id INT, d DATE, t TIMESTAMP, s STRUCT<d: DATE>) "
+        "USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
+    )
+    rows_of = "SELECT id, d, t, named_struct('d', d) FROM days WHERE id"
+    keys: Any = {"mode": "merge", "merge_keys": ["id"]} if incremental else {"mode": "overwrite"}
+    for change in (
+        f"INSERT INTO {{}} {rows_of} < 5",
+        f"INSERT INTO {{}} {rows_of} >= 5",
+        "UPDATE {} SET t = t + INTERVAL 1 DAY WHERE id < 3",
+    ):
+        session.sql(change.format(f"delta.`{place}`"))
+        source = TablesSource(tables=[place], incremental=incremental)
+        lakeport.land(source, tmp_path / "lake", table="t", **keys)
+        rows = landed(tmp_path)
+        assert rows == by_spark(session, "delta", place)
+    assert [row["d"].isoformat() for row in rows] == DAYS
+    assert [row["s"]["d"].isoformat() for row in rows] == DAYS
 
 
 def test_a_merge_refuses_what_no_time_zone_tells(tmp_path: Path) -> None:
