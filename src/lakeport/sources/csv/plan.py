@@ -283,7 +283,8 @@ def _kinds(
     wanted = frozenset(names)
     splits_of = {cut.uri: cut.splits for cut in cuts if thorough or cut.kinds is None}
     seen = () if thorough else cuts
-    found = [of for cut in seen for of in cut.kinds or () if of.name in {*wanted, JOINTS}]
+    asked = wanted | {JOINTS}
+    found = [of for cut in seen for of in cut.kinds or () if of.name in asked]
     splits: dict[Form, list[Split]] = {}
     samples: dict[Form, tuple[int, ...]] = {}
     for file in heads:
