@@ -18,7 +18,7 @@ from lakeport.host.extras import PACKAGES, missing
 from lakeport.sources.remote import storage_of
 from lakeport.spark import workers
 from lakeport.spark.filesystems import place_of, session_for
-from lakeport.spark.table_files import check_log, check_table_files
+from lakeport.spark.table_files import check_table_files
 from lakeport.storage.local.store import LocalStorage
 from lakeport.storage.probe import unfit_for_tables
 from lakeport.storage.retry import Retrier
@@ -260,9 +260,8 @@ def table_rows(
     if config.file_type != "delta" or LogFiles.of(storage, folder).newest < 0:
         return None
     spark = spark_session(config, storage, runtime, writes=False)()
-    check_log(storage, folder, config.table_roots)
     newest = LogFiles.of(storage, folder).newest
-    check_table_files(spark, storage.hadoop_uri(folder), newest, config.table_roots)
+    check_table_files(spark, storage, folder, newest, config.table_roots)
     return spark.read.format("delta").load(storage.hadoop_uri(folder))
 
 

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import traceback
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import lakeport
 from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
 from lakeport.config.load import load_target
-from lakeport.errors import ConfigError, DestinationError, PermissionRefused
+from lakeport.errors import ConfigError, DestinationError, PermissionRefused, SourceError
 from lakeport.spark.failures import translated
 from lakeport.spark.filesystems import hand_over
 from tests.echo_store import EchoStore
@@ -479,3 +482,38 @@ def test_what_a_store_quotes_of_a_request_is_in_no_traceback(runtime: Any) -> No
     told = "".join(traceback.format_exception(caught.value))
     assert "X-Amz-Security-Token" in told
     assert canary.leaks(told, [token, config["aws_access_key_id"]]) == []
+
+
+@pytest.mark.parametrize("place", ["this machine", "another bucket", "another table"])
+def test_a_log_leads_to_no_other_place(place: str, minio: Minio, tmp_path: Path) -> None:
+    """Whatever a table's log names elsewhere: Spark reads none of it."""
+    client, name = minio.client(), place.replace(" ", "_")
+    bucket = minio.create_bucket(name.replace("_", "-"))
+    secret = tmp_path / "secret.parquet"
+    pq.write_table(pa.table({"id": [666]}), secret)
+    for where, key in ((bucket, "secret.parquet"), ("lake", "attacked/other/secret.parquet")):
+        client.put_object(Bucket=where, Key=key, Body=secret.read_bytes())
+    paths = {
+        "this machine": secret.as_uri(),
+        "another bucket": f"s3a://{bucket}/secret.parquet",
+        "another table": "..%2Fother/secret.parquet",
+    }
+    home = keys(minio, object_key_path="attacked", internal_columns=False)
+    lakeport.land([{"id": 1}], home, table=name)
+    add = {"path": paths[place], "partitionValues": {}, "size": secret.stat().st_size}
+    action = {"add": {**add, "modificationTime": 1, "dataChange": True}}
+    log = f"attacked/{name}/_delta_log/{1:020d}.json"
+    client.put_object(Bucket="lake", Key=log, Body=json.dumps(action).encode())
+    uri, shop = f"s3://lake/attacked/{name}", tmp_path / "shop.db"
+    with closing(sqlite3.connect(shop)) as connection:
+        connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY)")
+    gone = lakeport.DatabaseSource(database=f"sqlite:///{shop}", table="t", deletes="compare")
+    table = lakeport.Table(name, home)
+    for road in (
+        lambda: lakeport.land(lakeport.TablesSource(tables=uri), home, table="copy"),
+        lambda: lakeport.land(gone, home, table=name, mode="merge"),
+        lambda: table.query("SELECT * FROM t"),
+        table.vacuum,
+    ):
+        with pytest.raises(SourceError, match="not in the table's folder"):
+            road()

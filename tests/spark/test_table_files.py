@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -68,7 +70,19 @@ ROADS: dict[str, Callable[[Path, Path], Any]] = {
     "query": lambda table, lake: lakeport.Table(table).query("SELECT * FROM t"),
     "version": lambda table, lake: lakeport.Table(table).query("SELECT * FROM t", version=1),
     "optimize": lambda table, lake: lakeport.Table(table).optimize(),
+    "vacuum": lambda table, lake: lakeport.Table(table).vacuum(),
+    "keys": lambda table, lake: compared(table),
 }
+PLAIN = {"internal_columns": False}
+
+
+def compared(table: Path) -> Any:
+    """Land what SQLite has in a table whose keys are compared with it."""
+    path = table.parent / "shop.db"
+    with closing(sqlite3.connect(path)) as shop:
+        shop.execute("CREATE TABLE IF NOT EXISTS t (id INTEGER PRIMARY KEY)")
+    source = lakeport.DatabaseSource(database=f"sqlite:///{path}", table="t", deletes="compare")
+    return lakeport.land(source, table.parent, table=table.name, mode="merge", **PLAIN)
 
 
 @pytest.mark.parametrize("kind", PATHS)
@@ -79,6 +93,24 @@ def test_no_road_leads_out(kind: str, table: Path, secret: Path, tmp_path: Path)
             road(table, tmp_path / "copies")
         assert isinstance(failure.value, SourceError), name
         assert "not in the table's folder" in failure.value.message, name
+
+
+def test_small_files_are_not_merged_with_others(
+    table: Path, secret: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `auto_optimize` does after a run has landed beside such a file."""
+    monkeypatch.setattr("lakeport.writers.delta.compaction.MANY_SMALL_FILES", 2)
+    attack(table, secret.as_uri())
+    report = lakeport.land([{"id": 2}], table.parent, table="t", auto_optimize=True, **PLAIN)
+    assert any("not in the table's folder" in text for text in report.warnings)
+    assert DeltaTable(str(table)).history()[0]["operation"] == "WRITE"
+
+
+def test_spark_changes_no_rows_of_other_files(table: Path, secret: Path) -> None:
+    DeltaTable(str(table)).alter.add_constraint({"c": "id > 0"})  # Spark alone commits to it
+    attack(table, secret.as_uri())
+    with pytest.raises(SourceError, match="not in the table's folder"):
+        lakeport.land([{"id": 1}], table.parent, table="t", mode="merge", merge_keys="id", **PLAIN)
 
 
 def test_earlier_versions_are_read(table: Path, secret: Path) -> None:

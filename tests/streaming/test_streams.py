@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -174,6 +175,38 @@ def test_strict_evolution_ends_the_stream(start: Start, inbox: Inbox, tmp_path: 
         stream.stop()
     assert start(wider, available_now=True).wait()  # the same rows, by another policy
     assert DeltaTable(str(tmp_path / "lake" / "events")).to_pyarrow_table().num_rows == 8
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_void_fits_any_type(
+    kind: str, order: tuple[int, int], start: Start, inbox: Inbox, tmp_path: Path
+) -> None:
+    """A query that is begun anew knows types of places that had none before, and the reverse."""
+    void = ("array() AS l", "void AS v", "struct(void AS a) AS o", "map('k', void) AS m")
+    typed = ("array(5L) AS l", "7L AS v", "struct(1L AS a) AS o", "map('k', 1L) AS m")
+    values = ([], None, {"a": None}, [("k", None)]), ([5], 7, {"a": 1}, [("k", 1)])
+    names, wanted = ("l", "v", "o", "m"), list[dict[str, Any]]()
+    for number, which in enumerate(order):
+        columns = list((void, typed)[which])
+
+        def frame(spark: Any, columns: list[str] = columns) -> Any:
+            rows = inbox.stream()(spark).selectExpr("id", "cast(NULL AS void) AS void")
+            return rows.selectExpr("id", *columns)
+
+        inbox.add([100 + number])
+        with start(frame, file_type=kind, available_now=True) as stream:
+            stream.wait()
+        fresh = range(5) if number == 0 else ()
+        made = dict(zip(names, values[which], strict=True))
+        wanted += [{"id": i, **made} for i in (*fresh, 100 + number)]
+    place = tmp_path / "lake" / "events"
+    parts = [pq.read_table(path) for path in sorted(place.rglob("*.parquet"))]
+    if kind == "delta":
+        parts = [DeltaTable(str(place)).to_pyarrow_table()]
+    rows = [row for part in parts for row in part.to_pylist()]
+    rows = [{name: row.get(name) for name in ("id", *names)} for row in rows]
+    assert sorted(rows, key=lambda row: row["id"]) == wanted
 
 
 def test_a_source_that_fails_ends_the_stream(start: Start, inbox: Inbox, tmp_path: Path) -> None:

@@ -149,6 +149,7 @@ class Prepared:
         """Columns of a stream's table, of rows that are not marked; None if there is none."""
         if self.anew:
             return None
+        from lakeport.spark.table_files import check_table_files
         from lakeport.tables.queries import fetch, read_table
 
         writer = open_table(self.config, self.storage, self.runtime, stream, writes=False)
@@ -157,6 +158,7 @@ class Prepared:
             return None
         spark = destinations.spark_session(self.config, self.storage, self.runtime)()
         folder = writer.uri.removeprefix(self.storage.uri()).strip("/")
+        check_table_files(spark, self.storage, folder, now.version, self.config.table_roots)
         frame = read_table(spark, self.storage.hadoop_uri(folder), now.version)
         if mark.lower() in (name.lower() for name in frame.columns):
             frame = frame.where(frame[quoted(mark)].isNull())

@@ -140,13 +140,14 @@ def _sidecars(storage: Storage, key: str) -> list[dict[str, Any]]:
 
 
 def check_table_files(
-    spark: SparkSession, table: str, version: int, roots: Sequence[str] = ()
+    spark: SparkSession, storage: Storage, folder: str, version: int, roots: Sequence[str] = ()
 ) -> None:
-    """Refuse a version of a Delta table that has files outside of its folder.
+    """Refuse a Delta table whose log, or whose files at a version, lie outside of its folder.
 
     Args:
         spark: the session; Delta's own view of the log is asked, so that nothing is read otherwise.
-        table: the table's URI, as Spark names it.
+        storage: where the table is.
+        folder: its key; empty when it is the storage's root.
         version: the version that is going to be read.
         roots: prefixes that absolute paths may lie in.
 
@@ -154,7 +155,9 @@ def check_table_files(
         SourceError: a file lies outside.
         LakeportError: the log can't be read.
     """
+    check_log(storage, folder, roots)
     jvm: Any = spark._jvm
+    table = storage.hadoop_uri(folder)
     with translated():
         ensure_active(spark)
         log = java_class(jvm, "org.apache.spark.sql.delta.DeltaLog").forTable(

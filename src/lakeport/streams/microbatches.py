@@ -8,6 +8,7 @@ and number are what makes a batch land once, as the run id and the sequence are 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from threading import Lock
@@ -25,6 +26,7 @@ from lakeport.writers.delta.compaction import MANY_SMALL_FILES
 from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from lakeport.config.base import DestinationConfig
@@ -46,6 +48,7 @@ class MicroBatches:
         storage: where the table is.
         runtime: the Spark on which the query runs.
         stream: the stream's name.
+        untyped: columns with places that have no type; see `Batch.untyped`.
         observer: is told of each micro-batch as of a load.
 
     Attributes:
@@ -60,6 +63,7 @@ class MicroBatches:
         storage: Storage,
         runtime: Runtime,
         stream: str,
+        untyped: Mapping[str, pa.DataType],
         observer: Observer | None,
     ) -> None:
         self.error: LakeportError | None = None
@@ -68,6 +72,7 @@ class MicroBatches:
         self._config = config
         self._runtime = runtime
         self._stream = stream
+        self._untyped = untyped
         self._observer = observer
         self._target = storage.uri()
         self._policies = Policies.of(config)
@@ -169,7 +174,7 @@ class MicroBatches:
     def _batch(self, frame: DataFrame, number: int) -> Batch:
         if self._config.mode is Mode.APPEND:
             frame = self._packed(frame, number)
-        return Batch(self._stream, number, frame=frame, optional=True)
+        return Batch(self._stream, number, frame=frame, optional=True, untyped=self._untyped)
 
     def _packed(self, frame: DataFrame, number: int) -> DataFrame:
         """The frame in no more partitions than it should become files.

@@ -20,7 +20,7 @@ from lakeport.errors import ConfigError, LakeportError
 from lakeport.loading.prepare import Prepared, prepare
 from lakeport.model import Mode
 from lakeport.sources.frames.source import is_spark_frame
-from lakeport.sources.frames.spark import normalised
+from lakeport.sources.frames.spark import normalised, without_marks, without_values
 from lakeport.sources.target import one_table
 from lakeport.spark.checkpoint import bind
 from lakeport.spark.failures import translated
@@ -115,7 +115,9 @@ class _Start:
         config, runtime = self.prepared.config, self.prepared.runtime
         storage = self.prepared.storage
         name = config.table or ""
-        frame = normalised(self.frame, name)
+        found = without_marks(self.frame)
+        frame = normalised(found, name)
+        untyped = without_values(found, frame)
         spark_session(config, storage, runtime)()
         table = open_table(config, storage, runtime, name)
         place = reach(checkpoint, config, runtime)
@@ -124,7 +126,7 @@ class _Start:
         query = self._query(frame, folder, timing, lambda df, n: ready.result().land(df, n))
         try:
             named = config.model_copy(update={"run_id": str(query.id)})
-            batches = MicroBatches(named, storage, runtime, name, self.observer)
+            batches = MicroBatches(named, storage, runtime, name, untyped, self.observer)
             for text in self.prepared.warnings:
                 batches.warn(text)
             stream = LandingStream(query, batches, runtime, storage if config.manifest else None)

@@ -20,7 +20,7 @@ from lakeport.config.classes import (
 from lakeport.config.load import load_target
 from lakeport.destinations import open_storage, spark_session
 from lakeport.errors import ConfigError, DestinationError
-from lakeport.spark.table_files import check_log, check_table_files
+from lakeport.spark.table_files import check_table_files
 from lakeport.storage.keys import clean_prefix
 
 if TYPE_CHECKING:
@@ -79,9 +79,7 @@ class TableLocation:
         Raises:
             SourceError: it does.
         """
-        roots = self.config.table_roots
-        check_log(self.storage, self.folder, roots)
-        check_table_files(spark, self.hadoop_uri, version, roots)
+        check_table_files(spark, self.storage, self.folder, version, self.config.table_roots)
 
     def session(self, runtime: Runtime, *, writes: bool = False) -> SparkSession:
         """The session, able to reach the table; waits for it.

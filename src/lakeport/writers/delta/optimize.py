@@ -15,6 +15,7 @@ from lakeport.errors import ConfigError, LakeportError, SourceError
 from lakeport.spark.failures import first_line, translated
 from lakeport.spark.quoting import quoted
 from lakeport.spark.settings import COMMIT_SETTINGS
+from lakeport.spark.table_files import check_table_files
 from lakeport.writers.delta.commit.outcome import settle
 from lakeport.writers.delta.commit.session import USER_METADATA
 from lakeport.writers.delta.compaction import condition, crowded, target_bytes
@@ -50,6 +51,7 @@ def compact(
     folder: str,
     session: Callable[[], SparkSession],
     versions: Sequence[int],
+    roots: Sequence[str] = (),
 ) -> None:
     """Merge the small files of the partitions that a run wrote to, if 20 or more are in one.
 
@@ -58,8 +60,10 @@ def compact(
         folder: its key; empty when it is the storage's root.
         session: gives the Spark session, which is only asked for when it is needed.
         versions: the table's versions that the run made.
+        roots: prefixes that files of the table may lie in, beside its folder.
 
     Raises:
+        SourceError: the table's log names files outside of them.
         LakeportError: the store or Delta refused; the run's rows are as durable as before.
     """
     log = CommitLog(storage, folder)
@@ -70,6 +74,8 @@ def compact(
         raise SourceError(f"{log.uri} is no longer a Delta table", "nothing was merged.")
     contents = read_contents(storage, folder, files, files.newest, session)
     groups = crowded(contents, touched)
+    if groups:
+        check_table_files(session(), storage, folder, files.newest, roots)
     if groups and (contents.cluster_columns or not contents.state.partition_columns):
         optimize(session(), log, contents)
         return

@@ -187,7 +187,8 @@ class DeltaTableWriter:
 
     def compact(self, versions: Sequence[int]) -> None:
         """Merge small files where the commits of a run have piled them up."""
-        compact(self.writer.storage, self.writer.folder, self.writer.session, versions)
+        one = self.writer
+        compact(one.storage, one.folder, one.session, versions, one.options.roots)
 
     def prune(self, sequence: int) -> None:
         """Nothing: the log itself tells what has landed."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.sparktypes import spark_schema
 from lakeport.spark.quoting import quoted
-from lakeport.spark.table_files import check_log, check_table_files
+from lakeport.spark.table_files import check_table_files
 from lakeport.writers.delta.commit.attempt import Attempt
 from lakeport.writers.delta.commit.log_transaction import TableTransaction
 from lakeport.writers.delta.commit.operation import Operation
@@ -74,9 +74,8 @@ class ChangeAttempt(Attempt):
         if self.plan.request.policy is EvolutionPolicy.EVOLVE:
             settings[_AUTO_MERGE] = "true"
         own, uri = committing_session(spark, settings), self.storage.hadoop_uri(self.folder)
-        check_log(self.storage, self.folder, self.roots)
-        if self.plan.base is not None:
-            check_table_files(spark, uri, self.plan.base.version, self.roots)
+        if (base := self.plan.base) is not None:
+            check_table_files(spark, self.storage, self.folder, base.version, self.roots)
         new = self.change.deleted if isinstance(self.change, Retire) else ""
         if new and new not in spark.read.format("delta").load(uri).columns:
             # An UPDATE adds no column; the commit that does is not the change, and has no mark.
@@ -88,9 +87,12 @@ class ChangeAttempt(Attempt):
             self._retire(table, self.change)
 
     def unknown(self, spark: SparkSession) -> int:
-        """How many rows of the table have no version, as Spark counts them."""
+        """How many rows of the table had no version and stayed, as Spark counts them."""
         assert isinstance(self.change, Retire)
-        rows = spark.read.format("delta").load(self.storage.hadoop_uri(self.folder))
+        assert self.plan.base is not None
+        # The version that was planned on: its files have been checked.
+        reader = spark.read.format("delta").option("versionAsOf", self.plan.base.version)
+        rows = reader.load(self.storage.hadoop_uri(self.folder))
         return rows.where(f"{quoted(self.change.version_column)} IS NULL").count()
 
     def _described(self) -> tuple[str, str]:
