@@ -25,6 +25,7 @@ from lakeport.sources.spool.location import open_spool
 from lakeport.sources.target import TargetTables
 from lakeport.spark.quoting import quoted
 from lakeport.spark.session import Runtime
+from lakeport.spark.table_files import check_table_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -149,7 +150,6 @@ class Prepared:
         """Columns of a stream's table, of rows that are not marked; None if there is none."""
         if self.anew:
             return None
-        from lakeport.spark.table_files import check_table_files
         from lakeport.tables.queries import fetch, read_table
 
         writer = open_table(self.config, self.storage, self.runtime, stream, writes=False)

@@ -97,8 +97,7 @@ def _opened(spark: Any, stored: pa.DataType) -> pa.DataType:
     if name == "ArrayType":
         return pa.list_(_opened(spark.elementType, stored.value_type))
     if name == "MapType":
-        key = _opened(spark.keyType, stored.key_type)
-        return pa.map_(key, _opened(spark.valueType, stored.item_type))
+        return pa.map_(stored.key_type, _opened(spark.valueType, stored.item_type))
     if name == "StructType":
         inner = stored if spark.fields else ()
         pairs = zip(spark.fields, inner, strict=True)
