@@ -409,10 +409,11 @@ def test_wider_types_need_to_be_asked_for(target: Target, land: Land, mode: str)
     land(typed(pa.int32(), 7, 1), **keys)
     files = list(target.data_keys("t"))
     for refused in ({}, {"type_widening": True, "schema_evolution": "strict"}):
-        with pytest.raises(SchemaConflict, match=r"'n' is int32 .* int64") as failure:
+        with pytest.raises(SchemaConflict, match=r"int32 .* int64") as failure:
             land(typed(pa.int64(), 2**40, 2), **keys, **refused)
         assert "type_widening: true" in failure.value.hint
-    with pytest.raises(SchemaConflict, match=r"'n' is int32 .* string"):
+        assert failure.value.message.startswith(("column 'n'", "column 'deep.list.element.x'"))
+    with pytest.raises(SchemaConflict, match=r"int32 .* string"):
         land(typed(pa.string(), "x", 2), **keys, type_widening=True)
     assert (target.delta("t").version(), target.data_keys("t")) == (0, files)
     report = land(typed(pa.int64(), 2**40, 2), **keys, type_widening=True)
