@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lakeport.errors import LakeportError
 from lakeport.html.table import Preview
 from lakeport.html.text import cut
+from lakeport.schema.named import command
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +36,9 @@ def preview(view: DeltaView | FilesView, uri: str) -> Preview:
     except LakeportError as error:
         return Preview(note=f"The rows can't be read: {error.message}")
     if rows is None:
-        return Preview(note=f"Only Spark can read its files: `lakeport table preview {uri}` does.")
+        return Preview(
+            note=f"Only Spark can read its files: {command('table', 'preview', uri)} does."
+        )
     return _shown(rows)
 
 

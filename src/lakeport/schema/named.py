@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakeport.errors import ConfigError
 from lakeport.schema.types import MAX_PRECISION, TIMESTAMP, FieldType, Kind, declared_type
 
-__all__ = ["alter_command", "like", "listed", "named_type", "type_name"]
+__all__ = ["alter_command", "command", "like", "listed", "named_type", "type_name"]
 
 _NAMES = {
     "string": Kind.STRING,
@@ -95,15 +95,22 @@ def type_name(type_: pa.DataType) -> str:
     return "map" if pa.types.is_map(type_) else str(type_)
 
 
+def command(*words: str) -> str:
+    """A command of lakeport as a shell takes it, in backticks.
+
+    >>> command("table", "history", "lake/my people")
+    "`lakeport table history 'lake/my people'`"
+    """
+    return f"`{shlex.join(['lakeport', *words])}`"
+
+
 def alter_command(table: str, column: str, type_: str) -> str:
     """The command that gives a table's column another type, as a shell takes it.
 
     >>> alter_command("lake/my people", "price", "double")
     "`lakeport table alter 'lake/my people' --column price --type double`"
     """
-    return f"`{shlex.join(['lakeport', 'table', 'alter', table])} --column " + (
-        f"{shlex.quote(column)} --type {shlex.quote(type_)}`"
-    )
+    return command("table", "alter", table, "--column", column, "--type", type_)
 
 
 def like(name: str, known: Iterable[str]) -> list[str]:

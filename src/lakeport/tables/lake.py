@@ -24,6 +24,7 @@ from lakeport.config.explain import nearest
 from lakeport.config.load import load_target
 from lakeport.destinations import open_storage
 from lakeport.errors import LakeportError, SourceError
+from lakeport.schema.named import command
 from lakeport.storage.local.store import LocalStorage
 from lakeport.tables.views import data_kind, footer_rows
 from lakeport.writers.delta.compaction import SMALL_FILE_BYTES
@@ -253,8 +254,8 @@ def of_a_table(storage: Storage, folder: str) -> SourceError | None:
     uri = storage.uri(folder).rstrip("/")
     return SourceError(
         f"{uri} is a table, and reports of runs lie beside its lake's tables",
-        f"`lakeport runs {uri.rpartition('/')[0]}` may list them; `lakeport table history` tells "
-        "what became of a Delta table.",
+        f"{command('runs', uri.rpartition('/')[0])} may list them; "
+        f"{command('table', 'history', uri)} tells what became of a Delta table.",
     )
 
 

@@ -15,6 +15,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import CommitConflict, SourceError
+from lakeport.schema.named import command
 from lakeport.tables.records import RestoreReport, UndoReport
 from lakeport.tables.versions import Versions
 from lakeport.tables.views import entry, gone
@@ -83,7 +84,7 @@ def find_run(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, ...
     if not mine and undone_by >= 0:
         raise SourceError(
             f"run {run_id!r} was undone already, by version {undone_by} of {uri}",
-            "`lakeport table history` shows what came after.",
+            f"{command('table', 'history', uri)} shows what came after.",
         )
     if not mine:
         named = ", ".join(list(known)[:_SHOWN]) or "none with a name"

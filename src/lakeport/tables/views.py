@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakeport.errors import DestinationError, SchemaConflict, SourceError
 from lakeport.model import Storage, StoredObject
 from lakeport.schema.calendars import HybridCalendar
-from lakeport.schema.named import type_name
+from lakeport.schema.named import command, type_name
 from lakeport.schema.types import from_spark_json
 from lakeport.tables.records import HistoryEntry, TableColumn, TableDescription
 from lakeport.writers.delta.compaction import MANY_SMALL_FILES, SMALL_FILE_BYTES, groups
@@ -24,7 +24,6 @@ from lakeport.writers.delta.log.commits import Commit
 from lakeport.writers.delta.log.snapshot import Contents
 
 __all__ = [
-    "OPTIMIZE",
     "DeltaView",
     "FilesView",
     "data_kind",
@@ -32,12 +31,10 @@ __all__ = [
     "entry",
     "footer_rows",
     "gone",
+    "optimize_hint",
     "size_facts",
     "type_word",
 ]
-
-OPTIMIZE = ", or run `lakeport table optimize`"
-"""What mends small files of Delta tables, for `size_facts`."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ class DeltaView:
             format="delta",
             columns=declared(state.schema_json),
             rows=row_count(files),
-            **size_facts([file["size"] for file in files], OPTIMIZE),
+            **size_facts([f["size"] for f in files], optimize_hint(self.storage.uri(self.folder))),
             version=state.version,
             partition_columns=state.partition_columns,
             partitions=len(groups(self.contents)) if state.partition_columns else 0,
@@ -324,6 +321,11 @@ def _spark_word(type_: Any) -> str:
         return f"struct<{', '.join(inside)}>"
     parts = ("elementType",) if type_["type"] == "array" else ("keyType", "valueType")
     return f"{type_['type']}<{', '.join(_spark_word(type_[part]) for part in parts)}>"
+
+
+def optimize_hint(uri: str) -> str:
+    """What mends the small files of a Delta table, for `size_facts`."""
+    return f", or run {command('table', 'optimize', uri)}"
 
 
 def size_facts(sizes: Sequence[int], remedy: str = "") -> dict[str, Any]:

@@ -469,7 +469,7 @@ def test_output_does_not_need_a_real_stdout(
     ("command", "words"),
     [
         ("optimize t", "whether the table has a new version of this command is unknown"),
-        ("restore t --version 0", "`lakeport table history` tells"),
+        ("restore t --version 0", "`lakeport table history t` tells"),
         ("undo t r1", "whether the table has a new version"),
         ("vacuum t", "some of the files may be deleted already"),
         ("history t", "nothing was changed"),

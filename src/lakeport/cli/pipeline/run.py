@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -60,7 +61,7 @@ def run(
 ) -> None:
     """Do the loads of a lake's file, each once those that it uses are done."""
     output: Console | Json = Json() if json_out else Console()
-    with Guard(output, debug, again=_AGAIN.format(file=file)) as guard:
+    with Guard(output, debug, again=_AGAIN.format(file=shlex.quote(file))) as guard:
         output.begin("running")
         from lakeport.config.lake import read_lake
         from lakeport.pipeline.run import run_lake

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +21,7 @@ __all__ = ["COMMITS", "DELETES", "TableName", "ToTarget", "opened"]
 _READS = ("nothing was changed", "")
 COMMITS = (
     "whether the table has a new version of this command is unknown",
-    "`lakeport table history` tells. Readers see the version before or the new one, whole; the "
+    "{history} tells. Readers see the version before or the new one, whole; the "
     "same command can be run again.",
 )
 DELETES = (
@@ -57,7 +58,9 @@ def opened(
 ) -> Iterator[tuple[Console | Json, Table]]:
     """The command's output and the table; errors take the way that every command's take."""
     output: Console | Json = Json() if json_out else Console()
-    with Guard(output, debug, cut_off=cut_off) as guard:
+    history = shlex.join(["lakeport", "table", "history", name, *(("--to", to) if to else ())])
+    told = (cut_off[0], cut_off[1].replace("{history}", f"`{history}`"))
+    with Guard(output, debug, cut_off=told) as guard:
         output.begin(f"looking at {name}" if cut_off is _READS else f"working on {name}")
         from lakeport.tables import Table
 

@@ -21,6 +21,7 @@ from lakeport.loading.replay.shares import Share, shares
 from lakeport.loading.replay.target import wanted_of
 from lakeport.loading.run import land
 from lakeport.model import Mode
+from lakeport.schema.named import command
 from lakeport.schema.sparktypes import spark_schema
 from lakeport.schema.untyped import is_open
 from lakeport.shape.columns import internal_names
@@ -121,9 +122,10 @@ def replay(
     found = [one for one in set_aside(config, storage, table, run) if one.records]
     if not found:
         of_run = f" by run {run!r}" if run else ""
+        shown = command("quarantine", "show", to if isinstance(to, str) else storage.uri())
         raise SourceError(
             f"nothing was set aside of table {table!r}{of_run}",
-            "`lakeport quarantine show` lists what was.",
+            f"{shown} lists what was.",
         )
     if records_from and len(found) > 1:
         runs = ", ".join(repr(one.run_id) for one in found)

@@ -115,7 +115,8 @@ def window(
         rows = "1 row" if changed == 1 else f"{changed:,} rows"
         notes = (
             f"{rows} changed since, and kept the last value of the cursor {column.name!r}: the "
-            "changes are not landed; `--mode merge` lands such, and so does `--full-refresh`.",
+            "changes are not landed; `--mode merge --merge-keys A,B` lands such, and so does "
+            "`--full-refresh`.",
         )
     if lower and not asked.any(f"{lower} AND {asked.until(newest)}"):
         return Window(lower, None, empty=True, notes=notes)

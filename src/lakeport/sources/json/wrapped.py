@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import BinaryIO
@@ -121,7 +122,7 @@ def hint_of(files: Sequence[SourceFile], fields: Sequence[Field]) -> str:
     path = format_path(paths[0])
     return (
         f"each file is one record, with objects in {path!r}: if those are the records, land them "
-        f"with `--records-path {path}` (in Python, `records_path={path!r}`)."
+        f"with `--records-path {shlex.quote(path)}` (in Python, `records_path={path!r}`)."
     )
 
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import SourceError
 from lakeport.html.facts import MOST_PARTITIONS, TableFacts, VersionFacts
+from lakeport.schema.named import command
 from lakeport.tables.overview.changes import change_of
 from lakeport.tables.overview.columns import column_facts
 from lakeport.tables.overview.leaves import Leaf, leaves
 from lakeport.tables.overview.partitions import PartitionNames, partition_facts
-from lakeport.tables.views import OPTIMIZE, size_facts
+from lakeport.tables.views import optimize_hint, size_facts
 from lakeport.writers.delta.compaction import SMALL_FILE_BYTES, target_bytes
 from lakeport.writers.delta.features import lacking_readers
 from lakeport.writers.delta.log.commits import Mark
@@ -46,7 +47,7 @@ def delta_history(storage: Storage, folder: str, log: LogFiles) -> History:
         raise SourceError(
             f"the log of {storage.uri(folder)} lacks files, or is too large to be shown: "
             "it does not tell what the table holds",
-            "`lakeport table show` asks Spark.",
+            f"{command('table', 'show', storage.uri(folder))} asks Spark.",
         )
     return history
 
@@ -76,7 +77,7 @@ def delta_facts(
     rows = [known.rows for known in history.files]
     properties = dict(history.metadata.get("configuration") or {})
     protocol = history.protocol
-    sizes = size_facts([file.bytes for file in files], OPTIMIZE)
+    sizes = size_facts([file.bytes for file in files], optimize_hint(storage.uri(folder)))
     by = tuple(history.metadata.get("partitionColumns") or ())
     known = [frozenset(leaf.path for leaf in each) for each in columns]
     return TableFacts(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from lakeport.config.load import load_target
 from lakeport.errors import SourceError
+from lakeport.schema.named import command
 from lakeport.tables.lake import of_a_table, open_lake
 
 if TYPE_CHECKING:
@@ -255,7 +256,7 @@ def find_run(storage: Storage, lake: str, name: str) -> LakeRun:
         known = [run.run_id for run in list_runs(storage, lake, 5)]
         raise SourceError(
             f"{storage.uri(lake)} has no report of a run {name!r}",
-            f"the newest are {', '.join(known)}; `lakeport runs` lists them."
+            f"the newest are {', '.join(known)}; {command('runs', storage.uri(lake))} lists them."
             if known
             else "no run has left a report there: `manifest: true` has each leave one.",
         )

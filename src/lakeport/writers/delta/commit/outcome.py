@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lakeport.errors import LakeportError, OutcomeUnknown, Unreachable, causes
+from lakeport.schema.named import command
 from lakeport.writers.delta.log.commits import Commit, CommitLog
 
 __all__ = ["settle"]
 
 _HINT = (
     "nothing was deleted. Repeat the load with the same `run_id`: what has landed is not landed "
-    "again. A load without one is in `lakeport table history` by its run's name, if it landed."
+    "again. A load without one is in {history} by its run's name, if it landed."
 )
 
 
@@ -42,9 +43,9 @@ def settle(
         LakeportError: `failure`: the commit was not made.
     """
     told = f"whether the commit to {log.uri} was made is unknown: {failure.message}"
-    hint = _HINT
+    hint = _HINT.format(history=command("table", "history", log.uri))
     if failure.hint and not isinstance(failure, OutcomeUnknown):
-        hint = f"{_HINT} Before that: {failure.hint}"
+        hint = f"{hint} Before that: {failure.hint}"
     if _unanswered(failure):
         log.shorten_deadline()  # the store has had the time that it gets
     try:
