@@ -144,7 +144,8 @@ def _normal(t: Any, path: str) -> Any:
     if pa.types.is_struct(t):
         return pa.struct([_normal_part(f, f"{path}.{f.name}") for f in t])
     if pa.types.is_map(t):
-        key = _normal(t.key_type, f"{path}.key")
+        # Arrow has no open key: those of maps without entries are text.
+        key = pa.string() if is_untyped(t.key_type) else _normal(t.key_type, f"{path}.key")
         return pa.map_(key, _normal_part(t.item_field, f"{path}.value"))
     if _is_list(t):
         return pa.list_(_normal_part(t.value_field, f"{path}.element").with_name("item"))

@@ -27,7 +27,8 @@ class Column:
         check: an expression that is true of a row whose value can't be read; empty for none.
         reason: what such a value is, after `column 'a' holds`.
         hint: what to do about it.
-        untyped: whether it is text for want of a value.
+        untyped: what it is known by where it has places without a value (see
+            `lakeport.schema.untyped`).
     """
 
     name: str
@@ -36,7 +37,7 @@ class Column:
     check: str = ""
     reason: str = ""
     hint: str = ""
-    untyped: bool = False
+    untyped: pa.DataType | None = None
 
     def as_text(self) -> Column:
         """The same, without a type for its texts."""

@@ -159,7 +159,7 @@ class DatabaseFlushes:
             output_ratio=_OUTPUT_RATIO,
             warnings=wanted.warnings,
             notes=(*notes, *wanted.notes),
-            untyped={column.name: pa.null() for column in reader.columns if column.untyped},
+            untyped={c.name: c.untyped for c in reader.columns if c.untyped is not None},
             bookmark=wanted.bookmark,
             before_commit=wanted.before_commit,
         )

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from lakeport.schema.types import check_names, normalise
+from lakeport.schema.untyped import open_columns, with_text
 from lakeport.sources.database.access import Session
 from lakeport.sources.database.columns import Column, quoted
 from lakeport.sources.database.dialects.base import Dialect, absent, parts, query_of
@@ -60,8 +61,13 @@ class DuckDb(Dialect):
         check_names("the query", [row[0] for row in told])
         asked = {name: _asked(name, kind) for name, kind, *_ in told}
         wanted = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in asked.items())
-        found = normalise(session.schema(f"SELECT {wanted} FROM {relation}"))
-        return tuple(Column(field.name, asked[field.name], field.type) for field in found)
+        schema = session.schema(f"SELECT {wanted} FROM {relation}")
+        found = normalise(schema, open_places=True)
+        untyped = open_columns(found)
+        return tuple(
+            Column(field.name, asked[field.name], field.type, untyped=untyped.get(field.name))
+            for field in with_text(found)
+        )
 
     def size(self, session: Session, relation: str, where: str) -> int:
         """See `Dialect.size`: as if all of the file were read."""

@@ -149,7 +149,7 @@ def _by_values(column: Column, kinds: set[str]) -> Column:
         return _of(name, sql, pa.binary(), f"typeof({sql}) <> 'blob'", "")
     if kinds <= {"text", "integer"}:
         text = replace(column, sql=f"CAST({sql} AS TEXT)", type=pa.string())
-        return replace(text, untyped=not kinds)
+        return replace(text, untyped=None if kinds else pa.null())
     raise SourceError(
         f"column {name!r} holds values of several kinds: {', '.join(sorted(kinds))}",
         f"read it by `query`, as `CAST({name} AS TEXT)`.",
