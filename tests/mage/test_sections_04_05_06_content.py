@@ -125,6 +125,6 @@ def test_csv_with_date_folders_and_headers(make: Make, destination: str) -> None
 
 def test_headers_that_become_one_are_refused(s3: Place) -> None:
     both = schema({"id": PROPERTIES["whole"], "ID": PROPERTIES["whole"]})
-    with pytest.raises(InputError, match="names clash: 'id' and 'ID'"):
+    with pytest.raises(InputError, match="columns 'id' and 'ID' differ only in case"):
         s3.land(both, record(id=1, ID=2), column_header_format="upper")
     assert s3.data_keys() == []
