@@ -14,7 +14,9 @@ from delta_support import land, session, writer
 from deltalake import DeltaTable
 from pyspark.sql.functions import col
 
-from lakeport.errors import ConfigError
+import lakeport
+from lakeport.errors import ConfigError, InputError
+from lakeport.spark.session import Runtime
 
 HARD = [
     "a b",
@@ -116,3 +118,30 @@ def test_wider_types_beside_overwritten_partitions(
     replace([Decimal(2**40)], wide, 11, pa.int32())
     quarter, two = Decimal("0.25"), Decimal("2.00")
     assert found() == [(quarter, 9), (1, 10), (2**40, 11), (two, 9), (None, 10)]
+
+
+def test_spark_makes_no_null_of_the_text_for_one(tmp_path: Path, runtime: Runtime) -> None:
+    """Delta's own writer takes partitions from the folders that it writes."""
+    text, rows = "__HIVE_DEFAULT_PARTITION__", list[dict[str, Any]]()
+    for n in range(2):
+        more = [{"id": 10 * n + i, "p": p} for i, p in enumerate((text, None, "x"))]
+        lakeport.land(
+            more, tmp_path / "lake", table="t", partition_keys="p", internal_columns=False
+        )
+        rows += more
+    place = tmp_path / "lake" / "t"
+    done = lakeport.Table(place).optimize()
+    assert (done.files_removed, done.files_added) == (4, 2)
+    assert lakeport.Table(place).optimize(where="p = 'x' -- all").files_removed == 0
+    found = DeltaTable(str(place))
+    assert found.to_pyarrow_table().sort_by("id").to_pylist() == rows
+    found.alter.add_constraint({"c": "id >= 0"})  # Spark alone commits to it
+    for keys in ({}, {"mode": "merge", "merge_keys": "id"}):
+        with pytest.raises(InputError, match="which Spark writes as null"):
+            lakeport.land(
+                [{"id": 99, "p": text}],
+                tmp_path / "lake",
+                table="t",
+                internal_columns=False,
+                **keys,
+            )

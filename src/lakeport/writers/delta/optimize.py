@@ -19,9 +19,11 @@ from lakeport.spark.table_files import check_table_files
 from lakeport.writers.delta.commit.outcome import settle
 from lakeport.writers.delta.commit.session import USER_METADATA
 from lakeport.writers.delta.compaction import condition, crowded, target_bytes
+from lakeport.writers.delta.log.actions import NULL_FOLDER
 from lakeport.writers.delta.log.commits import Commit, CommitLog, Mark
 from lakeport.writers.delta.log.contents import read_contents
 from lakeport.writers.delta.log.snapshot import Contents, LogFiles
+from lakeport.writers.delta.schema import physical_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,8 +113,16 @@ def optimize(
     mark = Mark("", "", -1, "", "", str(uuid.uuid4()))
     session = maintenance_session(spark, {**sizes, USER_METADATA: mark.text()})
     command = f"OPTIMIZE {sql_name(log.hadoop_uri)}"
-    if where is not None:
-        command += f" WHERE {where}\n"  # what may be a comment at its end stays there
+    # Spark reads partitions off the folders that it writes: it would make nulls of this text.
+    state = contents.state
+    names = physical_names(state.schema_json, state.partition_columns)
+    values = [file["partitionValues"] for file in contents.files]
+    texts = [n for n, key in names.items() if any(v.get(key) == NULL_FOLDER for v in values)]
+    # What may be a comment at the end of a condition stays in its line.
+    conditions = [f"({where}\n)"] if where is not None else []
+    conditions += [f"NOT ({quoted(name)} <=> '{NULL_FOLDER}')" for name in texts]
+    if conditions:
+        command += f" WHERE {' AND '.join(conditions)}"
     if sort_by:
         command += f" ZORDER BY ({', '.join(sort_by)})"
     try:

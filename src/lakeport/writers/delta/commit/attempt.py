@@ -23,6 +23,7 @@ from lakeport.writers.delta.commit.session import committing_session
 from lakeport.writers.delta.commit.transaction import Added, Transaction
 from lakeport.writers.delta.features import LACKING_READERS, feature_notes
 from lakeport.writers.delta.log.actions import (
+    NULL_FOLDER,
     add_action,
     clustering_action,
     metadata_action,
@@ -38,7 +39,7 @@ from lakeport.writers.delta.sink import EMPTY_VALUES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Attempt", "Done"]
+__all__ = ["Attempt", "Done", "check_partitions"]
 
 _CONSTRAINT = re.compile(r"(CHECK|NOT NULL) constraint (?:violated for column: )?`?(\w+(?:\.\w+)*)")
 _GENERATED = re.compile(r"CHECK constraint Generated Column ")
@@ -196,6 +197,7 @@ class Attempt:
         filled = self.plan.base.filled if self.plan.base else frozenset()
         absent = filled & {*self.plan.evolution.missing}
         rows = spark.read.schema(schema).parquet(*paths)
+        check_partitions(rows, self.plan.partition_columns)
         return rows.select(*(quoted(name) for name in schema.names if name not in absent))
 
     def _add(self, item: Staged, moment: int) -> str:
@@ -310,3 +312,19 @@ def _notes(plan: DeltaPlan, staged: Sequence[Staged]) -> list[str]:
             f"{', '.join(plan.needs_spark)}."
         )
     return notes
+
+
+def check_partitions(rows: DataFrame, columns: Sequence[str]) -> None:
+    """Refuse a text that Spark, which reads partitions off the folders it writes, makes null.
+
+    Raises:
+        InputError: a row has it in a column by which the table is partitioned.
+    """
+    for name in columns:
+        if not rows.where(rows[quoted(name)].cast("string") == NULL_FOLDER).isEmpty():
+            raise InputError(
+                f"a row has {NULL_FOLDER!r} in the partition column {name!r}, which Spark writes "
+                "as null, and only Spark can write to this table",
+                "correct the source, or land in a table without such features; nothing was "
+                "committed.",
+            )

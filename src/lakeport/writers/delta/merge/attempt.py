@@ -10,7 +10,7 @@ from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.sparktypes import spark_schema
 from lakeport.spark.quoting import quoted
 from lakeport.spark.table_files import check_table_files
-from lakeport.writers.delta.commit.attempt import Attempt
+from lakeport.writers.delta.commit.attempt import Attempt, check_partitions
 from lakeport.writers.delta.commit.log_transaction import TableTransaction
 from lakeport.writers.delta.commit.operation import Operation
 from lakeport.writers.delta.commit.session import USER_METADATA, committing_session
@@ -102,6 +102,7 @@ class ChangeAttempt(Attempt):
 
     def _upsert(self, spark: SparkSession, table: DeltaTable, change: Upsert) -> None:
         rows = _last_rows(spark, self.storage.hadoop_uri, change.incoming, change.merge_keys)
+        check_partitions(rows, [n for n in self.plan.partition_columns if n in rows.columns])
         names = {name: f"source.{quoted(name)}" for name in change.incoming.schema.names}
         new: dict[str, str | Column] = {quoted(name): value for name, value in names.items()}
         updated = dict(new)
