@@ -62,7 +62,7 @@ def test_10_000_columns(lake: Lake, command: Command) -> None:
         schema("wide", dict.fromkeys(names, INTEGER)),
         *(record("wide", **dict.fromkeys(names, row)) for row in range(3)),
     )
-    found = command(*land(lake), given=lines)
+    found = command(*land(lake, "--set", "max_columns=12000"), given=lines)
     assert found.code == 0, found.err
     rows = sorted(lake.rows("wide"), key=lambda row: row["column_0"])
     assert [row["column_9999"] for row in rows] == [0, 1, 2]
