@@ -263,7 +263,7 @@ def test_a_row_that_changes_at_the_last_value_is_told_where_rows_are_appended(
         rows, note = load()
         assert rows == 0
         assert "1 row changed since, and kept the last value of the cursor 'u'" in note
-        assert "`--mode merge`" in note
+        assert "`--mode merge " in note
     shop.run(f"UPDATE {shop.name} SET v = 'x' WHERE id = 2")
     shop.add(3, 5, 8)
     rows, note = load()
