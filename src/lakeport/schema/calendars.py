@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import SourceError
-from lakeport.schema.casting import assembled, parts
+from lakeport.schema.nested import assembled, parts
 
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData

@@ -7,25 +7,23 @@ no reader can show) the check is made here.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import SourceError
+from lakeport.schema.nested import assembled, is_list, parts
 from lakeport.schema.untyped import JSON_TEXT, OBJECT, is_json, is_untyped, with_text
 
 __all__ = [
     "JSON_TEXT",
     "TIMESTAMP",
-    "assembled",
     "cast_batch",
     "check_range",
     "is_json",
-    "leaves",
     "normalise",
-    "parts",
 ]
 
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -147,23 +145,13 @@ def _normal(t: Any, path: str) -> Any:
         # Arrow has no open key: those of maps without entries are text.
         key = pa.string() if is_untyped(t.key_type) else _normal(t.key_type, f"{path}.key")
         return pa.map_(key, _normal_part(t.item_field, f"{path}.value"))
-    if _is_list(t):
+    if is_list(t):
         return pa.list_(_normal_part(t.value_field, f"{path}.element").with_name("item"))
     if isinstance(t, pa.BaseExtensionType):
         return _normal(t.storage_type, path)
     raise SourceError(
         f"column {path!r} has type {t}, which tables don't have",
         "convert the column in the source (for example to text), or leave it out.",
-    )
-
-
-def _is_list(t: Any) -> bool:
-    return bool(
-        pa.types.is_list(t)
-        or pa.types.is_large_list(t)
-        or pa.types.is_fixed_size_list(t)
-        or pa.types.is_list_view(t)
-        or pa.types.is_large_list_view(t)
     )
 
 
@@ -207,7 +195,7 @@ def _nested(source: Any, target: Any) -> Callable[[Any, Any, str], Any] | None:
         return _struct
     if pa.types.is_map(source) and pa.types.is_map(target):
         return _map
-    if _is_list(source) and pa.types.is_list(target):
+    if is_list(source) and pa.types.is_list(target):
         return _list
     return None
 
@@ -239,62 +227,6 @@ def _map(array: Any, target: Any, path: str) -> Any:
     types = (target.key_type, target.item_type)
     found = zip(parts(array), types, strict=True)
     return assembled(array, [_cast(part, t, f"{path}.{name}") for (name, part), t in found], target)
-
-
-def parts(array: Any) -> list[tuple[str, Any]]:
-    """List the children of a struct, list or map with their names; none of a flat array.
-
-    What is null, or outside of a slice, is left out of the children.
-    """
-    t = array.type
-    if pa.types.is_struct(t):
-        return list(zip((f.name for f in t), array.flatten(), strict=True))
-    if pa.types.is_map(t):
-        return list(zip(("key", "value"), pc.list_flatten(_entries(array)).flatten(), strict=True))
-    return [("element", pc.list_flatten(array))] if _is_list(t) else []
-
-
-def leaves(array: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """A column's flat parts with their paths, without what is outside of a slice or null."""
-    t = array.type
-    if isinstance(t, pa.BaseExtensionType):
-        yield from leaves(array.storage, path)
-    elif pa.types.is_dictionary(t):
-        yield from leaves(array.dictionary, path)
-    elif pa.types.is_run_end_encoded(t):
-        yield from leaves(array.values, path)
-    elif children := parts(array):
-        for name, part in children:
-            yield from leaves(part, f"{path}.{name}")
-    else:
-        yield path, array
-
-
-def assembled(array: Any, children: list[Any], target: Any) -> Any:
-    """Return a struct, list or map of type `target` with these children in place of its own.
-
-    Args:
-        array: has the lengths and the nulls.
-        children: as many values as `parts` lists, in the types of `target`.
-        target: a struct, list or map.
-    """
-    nulls = array.is_null()
-    if pa.types.is_struct(target):
-        return pa.StructArray.from_arrays(children, fields=list(target), mask=nulls)
-    as_list = _entries(array) if pa.types.is_map(target) else array
-    lengths = pc.fill_null(pc.list_value_length(as_list), 0).cast(pa.int32())
-    kind = pa.MapArray if pa.types.is_map(target) else pa.ListArray
-    return kind.from_arrays(_offsets(lengths), *children, type=target, mask=nulls)
-
-
-def _entries(array: Any) -> Any:
-    t = array.type
-    return array.cast(pa.list_(pa.struct([("key", t.key_type), ("value", t.item_type)])))
-
-
-def _offsets(lengths: Any) -> Any:
-    sums = pc.cumulative_sum(lengths)
-    return pa.concat_arrays([pa.array([0], pa.int32()), sums.cast(pa.int32())])
 
 
 def _plain(array: Any, target: Any, path: str) -> Any:

@@ -17,6 +17,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeport.schema.nested import assembled, parts
+
 __all__ = [
     "JSON_TEXT",
     "OBJECT",
@@ -186,27 +188,20 @@ def emptied(array: Any, type_: pa.DataType) -> Any:
                 raise ValueFound
         valid = array.is_valid()
         return pa.Array.from_buffers(OBJECT, len(array), valid.buffers()[1:], offset=valid.offset)
-    nulls = array.is_null()
     if pa.types.is_struct(type_) and pa.types.is_struct(array.type):
-        there = array.type.names
-        parts = [
-            emptied(pc.struct_field(array, [there.index(f.name)]), f.type)
-            if f.name in there
-            else pa.nulls(len(array), f.type)
-            for f in type_
-        ]
-        return pa.StructArray.from_arrays(parts, fields=list(type_), mask=nulls)
-    if pa.types.is_list(type_) and pa.types.is_list(array.type):
-        values = emptied(array.flatten(), type_.value_type)
-        return pa.ListArray.from_arrays(_offsets(array), values, type=type_, mask=nulls)
-    if pa.types.is_map(type_) and pa.types.is_map(array.type):
-        pair = pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])
-        entries = array.cast(pa.list_(pair))
-        keys, items = entries.flatten().flatten()
-        return pa.MapArray.from_arrays(
-            _offsets(entries), keys, emptied(items, type_.item_type), type=type_, mask=nulls
-        )
-    return array
+        wanted = [(f.name, f.type) for f in type_]
+    elif pa.types.is_list(type_) and pa.types.is_list(array.type):
+        wanted = [("element", type_.value_type)]
+    elif pa.types.is_map(type_) and pa.types.is_map(array.type):
+        wanted = [("key", type_.key_type), ("value", type_.item_type)]
+    else:
+        return array
+    there = dict(parts(array))
+    children = [
+        emptied(there[name], part) if name in there else pa.nulls(len(array), part)
+        for name, part in wanted
+    ]
+    return assembled(array, children, type_)
 
 
 def emptied_columns(batch: Any, types: Mapping[str, pa.DataType]) -> Any:
@@ -217,8 +212,3 @@ def emptied_columns(batch: Any, types: Mapping[str, pa.DataType]) -> Any:
     pairs = zip(names, batch.columns, strict=True)
     arrays = [emptied(array, types.get(name, array.type)) for name, array in pairs]
     return pa.RecordBatch.from_arrays(arrays, names=names)
-
-
-def _offsets(array: Any) -> Any:
-    lengths = pc.fill_null(pc.list_value_length(array), 0).cast(pa.int32())
-    return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakeport.errors import InputError
 
-__all__ = ["check_width", "leaves"]
+__all__ = ["check_width", "count_leaves"]
 
 
 def check_width(stream: str, columns: pa.Schema, most: int, *, every: bool = True) -> None:
@@ -53,10 +53,11 @@ def check_width(stream: str, columns: pa.Schema, most: int, *, every: bool = Tru
     )
 
 
-def leaves(columns: Iterable[pa.Field]) -> int:
+def count_leaves(columns: Iterable[pa.Field]) -> int:
     """Count the arrays that hold a batch's values.
 
-    >>> leaves(pa.schema([("a", pa.int64()), ("b", pa.list_(pa.struct([("c", pa.int64())])))]))
+    >>> items = pa.list_(pa.struct([("c", pa.int64())]))
+    >>> count_leaves(pa.schema([("a", pa.int64()), ("b", items)]))
     2
     """
     return sum(max(1, _width(field.type)) for field in columns)

@@ -11,7 +11,7 @@ from lakeport.errors import BadRecord
 from lakeport.model import Split
 from lakeport.native import kernel
 from lakeport.schema.kinds import merge_kinds
-from lakeport.schema.width import leaves
+from lakeport.schema.width import count_leaves
 from lakeport.sources.json.blocks import Block, LineNumbers, LongLine, read_blocks
 from lakeport.sources.json.columns import RecordLayout, batch_of_rows, schema_of
 from lakeport.sources.json.decoding import Fault
@@ -59,7 +59,7 @@ class SplitReader:
         self._on_unknown = on_unknown
         self._metadata = layout.metadata
         self._schema = schema_of(layout.columns)
-        self._most = max(1, _CELLS // max(1, leaves(self._schema)))
+        self._most = max(1, _CELLS // max(1, count_leaves(self._schema)))
         self._fast = _fast_path(layout, survey=survey)
         self._parser = RecordParser(layout)
 

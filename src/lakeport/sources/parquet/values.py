@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.errors import SourceError
-from lakeport.schema.casting import leaves
+from lakeport.schema.nested import leaves
 
 __all__ = ["as_text", "check_int96", "check_values", "has_int96", "stored_schema"]
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from lakeport.errors import MissingDependency, SourceError
 from lakeport.model import Split
 from lakeport.schema.calendars import HybridCalendar
-from lakeport.schema.casting import leaves
+from lakeport.schema.nested import leaves
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.unpacking import ExpansionGuard, UnpackLimits
 from lakeport.sources.splits import open_split
