@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from lakeport.errors import SourceError
-from lakeport.spark.active import ensure_active
+from lakeport.spark.delta_log import delta_snapshot
 from lakeport.spark.failures import translated
-from lakeport.spark.jvm.classes import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -156,15 +155,9 @@ def check_table_files(
         LakeportError: the log can't be read.
     """
     check_log(storage, folder, roots)
-    jvm: Any = spark._jvm
     table = storage.hadoop_uri(folder)
     with translated():
-        ensure_active(spark)
-        log = java_class(jvm, "org.apache.spark.sql.delta.DeltaLog").forTable(
-            spark._jsparkSession, table
-        )
-        none = java_class(jvm, "scala.Option").apply(None)
-        snapshot = log.getSnapshotAt(version, none, none, False)
+        snapshot = delta_snapshot(spark, table, version)
         check_snapshot(spark, snapshot, table, roots)
 
 

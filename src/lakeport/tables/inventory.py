@@ -16,6 +16,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from lakeport.model import StoredObject
+from lakeport.spark.delta_log import delta_log
 from lakeport.spark.jvm.classes import java_class
 
 if TYPE_CHECKING:
@@ -49,10 +50,7 @@ def inventory(spark: SparkSession, location: TableLocation, before: float) -> pa
     Raises:
         DestinationError: the store refused.
     """
-    jvm: Any = spark._jvm
-    log = java_class(jvm, "org.apache.spark.sql.delta.DeltaLog").forTable(
-        spark._jsparkSession, location.hadoop_uri
-    )
+    log = delta_log(spark, location.hadoop_uri)
     removed = _removed(spark, log)
     path = log.dataPath()
     root = path.getFileSystem(log.newDeltaHadoopConf()).makeQualified(path).toString()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeport.host.scratch import scratch
+from lakeport.spark.delta_log import delta_log
 from lakeport.spark.jobs import run_frame, run_tasks
 from lakeport.spark.jvm import archive
 from lakeport.spark.jvm.classes import java_class
@@ -102,9 +103,7 @@ def _meet_s3a(runtime: Runtime, endpoint: str) -> None:
     )
     jvm: Any = runtime.spark._jvm
     path = "s3a://training/table"
-    log = java_class(jvm, "org.apache.spark.sql.delta.DeltaLog").forTable(
-        runtime.spark._jsparkSession, path
-    )
+    log = delta_log(runtime.spark, path)
     files = log.logPath().getFileSystem(log.newDeltaHadoopConf())
     files.create(java_class(jvm, "org.apache.hadoop.fs.Path")(f"{path}/file"), True).close()
 

@@ -6,9 +6,8 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from lakeport.spark.active import ensure_active
+from lakeport.spark.delta_log import delta_snapshot
 from lakeport.spark.failures import translated
-from lakeport.spark.jvm.classes import java_class
 from lakeport.writers.delta.log.snapshot import Contents, LogFiles, replay
 from lakeport.writers.delta.state import TableState
 
@@ -45,14 +44,8 @@ def read_contents(
 
 def _by_spark(spark: SparkSession, uri: str, version: int) -> Contents:
     """The table at a version, by Delta's own view of the log."""
-    jvm: Any = spark._jvm
     with translated():
-        ensure_active(spark)
-        log = java_class(jvm, "org.apache.spark.sql.delta.DeltaLog").forTable(
-            spark._jsparkSession, uri
-        )
-        none = java_class(jvm, "scala.Option").apply(None)
-        snapshot = log.getSnapshotAt(version, none, none, False)
+        snapshot = delta_snapshot(spark, uri, version)
         metadata = json.loads(snapshot.metadata().json())["metaData"]
         protocol = json.loads(snapshot.protocol().json())["protocol"]
         files = [json.loads(text) for text in snapshot.allFiles().toJSON().collectAsList()]
