@@ -87,7 +87,10 @@ _Start = tuple["Future[subprocess.Popen[bytes]]", Callable[[], subprocess.Popen[
 
 @lru_cache
 def _starter(process: int) -> SimpleQueue[_Start]:
-    """What the thread of a process takes from; a fork has no such thread, and makes one."""
+    """Return the queue of a process's starter thread, and start that on the first call.
+
+    A fork has another number, and so a thread of its own.
+    """
     starts: SimpleQueue[_Start] = SimpleQueue()
     threading.Thread(
         target=_start_each, args=(starts,), name="lakeport-starter", daemon=True

@@ -321,7 +321,7 @@ def _columns(incoming: pa.Schema, now: Current | None) -> tuple[ColumnPlan, ...]
 def _warnings(
     writer: TableWriter, part: Part, keys: tuple[str, ...], now: Current | None
 ) -> tuple[str, ...]:
-    """What a load would tell of the table, or why it would fail."""
+    """Return a load's warnings about its table, or the error that it would end with."""
     from lakeport.loading.batches.parts import misfit
     from lakeport.loading.conflicts import explained
     from lakeport.schema.evolution import TypeConflict

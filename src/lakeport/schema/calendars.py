@@ -47,18 +47,23 @@ _HINT = (
 
 
 class _Shifts(NamedTuple):
-    """What is added to a count from each switch on, until the next."""
+    """Corrections of counts of days or seconds.
+
+    Attributes:
+        switches: counts, ascending, from each of which on another amount holds.
+        amounts: what to add to a count from each switch on.
+    """
 
     switches: Any
     amounts: Any
 
     def apply(self, counts: Any) -> Any:
-        """Add what each count needs; before the first switch, what holds from there on."""
+        """Return corrected counts; those before the first switch get its amount."""
         places = np.searchsorted(self.switches, counts, side="right") - 1
         return counts + self.amounts[np.maximum(places, 0)]
 
     def times(self, factor: int) -> _Shifts:
-        """The same in a finer unit."""
+        """Return the corrections for counts in a unit that is `factor` times finer."""
         return _Shifts(self.switches * factor, self.amounts * factor)
 
 
@@ -228,7 +233,7 @@ def _with_children(t: Any, types: list[Any]) -> Any:
 
 
 def _zone_shifts(zone: str) -> _Shifts | None:
-    """What is added to seconds since 1970 in a time zone; None where Spark's tables lack it.
+    """Return the corrections of seconds since 1970 for a time zone, or None if it is unknown.
 
     A fixed offset is that of `java.util.TimeZone`, which takes what it does not know for GMT.
     """

@@ -107,9 +107,12 @@ class TypeConflict(SchemaConflict):
 
 @dataclass(slots=True)
 class _Notes:
-    """What the merge of the columns may do (`widen`), and what it did, by dotted path.
+    """Options and results of one merge of a table's columns with a batch's.
 
-    Between batches that land together (`fresh`), plain text and JSON are JSON.
+    Attributes:
+        widen: the table's columns may get wider types.
+        fresh: both sides are batches that land together: plain text and JSON become JSON.
+        added: dotted paths, as those below; see `Evolution` for what each means.
     """
 
     widen: bool

@@ -122,7 +122,10 @@ def _marked(spark: Any, type_: pa.DataType) -> Any:
 
 
 def _marks_of(type_: pa.DataType) -> list[str]:
-    """What is said of a column or member of a type."""
+    """List the places below a column that never had a value, as its metadata has them.
+
+    [""] is the column itself, ["{}"] a column that had objects without members alone.
+    """
     if is_untyped(type_):
         return [_OBJECT if type_ == OBJECT else ""]
     return [

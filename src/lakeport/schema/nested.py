@@ -36,9 +36,7 @@ def parts(array: Any) -> list[tuple[str, Any]]:
 
 
 def leaves(array: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the flat arrays below a column with their dotted paths; nulls and what a slice
-    leaves out are not in them.
-    """
+    """Yield the flat arrays below a column with their dotted paths; see `parts`."""
     t = array.type
     if isinstance(t, pa.BaseExtensionType):
         yield from leaves(array.storage, path)

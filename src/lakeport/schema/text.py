@@ -191,7 +191,7 @@ def _part_json(part: pa.Field, values: pa.Array, column: str) -> pa.Array:
 
 
 def _within(array: pa.Array, children: pa.Array) -> pa.Array:
-    """Those of a list array's children that its (perhaps sliced) rows point to."""
+    """Return the children of a list or map, without those that a slice of it leaves out."""
     first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
     return children.slice(first, last - first)
 

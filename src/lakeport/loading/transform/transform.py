@@ -46,7 +46,7 @@ SOURCE: Final = "source"
 """What `sql` calls the input."""
 
 Item = tuple[Reader, tuple[Split, ...], Mapping[str, pa.DataType]]
-"""What one task reads, and the types of the reader's columns with places without a value."""
+"""A task's reader, its splits, and column -> open type where the reader has no value yet."""
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,10 @@ class InferKinds:
         return [*(some if name in self.columns else 0 for name, some in named), UNJOINED]
 
     def of_block(self, native: NativeKinds, block: Block, kinds: list[int]) -> list[int]:
-        """Those of `kinds` that all texts of a block fit; and what was not seen of joined files."""
+        """Narrow each column's kinds to those that a block's texts fit.
+
+        The last number is a set of `Joints`; it loses those that the block shows.
+        """
         *kinds, unseen = kinds
         if self.headers is not None:
             blank = len(self.layout) == 1

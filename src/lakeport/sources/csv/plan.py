@@ -108,7 +108,7 @@ def plan_csv(files: FileSet) -> FilePlan:
 
 
 class _Joined(NamedTuple):
-    """What readers leave out where files were joined."""
+    """Whether readers drop repeated headers, and byte order marks, of joined files."""
 
     headers: bool
     marks: bool

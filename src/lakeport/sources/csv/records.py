@@ -56,7 +56,7 @@ class Block(NamedTuple):
 
 
 class Joints(Flag):
-    """What was found of files that were joined into one."""
+    """Traces in a CSV file of several that were joined into it."""
 
     MARK = 1
     """A byte order mark at the beginning of a record."""

@@ -300,7 +300,7 @@ class _Asked:
         return f"{self._apart} IN ({known})"
 
     def _of(self, texts: Sequence[str]) -> list[str]:
-        """Those of the remembered texts that `_apart` gives."""
+        """Return the remembered texts that `_apart` makes: of whole rows, or of keys."""
         return [text for text in texts if text.startswith(_WHOLE) == self._whole]
 
     def _tail(self, last: str, *expressions: str) -> str:
