@@ -218,12 +218,15 @@ def test_thousands_of_rows_of_one_value(
     assert table.load(shop.source) == []
 
 
-@pytest.mark.parametrize("few", [True, False])
-def test_a_row_that_changes_at_the_last_value_is_merged(
-    shop: Shop, tmp_path: Path, few: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not few:
+@pytest.fixture(params=["bookmark", "file"])
+def remembered_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the rows of a cursor's last value remembered in the bookmark, or in a file beside it."""
+    if request.param == "file":
         monkeypatch.setattr(cursor, "_FEW_ROWS", 0)
+
+
+@pytest.mark.usefixtures("remembered_in")
+def test_a_row_that_changes_at_the_last_value_is_merged(shop: Shop, tmp_path: Path) -> None:
     table = Table(Mode.MERGE, storage=LocalStorage(str(tmp_path / "lake")))
     shop.run(f"ALTER TABLE {shop.name} ADD COLUMN v VARCHAR(9)")
     shop.add(0, 3, 7)
@@ -242,12 +245,10 @@ def test_a_row_that_changes_at_the_last_value_is_merged(
     assert table.load(shop.source) == []
 
 
-@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.usefixtures("remembered_in")
 def test_a_row_that_changes_at_the_last_value_is_told_where_rows_are_appended(
-    shop: Shop, tmp_path: Path, few: bool, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, tmp_path: Path
 ) -> None:
-    if not few:
-        monkeypatch.setattr(cursor, "_FEW_ROWS", 0)
     shop.run(f"ALTER TABLE {shop.name} ADD COLUMN v VARCHAR(9)")
     shop.add(0, 3, 7)
     source = shop.source

@@ -25,6 +25,7 @@ import lakeport
 from lakeport.schema.marks import opened
 from lakeport.schema.types import from_spark_json
 from lakeport.schema.untyped import emptied
+from tests.unit.loading.test_holes import without_nulls
 
 Row = dict[str, Any]
 MISSING = object()
@@ -152,12 +153,6 @@ MODES: list[dict[str, str]] = [
     {"mode": "merge", "merge_keys": "id"},
     {"mode": "overwrite", "partition_keys": "id"},
 ]
-
-
-def without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: without_nulls(part) for name, part in value.items() if part is not None}
-    return [without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
 def read(table: Path) -> list[Row]:

@@ -181,7 +181,10 @@ class Unreliable(LocalStorage):
             return super().put(key, data, create_only=create_only)
         if self.made:
             super().put(key, data, create_only=create_only)
-        raise Unreachable(f"no answer about {key}")
+        raise self.answer(key)
+
+    def answer(self, key: str) -> LakeportError:
+        return Unreachable(f"no answer about {key}")
 
 
 def test_a_commit_whose_answer_was_lost_has_landed(plans: Plans) -> None:
@@ -202,18 +205,13 @@ def test_one_of_which_nobody_can_tell_keeps_its_files(
     assert len(plans.rows()) == 2
 
 
-class Denying(LocalStorage):
+class Denying(Unreliable):
     """A disk that says of a new commit that it exists, and denies it when it is read at first."""
 
     stale = 1
-    made = True
 
-    def put(self, key: str, data: bytes, *, create_only: bool = False) -> None:
-        if "_delta_log" not in key:
-            return super().put(key, data, create_only=create_only)
-        if self.made:
-            super().put(key, data, create_only=create_only)
-        raise ObjectExists(f"{key} exists", "")
+    def answer(self, key: str) -> LakeportError:
+        return ObjectExists(f"{key} exists", "")
 
     def get(self, key: str) -> bytes | None:
         if key.endswith("1.json") and Denying.stale:
