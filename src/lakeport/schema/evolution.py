@@ -13,7 +13,7 @@ other's type; so does an object without members (see `lakeport.schema.untyped`).
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -29,9 +29,9 @@ __all__ = [
     "Evolution",
     "EvolutionPolicy",
     "TypeConflict",
+    "change_warnings",
     "common",
     "fits",
-    "near_twins",
     "plan_evolution",
     "widens",
     "wider",
@@ -369,14 +369,32 @@ def _refuse_twins(schema: pa.Schema) -> None:
             seen[name.lower()] = name
 
 
-def near_twins(schema: pa.Schema, new: Collection[str] | None = None) -> Iterator[str]:
+def change_warnings(changes: Evolution, json_way: Callable[[str], str]) -> Iterator[str]:
+    """Yield a warning for each column of plain text that gets JSON, and for names that look alike.
+
+    Args:
+        changes: a batch's.
+        json_way: says for the path of a column how it comes to hold JSON.
+    """
+    for path in changes.plain:
+        yield (
+            f"column {path!r} is plain text in the table, and the source has values of several "
+            "kinds for it: strings land as they are, other values as the text of their JSON; "
+            f"{json_way(path)}."
+        )
+    new = None if changes.created or changes.replaced else changes.added
+    if new is None or new:
+        yield from _near_twins(changes.schema, new)
+
+
+def _near_twins(schema: pa.Schema, new: Collection[str] | None = None) -> Iterator[str]:
     """Tell of columns whose names look the same, and are different ones for a table.
 
     Args:
         schema: the table's columns after a load.
         new: dotted paths of those that the load adds; None for all.
 
-    >>> [*near_twins(pa.schema([("user id", pa.int64()), ("User  id", pa.int64())]))]
+    >>> [*_near_twins(pa.schema([("user id", pa.int64()), ("User  id", pa.int64())]))]
     ["columns 'user id' and 'User  id' are two, though their names look alike"]
     """
     for path, names in _groups(list(schema), ""):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import random
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from lakeport.model import Bookmark, Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import (
     Evolution,
     EvolutionPolicy,
-    near_twins,
+    change_warnings,
     plan_evolution,
 )
 from lakeport.schema.named import alter_command, listed, type_name
@@ -137,27 +137,18 @@ class DeltaWriter:
             cluster_by=options.cluster_by,
         )
         plan = plan_table(state, incoming, request)
-        changes = plan.evolution
-        new = None if changes.created or changes.replaced else changes.added
-        alike = near_twins(changes.schema, new)
-        plan = replace(plan, warnings=(*plan.warnings, *self._plain_text(plan), *alike))
+
+        def json_way(path: str) -> str:
+            if path not in plan.schema.names or path in plan.partition_columns:
+                return "a new table has it as JSON"
+            command = alter_command(self.uri, path, "json")
+            return f"{command} makes it hold JSON, its texts as strings"
+
+        warnings = change_warnings(plan.evolution, json_way)
+        plan = replace(plan, warnings=(*plan.warnings, *warnings))
         if not (self.without_spark and leaves_plain(plan)):
             self.begin()
         return plan
-
-    def _plain_text(self, plan: DeltaPlan) -> Iterator[str]:
-        """Tell of columns of plain text to which a batch brings JSON."""
-        for path in plan.evolution.plain:
-            way = (
-                f"{alter_command(self.uri, path, 'json')} makes it hold JSON, its texts as strings"
-                if path in plan.schema.names and path not in plan.partition_columns
-                else "a new table has it as JSON"
-            )
-            yield (
-                f"column {path!r} is plain text in the table, and the source has values of several "
-                "kinds for it: strings land as they are, other values as the text of their JSON; "
-                f"{way}."
-            )
 
     def entries(self, txn: TableTransaction) -> Sequence[Entry]:
         """Every file of the table; any other writer's change to one then is a conflict."""

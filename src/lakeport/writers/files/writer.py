@@ -244,7 +244,7 @@ class FilesWriter:
         """
         import pyarrow as pa
 
-        from lakeport.schema.evolution import TypeConflict, near_twins
+        from lakeport.schema.evolution import TypeConflict, change_warnings
         from lakeport.schema.untyped import stored_field
 
         known, typed = self._known(), self.encoder.has_types
@@ -267,23 +267,20 @@ class FilesWriter:
             warnings += (
                 f"the columns were not compared with those of earlier files: {self.storage.uri()} "
                 "lets nothing be read here. Permission to list and read "
-                f"{ColumnLog(self.storage, self.folder).uri} would do.",
+                f"{self._column_log.uri} would do.",
             )
-        warnings += tuple(
-            f"column {path!r} is plain text in the table, and the source has values of several "
-            "kinds for it: strings land as they are, other values as the text of their JSON; a new "
-            "table has it as JSON."
-            for path in plan.plain
-        )
-        new = None if plan.created or plan.replaced else plan.added
-        warnings += tuple(near_twins(plan.schema, new))
+        warnings += tuple(change_warnings(plan, lambda _: "a new table has it as JSON"))
         kept = [field for field in plan.schema if not (typed and pa.types.is_null(field.type))]
         files = pa.schema([stored_field(field) for field in (kept or plan.schema)])
         return files, table, warnings
 
+    @property
+    def _column_log(self) -> ColumnLog:
+        return ColumnLog(self.storage, self.folder)
+
     def _known(self) -> RecordedColumns:
         if self._columns is None:
-            self._columns = ColumnLog(self.storage, self.folder).read()
+            self._columns = self._column_log.read()
         return self._columns
 
     def _begins_anew(self) -> bool:
@@ -295,7 +292,7 @@ class FilesWriter:
         """Whether the table has files, which is asked until it does."""
         if not self._has_files:
             try:
-                self._has_files = ColumnLog(self.storage, self.folder).has_files()
+                self._has_files = self._column_log.has_files()
             except PermissionRefused:
                 self._has_files = True
         return self._has_files
@@ -312,7 +309,7 @@ class FilesWriter:
         told: tuple[str, ...] = ()
         if self.manifest and (known.readable or known.number < 0):
             try:
-                ColumnLog(self.storage, self.folder).write(known.number + 1, columns)
+                self._column_log.write(known.number + 1, columns)
             except (ObjectExists, PermissionRefused) as error:
                 if isinstance(error, ObjectExists) and known.readable:
                     self._columns, self._raced = None, True
