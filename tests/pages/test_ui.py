@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pty
@@ -14,13 +15,16 @@ import time
 import webbrowser
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import NoReturn
 
 import pyarrow as pa
 import pytest
+from uvicorn import Config
 
 import lakeport
 from lakeport.cli import app
 from lakeport.pages.server import browser as browsers
+from lakeport.pages.server.serve import server
 from tests.pages.kit import command
 
 SERVED = re.compile(
@@ -86,6 +90,20 @@ def test_only_this_address_is_listened_on(lake: Path) -> None:
 def _lines(path: str) -> list[str]:
     file = Path(path)
     return file.read_text().splitlines()[1:] if file.exists() else []
+
+
+def test_a_server_that_is_ended_as_it_starts_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def app(*_: object) -> None: ...
+
+    def ended(_: Config) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Config, "get_loop_factory", ended)
+    with pytest.raises(KeyboardInterrupt):
+        server(app).run()
+    gc.collect()  # a coroutine that nobody has waited for would be told, which fails the test
 
 
 def test_another_host_is_a_warning(lake: Path) -> None:

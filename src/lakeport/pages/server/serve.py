@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Final
 
 from starlette.types import ASGIApp
@@ -25,7 +26,7 @@ def server(app: ASGIApp) -> Server:
 
     It runs until the process is asked to end; then it raises what that raises everywhere.
     """
-    return Server(
+    return _Server(
         Config(
             app,
             interface="asgi3",
@@ -45,6 +46,16 @@ def server(app: ASGIApp) -> Server:
             backlog=_CONNECTIONS,  # so many are taken at once, before any of them is looked at
         )
     )
+
+
+class _Server(Server):
+    """A server that leaves no coroutine behind where the process is asked to end as it starts."""
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until the process is asked to end."""
+        with asyncio.Runner(loop_factory=self.config.get_loop_factory()) as runner:
+            runner.get_loop()  # what takes time is done before there is a coroutine
+            runner.run(self.serve(sockets=sockets))
 
 
 class _Protocol(H11Protocol):
