@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakeport.errors import InputError
 
-__all__ = ["check_width", "count_leaves"]
+__all__ = ["check_width", "count_columns", "count_leaves"]
 
 
 def check_width(stream: str, columns: pa.Schema, most: int, *, every: bool = True) -> None:
@@ -27,7 +27,7 @@ def check_width(stream: str, columns: pa.Schema, most: int, *, every: bool = Tru
     if len(columns) <= most // 8 and not any(pa.types.is_nested(t) for t in columns.types):
         return
     sizes = {field.name: _width(field.type) for field in columns}
-    count = len(columns) + sum(sizes.values())
+    count = count_columns(columns)
     if count <= most:
         return
     widest = max(sizes, key=lambda name: sizes[name])
@@ -51,6 +51,15 @@ def check_width(stream: str, columns: pa.Schema, most: int, *, every: bool = Tru
         f"and members of objects, {what}, and `max_columns` is {most:,}",
         hint,
     )
+
+
+def count_columns(columns: Iterable[pa.Field]) -> int:
+    """Count columns and the members of their objects.
+
+    >>> count_columns([pa.field("a", pa.list_(pa.struct([("b", pa.int64()), ("c", pa.int64())])))])
+    3
+    """
+    return sum(1 + _width(field.type) for field in columns)
 
 
 def count_leaves(columns: Iterable[pa.Field]) -> int:

@@ -13,7 +13,8 @@ import pyarrow as pa
 from lakeport.native import kernel
 from lakeport.schema.kinds import number_kind
 from lakeport.schema.merging import merge_fields, merge_types
-from lakeport.schema.types import Field, FieldType, Kind
+from lakeport.schema.types import Field, FieldType, Kind, arrow_field
+from lakeport.schema.width import count_columns
 from lakeport.sources.json.arrow import below, parse_lines, tidy
 from lakeport.sources.json.decoding import Decoder, Fault, Literal, depth_exceeds
 from lakeport.sources.json.exponents import Exponents
@@ -25,7 +26,6 @@ __all__ = [
     "infer_fields",
     "kind_of_value",
     "merge_inferred",
-    "width",
 ]
 
 _KEY = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:')
@@ -74,24 +74,10 @@ def infer_fields(
                 for field in _infer_block(piece)
             )
             fields = merge_fields(fields, tuple(found))
-            if most and width(fields) > most:
+            if most and count_columns([arrow_field(f.name, f.type) for f in fields]) > most:
                 return merge_inferred([fields])
         fits = _check_of(fields)
     return merge_inferred([fields])
-
-
-def width(fields: Iterable[Field]) -> int:
-    """Count columns and the members of their objects.
-
-    Example:
-        >>> width(infer_fields([b'{"a": [{"b": 1, "c": 2}]}']))
-        3
-    """
-    return sum(1 + width(_members(field.type)) for field in fields)
-
-
-def _members(t: FieldType) -> tuple[Field, ...]:
-    return t.fields if t.item is None else _members(t.item)
 
 
 def _pieces(block: bytes) -> Iterator[bytes]:
