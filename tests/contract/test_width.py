@@ -57,6 +57,9 @@ def test_a_key_for_each_record_is_refused(tmp_path: Path, kind: str) -> None:
     with pytest.raises(InputError, match=r"stream 't' has .* own keys .* is 5,000") as failure:
         land(source(kind, tmp_path), tmp_path)
     assert "`--set max_columns=" in failure.value.hint
+    if kind != "singer":  # a plan does not look for undeclared fields
+        with pytest.raises(InputError, match=r"stream 't' has .* own keys .* is 5,000"):
+            lakeport.plan(source(kind, tmp_path), str(tmp_path / "lake"), table="t")
     land(source(kind, tmp_path, 60), tmp_path, max_columns=61)
     table = DeltaTable(tmp_path / "lake" / "t").to_pyarrow_table()
     cells = [value for row in table.to_pylist() for value in row.values() if value is not None]

@@ -255,6 +255,7 @@ def _stream(prepared: Prepared, stream: str, seen: _Seen, wanted: Wanted) -> Str
     from lakeport.loading.batches.columns import columns_of
     from lakeport.loading.batches.parts import Part
     from lakeport.loading.policies import Policies
+    from lakeport.schema.width import check_width
 
     if seen.batch is None:
         raise TypeError("a stream that was seen has a batch")
@@ -263,6 +264,7 @@ def _stream(prepared: Prepared, stream: str, seen: _Seen, wanted: Wanted) -> Str
     batch = planned.batch
     source = columns_of(seen.batch).names if wanted.transform else ()
     shape = policies.shape(planned.columns, batch, source=source)
+    check_width(stream, shape.schema, policies.max_columns)
     keys = policies.keys_of(batch)
     writer = open_table(prepared.config, prepared.storage, prepared.runtime, stream, writes=False)
     now = writer.current()
