@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from zipfile import is_zipfile
 
 from lakeport.config.explain import nearest
 from lakeport.errors import ConfigError, SourceError
@@ -82,7 +83,8 @@ def unfolded(file: SourceFile, limits: UnpackLimits) -> list[SourceFile]:
     if not file.name.lower().endswith(ARCHIVE):
         return [file]
     with file.open() as source:
-        if not is_archive(source.read(_MAGIC)):
+        # Damage may be at either end.
+        if not is_archive(source.read(_MAGIC)) and not is_zipfile(source):
             return [file]
         inside = members(source, file.uri, limits)
     if not inside:
