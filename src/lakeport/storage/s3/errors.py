@@ -65,6 +65,7 @@ _NETWORK = {
     "IncompleteReadError",
     "ProxyConnectionError",
     "ReadTimeoutError",
+    "ResponseParserError",  # a page of a proxy in place of an answer
     "ResponseStreamingError",
     "SSLError",
 }
@@ -164,8 +165,9 @@ def _given_up(given_up: GivenUp, name: str, settings: AwsSettings) -> Unreachabl
     error, seconds = given_up.cause, given_up.seconds
     if has_response(error):
         status, code = _code_of(error)
+        answer = f"{status} {code}".removesuffix(f" {status}")  # an empty body has no other code
         return Unreachable(
-            f"{name}: {_where(settings)} kept answering {status} {code} for {seconds:.1f} s",
+            f"{name}: {_where(settings)} kept answering {answer} for {seconds:.1f} s",
             SLOW_STORE,
         )
     return Unreachable(

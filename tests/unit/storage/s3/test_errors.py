@@ -6,6 +6,9 @@ from typing import Any
 
 import botocore.exceptions as aws  # type: ignore[import-untyped,unused-ignore]
 import pytest
+from botocore.parsers import (  # type: ignore[import-untyped,unused-ignore]
+    ResponseParserError,
+)
 
 from lakeport.errors import ConfigError, DestinationError, PermissionRefused, Unreachable
 from lakeport.storage.s3.errors import is_transient, may_have_succeeded, translate
@@ -29,6 +32,7 @@ def answer(
         (aws.EndpointConnectionError(**OK), Unreachable, "aws_endpoint"),
         (aws.ConnectTimeoutError(**OK), Unreachable, "firewall"),
         (aws.ReadTimeoutError(**OK), Unreachable, "can't be reached"),
+        (ResponseParserError("no XML"), Unreachable, "the proxy"),
         (aws.ConnectionClosedError(**OK), Unreachable, "can't be reached"),
         (aws.SSLError(**OK), Unreachable, "AWS_CA_BUNDLE"),
         (aws.ProxyConnectionError(proxy_url="http://p", error="x"), Unreachable, "proxy"),
