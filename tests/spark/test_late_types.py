@@ -166,3 +166,21 @@ def test_a_table_with_rules_is_left_to_its_engine(tmp_path: Path) -> None:
         lakeport.Table(tmp_path / "t").alter("c", "double")
     land(tmp_path, pa.table({"id": [2], "c": [8], "d": pa.nulls(1)}))
     assert by_spark(tmp_path) == {"id": [1, 2], "c": [7, 8], "d": [None, None]}
+
+
+def test_what_a_conflict_names_is_all_that_it_takes(tmp_path: Path) -> None:
+    """Text takes a command for the table, and an option for the load that is no text."""
+    lake = tmp_path / "lake"
+    (tmp_path / "a.csv").write_text("c d\ntrue\n")
+    (tmp_path / "b.csv").write_text("c d\n12\n")
+    lakeport.land(str(tmp_path / "a.csv"), lake, table="t", internal_columns=False)
+    with pytest.raises(SchemaConflict) as failure:
+        lakeport.land(str(tmp_path / "b.csv"), lake, table="t", internal_columns=False)
+    assert f"`lakeport table alter {lake}/t --column 'c d' --type string`" in failure.value.hint
+    assert "With `--column 'c d=string'` this load goes into it then." in failure.value.hint
+    lakeport.Table(lake / "t").alter("c d", "string")
+    declared = {"c d": "string"}
+    lakeport.land(
+        str(tmp_path / "b.csv"), lake, table="t", internal_columns=False, columns=declared
+    )
+    assert sorted(lakeport.Table(lake / "t").preview(5)["c d"].to_pylist()) == ["12", "true"]

@@ -255,24 +255,6 @@ def test_text_is_landed_as_declared(tmp_path: Path) -> None:
     assert read(tmp_path / "lake") == ["12", "x"]
 
 
-def test_what_a_conflict_names_is_all_that_it_takes(tmp_path: Path) -> None:
-    """Text takes a command for the table, and an option for the load that is no text."""
-    lake = tmp_path / "lake"
-    (tmp_path / "a.csv").write_text("c d\ntrue\n")
-    (tmp_path / "b.csv").write_text("c d\n12\n")
-    lakeport.land(str(tmp_path / "a.csv"), lake, table="t", internal_columns=False)
-    with pytest.raises(SchemaConflict) as failure:
-        lakeport.land(str(tmp_path / "b.csv"), lake, table="t", internal_columns=False)
-    assert f"`lakeport table alter {lake}/t --column 'c d' --type string`" in failure.value.hint
-    assert "With `--column 'c d=string'` this load goes into it then." in failure.value.hint
-    lakeport.Table(lake / "t").alter("c d", "string")
-    declared = {"c d": "string"}
-    lakeport.land(
-        str(tmp_path / "b.csv"), lake, table="t", internal_columns=False, columns=declared
-    )
-    assert sorted(lakeport.Table(lake / "t").preview(5)["c d"].to_pylist()) == ["12", "true"]
-
-
 def test_no_command_is_named_that_a_partition_column_refuses(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     for name, text in (("a", "id,p\n1,2\n"), ("b", "id,p\n3,x\n")):
