@@ -145,18 +145,20 @@ class GcsStub:
         told = json.loads(about.partition(b"\r\n\r\n")[2])
         content = data.partition(b"\r\n\r\n")[2][:-2]
         at = (bucket, told["name"])
-        if query.get("ifGenerationMatch") == "0" and at in self.objects and not self.lies:
+        held = self.objects[at].get("generation", "1") if at in self.objects else "0"
+        if query.get("ifGenerationMatch", held) != held and not self.lies:
             return _error(412, "conditionNotMet")
         if told.get("crc32c", _crc(content)) != _crc(content):
             return _error(400, "checksum mismatch")
-        self.objects[at] = {**told, "data": content}
+        self.objects[at] = {**told, "data": content, "generation": str(int(held) + 1)}
         return self._resource(*at)
 
     def _resource(self, bucket: str, key: str) -> Answer:
         held = dict(self.objects[bucket, key])
         data = held.pop("data")
         crc = "AAAAAA==" if self.corrupts else _crc(data)
-        held |= {"size": str(len(data)), "crc32c": crc, "generation": "1"}
+        held |= {"size": str(len(data)), "crc32c": crc}
+        held.setdefault("generation", "1")
         return Answer(200, {**held, "updated": "2026-01-01T00:00:00Z"})
 
     def _get(self, bucket: str, key: str, query: dict[str, str], r: Any) -> Answer:

@@ -314,6 +314,92 @@ def test_with_permission_to_create_alone_it_is_told_once(tmp_path: Path) -> None
     assert len(types(tmp_path / "t")) == 6
 
 
+PARQUET = ("local-parquet", "amazon_s3-parquet", "google_cloud_storage-parquet")
+HOLES: list[dict[str, Any]] = [
+    {"list": [], "deep": [[]], "object": {}, "mapped": {"k": None}, "items": [{"x": None}]},
+    {"list": [1], "deep": [["a"]], "object": {"y": {"z": 2}}, "mapped": {"k": 3}},
+    {"list": None, "deep": [], "items": [{"x": [True]}], "object": None},
+]
+
+
+@pytest.mark.parametrize("target", PARQUET, indirect=True)
+def test_a_place_without_a_value_gets_its_type_in_earlier_files(
+    target: Target, tmp_path: Path
+) -> None:
+    """Readers that take one file's types for all read the rows as they came."""
+    import polars as pl
+
+    config = target.config(table="t", internal_columns=False)
+    for number, row in enumerate(HOLES):
+        report = lakeport.land([{"id": number, **row}], config)
+        assert report.streams[0].warnings == ()
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for key in target.data_keys("t"):
+        (copy / Path(key).name).write_bytes(target.files.read(key))
+    files = f"{copy}/*.parquet"
+    deep = "SELECT id, list, deep, items[1].x, object.y.z, mapped.k"
+    for options in ("", ", union_by_name=true"):
+        found = duckdb.sql(f"{deep} FROM read_parquet('{files}'{options}) ORDER BY id").fetchall()
+        assert found == [
+            (0, [], [[]], None, None, None),
+            (1, [1], [["a"]], None, 2, 3),
+            (2, None, [], [True], None, None),
+        ]
+    frame = pl.read_parquet(files, missing_columns="insert").sort("id")
+    assert frame["list"].to_list() == [[], [1], None]
+    assert frame["items"].to_list() == [[{"x": None}], None, [{"x": [True]}]]
+    table = ds.dataset(str(copy)).to_table().sort_by("id")
+    assert table["deep"].to_pylist() == [[[]], [["a"]], []]
+    assert table["object"].to_pylist() == [{"y": None}, {"y": {"z": 2}}, None]
+
+
+def test_a_load_that_was_killed_between_two_files_is_gone_on_with(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        lakeport.land([{"id": number, "v": []}], lake, table="t", **KEYS)
+    rewrite = LocalStorage.rewrite
+    done: list[str] = []
+
+    def refuse(storage: LocalStorage, key: str, change: Any) -> None:
+        if done:
+            raise PermissionRefused("no")
+        done.append(key)
+        rewrite(storage, key, change)
+
+    monkeypatch.setattr(LocalStorage, "rewrite", refuse)
+    report = lakeport.land([{"id": 3, "v": [1]}], lake, table="t", **KEYS)
+    assert "2 earlier files" in str(report.streams[0].warnings)
+    assert [each["v"].count("string") for each in types(lake / "t")].count(1) == 2
+    monkeypatch.setattr(LocalStorage, "rewrite", rewrite)
+    report = lakeport.land([{"id": 4, "v": []}], lake, table="t", **KEYS)
+    assert report.streams[0].warnings == ()
+    assert {each["v"] for each in types(lake / "t")} == {"list<element: int64>"}
+    assert read(lake / "t") == [(0, []), (1, []), (2, []), (3, [1]), (4, [])]
+    before = {path: path.stat() for path in (lake / "t").iterdir()}
+    lakeport.land([{"id": 5, "v": [2]}], lake, table="t", **KEYS)
+    assert {path: path.stat() for path in before} == before
+
+
+def test_a_file_that_becomes_visible_after_the_type_gets_it(tmp_path: Path) -> None:
+    """Its load had staged it before another one typed the place."""
+    from datetime import UTC, datetime
+
+    store = LocalStorage(str(tmp_path))
+    open_ = pa.schema([("id", pa.int64()), ("v", pa.list_(pa.null()))])
+    slow, fast = (FilesWriter(store, ParquetEncoder(), "t") for _ in range(2))
+    write(slow, pa.table({"id": [0], "v": [[]]}, schema=open_))
+    batch = Batch("t", 1)
+    plan = slow.plan(open_, batch, (), datetime.now(UTC), 1)
+    rows = pa.table({"id": [1], "v": [[None]]}).cast(plan.schema)
+    staged = plan.sink.write(iter(rows.to_batches()), 0)
+    write(fast, pa.table({"id": [2], "v": [[7]]}))
+    slow.commit(plan, staged, batch, None)
+    assert {each["v"] for each in types(tmp_path / "t")} == {"list<element: int64>"}
+    assert read(tmp_path / "t") == [(0, []), (1, [None]), (2, [7])]
+
+
 def test_every_store_remembers(target: Target, tmp_path: Path) -> None:
     source = tmp_path / "t.csv"
     source.write_text("id,v\n1,5\n")

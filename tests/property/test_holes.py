@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import lakeport
@@ -148,6 +149,7 @@ SOURCES: list[Callable[[Path, list[Row]], Any]] = [
     pandas,
     polars,
 ]
+FILES: dict[str, Any] = {"file_type": "parquet", "internal_columns": False}
 MODES: list[dict[str, str]] = [
     {},
     {"mode": "merge", "merge_keys": "id"},
@@ -186,10 +188,42 @@ def test_batches_of_one_load(
     rows = [row for part in parts for row in part]
     with tempfile.TemporaryDirectory() as folder:
         frame = source(Path(folder), rows)
-        keys: dict[str, Any] = {"file_type": "parquet", "internal_columns": False}
-        lakeport.land(frame, f"{folder}/lake", table="t", **keys)
+        lakeport.land(frame, f"{folder}/lake", table="t", **FILES)
         found = [pq.read_table(path) for path in Path(folder, "lake", "t").glob("*.parquet")]
     assert sum(len(table) for table in found) == len(rows)
     if rows and all("{}" not in json.dumps(without_nulls(row)) for row in rows):
         read_back = [without_nulls(row) for table in found for row in table.to_pylist()]
         assert read_back == [without_nulls(row) for row in rows]
+
+
+@given(loads(), st.lists(st.sampled_from(SOURCES), min_size=3, max_size=3))
+@example(
+    [[{"id": 0, "n": 1, "w": [{"a": None}]}], [{"id": 1, "n": 1, "w": [{"a": 0}]}]], [jsonl] * 3
+)
+def test_files_of_several_loads(
+    parts: list[list[Row]], sources: list[Callable[[Path, list[Row]], Any]]
+) -> None:
+    """A folder of Parquet files is one table to DuckDB, which has one type for each place."""
+    with tempfile.TemporaryDirectory() as folder:
+        for source, rows in zip(sources, parts, strict=False):
+            lakeport.land(source(Path(folder), rows), f"{folder}/lake", table="t", **FILES)
+        files = f"read_parquet('{folder}/lake/t/*.parquet', union_by_name=true)"
+        found = duckdb.sql(f"FROM {files} ORDER BY id").to_arrow_table().to_pylist()
+        types = [pq.read_schema(path) for path in Path(folder, "lake", "t").glob("*.parquet")]
+    wanted = [without_nulls(row) for rows in parts for row in rows]
+    assert len(found) == len(wanted)
+    if "{}" not in json.dumps(wanted):
+        assert [without_nulls(row) for row in found] == wanted
+    assert len({found for schema in types for found in leaves(pa.struct(list(schema)))}) == len(
+        {path for schema in types for path, _ in leaves(pa.struct(list(schema)))}
+    )
+
+
+def leaves(type_: pa.DataType, path: str = "") -> Iterator[tuple[str, pa.DataType]]:
+    """The places of a type that hold values, each with its type; a list stands for its items."""
+    if type_.num_fields == 0:
+        yield path, type_
+    for number in range(type_.num_fields):
+        part = type_.field(number)
+        name = part.name if pa.types.is_struct(type_) else "[]"
+        yield from leaves(part.type, f"{path}.{name}")

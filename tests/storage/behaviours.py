@@ -100,6 +100,23 @@ def never_overwrites(storage: Storage) -> None:
     assert storage.get("t/a.csv") == b"first"
 
 
+def rewrites_what_nobody_else_has_replaced(storage: Storage) -> None:
+    published(storage, "t/a.csv", b"first")
+    storage.rewrite("t/a.csv", lambda data: data + b", second")
+    assert storage.get("t/a.csv") == b"first, second"
+
+    def change(data: bytes) -> bytes:
+        storage.put("t/a.csv", b"somebody else's")
+        return data + b", third"
+
+    with pytest.raises(DestinationError, match="replaced"):
+        storage.rewrite("t/a.csv", change)
+    assert storage.get("t/a.csv") == b"somebody else's"
+    with pytest.raises(DestinationError):
+        storage.rewrite("t/b.csv", lambda data: data)
+    assert storage.get("t/b.csv") is None
+
+
 def lets_one_of_many_threads_win(storage: Storage) -> None:
     def attempt(number: int) -> bool:
         staged = stage(storage, "t/race.csv", b"%d" % number)
@@ -244,6 +261,7 @@ BEHAVIOURS: list[Callable[[Storage], None]] = [
     takes_an_empty_object,
     takes_a_large_object_of_odd_pieces,
     never_overwrites,
+    rewrites_what_nobody_else_has_replaced,
     lets_one_of_many_threads_win,
     aborts_without_a_trace,
     puts_gets_and_deletes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
@@ -179,6 +179,15 @@ class Storage(Protocol):
 
         Raises:
             ObjectExists: `create_only`, and something has that name.
+        """
+        ...
+
+    def rewrite(self, key: str, change: Callable[[bytes], bytes]) -> None:
+        """Replace an object's content by what `change` makes of it, whole.
+
+        Raises:
+            DestinationError: there is none, or another has replaced it meanwhile. A store without
+                conditional writes is not asked for the latter.
         """
         ...
 

@@ -172,11 +172,15 @@ def reopened(part: pa.Field, type_: pa.DataType) -> pa.Field:
 def emptied(array: Any, type_: pa.DataType) -> Any:
     """An array of `as_text(type_)`, or of a part of it, as one of the open type.
 
+    An array of the type null becomes one of any type.
+
     Raises:
         ValueFound: an untyped place has a value.
     """
     if array.type == type_:
         return array
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), type_)
     if pa.types.is_null(type_):
         if array.null_count < len(array):
             raise ValueFound

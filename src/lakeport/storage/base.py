@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Self, cast
 
-from lakeport.errors import ObjectExists, PermissionRefused
+from lakeport.errors import DestinationError, ObjectExists, PermissionRefused
 from lakeport.model import Level, Staged, StageWriter, StoredObject
 from lakeport.storage.connection import CloudSettings, Connection
 from lakeport.storage.failures import NotFound, found, replaced
@@ -149,8 +149,19 @@ class CloudStorage(ABC):
         """
         mark = uuid.uuid4().hex
         try:
-            self._put(key, data, mark, create_only)
+            self._put(key, data, mark, "" if create_only else None)
         except ObjectExists:
+            if not self._readably_marked(key, mark):
+                raise
+
+    def rewrite(self, key: str, change: Callable[[bytes], bytes]) -> None:
+        """Write an object anew, unless it is another one meanwhile; see `model.Storage`."""
+        mark = uuid.uuid4().hex
+        size, version = self._size_and_version(key)
+        data = change(self._read(key, 0, size, version))
+        try:
+            self._put(key, data, mark, version)
+        except DestinationError:
             if not self._readably_marked(key, mark):
                 raise
 
@@ -213,8 +224,15 @@ class CloudStorage(ABC):
         self.connection.retrier.shorten_deadline()
 
     @abstractmethod
-    def _put(self, key: str, data: bytes, mark: str, create_only: bool) -> None:
-        """Write an object that carries a mark."""
+    def _put(self, key: str, data: bytes, mark: str, over: str | None) -> None:
+        """Write an object that carries a mark.
+
+        Args:
+            key: its name.
+            data: its content.
+            mark: tells it from what others write.
+            over: the version that it replaces; empty: nothing has the name; None: no matter what.
+        """
 
     @abstractmethod
     def _has_mark(self, key: str, mark: str) -> bool:

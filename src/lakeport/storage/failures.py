@@ -16,6 +16,7 @@ __all__ = [
     "NotFound",
     "already_exists",
     "condition_failed",
+    "condition_of",
     "cut_off",
     "found",
     "replaced",
@@ -35,7 +36,7 @@ SLOW_STORE = (
 """The hint where a store is overloaded."""
 
 Condition = Literal["none", "absent", "same"]
-"""What a request asks for: nothing; that nothing has the name yet; that one version is read."""
+"""What a request asks for: nothing; that nothing has the name yet; that one version is there."""
 
 
 class NotFound(DestinationError):
@@ -68,6 +69,11 @@ def replaced(name: str) -> DestinationError:
     return DestinationError(
         f"{name} was replaced while it was read", "run it again when nobody writes there."
     )
+
+
+def condition_of(over: str | None) -> Condition:
+    """Return what a write asks for that replaces a version, nothing (empty), or anything (None)."""
+    return "none" if over is None else "same" if over else "absent"
 
 
 def condition_failed(condition: Condition, name: str) -> DestinationError:

@@ -14,7 +14,7 @@ from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.azure.upload import ID_KEY, AzureStageWriter, commit, is_ours
 from lakeport.storage.base import CloudStorage, Page, folder_names, start_of_keys
 from lakeport.storage.checks import CheckItem
-from lakeport.storage.failures import Condition
+from lakeport.storage.failures import Condition, condition_of
 from lakeport.storage.keys import join_key, under
 
 __all__ = ["AzureStorage"]
@@ -82,17 +82,20 @@ class AzureStorage(CloudStorage):
         """Try what a load needs; only tables lie on Azure, so that `tables` changes nothing."""
         return AzureCheck(self).items()
 
-    def _put(self, key: str, data: bytes, mark: str, create_only: bool) -> None:
+    def _put(self, key: str, data: bytes, mark: str, over: str | None) -> None:
+        same = _unchanged(over) if over else {}
+
         def send(blob: Any) -> None:
             blob.upload_blob(
                 data,
                 length=len(data),
-                overwrite=not create_only,
+                overwrite=over != "",
                 metadata={ID_KEY: mark},
                 validate_content=True,
+                **same,
             )
 
-        self._call("write", key, send, "absent" if create_only else "none")
+        self._call("write", key, send, condition_of(over))
 
     def _has_mark(self, key: str, mark: str) -> bool:
         full = join_key(self.prefix, key)
@@ -101,9 +104,7 @@ class AzureStorage(CloudStorage):
     def _read(self, key: str, start: int = 0, end: int = -1, version: str = "") -> bytes:
         if not version:
             return self._call("read", key, lambda blob: bytes(blob.download_blob().readall()))
-        from azure.core import MatchConditions
-
-        same = {"etag": version, "match_condition": MatchConditions.IfNotModified}
+        same = _unchanged(version)
 
         def send(blob: Any) -> bytes:
             return bytes(blob.download_blob(start, end - start, **same).readall())
@@ -162,3 +163,10 @@ def _is_folder(row: Any) -> bool:
 def _stored(prefix: str, row: Any) -> StoredObject:
     modified = row.last_modified.timestamp() if row.last_modified else 0.0
     return StoredObject(under(prefix, row.name), row.size, str(row.etag).strip('"'), modified)
+
+
+def _unchanged(version: str) -> dict[str, Any]:
+    """Return the parameters of a request for one version of a blob."""
+    from azure.core import MatchConditions
+
+    return {"etag": version, "match_condition": MatchConditions.IfNotModified}

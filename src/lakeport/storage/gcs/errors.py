@@ -16,7 +16,7 @@ from lakeport.storage.failures import (
     SLOW_STORE,
     Condition,
     NotFound,
-    already_exists,
+    condition_failed,
     cut_off,
     untrusted,
 )
@@ -107,8 +107,8 @@ def translate(
         return _given_up(error, name, settings)
     error = error.cause if isinstance(error, GivenUp) else error
     if isinstance(error, ErrorResponse):
-        if error.status == 412 and condition == "absent":
-            return already_exists(name)
+        if error.status == 412 and condition != "none":
+            return condition_failed(condition, name)
         return _from_answer(error, action, name, settings)
     names = _names(error)
     if "MalformedError" in names or type(error) is ValueError:

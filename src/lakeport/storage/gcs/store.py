@@ -12,6 +12,7 @@ from lakeport.model import Staged, StoredObject
 from lakeport.storage.base import CloudStorage, Page, folder_names, start_of_keys
 from lakeport.storage.checks import CheckItem
 from lakeport.storage.checksums import crc32c_text
+from lakeport.storage.failures import condition_of
 from lakeport.storage.gcs.check import GcsCheck
 from lakeport.storage.gcs.client import GcsConnection, Request, connect, with_credentials
 from lakeport.storage.gcs.settings import GcpSettings
@@ -75,12 +76,12 @@ class GcsStorage(CloudStorage):
         """Try what a load needs; only files lie here, so that `tables` changes nothing."""
         return GcsCheck(self).items()
 
-    def _put(self, key: str, data: bytes, mark: str, create_only: bool) -> None:
+    def _put(self, key: str, data: bytes, mark: str, over: str | None) -> None:
         kind = "application/octet-stream"
         query, about = resource(join_key(self.prefix, key), kind, {ID_KEY: mark}, self.settings)
         about["crc32c"] = crc32c_text(data)
-        if create_only:
-            query["ifGenerationMatch"] = "0"
+        if over is not None:
+            query["ifGenerationMatch"] = over or "0"
         self.connection.send(
             Request(
                 "POST",
@@ -88,7 +89,7 @@ class GcsStorage(CloudStorage):
                 "storage.objects.create",
                 self.uri(key),
                 accept=(200, 201),
-                condition="absent" if create_only else "none",
+                condition=condition_of(over),
                 params={"uploadType": "multipart", **query},
                 headers={"Content-Type": f"multipart/related; boundary={mark}"},
                 data=_two_parts(mark, json.dumps(about).encode(), kind, data),

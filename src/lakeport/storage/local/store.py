@@ -13,7 +13,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 from lakeport.errors import ConfigError, DestinationError
 from lakeport.model import Level, Staged, StoredObject
 from lakeport.storage.checks import CheckItem
+from lakeport.storage.failures import replaced
 from lakeport.storage.local.check import check_folder
 from lakeport.storage.local.disk import (
     Crc32,
@@ -167,6 +168,20 @@ class LocalStorage:
                 sync_folder(target.parent)
             finally:
                 source.unlink(missing_ok=True)
+
+    def rewrite(self, key: str, change: Callable[[bytes], bytes]) -> None:
+        """Replace a file's content; see `model.Storage`.
+
+        Raises:
+            DestinationError: it is gone or another one, or the disk refuses.
+        """
+        path = self._existing(key)
+        with translated("read", self.uri(key)):
+            before = stored(key, path.stat())
+            data = change(path.read_bytes())
+            if stored(key, path.stat()) != before:
+                raise replaced(self.uri(key))
+        self.put(key, data)
 
     def get(self, key: str) -> bytes | None:
         """Read one small file; None when there is none.

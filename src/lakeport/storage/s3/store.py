@@ -110,15 +110,15 @@ class S3Storage(CloudStorage):
         """Try what a load needs, and, for `tables`, what those need beyond that."""
         return S3Check(self).items(tables=tables)
 
-    def _put(self, key: str, data: bytes, mark: str, create_only: bool) -> None:
+    def _put(self, key: str, data: bytes, mark: str, over: str | None) -> None:
         parameters: dict[str, Any] = {
             "Body": data,
             "Metadata": {ID_KEY: mark},
             **self.settings.object_parameters(),
             **verified(data, self.settings),
         }
-        if create_only and self.sends_conditions():
-            parameters["IfNoneMatch"] = "*"
+        if over is not None and self.sends_conditions():
+            parameters |= {"IfMatch": over} if over else {"IfNoneMatch": "*"}
         self._call("put_object", key, **parameters)
 
     def _has_mark(self, key: str, mark: str) -> bool:

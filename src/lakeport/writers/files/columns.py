@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lakeport.model import Storage, StoredObject
     from lakeport.schema.evolution import Evolution
 
-__all__ = ["ColumnLog", "RecordedColumns", "plan_columns"]
+__all__ = ["ColumnLog", "RecordedColumns", "file_columns", "plan_columns"]
 
 _VERSION = 1
 _LISTED = 1000  # files among which the newest is looked for
@@ -42,12 +42,14 @@ class RecordedColumns:
         number: the newest record's; -1 for none.
         readable: whether the store let lakeport look.
         modified: when the record was made, in seconds since 1970; 0 if that is unknown.
+        pending: whether files may still have text where it has another type; see `retype`.
     """
 
     schema: pa.Schema | None = None
     number: int = -1
     readable: bool = True
     modified: float = 0.0
+    pending: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,19 +81,19 @@ class ColumnLog:
             data = self.storage.get(self._key(newest)) if newest >= 0 else None
         except PermissionRefused:
             return self._read_by_name()
-        schema = _decode_record(data)
-        if schema is None:
+        record = _decode_record(data)
+        if record is None:
             return self._read_footer(newest)
-        return RecordedColumns(schema, newest, modified=found[newest].modified)
+        return replace(record, number=newest, modified=found[newest].modified)
 
-    def write(self, number: int, schema: pa.Schema) -> None:
+    def write(self, number: int, schema: pa.Schema, *, pending: bool = False) -> None:
         """Put columns on record; the same ones again are no conflict.
 
         Raises:
             ObjectExists: another load has put others on record under this number.
             DestinationError: the store refuses.
         """
-        data = _encode_record(schema)
+        data = _encode_record(schema, pending)
         try:
             self.storage.put(self._key(number), data, create_only=True)
         except ObjectExists:
@@ -119,7 +121,8 @@ class ColumnLog:
         found, number = RecordedColumns(readable=False), 0
         try:
             while (data := self.storage.get(self._key(number))) is not None:
-                found, number = RecordedColumns(_decode_record(data), number), number + 1
+                record = _decode_record(data) or RecordedColumns()
+                found, number = replace(record, number=number), number + 1
         except PermissionRefused:
             pass
         return found
@@ -196,6 +199,16 @@ def plan_columns(
     return plan, _replace_fields(plan.schema, kept), tuple(told)
 
 
+def file_columns(table: pa.Schema, *, typed: bool = True) -> pa.Schema:
+    """Return the columns that files have of a table's: those of the type null only if all are."""
+    import pyarrow as pa
+
+    from lakeport.schema.untyped import stored_field
+
+    kept = [field for field in table if not (typed and pa.types.is_null(field.type))]
+    return pa.schema([stored_field(field) for field in (kept or table)])
+
+
 def _fits(field: pa.Field, new: pa.Field) -> bool:
     import pyarrow as pa
 
@@ -231,16 +244,17 @@ def _without_nulls(schema: pa.Schema, footer: Any) -> pa.Schema:
     return _replace_fields(schema, open_)
 
 
-def _encode_record(schema: pa.Schema) -> bytes:
+def _encode_record(schema: pa.Schema, pending: bool) -> bytes:
     content = {
         "version": _VERSION,
         "columns": [{"name": field.name, "type": str(field.type)} for field in schema],
         "arrow": base64.b64encode(schema.serialize().to_pybytes()).decode(),
+        **({"pending": True} if pending else {}),
     }
     return json.dumps(content, ensure_ascii=False, indent=1).encode("utf-8", "surrogatepass")
 
 
-def _decode_record(data: bytes | None) -> pa.Schema | None:
+def _decode_record(data: bytes | None) -> RecordedColumns | None:
     """Read a record; None for what is none of this version."""
     import pyarrow as pa
 
@@ -248,6 +262,7 @@ def _decode_record(data: bytes | None) -> pa.Schema | None:
         content = json.loads(data or b"")
         if content["version"] != _VERSION:
             return None
-        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(content["arrow"])))
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(content["arrow"])))
+        return RecordedColumns(schema, pending=content.get("pending", False))
     except (ValueError, KeyError, TypeError, pa.ArrowException, OSError):
         return None

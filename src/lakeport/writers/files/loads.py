@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import accumulate
@@ -16,7 +17,7 @@ from lakeport.writers.naming import HOME, safe_segment
 if TYPE_CHECKING:
     from lakeport.model import Storage
 
-__all__ = ["Load", "growth", "loads"]
+__all__ = ["Load", "growth", "loads", "untyped_files"]
 
 _THREADS = 16
 
@@ -45,6 +46,8 @@ class _Manifest(msgspec.Struct):
     at: datetime
     rows: int
     files: list[_File]
+    table: str = ""
+    untyped: list[str] = []
 
 
 _MANIFEST = msgspec.json.Decoder(_Manifest)
@@ -61,15 +64,19 @@ def loads(storage: Storage, folder: str, most: int) -> list[Load]:
     Raises:
         DestinationError: the store refused.
     """
-    if not folder:
-        return []
-    home = f"{HOME}/manifests/{safe_segment(folder)}"
-    keys = [item.key for item in storage.list(home) if item.key.endswith(".json")][-most:]
-    if not keys:
-        return []
-    with ThreadPoolExecutor(_THREADS) as pool:
-        found = [load for data in pool.map(storage.get, keys) if (load := _load(data))]
+    found = (_load(manifest) for manifest in _manifests(storage, folder, most))
     return sorted(found, key=lambda load: load.at)
+
+
+def untyped_files(storage: Storage, folder: str) -> list[str]:
+    """Return the keys of a table's files whose loads knew no type for a place in them.
+
+    Raises:
+        DestinationError: the store refused.
+    """
+    found = [each for each in _manifests(storage, folder, 0) if each.untyped]
+    keys = {folder + file.uri.removeprefix(each.table) for each in found for file in each.files}
+    return sorted(keys & {item.key for item in storage.list(folder)}) if keys else []
 
 
 def growth(found: Sequence[Load], rows: int | None) -> list[tuple[float, int]]:
@@ -85,11 +92,18 @@ def growth(found: Sequence[Load], rows: int | None) -> list[tuple[float, int]]:
     return [(load.at.timestamp(), after) for load, after in zip(found, sums, strict=True)]
 
 
-def _load(data: bytes | None) -> Load | None:
-    """What a manifest tells; None for what is none."""
-    try:
-        told = _MANIFEST.decode(data or b"")
-    except msgspec.DecodeError:
-        return None
+def _manifests(storage: Storage, folder: str, most: int) -> Iterator[_Manifest]:
+    """Yield the newest manifests of a table, all if `most` is 0; without what is none."""
+    if not folder:
+        return
+    home = f"{HOME}/manifests/{safe_segment(folder)}"
+    keys = [item.key for item in storage.list(home) if item.key.endswith(".json")][-most:]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for data in pool.map(storage.get, keys):
+            with suppress(msgspec.DecodeError):
+                yield _MANIFEST.decode(data or b"")
+
+
+def _load(told: _Manifest) -> Load:
     at = told.at if told.at.tzinfo else told.at.replace(tzinfo=UTC)
     return Load(at, told.rows, {file.uri: file.rows for file in told.files})

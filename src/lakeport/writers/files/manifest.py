@@ -41,6 +41,7 @@ def write_manifest(
     """
     clock = plan.detail.names.clock
     moment = clock.astimezone(UTC) if clock.tzinfo else clock.replace(tzinfo=UTC)
+    untyped = [name for name in plan.schema.names if name in plan.untyped]
     content = {
         "stream": batch.stream,
         "table": storage.uri(table),
@@ -57,6 +58,7 @@ def write_manifest(
             for planned in objects
         ],
         "schema": [{"name": column.name, "type": str(column.type)} for column in plan.schema],
+        **({"untyped": untyped} if untyped else {}),
         "state": None if singer_state is None else singer_state.decode("utf-8", "replace"),
     }
     name = f"{moment:%Y%m%d-%H%M%S}-{secrets.token_hex(8)}.json"

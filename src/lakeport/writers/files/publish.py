@@ -118,6 +118,10 @@ def resume(storage: Storage, journal: Journal, sequence: int, intent: Intent) ->
     done = replace(done_entry(intent.digest, publisher.objects), bookmark=intent.bookmark)
     journal.finish(sequence, done)
     drop_staging(storage, intent.objects)
+    if names_of(intent.names).extension == "parquet":
+        from lakeport.writers.files.retype import retype_late
+
+        retype_late(storage, journal.table, done.keys)
     return done
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lakeport.errors import CommitConflict, DestinationError, ObjectExists, PermissionRefused
 from lakeport.model import Batch, Landed, Staged, Storage
 from lakeport.writers.base import Current, TablePlan
-from lakeport.writers.files.columns import ColumnLog, RecordedColumns, plan_columns
+from lakeport.writers.files.columns import ColumnLog, RecordedColumns, file_columns, plan_columns
 from lakeport.writers.files.encode import Encoder
 from lakeport.writers.files.journal import Done, Journal, Planned
 from lakeport.writers.files.manifest import write_manifest
@@ -242,10 +242,7 @@ class FilesWriter:
         Raises:
             SchemaConflict: they don't go together.
         """
-        import pyarrow as pa
-
         from lakeport.schema.evolution import TypeConflict, change_warnings
-        from lakeport.schema.untyped import stored_field
 
         known, typed = self._known(), self.encoder.has_types
         try:
@@ -270,9 +267,7 @@ class FilesWriter:
                 f"{self._column_log.uri} would do.",
             )
         warnings += tuple(change_warnings(plan, lambda _: "a new table has it as JSON"))
-        kept = [field for field in plan.schema if not (typed and pa.types.is_null(field.type))]
-        files = pa.schema([stored_field(field) for field in (kept or plan.schema)])
-        return files, table, warnings
+        return file_columns(plan.schema, typed=typed), table, warnings
 
     @property
     def _column_log(self) -> ColumnLog:
@@ -303,21 +298,58 @@ class FilesWriter:
         Raises:
             ObjectExists: another load has changed them meanwhile: plan and stage again.
         """
-        known = self._known()
+        known, told = self._known(), tuple[str, ...]()
         if known.schema is not None and columns.equals(known.schema, check_metadata=True):
-            return ()
-        told: tuple[str, ...] = ()
+            return self._retype(known) if known.pending else told
+        pending = known.pending or self._is_retyped(columns)
         if self.manifest and (known.readable or known.number < 0):
             try:
-                self._column_log.write(known.number + 1, columns)
+                self._column_log.write(known.number + 1, columns, pending=pending)
             except (ObjectExists, PermissionRefused) as error:
                 if isinstance(error, ObjectExists) and known.readable:
                     self._columns, self._raced = None, True
                     raise
             except DestinationError as error:
                 told = (f"the table's columns were not put on record: {error.message}",)
-        self._columns = RecordedColumns(columns, known.number + 1, known.readable)
-        return told
+        self._columns = replace(known, schema=columns, number=known.number + 1, pending=pending)
+        return told + self._retype(self._columns) if pending else told
+
+    def _is_retyped(self, columns: pa.Schema) -> bool:
+        """Whether earlier files may have text where the table gets another type."""
+        from lakeport.writers.files.retype import has_text_places
+
+        before = self._known().schema
+        if before is None or not self.encoder.has_types:
+            return False
+        return has_text_places(file_columns(before), file_columns(columns))
+
+    def _retype(self, columns: RecordedColumns) -> tuple[str, ...]:
+        """Give earlier files the table's types where they have no value; return what to tell.
+
+        The record says that it is pending until it is done: the next load goes on with it.
+
+        Raises:
+            ObjectExists: another load has changed the columns meanwhile: plan and stage again.
+        """
+        from lakeport.writers.files.loads import untyped_files
+        from lakeport.writers.files.retype import retype, told
+
+        assert columns.schema is not None
+        try:
+            keys = untyped_files(self.storage, self.folder)
+            failed = retype(self.storage, keys, file_columns(columns.schema))
+            if not self.manifest:
+                failed += (told(1, "`manifest: false` leaves its name unknown"),)
+            elif not failed:
+                self._column_log.write(columns.number + 1, columns.schema)
+        except ObjectExists:
+            self._columns, self._raced = None, True
+            raise
+        except PermissionRefused as error:
+            failed = (told(1, str(error)),)
+        if not (failed and self.manifest):
+            self._columns = replace(columns, number=columns.number + 1, pending=False)
+        return failed
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -363,8 +395,12 @@ class FilesWriter:
             raise type(error)(error.message, f"{error.hint} {advice}".strip()) from error
         self._attempt = _Attempt(-1)
         drop_staging(self.storage, publisher.objects)
-        unwritten = self._write_manifest(plan, batch, publisher.objects, singer_state)
-        warnings = plan.warnings + told + unwritten
+        told += self._write_manifest(plan, batch, publisher.objects, singer_state)
+        if self.encoder.has_types and not {*plan.untyped}.isdisjoint(plan.schema.names):
+            from lakeport.writers.files.retype import retype_late
+
+            told += retype_late(self.storage, self.folder, done.keys, self._known().number)
+        warnings = plan.warnings + told
         return self._landed(batch, done, done.rows, warnings=warnings)
 
     def drop_strays(self, staged: Sequence[Staged]) -> None:

@@ -1,0 +1,118 @@
+"""Parquet files whose places without a value get the type that a later load finds for them.
+
+Items of empty lists, and objects without members, can't be left out of files: they are text there.
+As soon as another file has another type in such a place, few readers take the two for one table.
+These files are written anew, each under its name and with the same rows, once for each place.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakeport.errors import DestinationError
+from lakeport.model import Storage
+from lakeport.schema.untyped import OBJECT, ValueFound, emptied
+from lakeport.writers.files.columns import ColumnLog, file_columns
+from lakeport.writers.files.encode import encoder_for
+
+__all__ = ["has_text_places", "retype", "retype_late"]
+
+_THREADS = 8
+
+
+def has_text_places(files: pa.Schema, table: pa.Schema) -> bool:
+    """Whether files have text where other files of the table have another type, or nothing."""
+    there = pa.struct(list(files))
+    return bool(_opened(there, pa.struct(list(table))) != there)
+
+
+def retype(storage: Storage, keys: Sequence[str], columns: pa.Schema) -> tuple[str, ...]:
+    """Write files anew with these columns where they have text in place of another type.
+
+    Files with values there stay as they are. Return what to tell of those that the store refused.
+    """
+
+    def one(key: str) -> str:
+        try:
+            with storage.open(key) as file:
+                there = pq.read_schema(file)
+            if has_text_places(there, columns):
+                storage.rewrite(key, lambda data: _rewritten(data, columns))
+        except ValueFound:
+            pass
+        except (DestinationError, pa.ArrowException) as error:
+            return str(error)
+        return ""
+
+    with ThreadPoolExecutor(_THREADS, "lakeport-retype") as pool:
+        failures = [failure for failure in pool.map(one, keys) if failure]
+    return (told(len(failures), failures[0]),) if failures else ()
+
+
+def told(files: int, reason: str) -> str:
+    """Return a warning that files keep text in places that have another type now."""
+    count = f"{files:,} earlier files" if files > 1 else "an earlier file"
+    return (
+        f"{count} without a value where this load has the first one could not be given its type, "
+        f"and few readers take the folder for one table; the next load tries again: {reason}"
+    )
+
+
+def retype_late(
+    storage: Storage, table: str, keys: Sequence[str], known: int = -1
+) -> tuple[str, ...]:
+    """Retype files that became visible after another load had changed the table's columns.
+
+    Args:
+        storage: where the lake is.
+        table: the table's folder.
+        keys: the files.
+        known: number of the columns' record that they were planned by.
+    """
+    newest = ColumnLog(storage, table).read()
+    if newest.schema is None or newest.number <= known:
+        return ()
+    return retype(storage, keys, file_columns(newest.schema))
+
+
+def _opened(there: pa.DataType, table: pa.DataType) -> pa.DataType:
+    """A file's type with the table's other types, or none, in mind: its text there has no value."""
+    if pa.types.is_string(there) and not pa.types.is_string(table):
+        return OBJECT if pa.types.is_struct(table) else pa.null()
+    if pa.types.is_struct(there) and pa.types.is_struct(table):
+        types = {f.name: f.type for f in table}
+        return pa.struct([_opened_field(f, types.get(f.name, pa.null())) for f in there])
+    if pa.types.is_list(there) and pa.types.is_list(table):
+        return pa.list_(_opened_field(there.value_field, table.value_type))
+    if pa.types.is_map(there) and pa.types.is_map(table):
+        return pa.map_(there.key_type, _opened_field(there.item_field, table.item_type))
+    return there
+
+
+def _opened_field(field: pa.Field, table: pa.DataType) -> pa.Field:
+    return field.with_type(_opened(field.type, table))
+
+
+def _rewritten(data: bytes, columns: pa.Schema) -> bytes:
+    """Return a Parquet file with the same rows in these columns.
+
+    Raises:
+        ValueFound: it has a value where its type is not the columns' one.
+    """
+    file = pq.ParquetFile(pa.BufferReader(data))
+    wanted, out = pa.struct(list(columns)), io.BytesIO()
+    open_ = _opened(pa.struct(list(file.schema_arrow)), wanted)
+    codec = file.metadata.row_group(0).column(0).compression.lower()
+    stage: Any = out
+    encoded = encoder_for("parquet", codec.replace("uncompressed", "none")).open(columns, stage)
+    for batch in file.iter_batches():
+        rows = emptied(emptied(batch.to_struct_array(), open_), wanted)
+        encoded.write(pa.RecordBatch.from_arrays(rows.flatten(), schema=columns))
+    encoded.close()
+    return out.getvalue()
