@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import time
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from delta_support import land, session, writer
 
-from lakeport.errors import ConfigError
+from lakeport.errors import ConfigError, SparkFailure
 from lakeport.tables import Table
 
 CALL = "java_method('java.lang.System', 'getProperty', 'user.home')"
@@ -123,3 +125,25 @@ def test_a_condition_of_optimize_reaches_nothing_either(table: Table) -> None:
     with pytest.raises(ConfigError, match=r"it uses 'text\./etc/passwd'"):
         parted.optimize(where="p IN (SELECT value FROM text.`/etc/passwd`)")
     assert parted.optimize(where="upper(p) = 'A'").files_removed == 0
+
+
+@pytest.mark.parametrize("timeout", [0, 0.5])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT max(id % 77) FROM range(100000000000000)",
+        "SELECT count(*) FROM range(99999999) a, range(99999999) b WHERE a.id * b.id = 7",
+        "SELECT id FROM range(100000000000000) WHERE id < 0",
+        "SELECT (SELECT max(id) FROM range(100000000000000)), id FROM t",
+        # Spark computes this as it plans the query: no job is there to be cancelled.
+        "SELECT aggregate(sequence(1, 6000), 0L, (a, x) -> a + aggregate(sequence(1, 6000), 0L, "
+        "(b, y) -> b + (x + y) % 7)) FROM t",
+    ],
+)
+def test_a_query_ends_in_time(table: Table, sql: str, timeout: float) -> None:
+    began = time.monotonic()
+    with pytest.raises(SparkFailure, match=f"took longer than {timeout:g} s, and was cancelled"):
+        table.query(sql, timeout=timeout)
+    assert time.monotonic() - began < timeout + 10
+    assert table.query("SELECT max(id) AS m FROM t", timeout=math.inf).to_pylist() == [{"m": 3}]
+    assert session().sparkContext.statusTracker().getActiveJobsIds() == []

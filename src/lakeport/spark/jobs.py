@@ -333,24 +333,30 @@ def _gather(
     return results
 
 
-def in_group(runtime: Runtime, job: Callable[[], list[R]]) -> list[R]:
-    """Run `job` in a thread of its own with a job group of its own, which an interrupt cancels.
+def in_group(runtime: Runtime, job: Callable[[], R], *, seconds: float | None = None) -> R:
+    """Run `job` in a thread with its own Spark job group; cancel the group on an interrupt.
 
     The caller waits where an interrupt reaches it at once and can't break a conversation with the
     JVM in the middle.
 
+    Args:
+        runtime: where to run.
+        job: what to run.
+        seconds: time limit of a job that leaves nothing to tidy up; nobody waits for its end.
+
     Raises:
+        TimeoutError: the time limit has passed.
         LakeportError: what `failures.translate` makes of the failure.
     """
     context = runtime.context
     group, pool = f"lakeport-{uuid.uuid4()}", working_for() or "default"
-    found: list[list[R]] = []
+    found: list[R] = []
     failed: list[BaseException] = []
     done = threading.Event()
 
     def run() -> None:
         try:
-            context.setJobGroup(group, "lakeport")
+            context.setJobGroup(group, "lakeport", interruptOnCancel=seconds is not None)
             context.setLocalProperty("spark.scheduler.pool", pool)  # each of several has its own
             found.append(job())
             if runtime.speculates:
@@ -363,16 +369,24 @@ def in_group(runtime: Runtime, job: Callable[[], list[R]]) -> list[R]:
     threading.Thread(target=run, name=group, daemon=True).start()
     threading.Thread(target=carried(_follow), args=(context, group, done), daemon=True).start()
     try:
-        done.wait()
+        if not done.wait(seconds):
+            raise TimeoutError
     except BaseException:
-        with suppress(Exception):
-            context.cancelJobGroup(group)
-            done.wait(_LEAVE_SECONDS)
+        threading.Thread(target=_cancel, args=(context, group, done), daemon=True).start()
+        done.wait(_LEAVE_SECONDS if seconds is None else 0)
         raise
     if failed:
         failure = translate(failed[0], runtime.secrets)
         raise failure from failure.__cause__
     return found[0]
+
+
+def _cancel(context: SparkContext, group: str, done: threading.Event) -> None:
+    """Cancel a group's jobs until `done`, as the next one may be submitted after the first call."""
+    with suppress(Exception):  # in a thread: a JVM that is busy, or gone, may not answer
+        context.cancelJobGroup(group)
+        while not done.wait(_LOOK_SECONDS):
+            context.cancelJobGroup(group)
 
 
 def _follow(context: SparkContext, group: str, done: threading.Event) -> None:

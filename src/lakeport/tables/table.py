@@ -11,12 +11,13 @@ What the log files tell is read without Spark; queries and maintenance run on Sp
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Unpack
 
-from lakeport.errors import LakeportError, SourceError
+from lakeport.errors import LakeportError, SourceError, SparkFailure
 from lakeport.tables.records import (
     AlterReport,
     CompactReport,
@@ -176,6 +177,7 @@ class Table:
         limit: int = 1000,
         version: int | None = None,
         timestamp: str | datetime | None = None,
+        timeout: float = 600,
     ) -> pa.Table:
         """Run one Spark SQL query, in which the table is called `t` and by its folder's name.
 
@@ -184,20 +186,34 @@ class Table:
             limit: at most so many rows come back.
             version: as of this version.
             timestamp: as of this moment.
+            timeout: after so many seconds, not counting Spark's start, the query is cancelled.
 
         Raises:
             ConfigError: the text is not one query, or Spark can't make sense of it.
             SourceError: there is no table, or no such version.
+            SparkFailure: the query took longer than `timeout`.
         """
+        from lakeport.spark.jobs import in_group
         from lakeport.tables.queries import check_beginning, fetch, read_table, run_query
 
         check_beginning(sql)
         found = self._versions().files_or_version(version, timestamp)
-        spark = self._spark().newSession()
+        runtime = self._runtime()
+        spark = self._location.session(runtime).newSession()
         self._check_files(spark, found)
-        frame = read_table(spark, self._location.hadoop_uri, found)
         names = ("t", self.uri.rstrip("/").rsplit("/", 1)[-1])
-        return fetch(run_query(spark, frame, names, sql, limit), self.uri, found)
+
+        def job() -> pa.Table:
+            frame = read_table(spark, self._location.hadoop_uri, found)
+            return fetch(run_query(spark, frame, names, sql, limit), self.uri, found)
+
+        try:
+            return in_group(runtime, job, seconds=min(timeout, threading.TIMEOUT_MAX))
+        except TimeoutError:
+            raise SparkFailure(
+                f"the query took longer than {timeout:g} s, and was cancelled",
+                "have it read or join fewer rows, or give it more time (`--timeout`).",
+            ) from None
 
     def compact_report(self) -> CompactReport:
         """Tell which partitions have small files, and what `optimize` would do about them.

@@ -127,13 +127,22 @@ def query(
     version: Version = None,
     timestamp: Timestamp = None,
     limit: Limit = 1000,
+    timeout: Annotated[
+        int,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=1,
+            help="Cancel the query after so many seconds, not counting Spark's start.",
+        ),
+    ] = 600,
     set_keys: SetKeys = None,
     json_out: JsonOut = False,
     debug: Debug = False,
 ) -> None:
     """Run Spark SQL on a table."""
     with opened(name, to, set_keys, json_out, debug) as (output, it):
-        _show(output, it.query(sql, limit=limit, **_moment(version, timestamp)))
+        _show(output, it.query(sql, limit=limit, timeout=timeout, **_moment(version, timestamp)))
 
 
 def _moment(version: int | None, timestamp: str | None) -> dict[str, Any]:
