@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from pyspark.sql.functions import col
 
 import lakeport
-from lakeport.errors import ConfigError, InputError
+from lakeport.errors import ConfigError, DestinationError, InputError
 from lakeport.spark.session import Runtime
 
 HARD = [
@@ -136,6 +136,20 @@ def test_spark_makes_no_null_of_the_text_for_one(tmp_path: Path, runtime: Runtim
     found = DeltaTable(str(place))
     assert found.to_pyarrow_table().sort_by("id").to_pylist() == rows
     found.alter.add_constraint({"c": "id >= 0"})  # Spark alone commits to it
+    # A change of other rows may write these anew.
+    change = {"mode": "merge", "merge_keys": "id"}
+    for new in ({"id": 0, "p": "x"}, {"id": 99, "p": "x"}):
+        with pytest.raises(DestinationError, match="of the table has '__HIVE") as refused:
+            lakeport.land([new], tmp_path / "lake", table="t", internal_columns=False, **change)
+        assert "nothing was committed" in refused.value.hint
+    assert found.to_pyarrow_table().sort_by("id").to_pylist() == rows
+    session().sql(f"UPDATE delta.`{place}` SET p = 'y' WHERE p = '{text}'")
+    lakeport.land(
+        [{"id": 0, "p": "x"}], tmp_path / "lake", table="t", internal_columns=False, **change
+    )
+    changed = [{**row, "p": "y" if row["p"] == text else row["p"]} for row in rows]
+    landed = DeltaTable(str(place)).to_pyarrow_table().sort_by("id").to_pylist()
+    assert landed == [{"id": 0, "p": "x"}, *changed[1:]]
     for keys in ({}, {"mode": "merge", "merge_keys": "id"}):
         with pytest.raises(InputError, match="which Spark writes as null"):
             lakeport.land(

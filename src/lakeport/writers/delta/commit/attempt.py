@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lakeport.errors import InputError, LakeportError, SparkFailure
+from lakeport.errors import DestinationError, InputError, LakeportError, SparkFailure
 from lakeport.model import Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.sparktypes import spark_schema
@@ -314,17 +314,33 @@ def _notes(plan: DeltaPlan, staged: Sequence[Staged]) -> list[str]:
     return notes
 
 
-def check_partitions(rows: DataFrame, columns: Sequence[str]) -> None:
+def check_partitions(rows: DataFrame, columns: Sequence[str], *, of_table: bool = False) -> None:
     """Refuse a text that Spark, which reads partitions off the folders it writes, makes null.
 
+    Args:
+        rows: the batch's, or the table's own, which a change of other rows may write anew.
+        columns: those by which the table is partitioned.
+        of_table: whether the rows are the table's.
+
     Raises:
-        InputError: a row has it in a column by which the table is partitioned.
+        InputError: a row of the batch has it in one of the columns.
+        DestinationError: a row of the table has.
     """
+    texts = {name for name, type_ in rows.dtypes if type_ == "string"}
     for name in columns:
-        if not rows.where(rows[quoted(name)].cast("string") == NULL_FOLDER).isEmpty():
-            raise InputError(
-                f"a row has {NULL_FOLDER!r} in the partition column {name!r}, which Spark writes "
-                "as null, and only Spark can write to this table",
-                "correct the source, or land in a table without such features; nothing was "
-                "committed.",
+        if name not in texts or rows.where(rows[quoted(name)] == NULL_FOLDER).isEmpty():
+            continue
+        said = (
+            f"has {NULL_FOLDER!r} in the partition column {name!r}, which Spark writes as null, "
+            "and only Spark can write to this table"
+        )
+        if of_table:
+            raise DestinationError(
+                f"a row of the table {said}",
+                "give such rows another value by Spark's own UPDATE, or use `mode: append`; "
+                "nothing was committed.",
             )
+        raise InputError(
+            f"a row {said}",
+            "correct the source, or land in a table without such features; nothing was committed.",
+        )

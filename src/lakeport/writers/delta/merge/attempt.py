@@ -77,7 +77,9 @@ class ChangeAttempt(Attempt):
         if (base := self.plan.base) is not None:
             check_table_files(spark, self.storage, self.folder, base.version, self.roots)
         new = self.change.deleted if isinstance(self.change, Retire) else ""
-        if new and new not in spark.read.format("delta").load(uri).columns:
+        present = spark.read.format("delta").load(uri)
+        check_partitions(present, self.plan.partition_columns, of_table=True)
+        if new and new not in present.columns:
             # An UPDATE adds no column; the commit that does is not the change, and has no mark.
             spark.sql(f"ALTER TABLE delta.{quoted(uri)} ADD COLUMNS ({quoted(new)} TIMESTAMP)")
         table = DeltaTable.forPath(own, uri)
