@@ -41,6 +41,9 @@ _PATTERNS: Final = tuple(
     )
 )
 
+_OPTION: Final = re.compile(r"(`--(?:column|rename) [^`\n]+`)")
+"""Options that a hint names: what they say of a column called `password` is a type or a name."""
+
 
 def is_secret_name(name: str) -> bool:
     """Whether a setting of that name holds a secret, as far as a name can tell.
@@ -112,9 +115,10 @@ def scrub(text: str, secrets: Iterable[str] = ()) -> str:
     """
     for form in sorted({f for s in secrets for f in _forms(s)}, key=len, reverse=True):
         text = text.replace(form, MASK)
+    parts = _OPTION.split(text)
     for pattern, mask in _PATTERNS:
-        text = pattern.sub(mask, text)
-    return text
+        parts[::2] = [pattern.sub(mask, part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def _forms(secret: str) -> set[str]:

@@ -146,15 +146,15 @@ def run(command: str) -> tuple[int, str]:
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_what_a_hint_names_works(tmp_path: Path, name: str) -> None:
     before, then, commands, pattern, *value = SITUATIONS[name]
-    folder = tmp_path / "in"
+    folder = tmp_path / "it's in"
     folder.mkdir()
-    places = {"lake": str(tmp_path / "lake"), "in": "", "folder": str(folder)}
+    places = {"lake": shlex.quote(f"{tmp_path}/my lake's"), "folder": shlex.quote(str(folder))}
     *first, command = commands.split("; ")
     for number, content in enumerate((before, then)):
         kind = "singer" if "SCHEMA" in content else "jsonl" if content[:1] == "{" else "csv"
         file, _, text = content.rpartition("|")
         path = folder / (file or f"{number}.{kind}")
-        places["in"] = str(path)
+        places["in"] = shlex.quote(str(path))
         if content:
             path.write_bytes(text.encode("utf-8", "surrogateescape"))
         if content == before and content:

@@ -327,7 +327,7 @@ def land(
         if full_refresh:
             read_options["full_refresh"] = True
         config = load_target(to, given)
-        guard.protect(config)
+        guard.protect(config, to, set_keys)
         refuse_secrets(given, type(config))
         about = Given(
             from_database, table_of, query, cursor, split_by, deletes, source_name, driver

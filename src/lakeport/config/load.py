@@ -19,6 +19,7 @@ from lakeport.errors import ConfigError
 
 __all__ = [
     "exposure",
+    "is_config_file",
     "load_file",
     "load_files",
     "load_sink",
@@ -62,7 +63,7 @@ def load_target(
     text = os.fspath(to)
     if not text.strip():
         raise ConfigError("the target is empty", what_to_name())
-    if _is_config_file(text, isinstance(to, str)):
+    if is_config_file(text, isinstance(to, str)):
         return load_file(text, overrides, environ=environ)
     if "://" not in text and Path(text).expanduser().is_file():
         raise ConfigError(
@@ -159,7 +160,7 @@ def names_sink(to: object) -> bool:
     """
     if isinstance(to, Mapping):
         return is_sink(to)
-    if not isinstance(to, (str, os.PathLike)) or not _is_config_file(
+    if not isinstance(to, (str, os.PathLike)) or not is_config_file(
         os.fspath(to), isinstance(to, str)
     ):
         return False
@@ -227,7 +228,7 @@ def _called(path: str | os.PathLike[str]) -> str:
     return f"config file {os.fspath(path)!r}"
 
 
-def _is_config_file(text: str, guess: bool) -> bool:
+def is_config_file(text: str, guess: bool) -> bool:
     """Whether that text names a config file; one that is not there is never made a folder."""
     path = Path(text)
     if not text.lower().endswith(_SUFFIXES) or "://" in text or path.is_dir():

@@ -14,7 +14,7 @@ from lakeport.errors import LakeportError, SchemaConflict
 from lakeport.schema.casting import TIMESTAMP
 from lakeport.schema.evolution import TypeConflict, common, fits
 from lakeport.schema.exact import InexactError, convertible, exactly
-from lakeport.schema.named import alter_command, type_name
+from lakeport.schema.named import alter_command, column_of, type_name
 
 if TYPE_CHECKING:
     from lakeport.model import Reader, Split
@@ -25,6 +25,7 @@ __all__ = ["explained", "first_misfit"]
 _ROWS = 1 << 20
 _DECLARABLE = {pa.int64(), pa.float64(), pa.bool_(), pa.date32(), TIMESTAMP}
 _LONGEST = 40
+_UNLESS = ", if every value is such a one"
 _SPOOLED = re.compile(r"^[0-9]{6}-[0-9a-f]{8}-")  # what the spool puts before a file's name
 _OURS = re.compile(r"frame-[0-9]{6}\.arrows|[0-9]{8}(?:-[0-9]{4})?\.jsonl")
 
@@ -42,21 +43,26 @@ def explained(
     """
     said = []
     nested = now is not None and conflict.path not in now.schema.names  # no option names a part
-    wanted = common(conflict.table, conflict.new)
+    column = column_of(conflict.path, now.schema.names) if now and nested else conflict.path
+    wanted = (None if nested else common(conflict.table, conflict.new)) or pa.json_()
+    if wanted == conflict.table and misfit:
+        wanted = pa.string()
     alters = now is None or now.version >= 0
     if now is not None and conflict.path in now.partition_keys:
         said.append(f"{conflict.path!r} is a partition column, whose type stays.")
-    elif alters and wanted is not None and wanted != conflict.table and not nested:
-        name = type_name(wanted)
-        said.append(f"{alter_command(table, conflict.path, name)} makes it {name} in the table.")
-        if not fits(conflict.new, wanted):
+    elif alters and wanted != conflict.table:
+        name, it = type_name(wanted), f"all of {column!r}" if nested else "it"
+        said.append(f"{alter_command(table, column, name)} makes {it} {name} in the table.")
+        if not (wanted == pa.json_() or fits(conflict.new, wanted)):
             declared = shlex.quote(f"{conflict.path}={name}")
-            said.append(f"With `--column {declared}` this load goes into it then.")
+            loses = wanted == pa.float64() and pa.types.is_decimal(conflict.new)
+            unless = _UNLESS if loses else ""
+            said.append(f"With `--column {declared}` this load goes into it then{unless}.")
     text = pa.types.is_string(conflict.table)
     may_fit = text or (conflict.table in _DECLARABLE and not misfit)
     if may_fit and not nested and convertible(conflict.new, conflict.table):
         declared = shlex.quote(f"{conflict.path}={type_name(conflict.table)}")
-        unless = "" if text else ", if every value is such a one"
+        unless = "" if text else _UNLESS
         said.append(f"`--column {declared}` lands it as the table has it{unless}.")
     either = "Or " if said else ""
     hint = f"{' '.join(said)} {either}{conflict.hint}".strip()

@@ -32,6 +32,7 @@ class MageObserver:
     def __init__(self, lines: LogLines) -> None:
         self.lines = lines
         self.landed = 0
+        self.options = ""
 
     def started(self) -> None:
         """Say that work begins."""

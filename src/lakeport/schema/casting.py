@@ -243,8 +243,10 @@ def _plain(array: Any, target: Any, path: str) -> Any:
     if cast is None or (pa.types.is_floating(target) and not _same(array, cast)):
         raise SourceError(
             f"column {path!r} holds a value that {target} can't hold without losing digits",
-            "correct the values in the source, or choose a wider type for the column: "
-            "`--column NAME=integer` or `--column 'NAME=decimal(38,9)'`, for example.",
+            "correct the values in the source, or have it write them as text."
+            if pa.types.is_timestamp(target)
+            else "correct the values in the source, or have a type that holds them all declared by "
+            "`--column`: `string`, or `json` for a whole object or list.",
         )
     return cast
 

@@ -258,7 +258,7 @@ def common(table: pa.DataType, new: pa.DataType) -> pa.DataType | None:
     >>> common(pa.int64(), pa.float64()), common(pa.date32(), pa.int64())
     (DataType(double), DataType(string))
     """
-    if pa.types.is_nested(table) or pa.types.is_nested(new):
+    if any(pa.types.is_nested(t) or pa.types.is_binary(t) for t in (table, new)):
         return None
     if pa.types.is_timestamp(table) or pa.types.is_timestamp(new):
         times = all(pa.types.is_date32(t) or pa.types.is_timestamp(t) for t in (table, new))

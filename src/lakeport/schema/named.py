@@ -12,7 +12,16 @@ import pyarrow as pa
 from lakeport.errors import ConfigError
 from lakeport.schema.types import MAX_PRECISION, TIMESTAMP, FieldType, Kind, declared_type
 
-__all__ = ["alter_command", "command", "like", "listed", "named_type", "type_name"]
+__all__ = [
+    "alter_command",
+    "column_of",
+    "command",
+    "like",
+    "listed",
+    "named_type",
+    "no_column",
+    "type_name",
+]
 
 _NAMES = {
     "string": Kind.STRING,
@@ -111,6 +120,32 @@ def alter_command(table: str, column: str, type_: str) -> str:
     "`lakeport table alter 'lake/my people' --column price --type double`"
     """
     return command("table", "alter", table, "--column", column, "--type", type_)
+
+
+def column_of(path: str, columns: Iterable[str]) -> str:
+    """Return the column in which a dotted path names a part; empty if it leads into none.
+
+    >>> column_of("o.p", ["id", "o"]), column_of("p", ["id", "o"])
+    ('o', '')
+    """
+    return max((name for name in columns if path.startswith(f"{name}.")), key=len, default="")
+
+
+def no_column(name: str, columns: Iterable[str], owner: str) -> str:
+    """The hint for a declared column that `owner` lacks: whole columns alone have declared types.
+
+    >>> no_column("o.p", ["id", "o"], "the records have")
+    "types are declared for whole columns: `--column o=json` lands all of 'o' as JSON."
+    """
+    columns = [*columns]
+    whole = column_of(name, columns)
+    if whole:
+        option = shlex.quote(f"{whole}=json")
+        return (
+            f"types are declared for whole columns: `--column {option}` lands all of {whole!r} "
+            "as JSON."
+        )
+    return f"{owner} {listed(like(name, columns))}."
 
 
 def like(name: str, known: Iterable[str]) -> list[str]:

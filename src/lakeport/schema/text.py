@@ -13,9 +13,11 @@ import pyarrow.compute as pc
 
 from lakeport.errors import InputError
 from lakeport.schema.casting import is_json
+from lakeport.schema.exact import InexactError
 
 __all__ = [
     "content",
+    "declared_json",
     "holds",
     "is_json_text",
     "json_column",
@@ -128,6 +130,24 @@ def json_column(array: pa.Array, part: pa.Field, column: str = "") -> pa.Array:
             "make it null or a text in the source, or land it in another column.",
         )
     return pc.if_else(array.is_valid(), json_text(array, column), pa.scalar(None, pa.string()))
+
+
+def declared_json(array: pa.Array, part: pa.Field) -> pa.Array:
+    """Return a column that is declared as JSON: its texts as they are, other values as JSON.
+
+    Args:
+        array: the column's values.
+        part: the column as its source has it.
+
+    Raises:
+        InexactError: a text is no JSON.
+    """
+    if is_json(part) or not pa.types.is_string(array.type):
+        return json_column(array, part, part.name)
+    for index, text in enumerate(array.to_pylist()):
+        if text is not None and not is_json_text(text):
+            raise InexactError(index, text)
+    return array
 
 
 def text_column(array: pa.Array) -> pa.Array:

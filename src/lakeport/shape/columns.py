@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from lakeport.errors import InputError
 from lakeport.schema.evolution import TypeConflict
 from lakeport.schema.exact import InexactError, as_declared, exactly
-from lakeport.schema.text import is_json_text, json_column, text_column
+from lakeport.schema.text import declared_json, json_column, text_column
 from lakeport.schema.types import declared_type, is_json, storable
 from lakeport.schema.untyped import OBJECT, ValueFound, emptied
 from lakeport.shape.rules import ColumnRules
@@ -163,7 +163,7 @@ class Shape:
         type_ = self.rules.types.get(name, column.type)
         with as_declared(name, column.type, type_):
             if isinstance(type_, pa.JsonType):
-                return _declared_json(column, self.source.field(name))
+                return declared_json(column, self.source.field(name))
             if name in self.rules.types and is_json(self.source.field(name)):
                 column = text_column(column)
             return exactly(column, type_)
@@ -248,20 +248,6 @@ def _refuse_clashes(names: Sequence[tuple[str, str]], case: HeaderCase | None) -
                 f"a table can't hold both: `--rename {shlex.quote(f'{old}={old}_2')}` gives one "
                 f"another name, `--drop {shlex.quote(old)}` leaves it out.",
             )
-
-
-def _declared_json(column: pa.Array, part: pa.Field) -> pa.Array:
-    """A column that is declared as JSON: texts have to be JSON, other values become it.
-
-    Raises:
-        InexactError: a text is no JSON.
-    """
-    if is_json(part) or not pa.types.is_string(column.type):
-        return json_column(column, part, part.name)
-    for index, text in enumerate(column.to_pylist()):
-        if text is not None and not is_json_text(text):
-            raise InexactError(index, text)
-    return column
 
 
 def fit_column(

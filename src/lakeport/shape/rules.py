@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from lakeport.errors import ConfigError, SourceError
-from lakeport.schema.named import like, listed
+from lakeport.schema.named import like, listed, no_column
 
 __all__ = ["ColumnRules", "absent"]
 
@@ -115,5 +115,7 @@ def absent(column: str, what: str, names: Iterable[str]) -> SourceError:
     """
     return SourceError(
         f"column {column!r} is {what}, but the source has none of that name",
-        f"it has {listed(like(column, names))}.",
+        no_column(column, names, "it has")
+        if what == "declared"
+        else f"it has {listed(like(column, names))}.",
     )

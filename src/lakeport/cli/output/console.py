@@ -20,6 +20,7 @@ from lakeport.cli.output.fitting import (
     pairs,
     stacked,
     terminal_width,
+    with_options,
     wrapped,
 )
 from lakeport.cli.output.formatting import (
@@ -60,6 +61,7 @@ class Output(Observer, Protocol):
     """What commands say; an `Observer` of loads besides."""
 
     landed: int
+    options: str
     remarks: Remarks
 
     def begin(self, label: str) -> None:
@@ -108,6 +110,7 @@ class Console:
         self._lock = threading.Lock()
         self._width = terminal_width(self._out)
         self.landed = self._rows = 0
+        self.options = ""
         self.remarks: Remarks = lambda report: ()
 
     @property
@@ -167,7 +170,7 @@ class Console:
         self.close()
         self._line(shown(title))
         plain = [
-            (shown(name), nearby(phrase(value)) if self._width else phrase(value))
+            (shown(name), self._typed(phrase(value)))
             for name, value in facts.items()
             if not is_list_of_objects(value)
         ]
@@ -235,11 +238,16 @@ class Console:
 
     def _aside(self, text: str) -> None:
         width = terminal_width(self._err)
-        self._error("\n".join(wrapped(nearby(text) if width else text, width)))
+        self._error("\n".join(wrapped(self._typed(text, width), width)))
 
     def _line(self, text: str, hanging: int = 0) -> None:
-        for line in wrapped(nearby(text) if self._width else text, self._width, hanging):
+        for line in wrapped(self._typed(text), self._width, hanging):
             self._write(line)
+
+    def _typed(self, text: str, width: int | None = None) -> str:
+        """A text with commands and paths as someone who is here types them."""
+        text = with_options(text, self.options)
+        return nearby(text) if (self._width if width is None else width) else text
 
     def _write(self, line: str) -> None:
         with progress.aside():
@@ -288,6 +296,7 @@ class Json:
         self._states = states
         self._failed: LandingReport | PipelineReport | None = None
         self.landed = 0
+        self.options = ""
         self.remarks: Remarks = lambda report: ()
 
     def begin(self, label: str) -> None:
@@ -343,7 +352,8 @@ class Json:
 
         Of a load that had begun, the report with this error in it is the one document.
         """
-        error = {"type": failure.type, "message": failure.message, "hint": failure.hint}
+        hint = with_options(failure.hint, self.options)
+        error = {"type": failure.type, "message": failure.message, "hint": hint}
         if trace:
             error["trace"] = trace
         if self._failed is not None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import chain
@@ -22,6 +23,8 @@ from lakeport.loading.report import Failure
 from lakeport.scrub import scrub
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from lakeport.config.base import DestinationConfig
     from lakeport.config.inputs.base import Input
 
@@ -32,9 +35,13 @@ _AGAIN = "the same command with the same `--run-id` adds nothing twice."
 
 
 class ErrorOutput(Protocol):
-    """What can tell an error; `landed` counts the batches before it."""
+    """What can tell an error; `landed` counts the batches before it.
+
+    `options` are those by which commands that it names reach the target's tables, too.
+    """
 
     landed: int
+    options: str
 
     def failure(self, failure: Failure, trace: str = "") -> None:
         """An error, with its traceback if that was asked for."""
@@ -70,9 +77,22 @@ class Guard:
         self._secrets: tuple[str, ...] = ()
         self._listening = ExitStack()
 
-    def protect(self, config: DestinationConfig | Input) -> None:
-        """Mask this config's secrets in everything that an error says from now on."""
+    def protect(
+        self,
+        config: DestinationConfig | Input,
+        to: str | None = None,
+        set_keys: Iterable[str] | None = None,
+    ) -> None:
+        """Mask this config's secrets in everything that an error says from now on.
+
+        Args:
+            config: has the secrets.
+            to: the target as the command line names it: commands that hints name get it as `--to`
+                if it is a config file.
+            set_keys: the command line's `--set`, of which they get those about the store.
+        """
         self._secrets += config.secrets()
+        self._output.options = self._output.options or _options(type(config), to, set_keys or ())
 
     def __enter__(self) -> Guard:
         self._listening.enter_context(last_words(self._tell_cut_off))
@@ -140,6 +160,18 @@ class Guard:
             return unknown or "nothing was landed"
         what = "1 batch is" if landed == 1 else f"{landed:,} batches are"
         return f"{what} durable, and {unknown or 'nothing is visible of the one in progress'}"
+
+
+def _options(kind: type[BaseModel], to: str | None, set_keys: Iterable[str]) -> str:
+    """The options by which a command about one table of a target reaches its store."""
+    from lakeport.config.load import is_config_file
+    from lakeport.tables.location import store_keys
+
+    words = ["--to", to] if to and is_config_file(to, guess=False) else []
+    for pair in set_keys:
+        if pair.partition("=")[0] in store_keys(kind):
+            words += ["--set", pair]
+    return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 def _unknown(error: BaseException) -> str:

@@ -24,6 +24,7 @@ __all__ = [
     "wrapped",
 ]
 
+_TABLE = re.compile(r"`lakeport table (?:(?! --to )[^`])+(?=`)")
 _PIECE = re.compile(r"( *)((?:[^\s`]|`[^`\n]*`|`)+)")
 
 
@@ -51,6 +52,15 @@ def nearby(text: str) -> str:
     except OSError:  # it is gone
         return text
     return re.sub(rf"(?<![^\s'\"=,(]){re.escape(here)}/", "./", text) if here else text
+
+
+def with_options(text: str, options: str) -> str:
+    """A text whose commands about a table have these options, too.
+
+    >>> with_options("`lakeport table history s3://b/t` tells.", " --to prod.yaml")
+    '`lakeport table history s3://b/t --to prod.yaml` tells.'
+    """
+    return _TABLE.sub(lambda found: found[0] + options, text) if options else text
 
 
 def cells(text: str) -> int:
@@ -107,9 +117,13 @@ def _broken(line: str, width: int, indent: str, following: str) -> Iterator[str]
 
 
 def _words(line: str, room: int) -> Iterator[tuple[str, str]]:
-    """Words, with the spaces before each; those in backticks as one if there is room for it."""
+    """Words, with the spaces before each; those in backticks as one if there is room for it.
+
+    A command is one in any case: a terminal breaks it, and what is copied from there is whole.
+    """
     for space, piece in _PIECE.findall(line):
-        first, *others = [piece] if cells(piece) <= room else piece.split()
+        whole = cells(piece) <= room or "`lakeport " in piece
+        first, *others = [piece] if whole else piece.split()
         yield space, first
         for word in others:
             yield " ", word

@@ -68,7 +68,7 @@ def run(
 
         lake = read_lake(file)
         for load in lake.loads.values():
-            guard.protect(load.target)
+            guard.protect(load.target, file)
             guard.protect(load.source)
         if plan_only:
             from lakeport.pipeline.plan import plan_lake

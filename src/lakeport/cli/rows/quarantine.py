@@ -125,7 +125,7 @@ def replay(
 
         given = keys({}, set_keys, spark)
         config = load_target(target, given)
-        guard.protect(config)
+        guard.protect(config, target, set_keys)
         refuse_secrets(given, type(config))
         done = replayed(
             target,

@@ -98,7 +98,7 @@ def opened_lake(
 
         given = keys({}, set_keys, None)
         config = load_target(target, given)
-        guard.protect(config)
+        guard.protect(config, target, set_keys)
         refuse_secrets(given, type(config))
         yield config
 

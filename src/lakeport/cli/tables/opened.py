@@ -66,6 +66,6 @@ def opened(
 
         given = keys({}, set_keys, None)
         table = Table(name, to, **given)
-        guard.protect(table.config)
+        guard.protect(table.config, to, set_keys)
         refuse_secrets(given, type(table.config))
         yield output, table

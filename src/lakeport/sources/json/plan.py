@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lakeport.errors import SourceError
 from lakeport.model import Split
-from lakeport.schema.named import like, listed
+from lakeport.schema.named import no_column
 from lakeport.schema.types import Field, Kind, arrow_field, check_names, open_type
 from lakeport.schema.untyped import open_columns
 from lakeport.schema.width import check_width
@@ -110,7 +110,7 @@ def _fields(files: FileSet, splits: list[Split]) -> tuple[Field, ...]:
     if absent:
         raise SourceError(
             f"field {absent[0]!r} is declared, but no record has it",
-            f"the records have {listed(like(absent[0], present))}.",
+            no_column(absent[0], present, "the records have"),
         )
     if not splits:
         raise SourceError(f"stream {files.stream!r}: no file holds a record", "name other files.")

@@ -14,6 +14,7 @@ from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Scan, Split
 from lakeport.schema.calendars import HybridCalendar
 from lakeport.schema.exact import as_declared, convertible, exactly
+from lakeport.schema.text import declared_json
 from lakeport.schema.types import (
     TIMESTAMP,
     cast_batch,
@@ -191,9 +192,11 @@ def union(
                 wider = declared[name]
             if wider is None:
                 hint = "load them into different tables, or rewrite one of them."
-                if all(convertible(type_, pa.string()) for type_ in (known, found)):
-                    option = shlex.quote(f"{name}=string")
-                    hint = f"`--column {option}` lands all of its values as text. Or {hint}"
+                plain = all(convertible(type_, pa.string()) for type_ in (known, found))
+                if plain or not any(map(pa.types.is_string, (known, found))):
+                    form, told = ("string", "text") if plain else ("json", "JSON")
+                    option = shlex.quote(f"{name}={form}")
+                    hint = f"`--column {option}` lands all of its values as {told}. Or {hint}"
                 raise SchemaConflict(
                     f"column {name!r} is {_told(known)} in file {owner!r}, "
                     f"but {_told(found)} in file {footer.file.name!r}",
@@ -295,9 +298,13 @@ def aligned(
     rows = cast_batch(pa.RecordBatch.from_arrays(arrays, schema=stored), pa.schema(target))
     for name in mixed:
         place = schema.get_field_index(name)
-        column, type_ = rows.column(place), schema.field(place).type
+        column, type_ = rows.column(place), declared_type(schema.field(place))
         with as_declared(name, column.type, type_):
-            rows = rows.set_column(place, schema.field(place), exactly(column, type_))
+            if isinstance(type_, pa.JsonType):
+                column = declared_json(column, own.field(name))
+            else:
+                column = exactly(column, type_)
+        rows = rows.set_column(place, schema.field(place), column)
     return rows
 
 

@@ -22,7 +22,7 @@ from lakeport.model import Landed, Mode, Staged
 from lakeport.schema.evolution import Evolution, widens
 from lakeport.schema.exact import InexactError, convertible, exactly
 from lakeport.schema.marks import marked
-from lakeport.schema.named import alter_command, like, listed, type_name
+from lakeport.schema.named import alter_command, column_of, like, listed, type_name
 from lakeport.schema.text import json_column, text_column
 from lakeport.schema.types import declared_type, is_json, storable
 from lakeport.schema.untyped import with_text
@@ -91,7 +91,7 @@ class Alteration(DeltaWriter):
         request = TableRequest(Mode.OVERWRITE)
         plan = self._planned(self.table_state(), nothing, request)
         state = _known(plan.base)
-        before = declared_type(state.open_schema.field(_spelt(state, self.column)))
+        before = declared_type(state.open_schema.field(_spelt(state, self.column, self.uri)))
         if before == self.type:
             return Altered(state.version, before)
         done = Altered(state.version, before)
@@ -141,7 +141,7 @@ class Alteration(DeltaWriter):
         self, plan: DeltaPlan, txn: TableTransaction, runtime: Runtime, *, dry_run: bool
     ) -> tuple[Landed, Altered]:
         state, new = _known(plan.base), list[Staged]()
-        name = _spelt(state, self.column)
+        name = _spelt(state, self.column, self.uri)
         with self.published(new) as files:
             found: Sequence[Entry] = ()
             if not (plan.evolution.widened or declared_type(state.schema.field(name)) == self.type):
@@ -266,7 +266,7 @@ def _closed(state: TableState, name: str) -> pa.Schema:
     return pa.schema([closed if f.name == name else f for f in state.open_schema])
 
 
-def _spelt(state: TableState, column: str) -> str:
+def _spelt(state: TableState, column: str, uri: str) -> str:
     """A column as the table spells it.
 
     Raises:
@@ -274,6 +274,14 @@ def _spelt(state: TableState, column: str) -> str:
     """
     names = {name.lower(): name for name in state.schema.names}
     if column.lower() not in names:
+        nested = [f.name.lower() for f in state.schema if pa.types.is_nested(f.type)]
+        if whole := names.get(column_of(column.lower(), nested)):
+            raise ConfigError(
+                f"{column!r} is a part of the column {whole!r}, and types are changed for whole "
+                "columns",
+                f"{alter_command(uri, whole, 'json')} makes JSON of all of it, which takes any "
+                "type.",
+            )
         raise ConfigError(
             f"the table has no column {column!r}",
             f"it has {listed(like(column, names.values()))}.",
@@ -298,7 +306,7 @@ def _check(state: TableState, column: str, type_: pa.DataType, uri: str) -> str:
         SchemaConflict: it is a partition column, or no value of it is one of the type.
         DestinationError: only the table's own engine may change it.
     """
-    name = _spelt(state, column)
+    name = _spelt(state, column, uri)
     before = declared_type(state.open_schema.field(name))
     if name in state.partition_columns:
         raise SchemaConflict(
