@@ -4,18 +4,25 @@
 from __future__ import annotations
 
 import ast
+import io
 import json
 import re
 import shlex
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import openpyxl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 import lakeport
 from lakeport.cli.app import app
+from tests.contract.targets import Target
 
 SCHEMA = {"type": "SCHEMA", "stream": "t", "key_properties": []}
 WIDE = [{"id": 1, "attrs": {f"k{n}": n for n in range(12)}}]
@@ -31,15 +38,44 @@ def singer(kind: str | None, *values: Any) -> str:
     return jsonl({**SCHEMA, "schema": {"properties": declared}}, *records)
 
 
+def parquet(value: Any, name: str = "v") -> str:
+    return _binary(lambda file: pq.write_table(pa.table({name: [value]}), file))
+
+
+def workbook(**sheets: list[list[Any]]) -> str:
+    book = openpyxl.Workbook()
+    for title, rows in sheets.items():
+        sheet = book.create_sheet(title)
+        for row in rows:
+            sheet.append(row)
+    book.active = book.index(book[next(iter(sheets))])
+    del book["Sheet"]
+    return _binary(book.save)
+
+
+def _binary(write: Callable[[io.BytesIO], object]) -> str:
+    file = io.BytesIO()
+    write(file)
+    return file.getvalue().decode("utf-8", "surrogateescape")
+
+
 LAND = "land {in} --to {lake} --table t --no-internal-columns"
 NARROW = f"{LAND} --set max_columns=9"
 ASIDE = f"{LAND} --on-bad-record quarantine"
+NEW = "land {folder} --to {lake} --table t --new-only"
+BOTH = "land {folder} --to {lake} --table u"
+NOT_NULL = f"{LAND} --expect '{{{{not_null: v, otherwise: quarantine}}}}'"
+LAKE = """lake.yaml|target: {destination: local, path: ./it's lake, manifest: false}
+loads: {one: {from: {files: 0.csv}}}
+"""
+OUT = "left out"
 ALTER = "table alter {lake}/t --column v --type"
 COMMAND = "`lakeport ([^`]+)`"
 
 # What was landed before, what is landed then (`NAME|` before it is the file's), the command, and
 # what of the printed hint is tried: the groups of a pattern, of which an option is added to the
-# command; behind it the value that the hint leaves to the user.
+# command, or left out of it; behind it the value that the hint leaves to the user. A step `>> text`
+# adds a line to the file.
 SITUATIONS: dict[str, tuple[str, ...]] = {
     "wider": (jsonl({"v": 1}), jsonl({"v": 7.5}), LAND, "`lakeport (table alter [^`]+)`"),
     "text of integers": (jsonl({"v": "a"}), jsonl({"v": 7}), LAND, "`(--column v=string)`"),
@@ -84,36 +120,68 @@ SITUATIONS: dict[str, tuple[str, ...]] = {
     "its lake has": ("v\n1\n", "", "runs {lake}/t", "`lakeport (runs [^`]+)`"),
     "no such page": ("", "", "docs nope", "`lakeport (docs)` lists"),
     "there already": ("", "", "init --into {folder}/x; init --into {folder}/x", "`(--into)`", "{folder}/y"),
+    "member": (jsonl({"o": {"p": "a"}}), jsonl({"o": {"p": 7}}), LAND, COMMAND),
+    "item": (jsonl({"my t": ["a"]}), jsonl({"my t": [7]}), LAND, COMMAND),
+    "object for text": (jsonl({"it's v": "a"}), jsonl({"it's v": {"p": 7}}), LAND, COMMAND),
+    "bytes": ("0.parquet|" + parquet(b"\xff"), "1.parquet|" + parquet("a"), LAND, COMMAND),
+    "long decimal": (jsonl({"v": 7.5}), "1.parquet|" + parquet(Decimal("1.23456789012345678901")), LAND, COMMAND),
+    "password": (jsonl({"password": "a"}), jsonl({"password": 7}), LAND, "`(--column [^`]+)`"),
+    "names of passwords": ("", jsonl({"password": 1, "Password": 2}), LAND, "`(--rename [^`]+)`"),
+    "member declared": ("", jsonl({"my o": {"p": 7}}), f"{LAND} --column 'my o.p=string'", "`(--column [^`]+)`"),
+    "item declared": ("", singer("array", [7]), f"{LAND} --column v.element=string", "`(--column [^`]+)`"),
+    "member declared, Parquet": ("", "1.parquet|" + parquet({"p": 7}), f"{LAND} --column v.p=string", "`(--column [^`]+)`"),
+    "member altered": (jsonl({"o": {"p": 7}}), "", "table alter {lake}/t --column O.p --type string", COMMAND),
+    "JSON for an object": (jsonl({"v": {"p": 7}}), jsonl({"v": {"p": "a"}}), f"{LAND} --column v=json", COMMAND),
+    "types of files": ("0.parquet|" + parquet(7, "it's v"), "1.parquet|" + parquet("a", "it's v"), BOTH, "`(--column [^`]+)`"),
+    "objects of files": ("0.parquet|" + parquet({"p": 7}), "1.parquet|" + parquet({"p": "a"}), BOTH, "`(--column [^`]+)`"),
+    "digits of files": ("0.parquet|" + parquet(2**53 + 1), "1.parquet|" + parquet(0.5), BOTH, "`(--column)`", "v=string"),
+    "empty sheet": ("", "a.xlsx|" + workbook(Empty=[], Data=[["v"], [1]]), LAND, "`(--sheet)`", "Data"),
+    "changed file": ("", "v\n1\n", f"{NEW}; >> 2; {NEW}", "`(--again land)`"),
+    "again what": ("", "v\n1\n", f"{NEW} --again land; >> 2; {LAND} --again land", "`(--new-only)`"),
+    "no source": ("v\n1\n", "", "land --to {lake}/other", "`(--from-table)`", "{lake}/t"),
+    "run of no report": ("v\n1\n", "", "runs {lake} --run nope", COMMAND),
+    "nothing to resume": ("v\n1\n", LAKE, "run {in} --resume", "leave `(--resume)` out", OUT),
+    "moment": ("v\n1\n", "", "table preview {lake}/t --version 0 --timestamp 2024-01-01", "and `(--timestamp)`", OUT),
+    "key twice": ("", "v\n1\n", f"{LAND} --mode append --set mode=append", "`(--set) mode`", OUT),
+    "internal columns": ("", "v\n1\n", f"{LAND} --internal-columns x_", "`(--no-internal-columns)`", OUT),
+    "sheet of none": ("", "v\n1\n", f"{LAND} --sheet Data", "`(sheet)` is", OUT),
+    "aside by an expectation": ("v\n1\n", "v,w\n,1\n", f"{NOT_NULL}; quarantine replay {{lake}} t", "`(--no-expect)`"),
+    "expected or not": ("v\n1\n", "v,w\n,1\n", f"{NOT_NULL}; quarantine replay {{lake}} t --expect 'not_null: w' --no-expect", "`(--expect)`", OUT),
+    "no mapping": ("", "id,name\n1,a\n", f"{LAND} --expect id", "(--expect '[^']+')"),
+    "no table yet": ("", jsonl({"v": 1}), "tables {folder}", "`lakeport (land)` makes", "{in} --to {lake}"),
+    "a file for a table": ("", "v\n1\n", "table show {in}", "`lakeport (land)` makes", "{in} --to {lake}"),
     "files of a table": ("v\n1\n", "v\nx\n", f"{LAND} --format parquet", "`(--schema-evolution loose)`"),
 }  # fmt: skip
 
 # The modules of src that name a command or an option in backticks: those with situations above,
-# then those without one, by the reason.
+# or in tests of their own below and in `tests/spark`, then those without one, by the reason.
 NAMING = {
-    "tried": """cli/guide/init cli/guide/pages loading/conflicts loading/plan loading/replay/replay
-        loading/stream schema/width shape/columns sources/csv/detection/doubts sources/csv/hints
-        sources/csv/inference sources/csv/telling sources/files/discovery sources/files/signature
-        sources/input/plain sources/json/reader sources/json/wrapped tables/lake tables/undo
-        writers/delta/commit/known_content writers/delta/merge/merger writers/files/writer""",
-    "words of help, not a hint": """cli/app cli/output/page cli/target config/base config/lake/read
-        config/lake/schema cli/tables/opened""",
-    "says which option of the command is wrong": """cli/jars cli/options cli/rows/quarantine
-        cli/rows/transforms cli/sources/choice cli/sources/new_files cli/sources/others
-        cli/tables/table mage/flags sources/files/declared sources/open""",
-    "names the command in general": """cli/tables/lake tables/location config/lake/mistakes
-        pages/server/site cli/output/console cli/output/errors errors""",
-    "needs a value that only the user knows": """schema/casting sources/csv/plan sources/excel/plan
-        sources/json/documents loading/replay/shares loading/replay/target""",
+    "tried": """cli/guide/init cli/guide/pages cli/options cli/output/console cli/pipeline/run
+        cli/rows/quarantine cli/rows/transforms cli/sources/choice cli/sources/new_files
+        cli/tables/lake cli/tables/table errors loading/conflicts loading/plan loading/replay/replay
+        loading/replay/target loading/stream pages/preview pipeline/run schema/casting schema/named
+        schema/width shape/columns sources/csv/detection/doubts sources/csv/hints
+        sources/csv/inference sources/csv/telling sources/database/cursor sources/excel/plan
+        sources/files/discovery sources/files/signature sources/input/plain
+        sources/json/reader sources/json/wrapped sources/new_files/compare sources/open
+        sources/parquet/reader tables/lake tables/location tables/maintenance tables/overview/delta
+        tables/runs/listing tables/undo tables/views writers/delta/alter
+        writers/delta/commit/known_content writers/delta/merge/merger writers/delta/writer
+        writers/files/writer""",
+    "words of help, not a hint": """cli/app cli/output/fitting cli/output/page cli/target config/base
+        config/lake/read config/lake/schema cli/tables/opened""",
+    "says which option of the command is wrong": """cli/jars cli/sources/others
+        mage/flags sources/files/declared""",
+    "names the command in general": """config/lake/mistakes pages/server/site cli/output/errors""",
+    "needs a value that only the user knows": """sources/csv/plan sources/json/documents
+        loading/replay/shares""",
     "needs a server or a terminal": """cli/page cli/ui pages/server/address pages/server/gate""",
-    "needs Spark or a warm session": """cli/warm host/warm/start loading/check pipeline/session
-        schema/calendars spark/failures spark/jvm/fetching spark/lease spark/sql/values
-        spark/table_files spark/workers tables/maintenance warm/client""",
-    "needs a store or a database that fails": """pipeline/kept sources/database/cursor
-        sources/database/jdbc storage/azure/errors storage/gcs/errors
-        writers/delta/commit/outcome writers/delta/log/bookmarks""",
-    "has no situation here yet": """cli/pipeline/run pages/preview pipeline/run schema/named
-        sources/new_files/compare tables/overview/delta tables/runs/listing tables/views
-        sources/parquet/reader""",
+    "needs another Spark, or a warm session": """cli/warm host/warm/start loading/check
+        pipeline/session schema/calendars spark/failures spark/jvm/fetching spark/lease
+        spark/sql/values spark/table_files spark/workers warm/client""",
+    "needs a store that fails, or a file of others": """pipeline/kept sources/database/jdbc
+        storage/azure/errors storage/gcs/errors writers/delta/commit/outcome
+        writers/delta/log/bookmarks writers/delta/merge/files""",
 }
 
 
@@ -123,7 +191,7 @@ def texts(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in words:
             yield node.value
-        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "command":
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "").endswith("command"):
             yield "`lakeport command"
 
 
@@ -143,49 +211,131 @@ def run(command: str) -> tuple[int, str]:
     return done.exit_code, " ".join(done.output.split())
 
 
+def without(command: str, option: str) -> str:
+    """A command without an option and its value."""
+    words = shlex.split(command)
+    at = words.index(f"--{option.removeprefix('--')}")
+    flag = words[at + 1 : at + 2] == [] or words[at + 1].startswith("--")
+    return shlex.join(words[:at] + words[at + 1 + (not flag) :])
+
+
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_what_a_hint_names_works(tmp_path: Path, name: str) -> None:
-    before, then, commands, pattern, *value = SITUATIONS[name]
+    try_hint(tmp_path, *SITUATIONS[name])
+
+
+def try_hint(
+    tmp_path: Path, before: str, then: str, commands: str, pattern: str, *value: str
+) -> None:
     folder = tmp_path / "it's in"
     folder.mkdir()
     places = {"lake": shlex.quote(f"{tmp_path}/my lake's"), "folder": shlex.quote(str(folder))}
     *first, command = commands.split("; ")
+    path = folder
     for number, content in enumerate((before, then)):
         kind = "singer" if "SCHEMA" in content else "jsonl" if content[:1] == "{" else "csv"
-        file, _, text = content.rpartition("|")
-        path = folder / (file or f"{number}.{kind}")
+        file, named, text = content.partition("|")
+        path = folder / (file if named else f"{number}.{kind}")
         places["in"] = shlex.quote(str(path))
         if content:
-            path.write_bytes(text.encode("utf-8", "surrogateescape"))
+            path.write_bytes((text if named else content).encode("utf-8", "surrogateescape"))
         if content == before and content:
             same = " --format parquet" * ("--format parquet" in command)
             assert run(LAND.format(**places) + same)[0] == 0
     for each in first:
-        assert run(each.format(**places))[0] == 0
+        if each.startswith(">>"):
+            path.write_text(f"{path.read_text()}{each[3:]}\n")
+        else:
+            assert run(each.format(**places))[0] == 0
     failed, words = run(command.format(**places))
     found = re.search(pattern, words)
     assert found, words
+    again = command.format(**places)
+    if value == (OUT,):
+        done, said = run(without(again, found[1]))
+        assert done == 0, said
+        return
     named = " ".join((*found.groups(), *value)).format(**places)
     if not named.startswith("--"):
         done, said = run(named)
         assert done == 0, (named, said)
-        if not (failed and command == LAND):
+        if not (failed and command.startswith(LAND)):
             return
-        named = ""
-    again = command.format(**places)
+        also = re.search("With `(--column [^`]+)` this load", words)
+        named = also[1] if also else ""
     given = re.findall(r"--[a-z-]+", named)
-    for option in {*given} & {"--set", "--encoding", "--columns", "--into"}:
-        again = re.sub(rf"{option} \S+", "", again, count=1)
+    for option in {*given} & {"--set", "--encoding", "--columns", "--into", "--expect"}:
+        again = without(again, option) if option in shlex.split(again) else again
+    if re.search(r"--column '?[^'=]+[.]", again):
+        again = without(again, "--column")
     if not failed:
         again = again.replace("--table t", "--table t2") if "--once" not in named else again
     done, said = run(f"{again} {named}")
     assert done == 0, (named, said)
 
 
-def test_parts_of_columns_are_no_hint(tmp_path: Path) -> None:
-    places = {"lake": str(tmp_path / "lake"), "in": str(tmp_path / "in.jsonl")}
-    for record in ({"t": ["a"], "o": {"p": "a"}}, {"t": [7], "o": {"p": 7}}):
-        Path(places["in"]).write_text(jsonl(record))
-        failed, words = run(LAND.format(**places))
-    assert failed
-    assert "--column" not in words
+@pytest.mark.parametrize("target", ["delta_s3-delta", "delta_azure-delta"], indirect=True)
+def test_commands_about_a_config_files_table_name_the_file(tmp_path: Path, target: Target) -> None:
+    config = tmp_path / "my store.yaml"
+    keys = target.config()
+    endpoint = next(key for key in keys if key.endswith("_endpoint"))
+    config.write_text(json.dumps({**keys, endpoint: "http://localhost:1"}))
+    config.chmod(0o600)
+    source = tmp_path / "in.jsonl"
+    land = f"land {source} --to '{config}' --table t --set {endpoint}={keys[endpoint]}"
+    for value, code in ((1, 0), (7.5, 4)):
+        source.write_text(jsonl({"v": value}))
+        done, words = run(land)
+        assert done == code, words
+    found = re.search(COMMAND, words)
+    assert found and "--to" in found[1]
+    done, words = run(found[1])
+    assert done == 0, words
+    assert run(land)[0] == 0
+
+
+@pytest.mark.parametrize("named", ["--full-refresh", "--mode merge --merge-keys id"])
+def test_changes_that_a_cursor_does_not_see(tmp_path: Path, named: str) -> None:
+    database = tmp_path / "my.db"
+    land = (
+        f"land --from-database 'sqlite:///{database}' --table-of t --cursor at "
+        f"--to {tmp_path}/lake --table t"
+    )
+    with sqlite3.connect(database) as session:
+        session.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, at INTEGER, v TEXT)")
+        session.execute("INSERT INTO t VALUES (1, 1, 'a'), (2, 2, 'b')")
+    assert run(land)[0] == 0
+    with sqlite3.connect(database) as session:
+        session.execute("UPDATE t SET v = 'c' WHERE id = 2")
+    session.close()
+    done, words = run(land)
+    assert done == 0 and f"`{named.replace('id', 'A,B')}`" in words, words
+    done, words = run(f"{land} {named}")
+    assert done == 0, words
+
+
+def test_a_run_that_is_ended_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "it's lake.yaml"
+    target = {"destination": "local", "path": str(tmp_path / "lake")}
+    loads = {name: {"from": {"files": f"{name}.csv"}} for name in ("one", "two")}
+    file.write_text(json.dumps({"target": target, "loads": loads}))
+    (tmp_path / "one.csv").write_text("v\n1\n")
+    command = f"run {shlex.quote(str(file))}"
+    with monkeypatch.context() as patch:
+        patch.setattr("lakeport.pipeline.run.run_lake", end)
+        _, words = run(command)
+    found = re.search(COMMAND, words)
+    assert found
+    failed, words = run(found[1])
+    assert failed and "`--resume` does what failed" in words, words
+    (tmp_path / "two.csv").write_text("v\n1\n")
+    _, words = run(f"{command} --resume")
+    assert "1 row landed by 1 load" in words, words
+    moved = file.rename(tmp_path / "moved.yaml")
+    failed, words = run(f"run {moved} --resume")
+    assert failed and "leave `--resume` out" in words
+    assert run(f"run {moved}")[0] == 0
+
+
+def end(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt

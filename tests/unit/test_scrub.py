@@ -80,3 +80,11 @@ def test_what_looks_like_one(text: str, expected: str) -> None:
 )
 def test_names(name: str, secret: bool) -> None:
     assert is_secret_name(name) is secret
+
+
+@pytest.mark.parametrize("name", ["password=string", "'my password=json'", "signature=a_2"])
+def test_options_that_hints_name_stay_whole(name: str) -> None:
+    hint = f"password=hunter2; `--column {name}` lands it, `--rename {name}` too: password=hunter2"
+    masked = scrub(hint)
+    assert f"`--column {name}` lands it, `--rename {name}` too" in masked
+    assert "hunter2" not in masked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -254,7 +255,10 @@ def exposure(path: Path, name: str, mode: int, *, guarded: bool) -> tuple[str, .
     """
     if not stat.S_ISREG(mode):
         return ()
-    hint = f"chmod 600 {path}, or keep the secrets in the environment and write ${{NAME}}."
+    hint = (
+        f"`chmod 600 {shlex.quote(str(path))}`, or keep the secrets in the environment and write "
+        "${NAME}."
+    )
     mode = stat.S_IMODE(mode)
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
         problem = f"{name} holds secrets, and others may write to it ({mode:04o})"

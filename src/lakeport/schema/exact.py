@@ -125,7 +125,7 @@ def as_declared(name: str, source: pa.DataType, type_: pa.DataType) -> Iterator[
         raise InputError(
             f"column {name!r} is {type_name(source)} in the source, and declared as "
             f"{type_name(type_)}",
-            "declare a type that its values can have, or leave the declaration out.",
+            "declare a type that its values can have, such as `json`, or leave it undeclared.",
         ) from None
 
 

@@ -32,13 +32,12 @@ def test_wrapping_loses_no_word(text: str, width: int, hanging: int) -> None:
         assert cells(line) <= width or len(line.split()) <= 1
 
 
-def test_a_command_stays_whole_where_a_line_can_hold_it() -> None:
+def test_a_command_stays_whole() -> None:
     text = "Hint: name it, or run `lakeport table optimize ./lake/flights`, which takes a while."
-    for width in range(45, 90):
+    for width in range(20, 90):
         assert any(
             "`lakeport table optimize ./lake/flights`," in line for line in wrapped(text, width)
         )
-    assert max(map(len, wrapped(text, 30))) <= 30
 
 
 @given(

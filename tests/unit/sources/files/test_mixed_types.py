@@ -29,6 +29,8 @@ MONEY = pa.array([Decimal("1.25")], pa.decimal128(9, 2))
 DAY = pa.array([date(2024, 1, 2)])
 MOMENT = pa.array([datetime(2024, 1, 2, 3)])
 TEXT = pa.array(["x"])
+OBJECT = pa.array([{"p": 1}])
+LIST = pa.array([[1, 2]])
 
 Write = Callable[[pa.Table, Path], Any]
 FORMATS: dict[str, Write] = {
@@ -88,6 +90,9 @@ def test_the_order_of_files_does_not_matter(
         ([FRACTION, LONG], "decimal(20,2)", [Decimal("1.50"), None, Decimal(2**53 + 1)]),
         ([MONEY, FRACTION], "double", [1.25, 1.5, None]),
         ([WHOLE, TEXT], "string", ["1", "2", "x"]),
+        ([WHOLE, OBJECT], "json", ["1", "2", '{"p":1}']),
+        ([LIST, OBJECT], "json", ["[1,2]", '{"p":1}']),
+        ([pa.array(['"x"', "{}"]), OBJECT], "json", ['"x"', "{}", '{"p":1}']),
     ],
 )
 def test_a_declaration_settles_it(
@@ -104,6 +109,8 @@ def test_a_declaration_settles_it(
         ([MONEY, FRACTION], {}, "'v' is decimal128"),
         ([LONG, FRACTION], {}, "without losing digits"),
         ([WHOLE, FRACTION], {"columns": {"v": "integer"}}, "as integer, which 1.5 is not"),
+        ([TEXT, WHOLE], {"columns": {"v": "json"}}, "as json, which 'x' is not"),
+        ([LIST, OBJECT], {}, "'v' is list"),
         ([LONG, FRACTION], {"columns": {"v": "double"}}, "as double, which 9007199254740993 is"),
     ],
 )
