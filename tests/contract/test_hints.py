@@ -165,7 +165,7 @@ NAMING = {
         sources/files/discovery sources/files/signature sources/input/plain
         sources/json/reader sources/json/wrapped sources/new_files/compare sources/open
         sources/parquet/reader tables/lake tables/location tables/maintenance tables/overview/delta
-        tables/runs/listing tables/undo tables/views writers/delta/alter
+        tables/runs/listing tables/table tables/undo tables/views writers/delta/alter
         writers/delta/commit/known_content writers/delta/merge/merger writers/delta/writer
         writers/files/writer""",
     "words of help, not a hint": """cli/app cli/output/fitting cli/output/page cli/target config/base
@@ -264,7 +264,14 @@ def try_hint(
         also = re.search("With `(--column [^`]+)` this load", words)
         named = also[1] if also else ""
     given = re.findall(r"--[a-z-]+", named)
-    for option in {*given} & {"--set", "--encoding", "--columns", "--into", "--expect"}:
+    for option in {*given} & {
+        "--set",
+        "--encoding",
+        "--columns",
+        "--into",
+        "--expect",
+        "--timeout",
+    }:
         again = without(again, option) if option in shlex.split(again) else again
     if re.search(r"--column '?[^'=]+[.]", again):
         again = without(again, "--column")
