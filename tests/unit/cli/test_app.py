@@ -398,7 +398,7 @@ def test_table_preview_and_query(tables: list[tuple[Any, ...]], capsys: Cap) -> 
         {"id": 1, "name": "Ada"},
         {"id": None, "name": "Bo\x1b[2J"},
     ]
-    moment = {"version": None, "timestamp": None}
+    moment = {"version": None, "timestamp": None, "timeout": 600}
     assert ("query", "SELECT * FROM t", 5, moment) in tables
     assert run("table show t --version 1 --timestamp 2024") == 2
 
