@@ -165,7 +165,7 @@ NAMING = {
         sources/files/discovery sources/files/signature sources/input/plain
         sources/json/reader sources/json/wrapped sources/new_files/compare sources/open
         sources/parquet/reader tables/lake tables/location tables/maintenance tables/overview/delta
-        tables/runs/listing tables/table tables/undo tables/views writers/delta/alter
+        tables/runs/listing tables/undo tables/views writers/delta/alter
         writers/delta/commit/known_content writers/delta/merge/merger writers/delta/writer
         writers/files/writer""",
     "words of help, not a hint": """cli/app cli/output/fitting cli/output/page cli/target config/base
@@ -174,7 +174,7 @@ NAMING = {
         mage/flags sources/files/declared""",
     "names the command in general": """config/lake/mistakes pages/server/site cli/output/errors""",
     "needs a value that only the user knows": """sources/csv/plan sources/json/documents
-        loading/replay/shares""",
+        loading/replay/shares tables/table""",
     "needs a server or a terminal": """cli/page cli/ui pages/server/address pages/server/gate""",
     "needs another Spark, or a warm session": """cli/warm host/warm/start loading/check
         pipeline/session schema/calendars spark/failures spark/jvm/fetching spark/lease
@@ -264,14 +264,7 @@ def try_hint(
         also = re.search("With `(--column [^`]+)` this load", words)
         named = also[1] if also else ""
     given = re.findall(r"--[a-z-]+", named)
-    for option in {*given} & {
-        "--set",
-        "--encoding",
-        "--columns",
-        "--into",
-        "--expect",
-        "--timeout",
-    }:
+    for option in {*given} & {"--set", "--encoding", "--columns", "--into", "--expect"}:
         again = without(again, option) if option in shlex.split(again) else again
     if re.search(r"--column '?[^'=]+[.]", again):
         again = without(again, "--column")

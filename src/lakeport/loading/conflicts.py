@@ -50,7 +50,7 @@ def explained(
     alters = now is None or now.version >= 0
     if now is not None and conflict.path in now.partition_keys:
         said.append(f"{conflict.path!r} is a partition column, whose type stays.")
-    elif alters and wanted != conflict.table:
+    elif alters and column and wanted != conflict.table:
         name, it = type_name(wanted), f"all of {column!r}" if nested else "it"
         said.append(f"{alter_command(table, column, name)} makes {it} {name} in the table.")
         if not (wanted == pa.json_() or fits(conflict.new, wanted)):
