@@ -27,7 +27,7 @@ from lakeport.cli.options import (
     refuse_secrets,
 )
 from lakeport.cli.output.console import Console, Json, Output
-from lakeport.cli.output.errors import Guard
+from lakeport.cli.output.errors import RUN_AGAIN, Guard
 from lakeport.cli.page import PagePath, observed, page_of_plan
 from lakeport.cli.remarks import about_internal
 from lakeport.cli.rows.transforms import Expect, PythonFunction, Sql, transform_options
@@ -273,7 +273,7 @@ def land(
     """Land files, Singer streams from stdin, or tables of databases, in a data lake."""
     only_plan = plan_only or ctx.info_name == "plan"
     output = _output(json_out, state, source == ["-"])
-    with Guard(output, debug) as guard:
+    with Guard(output, debug, again="" if only_plan else RUN_AGAIN) as guard:
         output.begin("planning" if only_plan else "landing")
         from lakeport.config.load import load_target
         from lakeport.loading import plan, run

@@ -13,7 +13,7 @@ import typer
 
 from lakeport.cli.options import Debug, RunId
 from lakeport.cli.output.console import Console
-from lakeport.cli.output.errors import Guard
+from lakeport.cli.output.errors import RUN_AGAIN, Guard
 from lakeport.cli.remarks import about_internal
 from lakeport.config.load import load_target
 from lakeport.config.singer import PREFIX, load_settings, settings_schema
@@ -71,7 +71,7 @@ def _land(configs: list[str], source: str, run_id: str | None, debug: bool) -> N
 
     states = StateOutput(stream=sys.stdout.buffer)
     output = Console(sys.stderr, states=states.emit)
-    with Guard(output, debug) as guard:
+    with Guard(output, debug, again=RUN_AGAIN) as guard:
         output.begin("landing")
         found = load_target(load_settings(configs), {"run_id": run_id})
         guard.protect(found)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from lakeport.cli.options import Debug, RunId, SetKeys, SparkKeys, StatePath, keys, refuse_secrets
-from lakeport.cli.output.errors import Guard
+from lakeport.cli.output.errors import RUN_AGAIN, Guard
 from lakeport.mage.flags import Flags, config_of, on_or_off
 from lakeport.mage.log import LogLines
 from lakeport.mage.observer import MageObserver
@@ -94,7 +94,7 @@ def target(
     out = sys.stdout if flags.log_to_stdout else sys.stderr
     lines = LogLines(name, out.buffer, bare=flags.log_to_stdout, debug=debug)
     observer = MageObserver(lines)
-    with Guard(observer, debug, _exit_code) as guard, lines.library():
+    with Guard(observer, debug, _exit_code, again=RUN_AGAIN) as guard, lines.library():
         from lakeport.mage.templates import caller, template
 
         if flags.show_templates and not flags.test_connection:

@@ -257,6 +257,21 @@ def test_an_interrupt_tells_what_is_durable(fake: FakeLoad, capsys: Cap) -> None
     assert "interrupted; 1 batch is durable" in err and "--run-id" in err
 
 
+@pytest.mark.parametrize(
+    "command", ["check --to lake", "plan a --to lake", "land a --to lake --plan"]
+)
+def test_a_hint_names_no_option_that_a_command_lacks(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: Cap
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lakeport.config.load.load_target", interrupted)
+    assert run(command) == 130
+    err = capsys.readouterr().err
+    assert "interrupted" in err and "Hint" not in err
+
+
 def test_a_termination_is_told_too(fake: FakeLoad, capsys: Cap) -> None:
     fake.act = lambda observer: os.kill(os.getpid(), signal.SIGTERM)
     before = signal.getsignal(signal.SIGTERM)

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.inputs.base import Input
 
-__all__ = ["ErrorOutput", "Guard", "mute_stdout"]
+__all__ = ["RUN_AGAIN", "ErrorOutput", "Guard", "mute_stdout"]
 
 
-_AGAIN = "the same command with the same `--run-id` adds nothing twice."
+RUN_AGAIN = "the same command with the same `--run-id` adds nothing twice."
+"""The hint of a load with the option `--run-id` that is asked to end."""
 
 
 class ErrorOutput(Protocol):
@@ -58,7 +59,7 @@ class Guard:
         debug: whether errors come with their traceback.
         exit_code: makes the process's exit code from the error's; default: the same.
         cut_off: what a command that is asked to end says, and its hint; default: what a load says.
-        again: the hint of a load that is asked to end.
+        again: the hint of a load that is asked to end; default: none.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Guard:
         debug: bool = False,
         exit_code: Callable[[int], int] = lambda code: code,
         cut_off: tuple[str, str] | None = None,
-        again: str = _AGAIN,
+        again: str = "",
     ) -> None:
         self._output = output
         self._debug = debug

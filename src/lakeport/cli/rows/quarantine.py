@@ -118,7 +118,7 @@ def replay(
 ) -> None:
     """Land what was set aside, once; what fails again stays aside, with its new reason."""
     output = Json() if json_out else Console()
-    with Guard(output, debug) as guard:
+    with Guard(output, debug, again="the same command adds nothing twice.") as guard:
         output.begin("landing")
         from lakeport.config.load import load_target
         from lakeport.loading.replay.replay import replay as replayed
