@@ -24,6 +24,7 @@ from lakeport.storage.probe import unfit_for_tables
 from lakeport.storage.retry import Retrier
 from lakeport.writers.delta.options import DeltaOptions
 from lakeport.writers.enclosing import around, enclosed
+from lakeport.writers.files.columns import ColumnLog
 from lakeport.writers.files.encode import encoder_for
 from lakeport.writers.files.journal import Journal
 from lakeport.writers.files.writer import FilesWriter
@@ -179,7 +180,7 @@ def open_table(
 
     Raises:
         ConfigError: the table's name or place is refused, or it is a Delta table and files are
-            to be written.
+            to be written, or the other way round.
     """
     table = config.folder_of(table_name(config.table_pattern, stream))
     folder = table_folder(table)
@@ -218,7 +219,7 @@ def open_table(
 
 
 def _check_table_place(storage: Storage, folder: str, file_type: str) -> None:
-    """Keep a table out of the folders of Delta tables in the lake, and files out of its own."""
+    """Refuse a table in the folder of a Delta table, and files and a Delta log in one folder."""
     segments = folder.split("/")
     for count in range(1, len(segments)):
         above = "/".join(segments[:count])
@@ -229,6 +230,16 @@ def _check_table_place(storage: Storage, folder: str, file_type: str) -> None:
             f"{storage.uri(folder)} is a Delta table, and `file_type` is {file_type!r}: its "
             "readers would not see the files, and its VACUUM would delete them",
             "leave `file_type` out, or land in another table.",
+        )
+    if file_type != "delta" or not _holds_files(storage, ColumnLog(storage, folder).folder):
+        return
+    file = None if _holds_files(storage, f"{folder}/_delta_log") else _first(storage, folder)
+    if file is not None:
+        kind = "csv" if ".csv" in file.key else "parquet"
+        raise ConfigError(
+            f"{storage.uri(folder)} is a table of {kind} files, and `file_type` is 'delta': no "
+            "reader would see the rows of both",
+            f"`--set file_type={kind}` lands there; `--table NAME` lands in another table.",
         )
 
 

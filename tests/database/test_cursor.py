@@ -411,6 +411,21 @@ def test_a_cursor_of_sqlite(tmp_path: Path, keyed: bool) -> None:
     connection.close()
 
 
+def test_a_row_like_one_that_has_landed_is_told_where_nothing_tells_them_apart(
+    tmp_path: Path,
+) -> None:
+    source = DatabaseSource(database=f"sqlite:///{tmp_path}/shop.db", table="t", cursor="u")
+    told = []
+    with sqlite3.connect(tmp_path / "shop.db") as connection:
+        connection.execute("CREATE TABLE t (v TEXT, u INTEGER)")
+        for rows in ([("a", 1), ("b", 2), ("b", 2)], [("b", 2), ("c", 2)], [("b", 2)], []):
+            connection.executemany("INSERT INTO t VALUES (?, ?)", rows)
+            connection.commit()
+            stream = lakeport.land(source, str(tmp_path / "lake"), table="t").streams[0]
+            told.append((stream.rows, "1 more of the rows" in "".join(stream.notes)))
+    assert told == [(3, False), (1, True), (0, True), (0, True)]
+
+
 def test_a_row_that_comes_to_sqlite_while_it_is_read_waits(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "shop.db") as connection:
         connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, at INTEGER)")

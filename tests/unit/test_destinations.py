@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import lakeport
 from lakeport.config.inputs.files import FilesSource
 from lakeport.config.load import load_target
 from lakeport.destinations import check_place, open_storage, open_table, worker_packages
@@ -26,6 +27,19 @@ def test_files_stay_out_of_a_delta_table(tmp_path: Path, file_type: str) -> None
     with pytest.raises(ConfigError, match=f"is a Delta table, and `file_type` is '{file_type}'"):
         open_table(config, storage, no_spark, "sales")
     assert open_table(config, storage, no_spark, "sale").uri == str(tmp_path / "sale")
+
+
+@pytest.mark.parametrize("file_type", ["parquet", "csv"])
+def test_a_delta_table_stays_out_of_a_table_of_files(tmp_path: Path, file_type: str) -> None:
+    """Neither's readers would see the rows of the other."""
+    lakeport.land([{"id": 1}], tmp_path, table="t", file_type=file_type)
+    with pytest.raises(ConfigError, match=f"is a table of {file_type} files") as refused:
+        lakeport.land([{"id": 2}], tmp_path, table="t")
+    assert f"`--set file_type={file_type}`" in refused.value.hint
+    for file in (tmp_path / "t").iterdir():
+        file.unlink()
+    lakeport.land([{"id": 2}], tmp_path, table="t")
+    lakeport.land([{"id": 3}], tmp_path, table="t")
 
 
 def log(folder: Path) -> None:

@@ -118,6 +118,12 @@ def window(
             "changes are not landed; `--mode merge --merge-keys A,B` lands such, and so does "
             "`--full-refresh`.",
         )
+    if repeated := asked.repeated(before):
+        notes += (
+            f"{repeated:,} more of the rows with the last value of the cursor {column.name!r} are "
+            "the same in every column as rows that have landed: without keys they count as these, "
+            "and are not landed; `--full-refresh` lands them.",
+        )
     if lower and not asked.any(f"{lower} AND {asked.until(newest)}"):
         return Window(lower, None, empty=True, notes=notes)
     tail = asked.tail(newest)
@@ -250,6 +256,18 @@ class _Asked:
             query += f" AND {self._among(self._of(left))}"
         return sum(count_changed(batch, known) for batch in self.session.batches(query))
 
+    def repeated(self, before: Mapping[str, Any]) -> int:
+        """How many rows with the last value equal landed ones and came since; 0 with keys.
+
+        Of too many rows for the bookmark it is not told.
+        """
+        left = before.get("left")
+        if self.keys or not left or not isinstance(left, list):
+            return 0
+        last = literal(before["value"], self.column.type)
+        among = f" AND {self._among(self._of(left))}"
+        return max(0, self._count(last, among) - int(before["rows"]))
+
     def until(self, newest: str, texts: Sequence[str] | None = None) -> str:
         """The condition of rows up to the newest value.
 
@@ -308,8 +326,8 @@ class _Asked:
         asked = ", ".join(f"{one} AS apart_{n}" for n, one in enumerate(expressions))
         return f"SELECT {asked} FROM {self.relation} WHERE {self.name} = {last}"
 
-    def _count(self, last: str) -> int:
-        query = f"SELECT count(*) FROM {self.relation} WHERE {self.name} = {last}"
+    def _count(self, last: str, among: str = "") -> int:
+        query = f"SELECT count(*) FROM {self.relation} WHERE {self.name} = {last}{among}"
         return int(self.session.value(query))
 
 

@@ -67,7 +67,7 @@ class ColumnLog:
     @property
     def uri(self) -> str:
         """The folder of the records, as users name it."""
-        return self.storage.uri(self._folder)
+        return self.storage.uri(self.folder)
 
     def read(self) -> RecordedColumns:
         """Return the newest record, else the columns of the newest Parquet file.
@@ -76,7 +76,7 @@ class ColumnLog:
             DestinationError: the store fails; where it refuses, `readable` is false instead.
         """
         try:
-            found = {self._number(item.key): item for item in self.storage.list(self._folder)}
+            found = {self._number(item.key): item for item in self.storage.list(self.folder)}
             newest = max(found, default=-1)
             data = self.storage.get(self._key(newest)) if newest >= 0 else None
         except PermissionRefused:
@@ -105,11 +105,12 @@ class ColumnLog:
         return next(iter(self.storage.list(self.table)), None) is not None
 
     @property
-    def _folder(self) -> str:
+    def folder(self) -> str:
+        """The folder of the records below the root."""
         return f"{HOME}/schemas/{safe_segment(self.table)}"
 
     def _key(self, number: int) -> str:
-        return f"{self._folder}/{number:08d}.json"
+        return f"{self.folder}/{number:08d}.json"
 
     def _number(self, key: str) -> int:
         text = key.rpartition("/")[2].partition(".")[0]

@@ -38,7 +38,7 @@ def retype(storage: Storage, keys: Sequence[str], columns: pa.Schema) -> tuple[s
     Files with values there stay as they are. Return what to tell of those that the store refused.
     """
 
-    def one(key: str) -> str:
+    def one(key: str, *, again: bool = True) -> str:
         try:
             with storage.open(key) as file:
                 there = pq.read_schema(file)
@@ -46,8 +46,10 @@ def retype(storage: Storage, keys: Sequence[str], columns: pa.Schema) -> tuple[s
                 storage.rewrite(key, lambda data: _rewritten(data, columns))
         except ValueFound:
             pass
-        except (DestinationError, pa.ArrowException) as error:
-            return str(error)
+        except DestinationError as error:  # another load may just have done it
+            return one(key, again=False) if again else error.message
+        except pa.ArrowException as error:
+            return f"{storage.uri(key)}: {error}"
         return ""
 
     with ThreadPoolExecutor(_THREADS, "lakeport-retype") as pool:

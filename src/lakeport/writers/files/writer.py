@@ -346,7 +346,7 @@ class FilesWriter:
             self._columns, self._raced = None, True
             raise
         except PermissionRefused as error:
-            failed = (told(1, str(error)),)
+            failed = (told(1, error.message),)
         if not (failed and self.manifest):
             self._columns = replace(columns, number=columns.number + 1, pending=False)
         return failed
