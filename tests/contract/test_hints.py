@@ -151,6 +151,7 @@ SITUATIONS: dict[str, tuple[str, ...]] = {
     "no table yet": ("", jsonl({"v": 1}), "tables {folder}", "`lakeport (land)` makes", "{in} --to {lake}"),
     "a file for a table": ("", "v\n1\n", "table show {in}", "`lakeport (land)` makes", "{in} --to {lake}"),
     "files of a table": ("v\n1\n", "v\nx\n", f"{LAND} --format parquet", "`(--schema-evolution loose)`"),
+    "a Delta table among files": ("", "v\n1\n", f"{LAND} --format parquet; {LAND}", "`(--set [^`]+)`"),
 }  # fmt: skip
 
 # The modules of src that name a command or an option in backticks: those with situations above,
@@ -158,7 +159,7 @@ SITUATIONS: dict[str, tuple[str, ...]] = {
 NAMING = {
     "tried": """cli/guide/init cli/guide/pages cli/options cli/output/console cli/pipeline/run
         cli/rows/quarantine cli/rows/transforms cli/sources/choice cli/sources/new_files
-        cli/tables/lake cli/tables/table errors loading/conflicts loading/plan loading/replay/replay
+        cli/tables/lake cli/tables/table destinations errors loading/conflicts loading/plan loading/replay/replay
         loading/replay/target loading/stream pages/preview pipeline/run schema/casting schema/named
         schema/width shape/columns sources/csv/detection/doubts sources/csv/hints
         sources/csv/inference sources/csv/telling sources/database/cursor sources/excel/plan
