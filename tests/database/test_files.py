@@ -70,6 +70,8 @@ def test_sqlite_has_its_declared_types(tmp_path: Path) -> None:
         ("INTEGER", 1.5),
         ("BOOLEAN", 2),
         ("TEXT", b"\x00"),
+        ("JSON", "{a"),
+        ("JSON", b"\x00"),
         ("BLOB", "abc"),
         ("REAL", "abc"),
         ("DECIMAL(9,2)", 2**53 + 1),
@@ -158,6 +160,27 @@ def test_a_table_of_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert "'orders'" in caught.value.hint
 
 
+@pytest.mark.parametrize("engine", ["sqlite", "duckdb"])
+def test_columns_of_json_stay_so(tmp_path: Path, engine: str) -> None:
+    """No text is quoted a second time, and values from elsewhere land as JSON, too."""
+    texts = ['"a"', '{"b": [1, null]}', "7", None, "0.30000000000000004"]
+    create, values = "CREATE TABLE t (id INTEGER, v JSON)", list(enumerate(texts))
+    if engine == "sqlite":
+        uri = sqlite(tmp_path, create, many=values)
+    else:
+        uri = f"duckdb:///{tmp_path}/shop.duckdb"
+        with duckdb.connect(tmp_path / "shop.duckdb") as connection:
+            connection.execute(create)
+            connection.executemany("INSERT INTO t VALUES (?, ?)", values)
+    for _ in range(2):
+        assert land(tmp_path, uri).streams[0].columns["v"] == "json"
+    for row in ({"id": 8, "v": "a"}, {"id": 9, "v": {"b": 1}}):
+        lakeport.land([row], tmp_path / "lake", table="t", internal_columns=False)
+    found = sorted((row["id"], row["v"]) for row in rows(tmp_path) if row["v"] is not None)
+    twice = [pair for pair in values for _ in range(2) if pair[1] is not None]
+    assert found == [*twice, (8, '"a"'), (9, '{"b":1}')]
+
+
 TYPES = {
     "1::HUGEINT": ("decimal(38,0)", Decimal(1)),
     "1.5::DECIMAL(10,2)": ("decimal(10,2)", Decimal("1.50")),
@@ -174,7 +197,8 @@ TYPES = {
     "[1::HUGEINT]": ("list of decimal(38,0)", [Decimal(1)]),
     "{'a': 1, 'b': ['x']}": ("object", {"a": 1, "b": ["x"]}),
     "MAP {'k': 1}": ("map", [("k", 1)]),
-    "{'t': TIME '12:00:00'}": ("string", '{"t":"12:00:00"}'),
+    "{'t': TIME '12:00:00'}": ("json", '{"t":"12:00:00"}'),
+    """'{"a":  "b"}'::JSON""": ("json", '{"a":  "b"}'),
     "1::UBIGINT": ("decimal(20,0)", Decimal(1)),
     "'ab'::BLOB": ("binary", b"ab"),
 }

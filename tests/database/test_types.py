@@ -52,8 +52,8 @@ KINDS = {
         "string",
         "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
     ),
-    "json": ('{"a":  1.50}', "string", '{"a":  1.50}'),
-    "jsonb": ('{"a":  1.50}', "string", '{"a": 1.50}'),
+    "json": ('{"a":  1.50}', "json", '{"a":  1.50}'),
+    "jsonb": ('{"a":  1.50}', "json", '{"a": 1.50}'),
     "inet": ("10.0.0.1/8", "string", "10.0.0.1/8"),
     "macaddr": ("08:00:2b:01:02:03", "string", "08:00:2b:01:02:03"),
     "bit(3)": ("101", "string", "101"),
@@ -72,8 +72,8 @@ KINDS = {
     "mood": ("happy", "string", "happy"),
     "mood[]": ("{happy,sad}", "list of string", ["happy", "sad"]),
     "price": ("1.25", "decimal(9,2)", Decimal("1.25")),
-    "pair": ('(1,"a b")', "string", '{"x":1,"y":"a b"}'),
-    "pair[]": ('{"(1,a)","(2,b)"}', "string", '[{"x":1,"y":"a"},{"x":2,"y":"b"}]'),
+    "pair": ('(1,"a b")', "json", '{"x":1,"y":"a b"}'),
+    "pair[]": ('{"(1,a)","(2,b)"}', "json", '[{"x":1,"y":"a"},{"x":2,"y":"b"}]'),
 }
 OWN = (
     "CREATE TYPE mood AS ENUM ('happy', 'sad')",

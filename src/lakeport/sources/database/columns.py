@@ -23,7 +23,7 @@ class Column:
         name: its name, in the database and in the table.
         sql: the expression that gives its values.
         type: what they are in the table; those that come as text are numbers written out where
-            this is a decimal, or a list of decimals.
+            this is a decimal, or a list of decimals. Arrow's type JSON stands for JSON text.
         check: an expression that is true of a row whose value can't be read; empty for none.
         reason: what such a value is, after `column 'a' holds`.
         hint: what to do about it.

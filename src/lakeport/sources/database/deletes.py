@@ -15,7 +15,7 @@ from lakeport.config.base import DestinationConfig
 from lakeport.errors import ConfigError
 from lakeport.model import Mode, Scan, Split
 from lakeport.schema.metadata import DELETED_AT
-from lakeport.schema.types import TIMESTAMP, cast_batch, normalise
+from lakeport.schema.types import TIMESTAMP, cast_batch, normalise, storable
 from lakeport.sources.database.access import Session
 from lakeport.sources.database.dialects.base import Dialect
 from lakeport.sources.database.reader import DatabaseReader
@@ -107,7 +107,7 @@ def gone(
     """
     wanted = normalise(table.schema)
     columns = tuple(column for key in keys for column in reader.columns if column.name == key)
-    schema = pa.schema([(column.name, column.type) for column in columns])
+    schema = pa.schema([storable(column.name, column.type) for column in columns])
     sample = dialect.sample(columns)
     alone = replace(reader, columns=columns, where="", ranges=("",), schema=schema, sample=sample)
     there = [cast_batch(batch, wanted) for batch in alone.rows(session, 0)]

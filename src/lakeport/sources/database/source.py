@@ -20,7 +20,7 @@ from lakeport.config.base import DestinationConfig
 from lakeport.config.inputs.database import DatabaseSource, scheme_of
 from lakeport.errors import ConfigError
 from lakeport.model import Batch, Flush, Mode, Split
-from lakeport.schema.types import TIMESTAMP
+from lakeport.schema.types import TIMESTAMP, storable
 from lakeport.sources.database.access import Session
 from lakeport.sources.database.columns import Column
 from lakeport.sources.database.cursor import Window, window
@@ -205,7 +205,7 @@ class DatabaseFlushes:
 
     def _schema(self, columns: tuple[Column, ...]) -> pa.Schema:
         """The columns; a row that was marked as deleted and is back loses its mark."""
-        fields = [pa.field(column.name, column.type) for column in columns]
+        fields = [storable(column.name, column.type) for column in columns]
         marks = self.source.deletes == "compare" and not self.config.hard_delete
         if marks and mark_of(self.config) not in {field.name for field in fields}:
             fields.append(pa.field(mark_of(self.config), TIMESTAMP))
@@ -247,7 +247,7 @@ def described(source: DatabaseSource) -> pa.Schema:
         relation = dialect.relation(session, source.table, source.query)
         columns = dialect.columns(session, relation)
     types = (pa.string() if pa.types.is_null(column.type) else column.type for column in columns)
-    return pa.schema(list(zip((column.name for column in columns), types, strict=True)))
+    return pa.schema([storable(c.name, type_) for c, type_ in zip(columns, types, strict=True)])
 
 
 def _dialect(source: DatabaseSource) -> Dialect:

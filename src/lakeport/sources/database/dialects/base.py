@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakeport.errors import SourceError
 from lakeport.schema.named import like, listed
-from lakeport.schema.types import check_names, normalise
+from lakeport.schema.types import check_names, declared_type, normalise
 from lakeport.sources.database.access import Session
 from lakeport.sources.database.columns import Column, quoted
 
@@ -103,7 +103,9 @@ class Dialect:
                 f"column {field.name!r} has type {field.type.type_name}, which can't be read",
                 "cast it to text, or leave it out, in a `query`.",
             )
-        return Column(field.name, quoted(field.name), normalise(pa.schema([field])).field(0).type)
+        return Column(
+            field.name, quoted(field.name), declared_type(normalise(pa.schema([field])).field(0))
+        )
 
 
 def query_of(query: str) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from lakeport.schema.types import check_names, normalise
+import pyarrow as pa
+
+from lakeport.schema.types import check_names, declared_type, normalise
 from lakeport.schema.untyped import open_columns, with_text
 from lakeport.sources.database.access import Session
 from lakeport.sources.database.columns import Column, quoted
@@ -60,12 +62,18 @@ class DuckDb(Dialect):
         told = session.rows(f"DESCRIBE SELECT * FROM {relation}")
         check_names("the query", [row[0] for row in told])
         asked = {name: _asked(name, kind) for name, kind, *_ in told}
+        json = {n for n, kind, *_ in told if kind == "JSON" or asked[n].startswith("CAST(to_json")}
         wanted = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in asked.items())
         schema = session.schema(f"SELECT {wanted} FROM {relation}")
         found = normalise(schema, open_places=True)
         untyped = open_columns(found)
         return tuple(
-            Column(field.name, asked[field.name], field.type, untyped=untyped.get(field.name))
+            Column(
+                field.name,
+                asked[field.name],
+                pa.json_() if field.name in json else declared_type(field),
+                untyped=untyped.get(field.name),
+            )
             for field in with_text(found)
         )
 

@@ -34,7 +34,7 @@ _NUMBERS: Final = ("bool", "int2", "int4", "int8", "float4", "float8")
 _TIMES: Final = ("date", "timestamp", "timestamptz")
 _TEXTS: Final = ("text", "varchar", "bpchar", "name", "char", "bytea")
 _AS_IT_IS: Final = frozenset((*_NUMBERS, *_TIMES, *_TEXTS))
-_TEXT, _OID = pa.string(), pa.int64()
+_TEXT, _JSON, _OID = pa.string(), pa.json_(), pa.int64()
 _OPEN: Final = pa.null()
 """Stands for the type of numbers whose digits only the values tell."""
 _SCALES: Final = (9, 18, 28)
@@ -153,7 +153,7 @@ class Postgres(Dialect):
     def _of(self, session: Session, field: pa.Field, kind: _Kind) -> Column:
         name, sql = field.name, quoted(field.name)
         if kind.is_record or _has_records(field.type):
-            return Column(name, f"to_json({sql})::text", _TEXT)
+            return Column(name, f"to_json({sql})::text", _JSON)
         if pa.types.is_list(field.type) or kind.item:
             return _array(field, kind.name.removeprefix("_"), sql)
         if kind.name in _AS_IT_IS:
@@ -164,6 +164,8 @@ class Postgres(Dialect):
         if kind.name == "money":
             scale = session.value("SELECT scale(0::money::numeric)")
             return Column(name, f"{sql}::numeric::text", pa.decimal128(19, scale))
+        if kind.name in ("json", "jsonb"):
+            return Column(name, f"{sql}::text", _JSON)
         if kind.name == "oid":
             return Column(name, f"{sql}::bigint", _OID)
         return Column(name, f"{sql}::text", _TEXT)

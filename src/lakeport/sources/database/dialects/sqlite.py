@@ -29,6 +29,7 @@ _SAMPLE: Final = {
     pa.float64(): "0.5",
     pa.string(): "''",
     pa.binary(): "x''",
+    pa.json_(): "''",
 }
 
 
@@ -112,6 +113,11 @@ def _declared(name: str, kind: str) -> Column:
         return _of(name, sql, _WHOLE, f"typeof({sql}) <> 'integer'", kind)
     if any(part in kind for part in ("CHAR", "CLOB", "TEXT")):
         return _of(name, sql, pa.string(), f"typeof({sql}) = 'blob'", kind)
+    if "JSON" in kind:
+        refused = f"typeof({sql}) = 'blob' OR NOT json_valid({sql})"
+        # A number's text has 15 digits, too few for some doubles.
+        exact = f"iif(typeof({sql}) = 'real', printf('%!.17g', {sql}), CAST({sql} AS TEXT))"
+        return _of(name, exact, pa.json_(), refused, kind)
     if "BLOB" in kind:
         return _of(name, sql, pa.binary(), f"typeof({sql}) <> 'blob'", kind)
     if any(part in kind for part in ("REAL", "FLOA", "DOUB", "NUMERIC", "DECIMAL")):
