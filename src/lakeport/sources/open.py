@@ -346,6 +346,7 @@ def _files(
 
 
 def _frame(frame: Any, config: DestinationConfig, spool: SpoolLocation, runtime: Runtime) -> Source:
+    from lakeport.sources.files.declared import column_types
     from lakeport.sources.frames.source import FrameSource, is_spark_frame
 
     if not is_spark_frame(frame):
@@ -359,7 +360,7 @@ def _frame(frame: Any, config: DestinationConfig, spool: SpoolLocation, runtime:
         spool.folder,
         digest=config.run_id is not None,
         max_columns=config.max_columns,
-        opaque=[name for name, t in config.columns.items() if t.strip().lower() == "json"],
+        declared=column_types(config.columns),
     )
     return Source(SpoolUploader(spool).flushes(source), name=stream)
 

@@ -7,11 +7,12 @@ in which they first appear, of types that hold each of their values exactly. The
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from itertools import islice
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ __all__ = ["RecordOptions", "record_batches"]
 
 _NUMBERS = (int, float)
 _EXACT_NUMBERS = (int, Decimal)
+_EXACT = 1 << 53
+"""Up to here a double holds every whole number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +39,13 @@ class RecordOptions:
         stream: the stream's name.
         max_columns: most columns and members of objects.
         opaque: columns that are kept as JSON text, whatever they hold.
+        numbers: columns of a declared type, into which numbers without a common type are cast.
     """
 
     stream: str = "records"
     max_columns: int = 5000
     opaque: frozenset[str] = frozenset()
+    numbers: frozenset[str] = frozenset()
 
 
 _DEFAULT = RecordOptions()
@@ -66,7 +71,7 @@ def record_batches(
     waiting = iter(records)
     while part := list(islice(waiting, rows)):
         batch = _batch(part, len(paths) * rows, options)
-        schema = _joined(schema, batch.schema)
+        schema = _joined(schema, batch.schema, options.numbers)
         check_width(options.stream, schema, options.max_columns, every=False)
         path = folder / f"records-{len(paths):06d}.arrows"
         with open_new(path) as file, pa.ipc.new_stream(file, batch.schema) as writer:
@@ -141,6 +146,8 @@ def _as_json(name: str, values: list[Any]) -> pa.Array:
 
 
 def _column(name: str, values: list[Any], options: RecordOptions) -> pa.Array:
+    if name in options.numbers and _need_text(values):
+        return pa.array(map(_digits, values), pa.string())
     _check(name, values, options)
     try:
         return pa.array(values)
@@ -160,6 +167,25 @@ def _column(name: str, values: list[Any], options: RecordOptions) -> pa.Array:
             f"{name!r} has a text with half of a surrogate pair, which is no Unicode",
             "correct the text in the source.",
         ) from None
+
+
+def _need_text(values: Sequence[Any]) -> bool:
+    """Whether values are finite numbers that may have no type in common that is exact."""
+    there = [value for value in values if value is not None]
+    kinds = {type(value) for value in there}
+    large = any(isinstance(value, int) and abs(value) > _EXACT for value in there)
+    return (
+        (len(kinds) > 1 or large) and kinds <= {int, float, Decimal} and all(map(isfinite, there))
+    )
+
+
+def _digits(value: Any) -> str | None:
+    """Write a number as text that every declared type reads: a whole one without a point."""
+    if value is None:
+        return None
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def _check(name: str, values: Iterable[Any], options: RecordOptions) -> None:
@@ -214,12 +240,16 @@ def _of(column: pa.Array, field: pa.Field) -> pa.Array:
         ) from error
 
 
-def _joined(one: pa.Schema, other: pa.Schema) -> pa.Schema:
+def _joined(one: pa.Schema, other: pa.Schema, numbers: Collection[str]) -> pa.Schema:
     """The columns of both; whole numbers and fractions together are fractions, where exact."""
     known = {*one.names}
-    for field in other:
+    for i, field in enumerate(other):
         if field.name in known:
             kinds = (one.field(field.name).type, field.type)
+            if field.name in numbers and any(map(pa.types.is_string, kinds)):
+                one = one.set(one.get_field_index(field.name), field.with_type(pa.string()))
+                other = other.set(i, field.with_type(pa.string()))
+                continue
             decimals = sum(map(pa.types.is_decimal, kinds))
             if decimals == 1 and any(map(pa.types.is_floating, kinds)):
                 raise _mixed(field.name, "Decimal and float")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
@@ -30,6 +31,7 @@ from lakeport.sources.spool.location import open_new
 __all__ = ["ArrowReader", "FrameSource", "is_spark_frame"]
 
 _ROWS = 1 << 16
+_NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 _OUTPUT_RATIO = 0.4
 
 
@@ -80,7 +82,8 @@ class FrameSource:
         digest: whether to compute `Batch.digest` over the spooled rows; frames whose rows come in
             another order have another one. Not available for Spark frames.
         max_columns: most columns that records may have.
-        opaque: columns of records that are kept as JSON text, whatever they hold.
+        declared: columns whose type is declared. Records keep those of Arrow's type JSON as JSON
+            text, whatever they hold.
 
     Raises:
         SourceError: the frame's kind, a column's type or its name can't be landed.
@@ -95,7 +98,7 @@ class FrameSource:
         *,
         digest: bool = False,
         max_columns: int = 5000,
-        opaque: Collection[str] = (),
+        declared: Mapping[str, pa.DataType] = MappingProxyType({}),
     ) -> None:
         self._kind = _kind(frame)
         if not self._kind:
@@ -112,7 +115,9 @@ class FrameSource:
         self._folder = folder
         self._split_bytes = split_bytes
         self._digest = digest
-        self._records = RecordOptions(stream, max_columns, frozenset(opaque))
+        opaque = {name for name, type_ in declared.items() if isinstance(type_, pa.JsonType)}
+        numbers = {name for name, type_ in declared.items() if any(of(type_) for of in _NUMBERS)}
+        self._records = RecordOptions(stream, max_columns, frozenset(opaque), frozenset(numbers))
 
     def __iter__(self) -> Iterator[Flush]:
         """Spool the frame and hand it out."""

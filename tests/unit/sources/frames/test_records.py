@@ -10,7 +10,12 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -144,3 +149,59 @@ def test_values_are_exact_or_refused(records: list[dict[str, Any]], rows: int) -
                     for item, got in zip(wanted, row["n"], strict=True)
                 ]
             assert row[name] == wanted
+
+
+LARGE = 2**53 + 1
+
+
+@pytest.mark.parametrize("rows", [1, 40_000])  # of one part, and of several
+@pytest.mark.parametrize(
+    ("values", "type_", "found"),
+    [
+        ([LARGE, 2.0], "integer", [LARGE, 2]),
+        ([LARGE, 1.5], "decimal(38,2)", [Decimal(LARGE), Decimal("1.5")]),
+        ([LARGE, 1.5], "double", "'x' is declared as double, which '9007199254740993' is not"),
+        ([LARGE, 1.5], "integer", "'x' is declared as integer, which '1.5' is not"),
+        ([Decimal("1.5"), 2.5], "double", [1.5, 2.5]),
+        ([2**70, None, 1], "decimal(38,0)", [Decimal(2**70), None, Decimal(1)]),
+        ([1, True], "integer", "'x' mixes values"),
+    ],
+)
+def test_a_declared_type_settles_which_numbers_records_have(
+    tmp_path: Path, values: list[Any], type_: str, found: Any, rows: int
+) -> None:
+    records = [{"x": value} for value in values for _ in range(rows)]
+
+    def load() -> None:
+        lakeport.land(
+            records,
+            tmp_path,
+            table="t",
+            columns={"x": type_},
+            file_type="delta",
+            internal_columns=False,
+        )
+
+    if isinstance(found, str):
+        with pytest.raises(LakeportError, match=found):
+            load()
+    else:
+        load()
+        there = DeltaTable(str(tmp_path / "t")).to_pyarrow_table()["x"].to_pylist()
+        assert there[::rows] == found
+        assert len(there) == len(records)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame, pa.table])
+@pytest.mark.parametrize("type_", ["integer", "double"])
+def test_a_declared_type_settles_which_numbers_frames_have(
+    tmp_path: Path, frame: Any, type_: str
+) -> None:
+    """As pandas makes doubles of whole numbers beside nulls, loads differ without it."""
+    for values in ([1, 2], [1.0, None]):
+        lakeport.land(
+            frame({"x": values}), tmp_path, table="t", columns={"x": type_}, internal_columns=False
+        )
+    found = ds.dataset(tmp_path / "t").to_table()["x"]
+    assert found.type == (pa.int64() if type_ == "integer" else pa.float64())
+    assert sorted(found.drop_null().to_pylist()) == [1, 1, 2]
