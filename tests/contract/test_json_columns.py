@@ -116,6 +116,14 @@ def test_merge_and_queries_keep_the_encoding(lake: Lake, sql: str) -> None:
     assert lake.values() == ['"q"', '"z"', "7"]
 
 
+def test_texts_that_a_query_makes_are_quoted_and_it_is_told(lake: Lake) -> None:
+    records = [{"k": 1, "v": {"a": 1}}, {"k": 2, "v": "b"}]
+    for value, told in (("v", False), ("upper(v) v", True)):
+        report = lake.land(records, sql=f"select k, {value} from source")
+        assert any("text that the query made" in n for n in report.streams[0].notes) is told
+    assert lake.values() == ['"\\"B\\""', '"b"', '"{\\"A\\": 1}"', '{"a": 1}']
+
+
 def test_overwrite_resets_and_partition_overwrite_does_not(lake: Lake) -> None:
     for records, values, mark in (
         ([{"v": "a"}], ["a"], {}),

@@ -41,7 +41,7 @@ from lakeport.loading.timeline import Timeline
 from lakeport.model import Batch, Landed, Mode, Reader, Scan, Split, Staged, UnknownPolicy
 from lakeport.schema.evolution import TypeConflict
 from lakeport.schema.kinds import merge_kinds, type_of_kind
-from lakeport.schema.types import declared_type
+from lakeport.schema.types import declared_type, is_json
 from lakeport.schema.untyped import open_columns, with_text
 from lakeport.schema.width import check_width
 from lakeport.shape.columns import TIMESTAMP, header_name, internal_names
@@ -373,6 +373,8 @@ class StreamLoader:
                 if self.policies.mode is Mode.OVERWRITE and not (landed.rows or landed.skipped):
                     warnings = (*warnings, _emptied(landed))
                 columns = described(incoming, plan)
+                if self.transform is not None:
+                    notes = (*notes, *_quoted(incoming, columns))
                 return replace(landed, warnings=warnings, notes=notes, columns=columns)
             except ObjectExists:
                 self.writer.discard(staged)  # bound to names that are taken: stage under others
@@ -465,6 +467,17 @@ class StreamLoader:
 
     def _drop_strays(self, results: Sequence[Staged | Findings]) -> None:
         self.writer.drop_strays(staged_of(results))
+
+
+def _quoted(made: pa.Schema, table: Mapping[str, str]) -> Iterator[str]:
+    """Say which texts that a query or function made become JSON strings in the table."""
+    for column in made:
+        plain = pa.types.is_string(column.type) and not is_json(column)
+        if plain and table.get(column.name) == "json":
+            yield (
+                f"{column.name!r} is text that the query made, and JSON in the table: each text is "
+                "a JSON string there; columns that a query passes on as they are stay JSON"
+            )
 
 
 def _emptied(landed: Landed) -> str:
