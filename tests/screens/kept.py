@@ -79,9 +79,10 @@ def _without_seconds(lines: list[str]) -> Iterator[str]:
 
 
 def too_wide(output: bytes, columns: int) -> list[str]:
-    """Lines that a terminal had to break; a single word, such as a path, is as long as it is."""
+    """Lines that a terminal had to break, without those of one word, as a path, or one command."""
     lines = screen(output, _WIDE).split("\n")
-    return [line for line in lines if cells(line) > columns and " " in line.strip()]
+    whole = re.compile(r"\S+|`lakeport [^`]+`\S*")
+    return [line for line in lines if cells(line) > columns and not whole.fullmatch(line.strip())]
 
 
 def environment(kept: Path) -> dict[str, str]:

@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Unpack
 
 from lakeport.errors import LakeportError, SourceError, SparkFailure
+from lakeport.spark.jobs import in_group
 from lakeport.tables.records import (
     AlterReport,
     CompactReport,
@@ -193,7 +194,6 @@ class Table:
             SourceError: there is no table, or no such version.
             SparkFailure: the query took longer than `timeout`.
         """
-        from lakeport.spark.jobs import in_group
         from lakeport.tables.queries import check_beginning, fetch, read_table, run_query
 
         check_beginning(sql)
