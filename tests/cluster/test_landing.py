@@ -47,9 +47,10 @@ def test_a_stream_lands_through_the_store(bucket: Bucket) -> None:
     assert bucket.uploads() == []
     # The same stream again into Delta: bad lines have their numbers from the spooled sidecars.
     broken = singer(5_000).replace(b'"id": 77,', b'"id": "no",') + b'{"type": "RECORD"}\n'
-    report = bucket.land(io.BytesIO(broken), "delta_lake_s3", on_bad_record="quarantine")
+    keys = {"table": "again", "on_bad_record": "quarantine"}
+    report = bucket.land(io.BytesIO(broken), "delta_lake_s3", **keys)
     assert report.rows == 4_999
-    assert bucket.delta("people").to_pyarrow_table().num_rows == 4_999
+    assert bucket.delta("again").to_pyarrow_table().num_rows == 4_999
     (aside,) = [key for key in bucket.objects("lake/_lakeport/quarantine/") if "people" in key]
     body = bucket.minio.client().get_object(Bucket=bucket.name, Key=aside)["Body"].read()
     assert b'"line":79' in body.replace(b" ", b"")
@@ -119,8 +120,8 @@ def test_credentials_of_this_machine_serve_the_workers(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", bucket.keys.pop("aws_secret_access_key"))
     assert bucket.land(io.BytesIO(singer(100))).rows == 100
     for _ in range(2):
-        assert bucket.land(io.BytesIO(singer(100)), "delta_lake_s3").rows == 100
-    assert bucket.delta("people").to_pyarrow_table().num_rows == 200
+        assert bucket.land(io.BytesIO(singer(100)), "delta_lake_s3", table="delta").rows == 100
+    assert bucket.delta("delta").to_pyarrow_table().num_rows == 200
 
 
 def test_what_workers_lack_is_said_first(
