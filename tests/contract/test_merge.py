@@ -290,8 +290,7 @@ def unversioned(*ids: int) -> list[dict[str, Any]]:
     return [record("users", id=i, name="none") for i in ids]
 
 
-@pytest.mark.parametrize("hard", [True, False])
-@pytest.mark.parametrize("mode", ["append", "merge"])
+@pytest.mark.parametrize(("mode", "hard"), [("append", True), ("merge", False)])
 @pytest.mark.parametrize(
     ("lines", "metadata"),
     [

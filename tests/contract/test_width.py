@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 import lakeport
 from lakeport.errors import InputError
 
-LINES = 20_000
+LINES = 6_000
 SINGER = {
     "type": "SCHEMA",
     "stream": "t",
