@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from lakeport.errors import InputError
 from lakeport.schema.casting import is_json
-from lakeport.schema.exact import InexactError
+from lakeport.schema.exact import InexactError, exactly
 
 __all__ = [
+    "cast_declared",
     "content",
-    "declared_json",
     "holds",
     "is_json_text",
     "json_column",
@@ -132,16 +132,23 @@ def json_column(array: pa.Array, part: pa.Field, column: str = "") -> pa.Array:
     return pc.if_else(array.is_valid(), json_text(array, column), pa.scalar(None, pa.string()))
 
 
-def declared_json(array: pa.Array, part: pa.Field) -> pa.Array:
-    """Return a column that is declared as JSON: its texts as they are, other values as JSON.
+def cast_declared(array: pa.Array, part: pa.Field, type_: pa.DataType) -> pa.Array:
+    """Return a column's values in its declared type.
+
+    Declared as JSON, texts stay as they are, and other values become JSON; declared as another
+    type, JSON texts become plain ones first.
 
     Args:
         array: the column's values.
         part: the column as its source has it.
+        type_: the declared type.
 
     Raises:
-        InexactError: a text is no JSON.
+        InexactError: a value has no equal there, or a text is no JSON.
+        TypeError: no value of the column's type has one.
     """
+    if not isinstance(type_, pa.JsonType):
+        return exactly(text_column(array) if is_json(part) else array, type_)
     if is_json(part) or not pa.types.is_string(array.type):
         return json_column(array, part, part.name)
     for index, text in enumerate(array.to_pylist()):

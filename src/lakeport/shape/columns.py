@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from lakeport.errors import InputError
 from lakeport.schema.evolution import TypeConflict
 from lakeport.schema.exact import InexactError, as_declared, exactly
-from lakeport.schema.text import declared_json, json_column, text_column
+from lakeport.schema.text import cast_declared, json_column, text_column
 from lakeport.schema.types import declared_type, is_json, storable
 from lakeport.schema.untyped import OBJECT, ValueFound, emptied
 from lakeport.shape.rules import ColumnRules
@@ -160,13 +160,11 @@ class Shape:
                 return exactly(column, narrow)
             except InexactError:
                 raise TypeConflict(dict(self.names)[name], narrow, column.type, "") from None
-        type_ = self.rules.types.get(name, column.type)
+        type_ = self.rules.types.get(name)
+        if type_ is None:
+            return column
         with as_declared(name, column.type, type_):
-            if isinstance(type_, pa.JsonType):
-                return declared_json(column, self.source.field(name))
-            if name in self.rules.types and is_json(self.source.field(name)):
-                column = text_column(column)
-            return exactly(column, type_)
+            return cast_declared(column, self.source.field(name), type_)
 
 
 def plan_shape(

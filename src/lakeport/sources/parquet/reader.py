@@ -13,8 +13,8 @@ import pyarrow as pa
 from lakeport.errors import SchemaConflict, SourceError
 from lakeport.model import Scan, Split
 from lakeport.schema.calendars import HybridCalendar
-from lakeport.schema.exact import as_declared, convertible, exactly
-from lakeport.schema.text import declared_json
+from lakeport.schema.exact import as_declared, convertible
+from lakeport.schema.text import cast_declared
 from lakeport.schema.types import (
     TIMESTAMP,
     cast_batch,
@@ -300,10 +300,7 @@ def aligned(
         place = schema.get_field_index(name)
         column, type_ = rows.column(place), declared_type(schema.field(place))
         with as_declared(name, column.type, type_):
-            if isinstance(type_, pa.JsonType):
-                column = declared_json(column, own.field(name))
-            else:
-                column = exactly(column, type_)
+            column = cast_declared(column, own.field(name), type_)
         rows = rows.set_column(place, schema.field(place), column)
     return rows
 

@@ -102,6 +102,16 @@ def test_a_declaration_settles_it(
     assert sorted(column.to_pylist(), key=str) == sorted(values, key=str)
 
 
+@pytest.mark.parametrize("format_", ["parquet", "arrow"])
+@pytest.mark.parametrize(("name", "strings"), [("string", ["a", "7"]), ("json", ['"a"', "7"])])
+def test_json_beside_another_type(
+    tmp_path: Path, format_: str, name: str, strings: list[str]
+) -> None:
+    json = pa.array(['"a"', "7"], pa.json_())
+    column = landed(tmp_path, [json, pa.array([1, 2])], format_, columns={"v": name})
+    assert sorted(column.to_pylist()) == sorted([*strings, "1", "2"])
+
+
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
