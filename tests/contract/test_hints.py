@@ -175,7 +175,7 @@ NAMING = {
         mage/flags sources/files/declared""",
     "names the command in general": """config/lake/mistakes pages/server/site cli/output/errors""",
     "needs a value that only the user knows": """sources/csv/plan sources/json/documents
-        loading/replay/shares tables/table""",
+        loading/replay/shares tables/queries""",
     "needs a server or a terminal": """cli/page cli/ui pages/server/address pages/server/gate""",
     "needs another Spark, or a warm session": """cli/warm host/warm/start loading/check
         pipeline/session schema/calendars spark/failures spark/jvm/fetching spark/lease

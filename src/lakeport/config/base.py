@@ -49,6 +49,7 @@ __all__ = [
     "DestinationConfig",
     "FileType",
     "canonical",
+    "store_keys",
 ]
 
 MAXIMUM_BATCH_SIZE_MB = 1024.0
@@ -77,6 +78,8 @@ def _smallest(values: dict[str, Any]) -> float:
 def _switched(value: object) -> object:
     return "off" if value is False else value  # as YAML reads a bare `off`
 
+
+_PLACES = frozenset({"bucket", "table_uri", "path"})
 
 Size = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1)]
@@ -394,6 +397,11 @@ class DestinationConfig(BaseModel):
             if name == "spark":
                 value = {k: MASK if is_secret_name(k) else v for k, v in value.items()}
             yield name, value
+
+
+def store_keys(kind: type[BaseModel]) -> frozenset[str]:
+    """Return the keys of a config that say how its store is reached, not where its tables are."""
+    return frozenset(kind.model_fields.keys() - DestinationConfig.model_fields.keys() - _PLACES)
 
 
 def canonical(values: Mapping[str, Any]) -> dict[str, Any]:

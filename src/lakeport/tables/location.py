@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeport.config.base import DestinationConfig
+from lakeport.config.base import DestinationConfig, store_keys
 from lakeport.config.classes import (
     config_class,
     destination_of,
@@ -24,16 +24,14 @@ from lakeport.spark.table_files import check_table_files
 from lakeport.storage.keys import clean_prefix
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
     from pyspark.sql import SparkSession
 
     from lakeport.model import Storage
     from lakeport.spark.session import Runtime
 
-__all__ = ["TableLocation", "locate", "store_keys"]
+__all__ = ["TableLocation", "locate"]
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
-_WHERE = frozenset({"bucket", "table_uri", "path"})
 
 
 @dataclass(frozen=True)
@@ -151,11 +149,6 @@ def _credentials(config: DestinationConfig, kind: str) -> dict[str, Any]:
     """What a config says about its store, without saying where in it the table is."""
     own = store_keys(config_class(kind)) | {"spark"}
     return {name: getattr(config, name) for name in own & config.model_fields_set}
-
-
-def store_keys(kind: type[BaseModel]) -> frozenset[str]:
-    """The keys of a config that say how its store is reached, not where in it tables are."""
-    return frozenset(kind.model_fields.keys() - DestinationConfig.model_fields.keys() - _WHERE)
 
 
 def _open(kind: str, uri: str, keys: Mapping[str, Any]) -> TableLocation:

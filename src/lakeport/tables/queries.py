@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lakeport.errors import ConfigError
+from lakeport.errors import ConfigError, SparkFailure
 from lakeport.spark.active import active
 from lakeport.spark.failures import first_line, translated
+from lakeport.spark.jobs import in_group
 from lakeport.spark.jvm.classes import java_class
 from lakeport.spark.quoting import quoted
 from lakeport.tables.query_policy import check_query
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["check_beginning", "fetch", "read_table", "run_query"]
+    from lakeport.spark.session import Runtime
+
+__all__ = ["check_beginning", "fetch", "in_time", "read_table", "run_query"]
 
 _LOST = (
     "FAILED_READ_FILE.FILE_NOT_EXIST",
@@ -149,3 +153,19 @@ def fetch(frame: DataFrame, uri: str, found: FilesView | int) -> pa.Table:
             if isinstance(found, int) and lost:
                 raise gone(uri, found) from error
             raise
+
+
+def in_time(runtime: Runtime, query: Callable[[], pa.Table], seconds: float) -> pa.Table:
+    """Run a query, and cancel it after so many seconds; return its rows.
+
+    Raises:
+        SparkFailure: it took longer.
+        LakeportError: it failed otherwise.
+    """
+    try:
+        return in_group(runtime, query, seconds=min(seconds, threading.TIMEOUT_MAX))
+    except TimeoutError:
+        raise SparkFailure(
+            f"the query took longer than {seconds:g} s, and was cancelled",
+            "have it read or join fewer rows, or give it more time (`--timeout`).",
+        ) from None

@@ -11,14 +11,12 @@ What the log files tell is read without Spark; queries and maintenance run on Sp
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Unpack
 
-from lakeport.errors import LakeportError, SourceError, SparkFailure
-from lakeport.spark.jobs import in_group
+from lakeport.errors import LakeportError, SourceError
 from lakeport.tables.records import (
     AlterReport,
     CompactReport,
@@ -194,7 +192,13 @@ class Table:
             SourceError: there is no table, or no such version.
             SparkFailure: the query took longer than `timeout`.
         """
-        from lakeport.tables.queries import check_beginning, fetch, read_table, run_query
+        from lakeport.tables.queries import (
+            check_beginning,
+            fetch,
+            in_time,
+            read_table,
+            run_query,
+        )
 
         check_beginning(sql)
         found = self._versions().files_or_version(version, timestamp)
@@ -207,13 +211,7 @@ class Table:
             frame = read_table(spark, self._location.hadoop_uri, found)
             return fetch(run_query(spark, frame, names, sql, limit), self.uri, found)
 
-        try:
-            return in_group(runtime, job, seconds=min(timeout, threading.TIMEOUT_MAX))
-        except TimeoutError:
-            raise SparkFailure(
-                f"the query took longer than {timeout:g} s, and was cancelled",
-                "have it read or join fewer rows, or give it more time (`--timeout`).",
-            ) from None
+        return in_time(runtime, job, timeout)
 
     def compact_report(self) -> CompactReport:
         """Tell which partitions have small files, and what `optimize` would do about them.

@@ -36,9 +36,11 @@ RUN_AGAIN = "the same command with the same `--run-id` adds nothing twice."
 
 
 class ErrorOutput(Protocol):
-    """What can tell an error; `landed` counts the batches before it.
+    """Prints or logs the error that ends a command; `Guard` hands it over.
 
-    `options` are those by which commands that it names reach the target's tables, too.
+    Attributes:
+        landed: number of batches that landed before the error.
+        options: what `Guard` adds to the commands about a table that a hint names.
     """
 
     landed: int
@@ -164,13 +166,14 @@ class Guard:
 
 
 def _options(kind: type[BaseModel], to: str | None, set_keys: Iterable[str]) -> str:
-    """The options by which a command about one table of a target reaches its store."""
+    """Return the options that a command about one table needs to reach its target's store."""
+    from lakeport.config.base import store_keys
     from lakeport.config.load import is_config_file
-    from lakeport.tables.location import store_keys
 
     words = ["--to", to] if to and is_config_file(to, guess=False) else []
+    known = store_keys(kind)
     for pair in set_keys:
-        if pair.partition("=")[0] in store_keys(kind):
+        if pair.partition("=")[0] in known:
             words += ["--set", pair]
     return "".join(f" {shlex.quote(word)}" for word in words)
 
