@@ -132,7 +132,7 @@ def column_of(path: str, columns: Iterable[str]) -> str:
 
 
 def no_column(name: str, columns: Iterable[str], owner: str) -> str:
-    """The hint for a declared column that `owner` lacks: whole columns alone have declared types.
+    """Return the hint about a declared column that `owner`, such as "the records have", lacks.
 
     >>> no_column("o.p", ["id", "o"], "the records have")
     "types are declared for whole columns: `--column o=json` lands all of 'o' as JSON."

@@ -170,7 +170,7 @@ def reopened(part: pa.Field, type_: pa.DataType) -> pa.Field:
 
 
 def emptied(array: Any, type_: pa.DataType) -> Any:
-    """An array of `as_text(type_)`, or of a part of it, as one of the open type.
+    """Return an array of `as_text(type_)`, or of a part of it, in the open type.
 
     An array of the type null becomes one of any type.
 

@@ -36,7 +36,8 @@ SLOW_STORE = (
 """The hint where a store is overloaded."""
 
 Condition = Literal["none", "absent", "same"]
-"""What a request asks for: nothing; that nothing has the name yet; that one version is there."""
+"""When the store is to do what a request asks: always; if no object has the name; if the object is
+still the version that was read."""
 
 
 class NotFound(DestinationError):
@@ -72,7 +73,7 @@ def replaced(name: str) -> DestinationError:
 
 
 def condition_of(over: str | None) -> Condition:
-    """Return what a write asks for that replaces a version, nothing (empty), or anything (None)."""
+    """Return the condition of a write over a version, no object (empty), or any object (None)."""
     return "none" if over is None else "same" if over else "absent"
 
 

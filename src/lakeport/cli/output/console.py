@@ -245,7 +245,7 @@ class Console:
             self._write(line)
 
     def _typed(self, text: str, width: int | None = None) -> str:
-        """A text with commands and paths as someone who is here types them."""
+        """Return a text with its commands and paths as the user types them in this folder."""
         text = with_options(text, self.options)
         return nearby(text) if (self._width if width is None else width) else text
 

@@ -55,7 +55,7 @@ def nearby(text: str) -> str:
 
 
 def with_options(text: str, options: str) -> str:
-    """A text whose commands about a table have these options, too.
+    """Add options to each command about a table that a text names; return the text.
 
     >>> with_options("`lakeport table history s3://b/t` tells.", " --to prod.yaml")
     '`lakeport table history s3://b/t --to prod.yaml` tells.'

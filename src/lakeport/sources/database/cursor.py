@@ -257,7 +257,7 @@ class _Asked:
         return sum(count_changed(batch, known) for batch in self.session.batches(query))
 
     def repeated(self, before: Mapping[str, Any]) -> int:
-        """How many rows with the last value equal landed ones and came since; 0 with keys.
+        """Return the number of new rows at the last value that equal landed ones; 0 with keys.
 
         Of too many rows for the bookmark it is not told.
         """

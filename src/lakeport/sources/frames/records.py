@@ -170,7 +170,7 @@ def _column(name: str, values: list[Any], options: RecordOptions) -> pa.Array:
 
 
 def _need_text(values: Sequence[Any]) -> bool:
-    """Whether values are finite numbers that may have no type in common that is exact."""
+    """Tell whether values are finite numbers that no type may hold together exactly."""
     there = [value for value in values if value is not None]
     kinds = {type(value) for value in there}
     large = any(isinstance(value, int) and abs(value) > _EXACT for value in there)

@@ -1,4 +1,4 @@
-"""Parquet files whose places without a value get the type that a later load finds for them.
+"""Give places without a value in Parquet files the type that a later load finds for them.
 
 Items of empty lists, and objects without members, can't be left out of files: they are text there.
 As soon as another file has another type in such a place, few readers take the two for one table.
@@ -21,13 +21,13 @@ from lakeport.schema.untyped import OBJECT, ValueFound, emptied
 from lakeport.writers.files.columns import ColumnLog, file_columns
 from lakeport.writers.files.encode import encoder_for
 
-__all__ = ["has_text_places", "retype", "retype_late"]
+__all__ = ["has_text_places", "retype", "retype_late", "retype_warning"]
 
 _THREADS = 8
 
 
 def has_text_places(files: pa.Schema, table: pa.Schema) -> bool:
-    """Whether files have text where other files of the table have another type, or nothing."""
+    """Tell whether the columns of files have text where the table has another type, or none."""
     there = pa.struct(list(files))
     return bool(_opened(there, pa.struct(list(table))) != there)
 
@@ -38,7 +38,8 @@ def retype(storage: Storage, keys: Sequence[str], columns: pa.Schema) -> tuple[s
     Files with values there stay as they are. Return what to tell of those that the store refused.
     """
 
-    def one(key: str, *, again: bool = True) -> str:
+    def retyped(key: str, *, again: bool = True) -> str:
+        """Return why a file could not be written anew; empty if it was, or needs not be."""
         try:
             with storage.open(key) as file:
                 there = pq.read_schema(file)
@@ -47,18 +48,18 @@ def retype(storage: Storage, keys: Sequence[str], columns: pa.Schema) -> tuple[s
         except ValueFound:
             pass
         except DestinationError as error:  # another load may just have done it
-            return one(key, again=False) if again else error.message
+            return retyped(key, again=False) if again else error.message
         except pa.ArrowException as error:
             return f"{storage.uri(key)}: {error}"
         return ""
 
     with ThreadPoolExecutor(_THREADS, "lakeport-retype") as pool:
-        failures = [failure for failure in pool.map(one, keys) if failure]
-    return (told(len(failures), failures[0]),) if failures else ()
+        failures = [failure for failure in pool.map(retyped, keys) if failure]
+    return (retype_warning(len(failures), failures[0]),) if failures else ()
 
 
-def told(files: int, reason: str) -> str:
-    """Return a warning that files keep text in places that have another type now."""
+def retype_warning(files: int, reason: str) -> str:
+    """Return the warning that so many files keep text in places that have another type now."""
     count = f"{files:,} earlier files" if files > 1 else "an earlier file"
     return (
         f"{count} without a value where this load has the first one could not be given its type, "
@@ -84,7 +85,7 @@ def retype_late(
 
 
 def _opened(there: pa.DataType, table: pa.DataType) -> pa.DataType:
-    """A file's type with the table's other types, or none, in mind: its text there has no value."""
+    """Return a file's type with its text opened where the table has another type, or none."""
     if pa.types.is_string(there) and not pa.types.is_string(table):
         return OBJECT if pa.types.is_struct(table) else pa.null()
     if pa.types.is_struct(there) and pa.types.is_struct(table):

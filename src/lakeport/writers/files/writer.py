@@ -332,21 +332,21 @@ class FilesWriter:
             ObjectExists: another load has changed the columns meanwhile: plan and stage again.
         """
         from lakeport.writers.files.loads import untyped_files
-        from lakeport.writers.files.retype import retype, told
+        from lakeport.writers.files.retype import retype, retype_warning
 
         assert columns.schema is not None
         try:
             keys = untyped_files(self.storage, self.folder)
             failed = retype(self.storage, keys, file_columns(columns.schema))
             if not self.manifest:
-                failed += (told(1, "`manifest: false` leaves its name unknown"),)
+                failed += (retype_warning(1, "`manifest: false` leaves its name unknown"),)
             elif not failed:
                 self._column_log.write(columns.number + 1, columns.schema)
         except ObjectExists:
             self._columns, self._raced = None, True
             raise
         except PermissionRefused as error:
-            failed = (told(1, error.message),)
+            failed = (retype_warning(1, error.message),)
         if not (failed and self.manifest):
             self._columns = replace(columns, number=columns.number + 1, pending=False)
         return failed
