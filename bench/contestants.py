@@ -11,7 +11,7 @@ from pathlib import Path
 from bench import data
 from bench.environments import PEERS, program, script
 from bench.places import BUCKET, Place
-from lakeport.spark.jvm.jars import LOG_STORE, ensure
+from lakeport.engine.spark.jvm.jars import LOG_STORE, ensure
 
 COLD, WARM = "lakeport cold", "lakeport warm"
 SPARK, DLT_ROWS, DLT_ARROW = "PySpark by hand", "dlt, rows", "dlt, Arrow"

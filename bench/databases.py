@@ -23,7 +23,7 @@ from bench.places import Places
 from bench.results import Cell, Results, Run
 from bench.rounds import in_turn
 from bench.values import database
-from lakeport.spark.jvm.jars import ensure
+from lakeport.engine.spark.jvm.jars import ensure
 from tests.postgres import Postgres
 
 ROWS, TENTH = 5_000_000, 10

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.environments import PINS
-from lakeport.spark.jvm.java import find_java
+from lakeport.engine.spark.jvm.java import find_java
 
 
 def about(note: str) -> dict[str, Any]:

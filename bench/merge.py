@@ -26,7 +26,7 @@ from bench.places import Places
 from bench.results import Cell, Results, Run
 from bench.rounds import in_turn
 from bench.values import database
-from lakeport.spark.jvm.jars import ensure
+from lakeport.engine.spark.jvm.jars import ensure
 
 ROWS, CHANGED = 10_000_000, 100_000
 PART = 1_000_000

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyspark
 
-from lakeport.spark.jvm import jars
+from lakeport.engine.spark.jvm import jars
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "jvm" / "src").rglob("*.java"))

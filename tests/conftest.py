@@ -69,7 +69,7 @@ def one_spark(
         with warm_session(tmp_path_factory.mktemp("warm")), commits_by_spark():
             yield
         return
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
     runtime = Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
     assert runtime.context  # there for every test: small loads would do without until it is
@@ -95,7 +95,7 @@ def commits_by_spark() -> Iterator[None]:
 @contextmanager
 def small_jobs_here() -> Iterator[None]:
     """Small jobs are done by threads of this process, although Spark is there."""
-    from lakeport.spark import jobs, session
+    from lakeport.engine.spark import jobs, session
 
     done: list[int] = []
     until_spark = jobs._until_spark
@@ -117,7 +117,7 @@ def small_jobs_here() -> Iterator[None]:
 @contextmanager
 def warm_session(folder: Path) -> Iterator[None]:
     """A warm session that this process's loads require."""
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
     from tests.warm.kit import Warm, cache
 
     with Warm(cache(folder)) as warm, pytest.MonkeyPatch.context() as patch:

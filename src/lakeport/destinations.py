@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from lakeport.config.classes import config_class, destination_of
 from lakeport.config.inputs.database import DatabaseSource
 from lakeport.config.inputs.files import FilesSource
+from lakeport.engine.spark import workers
+from lakeport.engine.spark.filesystems import place_of, session_for
+from lakeport.engine.spark.table_files import check_table_files
 from lakeport.errors import ConfigError, PermissionRefused
 from lakeport.host.extras import PACKAGES, missing
 from lakeport.sources.remote import storage_of
-from lakeport.spark import workers
-from lakeport.spark.filesystems import place_of, session_for
-from lakeport.spark.table_files import check_table_files
 from lakeport.storage.local.store import LocalStorage
 from lakeport.storage.probe import unfit_for_tables
 from lakeport.storage.retry import Retrier
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakeport.config.base import DestinationConfig
+    from lakeport.engine.spark.lease import Store
+    from lakeport.engine.spark.session import Runtime
     from lakeport.model import Storage, StoredObject
-    from lakeport.spark.lease import Store
-    from lakeport.spark.session import Runtime
     from lakeport.writers.base import TableWriter
 
 __all__ = [

@@ -17,7 +17,7 @@ import pytest
 from deltalake import DeltaTable
 
 import lakeport
-from lakeport.spark.session import Runtime
+from lakeport.engine.spark.session import Runtime
 from tests.cluster.standalone import SHORT_LIVED, Standalone, packed_environment
 from tests.emulators import Minio
 

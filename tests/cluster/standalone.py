@@ -20,9 +20,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-from lakeport.spark.jvm import gateway
-from lakeport.spark.jvm.java import find_java
-from lakeport.spark.jvm.versions import SCALA
+from lakeport.engine.spark.jvm import gateway
+from lakeport.engine.spark.jvm.java import find_java
+from lakeport.engine.spark.jvm.versions import SCALA
 from tests.emulators import free_port
 
 START_SECONDS = 180

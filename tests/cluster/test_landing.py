@@ -12,9 +12,9 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from lakeport.engine.spark import workers
+from lakeport.engine.spark.session import Runtime
 from lakeport.errors import ConfigError, MissingDependency
-from lakeport.spark import workers
-from lakeport.spark.session import Runtime
 from tests.cluster.conftest import Bucket, singer
 from tests.cluster.standalone import Standalone, contents
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.spark.session import Runtime
+from lakeport.engine.spark.session import Runtime
 from tests.cluster.conftest import Bucket
 from tests.cluster.standalone import Standalone
 

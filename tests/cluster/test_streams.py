@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import lakeport
-from lakeport.spark.session import Runtime
+from lakeport.engine.spark.session import Runtime
 from tests.cluster.conftest import Bucket
 from tests.streaming.kit import until
 

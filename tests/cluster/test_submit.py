@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lakeport.spark.jvm.gateway import spark_home
+from lakeport.engine.spark.jvm.gateway import spark_home
 from tests.cluster.conftest import Bucket
 from tests.cluster.standalone import SHORT_LIVED, Standalone, contents, zipped_package
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, orc
 
-from lakeport.spark.session import Runtime
+from lakeport.engine.spark.session import Runtime
 from tests.contract.conftest import Land
 from tests.contract.targets import Target
 

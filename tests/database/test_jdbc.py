@@ -15,9 +15,9 @@ from deltalake import DeltaTable
 
 import lakeport
 from lakeport import DatabaseSource
+from lakeport.engine.spark.session import Runtime
 from lakeport.errors import ConfigError, MissingDependency, SourceError
 from lakeport.sources.database.jdbc import JdbcFlushes
-from lakeport.spark.session import Runtime
 
 CANARY = "canary5ecret"
 

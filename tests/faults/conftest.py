@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.spark.session import Runtime
+from lakeport.engine.spark.session import Runtime
 from tests.emulators import Azurite, FakeGcs, Minio
 from tests.faults.kit import Lake, Outcome
 from tests.faults.requests.scenario import Scenario, scenarios

@@ -18,8 +18,8 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 import lakeport
+from lakeport.engine.spark.session import Runtime
 from lakeport.errors import InputError, OutcomeUnknown, RunMismatch
-from lakeport.spark.session import Runtime
 from lakeport.storage.local.store import LocalStorage
 from lakeport.writers.delta.commit.transaction import Transaction
 from tests.conftest import commits_by_spark

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import lakeport
+from lakeport.engine.spark.session import Runtime
 from lakeport.errors import LakeportError
-from lakeport.spark.session import Runtime
 from tests.contract.targets import record, schema, singer, state
 from tests.faults.conftest import Command
 from tests.faults.kit import INTEGER, Lake, land, started, users

@@ -69,8 +69,8 @@ class Job:
 def lakeport_writer(job: Job) -> Act:
     """Does steps as a user of lakeport does."""
     import lakeport
+    from lakeport.engine.spark.session import Runtime
     from lakeport.errors import CommitConflict, ConfigError, InputError, RunMismatch, SchemaConflict
-    from lakeport.spark.session import Runtime
 
     runtime = Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
     runtime.spark  # noqa: B018  # no step begins before it is there

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from lakeport.engine.spark.session import Runtime
 from lakeport.errors import ConfigError, SchemaConflict
-from lakeport.spark.session import Runtime
 from tests.mage.conftest import Make, Place, record, schema
 
 INTEGER = {"type": ["null", "integer"]}

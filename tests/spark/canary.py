@@ -22,7 +22,7 @@ import pyarrow as pa
 import lakeport
 from lakeport.cli.app import main as program
 from lakeport.config.load import load_target
-from lakeport.spark.session import Runtime
+from lakeport.engine.spark.session import Runtime
 
 
 def shown(configs: Sequence[Mapping[str, Any]], folder: Path) -> str:
@@ -83,7 +83,7 @@ def land_and_read(runtime: Runtime, config: dict[str, Any], settings: dict[str, 
     try:
         spark.read.parquet(f"{root}/nothing")
     except Exception as error:
-        from lakeport.spark.failures import translate
+        from lakeport.engine.spark.failures import translate
 
         print(translate(error, runtime.secrets))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 os.environ["LAKEPORT_CDS"] = "use"
 
@@ -17,7 +17,7 @@ os.environ["LAKEPORT_CDS"] = "use"
 @pytest.fixture(scope="session")
 def runtime() -> Iterator[Runtime]:
     """A session of our own with Delta, for every destination."""
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
     started = Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
     yield started

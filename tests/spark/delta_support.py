@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeport.engine.spark.session import Runtime
 from lakeport.model import Landed
-from lakeport.spark.session import Runtime
 from lakeport.storage.local.store import LocalStorage
 from lakeport.writers.delta.options import DeltaOptions
 from lakeport.writers.delta.plan import DeltaPlan

@@ -22,9 +22,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeport.engine.spark.filesystems import session_for
+from lakeport.engine.spark.session import Runtime
 from lakeport.errors import LakeportError
-from lakeport.spark.filesystems import session_for
-from lakeport.spark.session import Runtime
 from lakeport.storage.s3.hadoop import hadoop_settings
 from lakeport.storage.s3.settings import AwsSettings
 from lakeport.storage.s3.store import S3Storage

@@ -22,7 +22,7 @@ from lakeport.schema.calendars import HybridCalendar
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 ZONES = ["UTC", "America/Los_Angeles", "Asia/Kathmandu"]
 DAYS = ["0001-01-01", "1001-01-01", "1500-02-28", "1582-10-04", "1582-10-15", "1600-02-29"]

@@ -16,7 +16,7 @@ from tests.unit.sources.csv.numbers import (
 )
 
 if TYPE_CHECKING:
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 
 def test_where_spark_differs(runtime: Runtime, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import openpyxl
 import pytest
 
 import lakeport
+from lakeport.engine.spark.session import Runtime
 from lakeport.errors import SourceError
-from lakeport.spark.session import Runtime
 
 CSV = b"id,t\n" + b"".join(b"%d,%x\n" % (n, n * 2654435761 % 2**32) for n in range(20_000))
 

@@ -15,8 +15,8 @@ from deltalake import DeltaTable
 from pyspark.sql.functions import col
 
 import lakeport
+from lakeport.engine.spark.session import Runtime
 from lakeport.errors import ConfigError, DestinationError, InputError
-from lakeport.spark.session import Runtime
 
 HARD = [
     "a b",

@@ -23,9 +23,9 @@ from deltalake import DeltaTable, write_deltalake
 import lakeport
 from lakeport.config.destinations.delta_lake_s3 import DeltaLakeS3Config
 from lakeport.config.load import load_target
+from lakeport.engine.spark.failures import translated
+from lakeport.engine.spark.filesystems import hand_over
 from lakeport.errors import ConfigError, DestinationError, PermissionRefused, SourceError
-from lakeport.spark.failures import translated
-from lakeport.spark.filesystems import hand_over
 from tests.echo_store import EchoStore
 from tests.emulators import Minio, s3_config
 from tests.s3_stub import BrokenS3, Fault

@@ -21,7 +21,7 @@ from lakeport.loading.expect.conditions import MASK, masked
 from lakeport.writers.files.writer import FilesWriter
 
 if TYPE_CHECKING:
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 ROWS = pa.table(
     {

@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 
 import lakeport
 from lakeport.config.expectations import Expectation
+from lakeport.engine.spark.sql.query import named, query, session_like
 from lakeport.errors import LakeportError
 from lakeport.loading.expect.meaning import met
 from lakeport.loading.expressions.bound import NeedsSpark
 from lakeport.loading.expressions.patterns import is_portable
 from lakeport.loading.expressions.select import Select, parsed, selected
 from lakeport.loading.transform import wanted
-from lakeport.spark.sql.query import named, query, session_like
 from tests.spark.expressions import KINDS, ROWS, texts_of
 from tests.spark.test_small_loads import run_script
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 # Spark takes half a second for a query, whatever is in it.
 _TOGETHER = 20

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakeport.engine.spark import workers
+from lakeport.engine.spark.jobs import TaskTraceError, run_frame, run_tasks
 from lakeport.errors import (
     BadRecord,
     BadRecords,
@@ -22,13 +24,11 @@ from lakeport.errors import (
     UnknownFields,
     Unreachable,
 )
-from lakeport.spark import workers
-from lakeport.spark.jobs import TaskTraceError, run_frame, run_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 
 def test_results_in_the_order_of_the_items(runtime: Runtime) -> None:

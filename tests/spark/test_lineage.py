@@ -14,7 +14,7 @@ from lakeport.pipeline.lineage.query import lineage_of
 from tests.unit.pipeline.hooks import endpoint
 
 if TYPE_CHECKING:
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 LAKE = """
 target: {destination: local, path: ./lake, file_type: delta}

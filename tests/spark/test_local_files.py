@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeport.spark.jvm.classes import java_class
+from lakeport.engine.spark.jvm.classes import java_class
 
 if TYPE_CHECKING:
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 HADOOP = "org.apache.hadoop.fs"
 NAMES = ("plain", "a b", "50%", "größe", "x=1")

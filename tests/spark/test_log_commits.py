@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from lakeport.config.load import load_target
 from lakeport.destinations import open_storage, spark_session
-from lakeport.spark.session import Runtime
+from lakeport.engine.spark.session import Runtime
 from lakeport.writers.delta.commit.log_transaction import LogTransaction
 from lakeport.writers.delta.writer import DeltaWriter
 from lakeport.writers.naming import table_folder, table_name

@@ -15,7 +15,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import UnsupportedOperationException
 
-from lakeport.spark.jvm.jars import LOG_STORE
+from lakeport.engine.spark.jvm.jars import LOG_STORE
 from tests.s3_stub import BrokenS3, Fault, Kind, Stored
 
 ROOT = Path(__file__).parent.parent.parent

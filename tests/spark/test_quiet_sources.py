@@ -20,7 +20,7 @@ from lakeport import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.errors import ConfigError, ExpectationFailed
 
 if TYPE_CHECKING:
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 TAP = """
 import json, sys

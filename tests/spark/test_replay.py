@@ -17,7 +17,7 @@ from lakeport.cli.app import main
 from lakeport.errors import ConfigError, InputError, SourceError
 
 if TYPE_CHECKING:
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 
 def singer(*records: Any) -> io.BytesIO:

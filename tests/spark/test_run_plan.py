@@ -13,7 +13,7 @@ import lakeport
 from lakeport.cli.app import main
 
 if TYPE_CHECKING:
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 ALONE = "each batch on its own, without Spark"
 EACH, WHOLE = "each batch on its own", "the whole input at once"

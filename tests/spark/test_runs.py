@@ -10,9 +10,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import lakeport
+from lakeport.engine.spark.session import Runtime
 from lakeport.pipeline.observer import Together
 from lakeport.pipeline.report import LoadReport
-from lakeport.spark.session import Runtime
 from tests.emulators import Minio
 
 pytestmark = pytest.mark.usefixtures("runtime")

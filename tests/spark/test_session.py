@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from lakeport.engine.spark.failures import translate, translated
+from lakeport.engine.spark.jobs import run_tasks
+from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.warmup import first_use
+from lakeport.engine.spark.warmup.first_use import FirstUse
 from lakeport.errors import ConfigError, LakeportError, SchemaConflict
-from lakeport.spark.failures import translate, translated
-from lakeport.spark.jobs import run_tasks
-from lakeport.spark.session import Runtime
-from lakeport.spark.warmup import first_use
-from lakeport.spark.warmup.first_use import FirstUse
 
 CANARY = "canary/" + "s3cr3t+value"
 
@@ -51,7 +51,7 @@ def test_calls_that_lose_the_jvm_at_the_end_are_not_told() -> None:
     script = """
         import atexit, inspect, logging
         from py4j import java_gateway
-        from lakeport.spark.session import Runtime
+        from lakeport.engine.spark.session import Runtime
 
         words = "Exception while sending command."
         assert words in inspect.getsource(java_gateway)
@@ -65,7 +65,7 @@ def test_a_call_that_loses_the_jvm_is_not_logged() -> None:
     script = """
         import os, signal, threading
         from contextlib import suppress
-        from lakeport.spark.session import Runtime
+        from lakeport.engine.spark.session import Runtime
 
         runtime = Runtime.start(set(), {}, small=True)
         java = runtime.context._jvm.java
@@ -172,7 +172,7 @@ def test_warming_up_leaves_nothing_behind(runtime: Runtime) -> None:
 def test_delta_works(runtime: Runtime, tmp_path: Path) -> None:
     from deltalake import DeltaTable
 
-    from lakeport.spark.warmup.training import training_load
+    from lakeport.engine.spark.warmup.training import training_load
 
     training_load(runtime, frozenset({"delta"}))
     path = str(tmp_path / "table")
@@ -216,8 +216,8 @@ def test_a_load_imports_no_pandas(file_type: str, tmp_path: Path) -> None:
         import sys
         from pathlib import Path
         from lakeport.cli import programs
-        from lakeport.spark.jobs import run_tasks
-        from lakeport.spark.session import Runtime
+        from lakeport.engine.spark.jobs import run_tasks
+        from lakeport.engine.spark.session import Runtime
 
         def loaded(_):
             import pyarrow
@@ -268,8 +268,8 @@ def test_an_interrupt_cancels(runtime: Runtime) -> None:
 def test_nothing_outlives_a_killed_driver() -> None:
     script = """
     import os, sys, time
-    from lakeport.spark.jobs import run_tasks
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.jobs import run_tasks
+    from lakeport.engine.spark.session import Runtime
     runtime = Runtime.start({"delta"}, {}, small=True)
     workers = run_tasks(runtime, lambda _: [os.getpid(), os.getppid()], [0, 1])
     print(runtime._launch.jvm.process.pid, *workers, flush=True)
@@ -297,8 +297,8 @@ def test_adopting_growing_and_ending() -> None:
     from unittest.mock import patch
     from lakeport.errors import ConfigError, SourceError
     from lakeport.sources.frames.spark import normalised
-    from lakeport.spark.jobs import run_tasks
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.jobs import run_tasks
+    from lakeport.engine.spark.session import Runtime
 
     # No jars in the cache: none on the class path.
     with tempfile.TemporaryDirectory() as cache, patch.dict(os.environ, LAKEPORT_CACHE=cache):
@@ -364,7 +364,7 @@ def test_adopting_growing_and_ending() -> None:
 def test_a_jvm_that_ends_at_its_start() -> None:
     run_script("""
     from lakeport.errors import SparkFailure
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
     wrong = {"spark.driver.extraJavaOptions": "--add-modules=no.such"}
     bad = Runtime.start(set(), wrong, small=True)
     try:
@@ -380,11 +380,11 @@ def test_a_damaged_class_archive_is_dropped(tmp_path: Path) -> None:
     run_script(f"""
     import os
     from pathlib import Path
-    from lakeport.spark.jvm import archive
-    from lakeport.spark.jvm import gateway
-    from lakeport.spark.jvm import jars
-    from lakeport.spark.jvm.java import find_java
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.jvm import archive
+    from lakeport.engine.spark.jvm import gateway
+    from lakeport.engine.spark.jvm import jars
+    from lakeport.engine.spark.jvm.java import find_java
+    from lakeport.engine.spark.session import Runtime
 
     os.environ["LAKEPORT_CDS"] = "on"
     java = find_java()

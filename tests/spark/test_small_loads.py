@@ -26,8 +26,8 @@ def run_script(script: str, folder: Path) -> Any:
         import pyarrow as pa
         import lakeport
         from lakeport.errors import LakeportError
-        from lakeport.spark.session import Runtime
-        from lakeport.spark import session
+        from lakeport.engine.spark.session import Runtime
+        from lakeport.engine.spark import session
         here = Path(sys.argv[1])
         session._SMALL = 4 << 20
 
@@ -160,7 +160,7 @@ def test_a_table_is_planned_and_staged_while_spark_starts(people: Path, tmp_path
     script = """
         import threading
         from deltalake import write_deltalake
-        from lakeport.spark.jvm.launch import Launch
+        from lakeport.engine.spark.jvm.launch import Launch
         from lakeport.writers.delta.sink import DeltaSink
         staged = threading.Event()
         open_, write = Launch.open, DeltaSink.write
@@ -231,9 +231,9 @@ def test_a_bad_record_is_refused_alike(tmp_path: Path) -> None:
 HANDED_OVER = """
         import os, threading, time
         from lakeport.host.cores import available_cores
-        from lakeport.spark import jobs
-        from lakeport.spark.jobs import run_tasks
-        from lakeport.spark.jvm.launch import Launch
+        from lakeport.engine.spark import jobs
+        from lakeport.engine.spark.jobs import run_tasks
+        from lakeport.engine.spark.jvm.launch import Launch
 
         early = available_cores()
         driver, open_ = os.getpid(), Launch.open

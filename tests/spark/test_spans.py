@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 import lakeport
-from lakeport.spark.session import Runtime
+from lakeport.engine.spark.session import Runtime
 from tests.spans import check, check_landed, singer, write_people
 
 

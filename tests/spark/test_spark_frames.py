@@ -11,7 +11,7 @@ from lakeport.errors import InputError, SourceError
 from lakeport.sources.frames.source import FrameSource, is_spark_frame
 
 if TYPE_CHECKING:
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 
 def normal(frame: Any) -> Any:

@@ -17,8 +17,8 @@ import pytest
 from deltalake import DeltaTable
 
 import lakeport
+from lakeport.engine.spark.session import Runtime
 from lakeport.errors import LakeportError, SourceError
-from lakeport.spark.session import Runtime
 
 
 @pytest.fixture

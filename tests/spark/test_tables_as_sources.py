@@ -12,13 +12,13 @@ import pytest
 from lakeport.config.base import DestinationConfig
 from lakeport.config.inputs.tables import TablesSource
 from lakeport.config.load import load_target
+from lakeport.engine.spark.session import Runtime
 from lakeport.errors import ConfigError, LakeportError, SourceError
 from lakeport.model import Batch, Flush
 from lakeport.sources.open import open_source
 from lakeport.sources.options import ReadOptions
 from lakeport.sources.spool.location import SpoolLocation
 from lakeport.sources.target import TargetTables
-from lakeport.spark.session import Runtime
 from lakeport.storage.local.store import LocalStorage
 from tests.unit.sources.new_files.memory import KeptMemory
 

@@ -21,7 +21,7 @@ from lakeport.loading.transform.function import function_named
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 PEOPLE = pa.table({"id": [1, 2, 3], "name": ["Ada", None, "Bob"], "year": [2013, 2013, 2014]})
 

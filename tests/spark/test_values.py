@@ -14,7 +14,7 @@ from lakeport.errors import InputError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 SECRET = "4711-sesame"
 ROWS = pa.table({"id": [1, 2], "s": ["1", SECRET], "n": [5, 0], "big": [1, 2**62]})

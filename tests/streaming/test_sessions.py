@@ -18,8 +18,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 import lakeport
 import lakeport.errors
-from lakeport.spark.jvm import jars
-from lakeport.spark.settings import DELTA_SETTINGS
+from lakeport.engine.spark.jvm import jars
+from lakeport.engine.spark.settings import DELTA_SETTINGS
 from tests.streaming.kit import Inbox
 
 root = Path(sys.argv[1])

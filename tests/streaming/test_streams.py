@@ -14,11 +14,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import lakeport
+from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.settings import cores_of
 from lakeport.errors import ConfigError, LakeportError, SchemaConflict, SourceError
 from lakeport.loading.report import LandingReport
 from lakeport.model import Landed
-from lakeport.spark.session import Runtime
-from lakeport.spark.settings import cores_of
 from tests.spans import check
 from tests.streaming.kit import COLUMNS, Inbox, until
 

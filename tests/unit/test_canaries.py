@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from lakeport.cli.app import main
 from lakeport.config.load import load_target
 from lakeport.destinations import open_storage
+from lakeport.engine.spark.failures import translate
 from lakeport.errors import ConfigError, LakeportError
-from lakeport.spark.failures import translate
 from tests.echo_store import TOKEN, EchoStore
 
 ID = "AKIA" + "CANARY0123456789"

@@ -22,18 +22,18 @@ _SESSION = "a session starts beside a run and on its cores: half of what it impo
 _UNASKED = "most loads have no `sql` and expect nothing: a small one would take a twentieth longer"
 NEEDED = {
     "lakeport.__main__ -> lakeport.cli.output.progress": "a client of a warm session shows nothing",
-    "lakeport.cli.jars -> lakeport.spark.jvm.jars": _COMMAND,
+    "lakeport.cli.jars -> lakeport.engine.spark.jvm.jars": _COMMAND,
     "lakeport.cli.sources.database -> lakeport.config.files": _COMMAND,
     "lakeport.cli.tables.opened -> lakeport.tables": _COMMAND,
-    "lakeport.cli.warm -> lakeport.spark.jvm.jars": _COMMAND,
+    "lakeport.cli.warm -> lakeport.engine.spark.jvm.jars": _COMMAND,
     "lakeport.loading.stream -> lakeport.loading.transform.transform": _UNASKED,
     "lakeport.loading.transform.wanted -> lakeport.loading.expect.arrow": _UNASKED,
     "lakeport.loading.transform.wanted -> lakeport.loading.transform.transform": _UNASKED,
     "lakeport.mage.flags -> lakeport.config.files": _COMMAND,
     "lakeport.mage.flags -> lakeport.config.mage.catalog": _COMMAND,
     "lakeport.native -> lakeport.native": "what is compiled may not load here",
-    "lakeport.tables.table -> lakeport.spark.session": "a look at the log needs no Spark",
-    "lakeport.warm.child -> lakeport.spark.session": _SESSION,
+    "lakeport.tables.table -> lakeport.engine.spark.session": "a look at the log needs no Spark",
+    "lakeport.warm.child -> lakeport.engine.spark.session": _SESSION,
     "lakeport.warm.server -> lakeport.storage.sdks": _SESSION,
     "lakeport.warm.session -> lakeport.warm.keeper": _SESSION,
 }

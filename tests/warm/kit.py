@@ -31,7 +31,7 @@ from tests.faults.kit import land as land_anywhere
 
 _TRACED = Path(__file__).parent / "traced"
 _WAITS = """
-from lakeport.spark.session import Runtime
+from lakeport.engine.spark.session import Runtime
 runtime = Runtime.start(set(), {}, small=True, warm="require")
 assert runtime.context.parallelize([1], 1).map(str).collect() == ["1"]
 runtime.stop()

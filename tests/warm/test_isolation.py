@@ -154,7 +154,7 @@ def test_a_program_of_the_users(shared: Warm, tmp_path: Path) -> None:
 
 LOOK = """
 import json, sys
-from lakeport.spark.session import Runtime
+from lakeport.engine.spark.session import Runtime
 
 runtime = Runtime.start(set(), {}, small=True, warm="require")
 context = runtime.context
@@ -193,7 +193,7 @@ def test_each_has_its_own_session_pool_and_tag(shared: Warm) -> None:
 
 ASKS = """
 import os, sys
-from lakeport.spark.session import Runtime
+from lakeport.engine.spark.session import Runtime
 
 os.getppid = lambda: int(sys.argv[1])  # as the session's own runs have it
 runtime = Runtime.start(set(), {}, small=True, warm="require")
@@ -221,8 +221,8 @@ def test_a_run_without_sql_has_a_session_if_it_asks(shared: Warm) -> None:
 
 SOON_ANOTHER = """
 import threading, time
-from lakeport.spark import adopt
-from lakeport.spark.session import Runtime
+from lakeport.engine.spark import adopt
+from lakeport.engine.spark.session import Runtime
 
 joining, detach = threading.Event(), adopt.detach
 

@@ -101,7 +101,7 @@ def test_it_brings_what_it_needs(installed: Installed) -> None:
 def test_its_java_is_found_where_there_is_no_other(installed: Installed) -> None:
     script = (
         "import os; os.environ.pop('JAVA_HOME'); os.environ['PATH'] = ''\n"
-        "from lakeport.spark.jvm import java; java._PLACES = ()\n"
+        "from lakeport.engine.spark.jvm import java; java._PLACES = ()\n"
         "print(java.find_java().path)"
     )
     assert Path(installed.run("python", "-c", script).strip()) == installed.java.resolve()

@@ -12,9 +12,9 @@ import typer
 from lakeport.cli.options import Debug, JsonOut
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard
+from lakeport.engine.spark.jvm.java import find_java
 from lakeport.errors import ConfigError, MissingDependency
 from lakeport.native import parser
-from lakeport.spark.jvm.java import find_java
 from lakeport.units import count, counted, size
 
 __all__ = ["jars", "version"]
@@ -35,7 +35,7 @@ def jars(
     output = Json() if json_out else Console()
     with Guard(output, debug, cut_off=("no jar was kept", "")):
         output.begin("fetching jars")
-        from lakeport.spark.jvm.jars import ensure, missing
+        from lakeport.engine.spark.jvm.jars import ensure, missing
 
         wanted = _needs(needs)
         fetched = missing(wanted)

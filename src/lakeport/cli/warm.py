@@ -13,12 +13,12 @@ from lakeport.cli.options import Debug, JsonOut
 from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard
 from lakeport.cli.output.help import SET_UP, Commands, about, help_alone
+from lakeport.engine.spark.settings import heap_mb
 from lakeport.errors import ConfigError, MissingDependency
 from lakeport.host.warm import folder, identity
 from lakeport.host.warm.channel import connect
 from lakeport.host.warm.folder import Session
 from lakeport.host.warm.start import MEMORY, begin
-from lakeport.spark.settings import heap_mb
 
 __all__ = ["warm"]
 
@@ -99,7 +99,7 @@ def stop(json_out: JsonOut = False, debug: Debug = False) -> None:
 
 def _fetch_jars(output: Output) -> None:
     """Have Delta's jars in the cache: a session has those that were there when it started."""
-    from lakeport.spark.jvm.jars import ensure
+    from lakeport.engine.spark.jvm.jars import ensure
 
     try:
         ensure(["delta"])

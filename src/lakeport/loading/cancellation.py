@@ -22,8 +22,8 @@ from lakeport.errors import CommitConflict, DestinationError, LakeportError, Spa
 from lakeport.host.activity import joining
 
 if TYPE_CHECKING:
+    from lakeport.engine.spark.session import Runtime
     from lakeport.model import Storage
-    from lakeport.spark.session import Runtime
 
 __all__ = ["Asked", "Cancellation", "Cancelled", "landing_thread", "waited_for"]
 

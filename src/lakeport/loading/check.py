@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Unpack
 
 from lakeport.config.load import load_target
 from lakeport.destinations import open_storage, spark_store
+from lakeport.engine.spark.filesystems import session_for
+from lakeport.engine.spark.session import Runtime
 from lakeport.errors import LakeportError
-from lakeport.spark.filesystems import session_for
-from lakeport.spark.session import Runtime
 from lakeport.storage.checks import CheckItem, Checks, item_of
 from lakeport.writers.naming import HOME
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import Target, TargetKeys
+    from lakeport.engine.spark.log_store_probe import LogStoreProbe
     from lakeport.model import Storage
-    from lakeport.spark.log_store_probe import LogStoreProbe
 
 __all__ = ["CheckItem", "CheckReport", "check"]
 
@@ -124,7 +124,7 @@ def _begin_spark(config: DestinationConfig, storage: Storage) -> Callable[[], Lo
         return fail
 
     def ready() -> LogStoreProbe:
-        from lakeport.spark.log_store_probe import LogStoreProbe
+        from lakeport.engine.spark.log_store_probe import LogStoreProbe
 
         session = session_for(
             runtime, storage.hadoop_uri(), storage.hadoop_settings(for_workers=not runtime.is_local)

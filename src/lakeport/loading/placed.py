@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from lakeport.engine.spark.causes import of_spark
 from lakeport.errors import DestinationError, PermissionRefused, Unreachable
-from lakeport.spark.causes import of_spark
 
 __all__ = ["placed"]
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 from lakeport.config.load import load_target
 from lakeport.destinations import open_table
+from lakeport.engine.spark.jobs import run_tasks
 from lakeport.errors import LakeportError, SchemaConflict
 from lakeport.host.activity import activity
 from lakeport.loading.batches.streams import check_streams
 from lakeport.loading.prepare import Prepared, prepare
 from lakeport.sources.options import ReadOptions
-from lakeport.spark.jobs import run_tasks
 from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.expectations import Expectation
     from lakeport.config.keys import Target, TargetKeys
+    from lakeport.engine.spark.session import Runtime
     from lakeport.loading.batches.parts import Part
     from lakeport.loading.transform.wanted import Wanted
     from lakeport.model import Batch, Reader, Split
     from lakeport.sources.csv.options import CsvOptions
     from lakeport.sources.files.declared import Declared
-    from lakeport.spark.session import Runtime
     from lakeport.writers.base import Current, TableWriter
 
 __all__ = ["ColumnPlan", "LandingPlan", "StreamPlan", "plan"]

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 from lakeport import destinations
 from lakeport.config.inputs.tables import TablesSource
 from lakeport.destinations import check_layout, open_storage, open_table
+from lakeport.engine.spark.quoting import quoted
+from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.table_files import check_table_files
 from lakeport.errors import ConfigError
 from lakeport.model import Mode, Remembered
 from lakeport.sources.open import Source, open_source
 from lakeport.sources.options import ReadOptions
 from lakeport.sources.spool.location import open_spool
 from lakeport.sources.target import TargetTables
-from lakeport.spark.quoting import quoted
-from lakeport.spark.session import Runtime
-from lakeport.spark.table_files import check_table_files
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from lakeport.config.inputs.base import secrets_of
 from lakeport.config.load import load_target
+from lakeport.engine.spark.causes import mask_causes
+from lakeport.engine.spark.failures import translate_jvm_errors
 from lakeport.errors import BadRecord, LakeportError
 from lakeport.host import first_effect
 from lakeport.host.activity import activity, joining
@@ -35,8 +37,6 @@ from lakeport.loading.quarantine import Of, Quarantine, check_limit
 from lakeport.loading.report import LandingReport, Observer, keep
 from lakeport.model import Mode
 from lakeport.sources.options import ReadOptions
-from lakeport.spark.causes import mask_causes
-from lakeport.spark.failures import translate_jvm_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

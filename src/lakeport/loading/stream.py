@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakeport.engine.spark.jobs import run_frame, run_tasks
 from lakeport.errors import BadRecord, BadRecords, ObjectExists, UnknownFields
 from lakeport.host.activity import activity
 from lakeport.loading.batches.columns import (
@@ -45,16 +46,15 @@ from lakeport.schema.types import declared_type, is_json
 from lakeport.schema.untyped import open_columns, with_text
 from lakeport.schema.width import check_width
 from lakeport.shape.columns import TIMESTAMP, header_name, internal_names
-from lakeport.spark.jobs import run_frame, run_tasks
 from lakeport.units import counted
 from lakeport.writers.base import LandedBefore, TablePlan, TableWriter
 from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
+    from lakeport.engine.spark.session import Runtime
     from lakeport.loading.expect.checks import Checks
     from lakeport.loading.expressions.select import Select
     from lakeport.loading.transform.transform import Made, Transform
-    from lakeport.spark.session import Runtime
 
 __all__ = ["StreamLoader"]
 

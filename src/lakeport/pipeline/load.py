@@ -24,9 +24,9 @@ from lakeport.sources.tables.delta import DeltaTable
 if TYPE_CHECKING:
     from lakeport.config.inputs.base import Input
     from lakeport.config.lake import Load
+    from lakeport.engine.spark.session import Runtime
     from lakeport.loading.cancellation import Cancellation
     from lakeport.pipeline.observer import PipelineObserver
-    from lakeport.spark.session import Runtime
 
 __all__ = ["Ended", "do", "function_of", "name_of_run"]
 

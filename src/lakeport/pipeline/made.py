@@ -21,6 +21,10 @@ from lakeport.config.inputs.database import DatabaseSource
 from lakeport.config.inputs.tables import TablesSource
 from lakeport.config.lake.names import columns_of_query, tables_of
 from lakeport.destinations import open_storage
+from lakeport.engine.spark.active import ensure_active
+from lakeport.engine.spark.failures import translated
+from lakeport.engine.spark.sql.query import named, query, session_like
+from lakeport.engine.spark.sql.row_wise import is_row_wise
 from lakeport.errors import LakeportError, SourceError
 from lakeport.loading.batches.columns import columns_of, union
 from lakeport.loading.policies import Policies
@@ -33,16 +37,12 @@ from lakeport.schema.named import type_name
 from lakeport.schema.sparktypes import spark_schema
 from lakeport.sources.database.source import described
 from lakeport.sources.tables.delta import DeltaTable
-from lakeport.spark.active import ensure_active
-from lakeport.spark.failures import translated
-from lakeport.spark.sql.query import named, query, session_like
-from lakeport.spark.sql.row_wise import is_row_wise
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeport.config.lake import Load
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 __all__ = ["Made", "MadeBy"]
 

@@ -20,8 +20,8 @@ from lakeport.units import counted, size
 
 if TYPE_CHECKING:
     from lakeport.config.lake import Load
+    from lakeport.engine.spark.session import Runtime
     from lakeport.model import Memory
-    from lakeport.spark.session import Runtime
 
 __all__ = ["news_of"]
 

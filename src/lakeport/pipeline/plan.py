@@ -28,7 +28,7 @@ from lakeport.tables import Table
 if TYPE_CHECKING:
     from lakeport.config.inputs.base import Input
     from lakeport.config.lake import LakeFile, Load
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 __all__ = ["LoadPlan", "PipelinePlan", "plan_lake"]
 

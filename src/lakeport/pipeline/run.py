@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     import os
 
     from lakeport.config.lake import LakeFile, Load
+    from lakeport.engine.spark.session import Runtime
     from lakeport.loading.progress import Hook
     from lakeport.model import Storage
     from lakeport.pipeline.observer import PipelineObserver
-    from lakeport.spark.session import Runtime
 
 __all__ = ["run", "run_lake"]
 

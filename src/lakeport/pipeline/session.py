@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from lakeport.config.inputs.tables import TablesSource
+from lakeport.engine.spark.session import Runtime
 from lakeport.errors import ConfigError
-from lakeport.spark.session import Runtime
 
 if TYPE_CHECKING:
     from lakeport.config.lake import Load

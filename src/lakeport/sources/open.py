@@ -15,6 +15,7 @@ from lakeport.config.inputs.database import DatabaseSource
 from lakeport.config.inputs.files import FilesSource
 from lakeport.config.inputs.tables import TablesSource
 from lakeport.config.inputs.tap import TapSource
+from lakeport.engine.spark.jobs import run_tasks
 from lakeport.errors import ConfigError, InputError
 from lakeport.model import Flush
 from lakeport.sources.files.discovery import discover, stream_name
@@ -32,16 +33,15 @@ from lakeport.sources.spool.segment import SpoolWriter
 from lakeport.sources.spool.upload import SpoolUploader
 from lakeport.sources.tap.process import TapProcess
 from lakeport.sources.target import TargetTables, one_table
-from lakeport.spark.jobs import run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeport.config.base import DestinationConfig
+    from lakeport.engine.spark.session import Runtime
     from lakeport.sources.files.source_file import SourceFile
     from lakeport.sources.options import ReadOptions
     from lakeport.sources.spool.location import SpoolLocation
-    from lakeport.spark.session import Runtime
 
 __all__ = ["Source", "open_source"]
 

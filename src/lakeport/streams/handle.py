@@ -7,15 +7,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakeport.engine.spark.failures import translate, translated
 from lakeport.errors import LakeportError
 from lakeport.loading.report import LandingReport, keep
-from lakeport.spark.failures import translate, translated
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from lakeport.engine.spark.session import Runtime
     from lakeport.model import Storage
-    from lakeport.spark.session import Runtime
     from lakeport.streams.microbatches import MicroBatches
 
 __all__ = ["LandingStream", "StreamStatus"]

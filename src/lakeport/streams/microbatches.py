@@ -15,13 +15,13 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from lakeport.destinations import open_table
+from lakeport.engine.spark.failures import translate
 from lakeport.errors import DestinationError, LakeportError
 from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.policies import Policies
 from lakeport.loading.report import LandingReport, Observer
 from lakeport.loading.stream import StreamLoader
 from lakeport.model import Batch, Landed, Mode
-from lakeport.spark.failures import translate
 from lakeport.writers.delta.compaction import MANY_SMALL_FILES
 from lakeport.writers.files.writer import number_of_files
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeport.config.base import DestinationConfig
+    from lakeport.engine.spark.session import Runtime
     from lakeport.model import Storage
-    from lakeport.spark.session import Runtime
 
 __all__ = ["MicroBatches"]
 

@@ -11,14 +11,14 @@ from lakeport.config.classes import (
     named_as_by_users,
     table_destination,
 )
+from lakeport.engine.spark import adopt
+from lakeport.engine.spark.filesystems import hand_over
+from lakeport.engine.spark.jvm.classes import java_class
 from lakeport.sources.remote import storage_of
-from lakeport.spark import adopt
-from lakeport.spark.filesystems import hand_over
-from lakeport.spark.jvm.classes import java_class
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 __all__ = ["connector", "reach"]
 

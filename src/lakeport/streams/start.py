@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from lakeport.config.load import load_sink, load_target, names_sink
 from lakeport.destinations import open_table, spark_session
+from lakeport.engine.spark.checkpoint import bind
+from lakeport.engine.spark.failures import translated
 from lakeport.errors import ConfigError, LakeportError
 from lakeport.loading.prepare import Prepared, prepare
 from lakeport.model import Mode
 from lakeport.sources.frames.source import is_spark_frame
 from lakeport.sources.frames.spark import normalised, without_marks, without_values
 from lakeport.sources.target import one_table
-from lakeport.spark.checkpoint import bind
-from lakeport.spark.failures import translated
 from lakeport.streams.handle import LandingStream
 from lakeport.streams.microbatches import MicroBatches
 from lakeport.streams.progress import connector, reach
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import Target, TargetKeys
+    from lakeport.engine.spark.session import Runtime
     from lakeport.loading.report import Observer
-    from lakeport.spark.session import Runtime
 
 __all__ = ["land_stream"]
 

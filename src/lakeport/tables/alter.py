@@ -11,7 +11,7 @@ from lakeport.tables.records import AlterReport
 from lakeport.writers.delta.alter import Alteration
 
 if TYPE_CHECKING:
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
     from lakeport.tables.location import TableLocation
 
 __all__ = ["alter"]

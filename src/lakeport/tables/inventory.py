@@ -15,9 +15,9 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from lakeport.engine.spark.delta_log import delta_log
+from lakeport.engine.spark.jvm.classes import java_class
 from lakeport.model import StoredObject
-from lakeport.spark.delta_log import delta_log
-from lakeport.spark.jvm.classes import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,15 +19,15 @@ from lakeport.config.classes import (
 )
 from lakeport.config.load import load_target
 from lakeport.destinations import open_storage, spark_session
+from lakeport.engine.spark.table_files import check_table_files
 from lakeport.errors import ConfigError, DestinationError
-from lakeport.spark.table_files import check_table_files
 from lakeport.storage.keys import clean_prefix
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from lakeport.engine.spark.session import Runtime
     from lakeport.model import Storage
-    from lakeport.spark.session import Runtime
 
 __all__ = ["TableLocation", "locate"]
 

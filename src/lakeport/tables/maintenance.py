@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakeport.config.explain import nearest
+from lakeport.engine.spark.active import active
+from lakeport.engine.spark.failures import first_line, translated
+from lakeport.engine.spark.jvm.classes import java_class
+from lakeport.engine.spark.quoting import quoted
 from lakeport.errors import ConfigError
-from lakeport.spark.active import active
-from lakeport.spark.failures import first_line, translated
-from lakeport.spark.jvm.classes import java_class
-from lakeport.spark.quoting import quoted
 from lakeport.tables.inventory import inventory
 from lakeport.tables.query_policy import check_expression
 from lakeport.tables.records import VacuumReport

@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lakeport.engine.spark.active import active
+from lakeport.engine.spark.failures import first_line, translated
+from lakeport.engine.spark.jobs import in_group
+from lakeport.engine.spark.jvm.classes import java_class
+from lakeport.engine.spark.quoting import quoted
 from lakeport.errors import ConfigError, SparkFailure
-from lakeport.spark.active import active
-from lakeport.spark.failures import first_line, translated
-from lakeport.spark.jobs import in_group
-from lakeport.spark.jvm.classes import java_class
-from lakeport.spark.quoting import quoted
 from lakeport.tables.query_policy import check_query
 from lakeport.tables.views import FilesView, gone
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 __all__ = ["check_beginning", "fetch", "in_time", "read_table", "run_query"]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
+from lakeport.engine.spark.jvm.classes import java_class
 from lakeport.errors import ConfigError
-from lakeport.spark.jvm.classes import java_class
 
 __all__ = ["check_expression", "check_query"]
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import StoreKeys, Target
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
     from lakeport.tables.lake import LakeTable
     from lakeport.tables.versions import Versions
     from lakeport.tables.views import DeltaView, FilesView
@@ -375,7 +375,7 @@ class Table:
 
     def _runtime(self, contents: Contents | None = None) -> Runtime:
         from lakeport.destinations import spark_store
-        from lakeport.spark.session import Runtime
+        from lakeport.engine.spark.session import Runtime
 
         known = 0 if contents is None else sum(int(file["size"]) for file in contents.files)
         config, needs = self._location.config, self._location.jars

@@ -19,13 +19,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NoReturn
 
+from lakeport.engine.spark.jvm import jars
+from lakeport.engine.spark.jvm.classes import java_class
+from lakeport.engine.spark.session import Runtime
 from lakeport.errors import LakeportError
 from lakeport.host.process import is_there
 from lakeport.host.warm.channel import Channel
 from lakeport.host.warm.folder import Session
-from lakeport.spark.jvm import jars
-from lakeport.spark.jvm.classes import java_class
-from lakeport.spark.session import Runtime
 from lakeport.warm.claims import Claims
 
 __all__ = ["keep"]

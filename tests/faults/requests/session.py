@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lakeport.spark.session import Runtime
+from lakeport.engine.spark.session import Runtime
 from tests.emulators import Azurite, FakeGcs, Minio
 from tests.faults.requests.sites import Site, sites
 

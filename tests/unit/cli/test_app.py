@@ -18,6 +18,8 @@ import pytest
 from lakeport.cli.app import main
 from lakeport.cli.options import refuse_secrets
 from lakeport.config import LocalConfig
+from lakeport.engine.spark.jvm import java
+from lakeport.engine.spark.jvm.java import find_java
 from lakeport.errors import ConfigError, InputError, LakeportError, RunMismatch, SchemaConflict
 from lakeport.loading import plan as planning
 from lakeport.loading import run as landing
@@ -26,8 +28,6 @@ from lakeport.loading.report import LandingReport
 from lakeport.model import Landed
 from lakeport.native import parser
 from lakeport.sources.csv.options import CsvOptions
-from lakeport.spark.jvm import java
-from lakeport.spark.jvm.java import find_java
 
 NOW = datetime(2024, 3, 4, tzinfo=UTC)
 REPORT = LandingReport("r1", "/lake", NOW, NOW, 0.5)

@@ -10,9 +10,9 @@ import pytest
 
 from lakeport.cli import warm
 from lakeport.cli.app import main
+from lakeport.engine.spark.jvm import jars
+from lakeport.engine.spark.jvm.versions import JARS, jars_for
 from lakeport.host.warm.folder import Session
-from lakeport.spark.jvm import jars
-from lakeport.spark.jvm.versions import JARS, jars_for
 
 Cap = pytest.CaptureFixture[str]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.spark.jvm import jars
+from lakeport.engine.spark.jvm import jars
 
 
 def screen(*arguments: str, columns: int, **variables: str) -> str:

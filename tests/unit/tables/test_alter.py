@@ -15,6 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 import lakeport
+from lakeport.engine.spark.session import Runtime
 from lakeport.errors import (
     ConfigError,
     DestinationError,
@@ -22,7 +23,6 @@ from lakeport.errors import (
     SchemaConflict,
     SourceError,
 )
-from lakeport.spark.session import Runtime
 from lakeport.storage.local.store import LocalStorage
 from lakeport.writers.delta.alter import Alteration
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import lakeport
+from lakeport.engine.spark.session import Runtime
 from lakeport.errors import ConfigError
-from lakeport.spark.session import Runtime
 from lakeport.tables.compaction import report
 from lakeport.tables.maintenance import hours, sort_columns
 from lakeport.tables.queries import check_beginning

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakeport.engine.spark.failures import translated
+from lakeport.engine.spark.quoting import quoted
 from lakeport.errors import LakeportError
 from lakeport.loading.conflicts import first_misfit
 from lakeport.loading.expect.sieve import Findings, Sieve
@@ -19,8 +21,6 @@ from lakeport.schema.untyped import ValueFound, emptied
 from lakeport.shape.columns import Shape
 from lakeport.sources.csv.reader import CsvReader
 from lakeport.sources.files.folders import FolderReader
-from lakeport.spark.failures import translated
-from lakeport.spark.quoting import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,13 +13,13 @@ from operator import or_
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.config.expectations import Expectation
+from lakeport.engine.spark.causes import java_messages
+from lakeport.engine.spark.failures import translated
+from lakeport.engine.spark.jvm.classes import java_class
+from lakeport.engine.spark.quoting import quoted
+from lakeport.engine.spark.sql.query import refused
 from lakeport.errors import ConfigError
 from lakeport.loading.expect.verdict import no_column
-from lakeport.spark.causes import java_messages
-from lakeport.spark.failures import translated
-from lakeport.spark.jvm.classes import java_class
-from lakeport.spark.quoting import quoted
-from lakeport.spark.sql.query import refused
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeport.destinations import table_rows
+from lakeport.engine.spark.failures import translated
+from lakeport.engine.spark.quoting import quoted
 from lakeport.errors import ConfigError, SourceError
 from lakeport.loading.expect.sieve import seconds_of
 from lakeport.loading.expect.verdict import no_column
@@ -15,8 +17,6 @@ from lakeport.loading.policies import Policies
 from lakeport.model import Mode
 from lakeport.schema.named import type_name
 from lakeport.shape.columns import header_name
-from lakeport.spark.failures import translated
-from lakeport.spark.quoting import quoted
 from lakeport.tables.overview.newest import newest_moment
 from lakeport.writers.naming import table_folder
 

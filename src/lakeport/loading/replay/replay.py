@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from lakeport.config.load import load_target
 from lakeport.destinations import open_storage, open_table
+from lakeport.engine.spark.quoting import quoted
 from lakeport.errors import InputError, RunMismatch, SourceError
 from lakeport.host.scratch import scratch
 from lakeport.loading.prepare import prepare
@@ -25,7 +26,6 @@ from lakeport.schema.named import command
 from lakeport.schema.sparktypes import spark_schema
 from lakeport.schema.untyped import is_open
 from lakeport.shape.columns import internal_names
-from lakeport.spark.quoting import quoted
 from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:

@@ -18,6 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from lakeport.engine.spark.failures import translated
+from lakeport.engine.spark.sql.query import check_query, named, query, session_like
+from lakeport.engine.spark.sql.reading import Reading
+from lakeport.engine.spark.sql.row_wise import is_row_wise
 from lakeport.loading.batches.columns import columns_of
 from lakeport.loading.expressions.select import Select, parsed, selected
 from lakeport.loading.transform.function import applied, function_named
@@ -25,17 +29,13 @@ from lakeport.model import Batch, Reader, Split
 from lakeport.schema.untyped import emptied_columns
 from lakeport.shape.columns import fitted
 from lakeport.sources.frames.spark import normalised, opened, without_values
-from lakeport.spark.failures import translated
-from lakeport.spark.sql.query import check_query, named, query, session_like
-from lakeport.spark.sql.reading import Reading
-from lakeport.spark.sql.row_wise import is_row_wise
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakeport.engine.spark.session import Runtime
     from lakeport.loading.expect.checks import Checks
     from lakeport.loading.expressions.syntax import Query
-    from lakeport.spark.session import Runtime
 
 __all__ = ["AT_ONCE", "EACH_ALONE", "SOURCE", "Item", "Made", "Transform"]
 

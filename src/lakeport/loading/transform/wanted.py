@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.config.expectations import Expectation, expectations
 from lakeport.destinations import table_rows
+from lakeport.engine.spark.settings import is_standard
 from lakeport.errors import ConfigError
 from lakeport.loading.batches.columns import columns_of
 from lakeport.loading.transform.gathered import gathered
-from lakeport.spark.settings import is_standard
 from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:

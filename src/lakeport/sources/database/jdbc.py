@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.config.inputs.database import DatabaseSource
+from lakeport.engine.spark.failures import translate
 from lakeport.errors import ConfigError, LakeportError, MissingDependency, SourceError
 from lakeport.model import Batch, Flush
 from lakeport.schema.named import like, listed
 from lakeport.sources.frames.spark import normalised
-from lakeport.spark.failures import translate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 __all__ = ["JdbcFlushes"]
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakeport.engine.spark.quoting import quoted
 from lakeport.errors import SourceError
 from lakeport.schema import marks
 from lakeport.schema.marks import UNTYPED
 from lakeport.schema.types import check_names, from_spark_json
 from lakeport.schema.untyped import is_open, open_columns
-from lakeport.spark.quoting import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -17,8 +17,8 @@ from lakeport.storage.created import created
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
+    from lakeport.engine.spark.session import Runtime
     from lakeport.model import Storage
-    from lakeport.spark.session import Runtime
 
 __all__ = ["SpoolLocation", "number_of", "open_new", "open_spool"]
 

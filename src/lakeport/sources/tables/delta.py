@@ -8,21 +8,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakeport.engine.spark.active import ensure_active
+from lakeport.engine.spark.failures import translated
+from lakeport.engine.spark.filesystems import hand_over
+from lakeport.engine.spark.jvm.classes import java_class
+from lakeport.engine.spark.table_files import check_actions, check_log, check_snapshot
 from lakeport.errors import ConfigError, SourceError
 from lakeport.sources.remote import storage_of
-from lakeport.spark.active import ensure_active
-from lakeport.spark.failures import translated
-from lakeport.spark.filesystems import hand_over
-from lakeport.spark.jvm.classes import java_class
-from lakeport.spark.table_files import check_actions, check_log, check_snapshot
 from lakeport.storage.local.store import LocalStorage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeport.config.base import DestinationConfig
+    from lakeport.engine.spark.session import Runtime
     from lakeport.model import Storage
-    from lakeport.spark.session import Runtime
 
 __all__ = ["DeltaTable"]
 

@@ -36,7 +36,7 @@ from lakeport.writers.delta.untyped import holders, in_files, open_in_files
 from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 __all__ = ["Alteration", "Altered"]
 

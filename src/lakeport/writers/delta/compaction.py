@@ -14,8 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeport.engine.spark.quoting import quoted
 from lakeport.schema.types import spark_json
-from lakeport.spark.quoting import quoted
 from lakeport.writers.delta.log.actions import parse_value
 from lakeport.writers.delta.log.snapshot import Contents
 from lakeport.writers.delta.schema import physical_names

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakeport.engine.spark.jobs import run_tasks
 from lakeport.model import Staged
 from lakeport.schema.exact import InexactError
-from lakeport.spark.jobs import run_tasks
 from lakeport.writers.delta.commit.attempt import Attempt
 from lakeport.writers.delta.commit.log_transaction import TableTransaction
 from lakeport.writers.delta.commit.operation import Operation
@@ -20,7 +20,7 @@ from lakeport.writers.delta.merge.files import DataFile, Entry, TableFiles, shar
 from lakeport.writers.delta.sink import DeltaSink
 
 if TYPE_CHECKING:
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 __all__ = ["Conversion", "Converted", "FileConverter", "convert_files"]
 

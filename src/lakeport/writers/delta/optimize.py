@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakeport.engine.spark.failures import first_line, translated
+from lakeport.engine.spark.quoting import quoted
+from lakeport.engine.spark.settings import COMMIT_SETTINGS
+from lakeport.engine.spark.table_files import check_table_files
 from lakeport.errors import ConfigError, LakeportError, SourceError
-from lakeport.spark.failures import first_line, translated
-from lakeport.spark.quoting import quoted
-from lakeport.spark.settings import COMMIT_SETTINGS
-from lakeport.spark.table_files import check_table_files
 from lakeport.writers.delta.commit.outcome import settle
 from lakeport.writers.delta.commit.session import USER_METADATA
 from lakeport.writers.delta.compaction import condition, crowded, target_bytes

@@ -21,7 +21,7 @@ from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 __all__ = ["Changes", "DeltaTableWriter"]
 

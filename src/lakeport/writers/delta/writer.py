@@ -50,7 +50,7 @@ from lakeport.writers.delta.untyped import holders, in_files, open_in_files
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 __all__ = ["DeltaWriter"]
 

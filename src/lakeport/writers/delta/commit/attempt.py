@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from lakeport.engine.spark.failures import translate
+from lakeport.engine.spark.quoting import quoted
 from lakeport.errors import DestinationError, InputError, LakeportError, SparkFailure
 from lakeport.model import Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.sparktypes import spark_schema
-from lakeport.spark.failures import translate
-from lakeport.spark.quoting import quoted
 from lakeport.writers.delta.commit.known_content import NOT_TOLD, KnownContent, overwritten
 from lakeport.writers.delta.commit.log_transaction import TableTransaction
 from lakeport.writers.delta.commit.operation import Operation

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakeport.spark.jvm.classes import java_class
+from lakeport.engine.spark.jvm.classes import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

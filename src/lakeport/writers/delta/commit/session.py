@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
-from lakeport.spark.active import active
-from lakeport.spark.settings import COMMIT_SETTINGS
+from lakeport.engine.spark.active import active
+from lakeport.engine.spark.settings import COMMIT_SETTINGS
 from lakeport.writers.delta.commit.operation import Operation, Restoration
 
 if TYPE_CHECKING:

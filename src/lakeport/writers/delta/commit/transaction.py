@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from lakeport.config.explain import nearest
+from lakeport.engine.spark.active import ensure_active
+from lakeport.engine.spark.causes import from_java
+from lakeport.engine.spark.failures import translate
+from lakeport.engine.spark.jvm.classes import java_class
 from lakeport.errors import CommitConflict, ConfigError, LakeportError
-from lakeport.spark.active import ensure_active
-from lakeport.spark.causes import from_java
-from lakeport.spark.failures import translate
-from lakeport.spark.jvm.classes import java_class
 from lakeport.writers.delta.commit.operation import (
     Operation,
     Restoration,

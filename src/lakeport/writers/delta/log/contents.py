@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from lakeport.spark.delta_log import delta_snapshot
-from lakeport.spark.failures import translated
+from lakeport.engine.spark.delta_log import delta_snapshot
+from lakeport.engine.spark.failures import translated
 from lakeport.writers.delta.log.snapshot import Contents, LogFiles, replay
 from lakeport.writers.delta.state import TableState
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from lakeport.engine.spark.quoting import quoted
+from lakeport.engine.spark.table_files import check_table_files
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.schema.sparktypes import spark_schema
-from lakeport.spark.quoting import quoted
-from lakeport.spark.table_files import check_table_files
 from lakeport.writers.delta.commit.attempt import Attempt, check_partitions
 from lakeport.writers.delta.commit.log_transaction import TableTransaction
 from lakeport.writers.delta.commit.operation import Operation

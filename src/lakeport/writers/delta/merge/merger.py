@@ -36,7 +36,7 @@ from lakeport.writers.delta.sink import DeltaSink
 from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
     from lakeport.writers.delta.commit.log_transaction import TableTransaction
 
 __all__ = ["Anew", "DeltaMerger", "MergePlan"]

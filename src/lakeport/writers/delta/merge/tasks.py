@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lakeport.engine.spark.jobs import run_tasks
 from lakeport.model import Staged
-from lakeport.spark.jobs import run_tasks
 from lakeport.writers.delta.merge.changes import Retire, Upsert
 from lakeport.writers.delta.merge.files import DataFile, Entry, TableFiles, shared_out
 from lakeport.writers.delta.merge.keys import Positions
@@ -24,7 +24,7 @@ from lakeport.writers.delta.untyped import open_in_files
 from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
-    from lakeport.spark.session import Runtime
+    from lakeport.engine.spark.session import Runtime
 
 __all__ = ["MergeTasks"]
 

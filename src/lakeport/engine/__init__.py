@@ -1,0 +1,1 @@
+"""Where the tasks of a load run: on Spark, or in threads of this process."""

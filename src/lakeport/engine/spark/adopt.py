@@ -1,0 +1,204 @@
+"""Sessions of this process: which one runs, whether it has what a load needs, how to forget it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from socket import SHUT_RDWR
+from typing import TYPE_CHECKING, Any, Final
+
+from lakeport.engine.spark.jvm import jars
+from lakeport.engine.spark.jvm.classes import java_class
+from lakeport.engine.spark.jvm.versions import AWS_SDK, DELTA, HADOOP, SCALA
+from lakeport.engine.spark.settings import DELTA_SETTINGS, LOG_STORE, LOG_STORE_SETTINGS
+from lakeport.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+__all__ = ["check", "detach", "find", "reset_pyspark", "silence_loggers", "silence_lost_calls"]
+
+_CONTEXT_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_AWS_PARTS: Final = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
+_CLASSES: Final = {
+    "delta": "org.apache.spark.sql.delta.DeltaLog",
+    "s3a": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+    "azure": "org.apache.hadoop.fs.azurebfs.AzureBlobFileSystem",
+}
+_PACKAGES: Final = {
+    "delta": (f"io.delta:delta-spark_4.2_{SCALA}:{DELTA}",),
+    "s3a": (
+        f"org.apache.hadoop:hadoop-aws:{HADOOP}",
+        *(f"software.amazon.awssdk:{part}:{AWS_SDK}" for part in _AWS_PARTS),
+    ),
+    "azure": (f"org.apache.hadoop:hadoop-azure:{HADOOP}",),
+}
+# Delta's own for S3, which is right for one driver only; it is the one that none means.
+_UNSAFE_LOG_STORES: Final = ("", "io.delta.storage.S3SingleDriverLogStore")
+_LOST_CALL: Final = "Exception while sending command."  # py4j tells the root logger
+_EXCLUDED: Final = {"s3a": ("software.amazon.awssdk:bundle",)}
+
+
+def find() -> SparkContext | None:
+    """The context that is running in this process, if any. Does not import pyspark.
+
+    Raises:
+        ConfigError: the process is a Spark Connect client.
+    """
+    if "pyspark.sql.connect.session" in sys.modules:
+        connect = sys.modules["pyspark.sql.connect.session"].SparkSession
+        if connect.getActiveSession() is not None:
+            raise ConfigError(
+                "the active Spark session is a Spark Connect client, which can't commit tables",
+                "run the job where Spark's driver runs: with `spark-submit`, or on compute with "
+                "dedicated access. What is no frame of that session can be landed from here once "
+                "it is stopped (`spark.stop()`).",
+            )
+    module = sys.modules.get("pyspark.core.context")
+    context: SparkContext | None = module.SparkContext._active_spark_context if module else None
+    return context if context is not None and context._jsc is not None else None
+
+
+def check(spark: SparkSession, needs: frozenset[str]) -> None:
+    """Compare a running session with `needs`.
+
+    Raises:
+        ConfigError: it lacks something; the hint has the settings to build it with.
+    """
+    wanted: dict[str, str] = {}
+    lacking: list[str] = []
+    if "delta" in needs:
+        for key, value in DELTA_SETTINGS.items():
+            present = spark.conf.get(key, "") or ""
+            if value not in (part.strip() for part in present.split(",")):
+                others = f"{present}," if present and key.endswith("extensions") else ""
+                wanted[key] = others + value
+                lacking.append(value.rpartition(".")[2])
+    if {"delta", "s3a"} <= needs:
+        _check_log_store(spark, wanted, lacking)
+    absent = sorted(need for need in needs if not _has_class(spark, _CLASSES[need]))
+    if absent:
+        packages = [package for need in absent for package in _PACKAGES[need]]
+        wanted["spark.jars.packages"] = ",".join(packages)
+        excluded = [name for need in absent for name in _EXCLUDED.get(need, ())]
+        if excluded:
+            wanted["spark.jars.excludes"] = ",".join(excluded)
+        lacking += (f"the class {_CLASSES[need]}" for need in absent)
+    if lacking:
+        calls = "".join(f'\n    .config("{key}", "{value}")' for key, value in wanted.items())
+        raise ConfigError(
+            f"the active Spark session lacks {', '.join(lacking)}",
+            f"build it with{calls}\nor stop it, and lakeport starts its own.",
+        )
+
+
+def _check_log_store(spark: SparkSession, wanted: dict[str, str], lacking: list[str]) -> None:
+    """What two writers of a table on S3 need, which Spark reads when it starts and never again."""
+    used = spark.sparkContext.getConf().get("spark.delta.logStore.s3a.impl") or ""
+    if used in _UNSAFE_LOG_STORES:
+        wanted.update(LOG_STORE_SETTINGS)
+        lacking.append("a log store for S3 that is safe for two writers")
+    if used in (*_UNSAFE_LOG_STORES, LOG_STORE) and not _has_class(spark, LOG_STORE):
+        listed = [spark.sparkContext.getConf().get("spark.jars") or "", str(jars.LOG_STORE)]
+        wanted["spark.jars"] = ",".join(filter(None, listed))
+        lacking.append(f"the class {LOG_STORE}")
+
+
+def _has_class(spark: SparkSession, name: str) -> bool:
+    from py4j.protocol import Py4JJavaError
+
+    jvm = spark._jvm
+    assert jvm is not None
+    loader = java_class(jvm, "java.lang.Thread").currentThread().getContextClassLoader()
+    try:
+        loader.loadClass(name)
+    except Py4JJavaError:
+        return False
+    except Exception as error:
+        # With a session, pyspark turns Java's exceptions into its own.
+        if "ClassNotFoundException" in repr(error):
+            return False
+        raise
+    return True
+
+
+def _wake(client: Any) -> None:
+    """End the reading of threads that wait for the JVM's calls: to close what they read waits."""
+    server = client.__dict__.get("_callback_server")
+    for connection in (*client._gateway_client.deque, *(server.connections if server else ())):
+        with suppress(OSError, AttributeError):
+            connection.socket.shutdown(SHUT_RDWR)
+
+
+def detach() -> None:
+    """Let pyspark part with the JVM of a context that its owner has stopped; it lives on.
+
+    Else a new context would be looked for there, whatever gateway it is given.
+    """
+    from pyspark import SparkContext
+
+    with SparkContext._lock:
+        if SparkContext._active_spark_context is None:
+            SparkContext._gateway = None
+            SparkContext._jvm = None
+
+
+def reset_pyspark(context: SparkContext | None, folder: Path) -> None:
+    """Let pyspark forget a JVM that is about to end, so that another one can be started."""
+    from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    with suppress(Exception):
+        if context is not None:
+            context._jsc = None
+            if server := getattr(context, "_accumulatorServer", None):
+                # It looks up once a second: nobody waits for that.
+                threading.Thread(target=server.shutdown, daemon=True).start()
+    client = SparkContext._gateway
+    if client is not None:
+        with suppress(Exception):
+            # Nobody is to tell a JVM that ends which of its objects are not needed any more.
+            deque = client._gateway_client.finalizer_deque
+            deque.clear()
+            deque.appendleft(SHUTDOWN_FINALIZER_WORKER)
+            _wake(client)
+            client.close(keep_callback_server=False, close_callback_server_connections=True)
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    SparkSession._instantiatedSession = None
+    SparkSession._activeSession = None
+    sys.path[:] = [entry for entry in sys.path if not entry.startswith(f"{folder}{os.sep}")]
+
+
+def silence_loggers(context: SparkContext) -> None:
+    """Keep PySpark from printing stack traces of what whoever asked is told in one sentence.
+
+    Its accumulator server does so when the JVM is gone, and its loggers when a query fails; these
+    show values of the data too.
+    """
+    from pyspark.logger import PySparkLogger
+
+    for name in _CONTEXT_LOGGERS:
+        PySparkLogger.getLogger(name).disabled = True
+    server = context._accumulatorServer
+    if server is not None:
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]
+
+
+def silence_lost_calls() -> None:
+    """Keep py4j from logging, with stack traces, that calls under way lost the JVM.
+
+    Who waits for such a call is told in one sentence, and at the interpreter's end nobody waits.
+    """
+    logging.getLogger().addFilter(_tells_more)
+
+
+def _tells_more(record: logging.LogRecord) -> bool:
+    return record.msg != _LOST_CALL

@@ -1,0 +1,168 @@
+"""A stream's checkpoint: Spark's own folder, and one small file of ours in it.
+
+`lakeport.json` says into which table the query lands. A checkpoint knows what has been read, not
+where it went: used for another table, it would leave out everything that was read before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from lakeport.engine.spark.failures import translated
+from lakeport.engine.spark.jvm.classes import java_class
+from lakeport.errors import ConfigError, DestinationError, SparkFailure
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["among", "bind"]
+
+_FILE: Final = "lakeport.json"
+_VERSION: Final = 1
+_FRESH: Final = "give each table a checkpoint folder of its own."
+
+
+def bind(spark: SparkSession, checkpoint: str | os.PathLike[str], table: str) -> str:
+    """Make a checkpoint the one of this table, or see that it is.
+
+    Args:
+        spark: the session of the query.
+        checkpoint: a folder of any file system that Spark reaches: a path, or a URI.
+        table: the table's URI.
+
+    Returns:
+        The checkpoint as Spark has to name it.
+
+    Raises:
+        ConfigError: it belongs to another table, or to a query that is not lakeport's, or lies
+            among the table's own files; or Spark can't keep files there.
+        DestinationError: its store refused.
+    """
+    name = os.fspath(checkpoint)
+    with _about(name), translated():
+        folder = _Folder.of(spark, name)
+        if among(folder.uri, table):
+            raise ConfigError(
+                f"the checkpoint {folder.uri} lies among the files of the table {table}",
+                "readers would take it for rows, and `vacuum` would delete it: " + _FRESH,
+            )
+        found = folder.read(_FILE)
+        if found is None:
+            if folder.holds("metadata") or folder.holds("offsets"):
+                raise ConfigError(
+                    f"the checkpoint {folder.uri} belongs to a query that is not lakeport's",
+                    "it knows what that query has read, which would never land here: " + _FRESH,
+                )
+            folder.write(_FILE, json.dumps({"version": _VERSION, "table": table}))
+            found = folder.read(_FILE)
+        bound = _table(found, folder)
+    if bound != table:
+        raise ConfigError(
+            f"the checkpoint {folder.uri} belongs to the table {bound}, not to {table}",
+            "what was read for that table would never land in this one: " + _FRESH,
+        )
+    return folder.uri
+
+
+def among(folder: str, table: str) -> bool:
+    """Whether a folder lies where readers and `vacuum` take its files for the table's.
+
+    They leave alone what begins with an underscore, but the log is Delta's.
+
+    >>> among("file:/lake/events/progress", "/lake/events"), among("/lake/events2", "/lake/events")
+    (True, False)
+    >>> among("s3a://lake/events/_progress", "s3://lake/events")
+    False
+    """
+    place, root = (_plain(uri) for uri in (folder, table))
+    if place != root and not place.startswith(f"{root}/"):
+        return False
+    first = place.removeprefix(root).strip("/").partition("/")[0]
+    return not first.startswith("_") or first == "_delta_log"
+
+
+def _plain(uri: str) -> str:
+    scheme, mark, path = uri.partition(":")
+    if not mark or scheme == "file":
+        return "/" + (path if mark else uri).strip("/")
+    return f"{scheme.replace('s3a', 's3')}:{path.rstrip('/')}"
+
+
+@contextmanager
+def _about(name: str) -> Iterator[None]:
+    """Say that it is the checkpoint that something is wrong with."""
+    try:
+        yield
+    except (SparkFailure, DestinationError) as error:
+        kind = ConfigError if isinstance(error, SparkFailure) else type(error)
+        hint = "name a folder that Spark can write, on a file system that it has the jars for."
+        raise kind(
+            f"the checkpoint {name} can't be used: {error.message}",
+            hint if kind is ConfigError else error.hint,
+        ) from error
+
+
+def _table(text: str | None, folder: _Folder) -> str:
+    try:
+        entry = json.loads(text or "")
+        if entry["version"] == _VERSION:
+            return str(entry["table"])
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise ConfigError(f"{folder.uri}/{_FILE} was not written by this version of lakeport", _FRESH)
+
+
+class _Folder:
+    """A folder behind Hadoop's file systems."""
+
+    def __init__(self, jvm: Any, system: Any, path: Any) -> None:
+        self._jvm = jvm
+        self._system = system
+        self._path = path
+
+    @classmethod
+    def of(cls, spark: SparkSession, name: str) -> _Folder:
+        jvm: Any = spark._jvm
+        conf = spark._jsparkSession.sessionState().newHadoopConf()
+        make = java_class(jvm, "org.apache.hadoop.fs.Path")
+        path = make(name)
+        system = path.getFileSystem(conf)
+        if path.toUri().getScheme() is None and system.getUri().getScheme() == "file":
+            name = os.path.abspath(name)  # noqa: PTH100  # the JVM may have another current folder
+        return cls(jvm, system, system.makeQualified(make(name)))
+
+    @property
+    def uri(self) -> str:
+        return str(self._path.toString())
+
+    def holds(self, name: str) -> bool:
+        return bool(self._system.exists(self._child(name)))
+
+    def read(self, name: str) -> str | None:
+        if not self.holds(name):
+            return None
+        stream = self._system.open(self._child(name))
+        try:
+            return str(
+                java_class(self._jvm, "org.apache.commons.io.IOUtils").toString(stream, "UTF-8")
+            )
+        finally:
+            stream.close()
+
+    def write(self, name: str, text: str) -> None:
+        """Make a file appear whole; the first of several writers wins."""
+        temporary = self._child(f".{name}.{uuid.uuid4()}.tmp")
+        stream = self._system.create(temporary, False)
+        stream.write(bytearray(text.encode()))
+        stream.close()
+        if not self.holds(name):
+            self._system.rename(temporary, self._child(name))
+        self._system.delete(temporary, False)
+
+    def _child(self, name: str) -> Any:
+        return java_class(self._jvm, "org.apache.hadoop.fs.Path")(self._path, name)

@@ -1,0 +1,449 @@
+"""What Spark, Delta, Hadoop and Python say when they fail -> lakeport's own errors.
+
+Messages have one sentence of the cause, without stack traces and with secrets masked; the original
+is the error's `__cause__`, or what it said, masked, where that holds a secret.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
+
+from lakeport.engine.spark.causes import from_java, java_messages, mask_causes
+from lakeport.errors import (
+    CommitConflict,
+    DestinationError,
+    InputError,
+    LakeportError,
+    OutcomeUnknown,
+    PermissionRefused,
+    SchemaConflict,
+    SparkFailure,
+    Unreachable,
+)
+from lakeport.scrub import scrub
+
+__all__ = ["first_line", "translate", "translate_jvm_errors", "translated"]
+
+_LONGEST: Final = 400
+_RAISED: Final = re.compile(
+    r"PythonException: [\s\S]*?Traceback \(most recent call last\):\n((?:[ \t].*\n)+)([\w.]+)"
+)
+_MEMORY_HINT: Final = "give Spark more memory (`spark.driver.memory`), or use smaller batches."
+_DEBUG_HINT: Final = "`--debug` shows Spark's own words."
+_TRANSIENT_HINT: Final = (
+    "check the endpoint, the network and the proxy; a repeated run is safe. `give_up_after` says "
+    "for how long a store is asked."
+)
+_ACCESS_HINT: Final = "check the credentials and what they permit on this bucket or container."
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """Chain links that match (by `class name: message`) become `error` with `prefix` and `hint`.
+
+    `prefix` is a template of regular expressions: `\\1` is what the pattern's first group matched.
+    """
+
+    pattern: re.Pattern[str]
+    error: type[LakeportError]
+    prefix: str
+    hint: str = ""
+    quote: bool = True
+
+
+def _rule(
+    pattern: str, error: type[LakeportError], prefix: str, hint: str = "", *, quote: bool = True
+) -> _Rule:
+    return _Rule(re.compile(pattern), error, prefix, hint, quote)
+
+
+_STORE_TROUBLE: Final = tuple(
+    _rule(pattern, Unreachable, prefix, _TRANSIENT_HINT, quote=False)
+    for pattern, prefix in (
+        (
+            r"(?:Status Code: |Operation failed: [^\n]*?, )(408|429|500|502|503|504)\b",
+            r"the store kept answering \1",
+        ),
+        (r"UnknownHostException|UnresolvedAddress", "the store's host name is unknown"),
+        (
+            r"SSLException|SSLHandshake|SSLPeerUnverified",
+            "there is no trusted TLS connection to the store",
+        ),
+        # What the tries before it met, silence or refusals, it does not tell.
+        (r"ApiCallTimeoutException", "the store did not get it done in time"),
+        (
+            r"ApiCallAttemptTimeoutException|SocketTimeoutException|ConnectTimeoutException"
+            r"|[Rr]ead timed out",
+            "the store stayed silent",
+        ),
+        (
+            r"ConnectException|NoRouteToHost|HttpHostConnect",
+            "the store does not take connections",
+        ),
+        (
+            r"NoHttpResponse|Connection reset|AWSClientIOException|InvalidAbfsRestOperation"
+            r"|Unable to execute HTTP request|Premature (?:end of \S+|EOF)|Unexpected end of file"
+            r"|XML document structures must start and end within the same entity",
+            "the connection to the store was cut",
+        ),
+    )
+)
+
+_RULES: Final[tuple[_Rule, ...]] = (
+    _rule(
+        r"java\.lang\.OutOfMemoryError|GC overhead limit exceeded",
+        SparkFailure,
+        "Spark ran out of memory",
+        _MEMORY_HINT,
+    ),
+    _rule(
+        r"No space left on device|DiskFullException|There is not enough space",
+        DestinationError,
+        "the disk is full",
+        "free some space, or point `spark.local.dir` and the target at a bigger disk.",
+        quote=False,
+    ),
+    _rule(
+        r"the outcome of the commit is unknown: ",
+        OutcomeUnknown,
+        "the store did not say whether it took the commit, and could not be asked afterwards",
+        "repeat the run with the same `run_id`: what has landed is not landed again.",
+        quote=False,
+    ),
+    _rule(
+        r"ABFS does not allow files or directories to end with a dot",
+        DestinationError,
+        "a partition's value ends with a dot, and Azure takes no folder of such a name from Spark",
+        "set the property `delta.randomizeFilePrefixes` to `true` in the `table_properties` of a "
+        "load: files lie in no folders of partitions then.",
+        quote=False,
+    ),
+    _rule(
+        r"\bdelta[.\w]*\.(Concurrent\w+|MetadataChanged|ProtocolChanged"
+        r"|DeltaConcurrentModification)Exception\b|\[DELTA_MAX_COMMIT_RETRIES_EXCEEDED\]",
+        CommitConflict,
+        "another writer changed the table at the same time",
+        "nothing of this batch was committed; run it again.",
+    ),
+    _rule(
+        r"\[(_LEGACY_ERROR_TEMP_DELTA_0007|DELTA_(FAILED_TO_MERGE_FIELDS|MERGE_INCOMPATIBLE\w*"
+        r"|METADATA_MISMATCH|DUPLICATE_COLUMNS\w*|INSERT_COLUMN\w*|UNSUPPORTED_DATA_TYPE\w*"
+        r"|CANNOT_CHANGE_DATA_TYPE|COLUMN_NOT_FOUND\w*|SCHEMA_\w+|PARTITION_SCHEMA\w*"
+        r"|CHANGE_TABLE\w*|INVALID_CHARACTERS_IN_COLUMN\w*))",
+        SchemaConflict,
+        "the batch's schema does not fit the table's",
+    ),
+    _rule(
+        r"\[DELTA_(VIOLATE_CONSTRAINT|NOT_NULL_CONSTRAINT)\w*",
+        InputError,
+        "a row breaks a constraint of the table",
+        "correct the source, or the table's constraint.",
+    ),
+    _rule(
+        r"\[DELTA_EXCEED_CHAR_VARCHAR_LIMIT\]|\[EXCEED_LIMIT_LENGTH\]",
+        InputError,
+        "a text is longer than the table's column of type CHAR or VARCHAR permits",
+        "shorten it in the source, or give the column a longer type with ALTER TABLE.",
+        quote=False,
+    ),
+    _rule(
+        r"\[DELTA_IDENTITY_COLUMNS_EXPLICIT_INSERT",
+        InputError,
+        "the table fills an identity column itself, and the batch has values for it",
+        "leave the column out of the source.",
+        quote=False,
+    ),
+    _rule(
+        r"\[DELTA_CANNOT_MODIFY_APPEND_ONLY\]",
+        DestinationError,
+        "rows of the table can't be changed or removed: its property `delta.appendOnly` is `true`",
+        "use `mode: append`, or have the table's owner unset the property.",
+        quote=False,
+    ),
+    _rule(
+        r"ChecksumException: ",
+        DestinationError,
+        "a file does not match the checksum that lies beside it, in the file `.NAME.crc`",
+        "one of the two is damaged, or was replaced alone: bring the file back from a copy, or, "
+        "if it is known to be right, delete its checksum.",
+    ),
+    _rule(
+        r"Checkpoint file to load version: \d+ is missing|/_delta_log/\S+ does not exist"
+        r"|\[DELTA_(TRUNCATED_TRANSACTION_LOG|VERSIONS_NOT_CONTIGUOUS|LOG_FILE_NOT_FOUND\w*"
+        r"|STATE_RECOVER_ERROR|MISSING_PART_FILES)",
+        DestinationError,
+        "files of the table's log are gone",
+        "bring `_delta_log` back from a copy; the table can't be read without them.",
+    ),
+    _rule(
+        r"FAILED_READ_FILE\.FILE_NOT_EXIST|FileNotFoundException: \S.*\.parquet\b",
+        DestinationError,
+        "a data file of the table is gone",
+        "restore the file, or the table to a version without it.",
+    ),
+    _rule(
+        r"is not a Parquet file|corrupted file: the footer",
+        DestinationError,
+        "a file of the table is damaged, or no Parquet file",
+        "bring it back from a copy, or restore the table to a version without it.",
+    ),
+    _rule(
+        r"\[(INVALID_JSON_DATA_TYPE|UNSUPPORTED_DATA_?TYPE)\b",
+        DestinationError,
+        "the table has a column of a type that Spark does not know",
+    ),
+    _rule(
+        r"SQLSTATE: 22|\[(CAST_|NUMERIC_VALUE_OUT|ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO)",
+        InputError,
+        "a value of the frame can't be computed as its plan says",
+        "correct the frame's casts; " + _DEBUG_HINT,
+        quote=False,
+    ),
+    _rule(
+        r"\[USER_RAISED_EXCEPTION\]",
+        InputError,
+        "the frame's plan raised an error of its own (`raise_error`, `assert_true`)",
+        "correct the frame; " + _DEBUG_HINT,
+        quote=False,
+    ),
+    _rule(
+        r"RequestTimeTooSkewed|Request date header too old",
+        DestinationError,
+        "this machine's clock differs from the store's by more than 15 minutes",
+        "set the clock (`timedatectl set-ntp true`), then run again.",
+        quote=False,
+    ),
+    _rule(
+        r"AWSRedirectException|PermanentRedirect|AuthorizationHeaderMalformed"
+        r"|Status Code: 30[17]\b",
+        DestinationError,
+        "the bucket is in another region, or not at that endpoint (S3 answered with a redirect)",
+        "set `aws_region` to the bucket's region, and leave out `aws_endpoint` for AWS.",
+        quote=False,
+    ),
+    _rule(
+        r"UnknownStoreException|NoSuchBucket|ContainerNotFound|FilesystemNotFound"
+        r"|specified (bucket|container|filesystem) does not exist",
+        DestinationError,
+        "the bucket or container does not exist",
+        "create it, or correct its name.",
+        quote=False,
+    ),
+    _rule(
+        r"ExpiredToken|TokenRefreshRequired|[Tt]oken (is|has) expired|Lifetime validation failed"
+        r"|not valid in the specified time frame",
+        PermissionRefused,
+        "the session of the credentials has expired",
+        "fetch new ones (a session's keys and token, or a SAS), and repeat the run.",
+        quote=False,
+    ),
+    _rule(
+        r"by AssumedRole\b|StsException",
+        PermissionRefused,
+        "the role can't be assumed",
+        "check the keys that assume it, `role_arn`, its trust policy and `external_id`.",
+        quote=False,
+    ),
+    _rule(
+        r"Operation failed: [^\n]*?, 40[13], [^\n]*"
+        r"\b(AuthenticationFailed|InvalidAuthenticationInfo)\b",
+        PermissionRefused,
+        "the store does not accept the credentials, or not any more",
+        "an account's key may have been rotated, a SAS or a token may have expired: get new ones, "
+        "and repeat the run.",
+        quote=False,
+    ),
+    _rule(
+        r"AccessDenied|AccessControlException|NoAuthWithAWSException|CredentialInitialization"
+        r"|NoAwsCredentials|InvalidAccessKeyId|SignatureDoesNotMatch|AuthorizationFailure"
+        r"|AuthenticationFailed|AuthorizationPermissionMismatch|InvalidAuthenticationInfo"
+        r"|Status Code: 40[13]\b|, 40[13], |KeyProviderException|InvalidConfigurationValue"
+        r"|Operation failed: .*?, 40[13]\b",
+        PermissionRefused,
+        "the store refused access",
+        _ACCESS_HINT,
+    ),
+    *_STORE_TROUBLE,
+    _rule(
+        r"Operation failed: [^\n]*?, (409|412), [A-Z]+, |Status Code: (409|412)\b",
+        DestinationError,
+        r"the store refused a request because of a conflict (\1\2)",
+        "repeat the run, with its `run_id` if it had one: what has landed is not landed again.",
+        quote=False,
+    ),
+    _rule(
+        r"\[(DELTA_(TABLE_NOT_FOUND|MISSING_DELTA_TABLE\w*|PATH_DOES_NOT_EXIST"
+        r"|TABLE_ONLY_OPERATION|NOT_A_DELTA_TABLE)|PATH_NOT_FOUND)",
+        DestinationError,
+        "there is no such table",
+    ),
+    _rule(
+        r"\bdelta[.\w]*\.(InvalidProtocolVersion|DeltaUnsupportedTableFeature|DeltaTableFeature)"
+        r"Exception\b",
+        DestinationError,
+        "the table uses features of Delta that this version can't handle",
+    ),
+    _rule(
+        r"requirement failed: Mismatched min(Reader|Writer)Version",
+        DestinationError,
+        "the versions in the table's protocol are none that this version of Delta knows",
+        "the table was made for a newer Delta, or its log is damaged: ask whoever writes it.",
+    ),
+    _rule(
+        r"\bJob(Group)? \S+ cancelled|cancelled as part of",
+        SparkFailure,
+        "the job was cancelled",
+        quote=False,
+    ),
+    _rule(
+        r"Python worker (exited|failed)|ExecutorLostFailure|SparkException: .*?worker.*?crashed",
+        SparkFailure,
+        "a Python worker ended unexpectedly",
+        "it may have been killed for want of memory; use smaller batches.",
+        quote=False,
+    ),
+)
+"""The first one that matches any link counts."""
+
+
+def translate(error: BaseException, secrets: Iterable[str] = ()) -> LakeportError:
+    """The error of lakeport's that says what happened; `error` is its `__cause__`, if it may be.
+
+    Args:
+        error: anything that a call into Spark, or a task, raised.
+        secrets: values that must not be in the message.
+    """
+    if isinstance(error, LakeportError):
+        return error
+    hidden = tuple(secrets)
+    links = [scrub(link, hidden) for link in java_messages(error)]  # whole: later they are cut
+    result = _error_of(links, error)
+    result = type(result)(scrub(result.message, hidden), result.hint)
+    result.__cause__ = error
+    mask_causes(result, hidden)
+    return result
+
+
+@contextmanager
+def translated(secrets: Iterable[str] = ()) -> Iterator[None]:
+    """Raise what `translate` makes of an exception of the body.
+
+    Raises:
+        LakeportError: always one of its kinds. `KeyboardInterrupt` and its like pass unchanged.
+    """
+    try:
+        yield
+    except LakeportError:
+        raise
+    except Exception as error:
+        failure = translate(error, secrets)
+        raise failure from failure.__cause__
+
+
+@contextmanager
+def translate_jvm_errors(secrets: Iterable[str]) -> Iterator[None]:
+    """As `translated`, for exceptions of the bridge to the JVM alone: others pass unchanged."""
+    try:
+        yield
+    except Exception as error:
+        if not from_java(error):
+            raise
+        failure = translate(error, secrets)
+        raise failure from failure.__cause__
+
+
+def _error_of(links: list[str], error: BaseException) -> LakeportError:
+    if not links:
+        return _of_python(error)
+    for raised in filter(None, map(_RAISED.search, links)):
+        return _of_function(*raised.groups())
+    for rule in _RULES:
+        for link in links:
+            found = rule.pattern.search(link)
+            if found is not None:
+                quote = f": {_sentence(link)}" if rule.quote and _sentence(link) else ""
+                return rule.error(found.expand(rule.prefix) + quote, rule.hint)
+    reason = next(filter(None, map(_sentence, reversed(links))), "it gave no reason")
+    return SparkFailure(f"Spark failed: {reason}", _DEBUG_HINT)
+
+
+def _of_function(frames: str, kind: str) -> LakeportError:
+    """What a Python function of the frame raised, by kind and place: its words may quote data."""
+    places = re.findall(r'File "([^"]*)", line (\d+), in (\S+)', frames)
+    where = "".join(f" {_at(*place)}" for place in places[-1:])
+    return SparkFailure(
+        f"a Python function of the frame raised {kind}{where}",
+        "correct the function; `--debug` shows its own words.",
+    )
+
+
+def _of_python(error: BaseException) -> LakeportError:
+    """An exception without a Java side. Messages of unknown kinds may quote data: not repeated."""
+    kind = type(error)
+    if from_java(error):
+        return SparkFailure(
+            "Spark's Java process is gone",
+            "it may have been killed for want of memory; " + _MEMORY_HINT,
+        )
+    if kind.__module__.startswith("pyspark"):
+        return SparkFailure(f"Spark failed: {_sentence(str(error))}", _DEBUG_HINT)
+    if isinstance(error, MemoryError):
+        return SparkFailure("a task ran out of memory", _MEMORY_HINT)
+    if isinstance(error, OSError):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return DestinationError("the disk is full", "free some space.")
+        message = f"{kind.__name__}: {error.strerror or 'no reason given'}"
+        if isinstance(error, PermissionError):
+            return PermissionRefused(message, "check who owns the folder, and its mode.")
+        if isinstance(error, ConnectionError | TimeoutError):
+            return Unreachable(message, _TRANSIENT_HINT)
+        return DestinationError(message, "`--debug` shows where.")
+    return SparkFailure(f"{_name(kind)} {_place(error)}".rstrip(), "`--debug` shows its own words.")
+
+
+def _name(kind: type) -> str:
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def _place(error: BaseException) -> str:
+    """Where it was raised: the innermost frame, without the folder."""
+    trace = error.__traceback__
+    if trace is None:
+        return ""
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code
+    return _at(code.co_filename, trace.tb_lineno, code.co_name)
+
+
+def _at(file: str, line: int | str, function: str) -> str:
+    return f"in {function} ({PurePath(file).name}:{line})"
+
+
+def _sentence(text: str) -> str:
+    """The first sentence of a Java message, without class names and stack traces.
+
+    >>> _sentence("java.io.IOException: Stream closed. Try again.\\n\\tat a.b.C(D.java:1)")
+    'Stream closed'
+    """
+    line = re.sub(
+        r"^(?:(?:[\w$]+\.)+[\w$]*(?:Exception|Error|Throwable)[\w$]*:\s*)+", "", text.strip()
+    )
+    line = line.partition("\n")[0].strip()
+    sentence = re.split(r"\.\s", line, maxsplit=1)[0].rstrip(".:")
+    return sentence if len(sentence) <= _LONGEST else sentence[: _LONGEST - 1] + "…"
+
+
+def first_line(error: Exception) -> str:
+    """The first line of what Spark says."""
+    return next((line for line in str(error).splitlines() if line.strip()), "no reason given")

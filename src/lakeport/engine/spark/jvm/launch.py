@@ -1,0 +1,214 @@
+"""Spark of our own, opened and ended: the JVM, and the context in it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from lakeport.engine.spark import adopt
+from lakeport.engine.spark.failures import translate
+from lakeport.engine.spark.jvm import archive, gateway, jars
+from lakeport.engine.spark.jvm.java import Java
+from lakeport.engine.spark.settings import heap_mb, is_local, master_of, session_settings
+from lakeport.errors import SparkFailure
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+__all__ = ["Launch", "stopped"]
+
+_ASKED_TO_END: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+
+# Settings that the JVM has to know before a context is made.
+_EARLY: Final = ("spark.jars", "spark.jars.", "spark.files", "spark.archives", "spark.submit.")
+
+
+class Launch:
+    """One start of Spark, in a thread of its own, that another thread may close at any time.
+
+    Args:
+        java: the Java that runs it.
+        needs: names of `versions.JARS`.
+        given: the user's `spark:` mapping.
+        small: whether a quick start counts most.
+        options: further JVM options, for making class archives.
+
+    Attributes:
+        jvm: the process; None until there is one.
+    """
+
+    def __init__(
+        self,
+        java: Java,
+        needs: frozenset[str],
+        given: Mapping[str, str],
+        *,
+        small: bool,
+        options: Sequence[str] = (),
+    ) -> None:
+        self.jvm: gateway.Gateway | None = None
+        self._java = java
+        self._needs = needs
+        self._given = dict(given)
+        self._small = small
+        self._options = tuple(options)
+        self._master = master_of(given)
+        self._local = is_local(self._master)
+        self._on_path = needs
+        self._lock = threading.Lock()
+        self._closed = False
+        self._joined = False
+        self._archive: Path | None = None  # the one of this class path
+        self._used: Path | None = None
+
+    def open(self) -> SparkContext:
+        """Start the JVM and the context; no JVM is left where that fails.
+
+        Raises:
+            ConfigError: a setting is wrong.
+            MissingDependency: a jar can't be had.
+            SparkFailure: Spark did not start, or was closed meanwhile.
+        """
+        try:
+            if self._local and not self._options:  # an archive is made for what it was asked for
+                self._on_path = jars.with_cached(self._needs)
+            needed = jars.ensure(self._on_path, go_on=self._go_on)
+            self._open_gateway(needed)
+            try:
+                return self._open_context(needed)
+            except SparkFailure:
+                suspect = self._suspect()
+                if suspect is None or self.jvm is None:
+                    raise
+                self.jvm.kill()
+                self._open_gateway(needed, shared=False)
+                context = self._open_context(needed)
+                archive.drop(suspect)  # it was the cause: without it, Java starts
+                return context
+        except BaseException:
+            if self.jvm is not None:
+                self.jvm.kill()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        """Whether the JVM has not ended by itself."""
+        return self.jvm is None or self.jvm.process.poll() is None
+
+    def close(self, context: SparkContext | None, *, fast: bool, timeout: float) -> None:
+        """End it, also while it opens.
+
+        Args:
+            context: what `open` returned, None before that.
+            fast: end the JVM at once; for when everything is durable.
+            timeout: seconds to wait for an orderly end otherwise.
+        """
+        with self._lock:
+            self._closed = True
+            jvm = self.jvm
+        if context is not None and not fast:
+            with suppress(Exception):
+                context.stop()
+        if jvm is not None:
+            if self._joined:  # else pyspark knows of nothing, and importing it takes a while
+                adopt.reset_pyspark(context, jvm.folder)
+            if fast:
+                jvm.kill()
+            else:
+                jvm.stop(timeout)
+
+    def refresh_archive(self) -> None:
+        """Make the class archive that the next start will use, in the background, if need be."""
+        if not self._options:
+            archive.refresh(self._archive, self._on_path)
+
+    def _go_on(self) -> None:
+        if self._closed:
+            raise stopped()
+
+    def _open_gateway(self, needed: Sequence[Path], *, shared: bool = True) -> None:
+        given = self._given
+        early = not self._local or any(key.startswith(_EARLY) for key in given)
+        extra = given.get("spark.driver.extraClassPath", "")
+        extra_jars = [Path(entry) for entry in extra.split(os.pathsep) if entry]
+        places = archive.places(self._java, gateway.class_path([*needed, *extra_jars]))
+        if not extra_jars:
+            self._archive = places[-1]
+        if not self._options:
+            self._used = archive.find(places) if shared else None
+        further = (
+            *(self._options or archive.options(self._used)),
+            *shlex.split(given.get("spark.driver.extraJavaOptions", "")),
+        )
+        options = gateway.JvmOptions(
+            self._java,
+            [*needed, *extra_jars],
+            heap_mb=heap_mb(given),
+            fast_start=self._small,
+            further=further,
+            properties={"spark.master": self._master, **given} if early else None,
+            python_path=[entry for entry in sys.path if entry],
+            local=self._local,
+        )
+        started = gateway.start(options)
+        with self._lock:
+            self.jvm = started
+            closed = self._closed
+        if closed:
+            started.kill()
+            raise stopped()
+
+    def _suspect(self) -> Path | None:
+        """The class archive with which the JVM has ended by itself, which may be damaged."""
+        if self.jvm is None or self.alive or -self.jvm.process.returncode in _ASKED_TO_END:
+            return None
+        return self._used
+
+    def _open_context(self, needed: Sequence[Path]) -> SparkContext:
+        from pyspark import SparkConf, SparkContext
+
+        jvm = self.jvm
+        assert jvm is not None
+        settings = session_settings(self._needs, self._given, jvm.folder)
+        if not self._local and needed:
+            listed = [*filter(None, [settings.get("spark.jars")]), *map(str, needed)]
+            settings["spark.jars"] = ",".join(listed)
+        if self._local:
+            jvm.start_workers(_of_workers(settings))
+        self._joined = True
+        client = jvm.connect()
+        conf = SparkConf(_jvm=client.jvm)
+        for key, value in settings.items():
+            conf.set(key, value)
+        adopt.detach()
+        try:
+            context = SparkContext(conf=conf, gateway=client)
+        except Exception as error:
+            adopt.reset_pyspark(None, jvm.folder)
+            failure = translate(error)
+            raise failure from failure.__cause__
+        python = settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+        adopt.silence_loggers(context)
+        context.pythonExec = sys.executable if self._local else python or "python3"
+        return context
+
+
+def _of_workers(settings: Mapping[str, str]) -> dict[str, str]:
+    """The environment that workers on this machine have from their start."""
+    start = "spark.executorEnv."
+    given = {key[len(start) :]: v for key, v in settings.items() if key.startswith(start)}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **given}
+
+
+def stopped() -> SparkFailure:
+    """The error for work that comes after the end."""
+    return SparkFailure(
+        "this Spark session was stopped", "start anew: the next load makes another."
+    )

@@ -1,0 +1,406 @@
+"""The Spark that a run uses: the session that is active in this process, or one of our own.
+
+A session of our own starts in the background while the input is read, unless nothing needs it.
+Its JVM ends with this process, however that ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import threading
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final
+from weakref import finalize
+
+from lakeport.engine.spark import adopt
+from lakeport.engine.spark.failures import translate, translated
+from lakeport.engine.spark.jvm.java import find_java
+from lakeport.engine.spark.jvm.launch import Launch, stopped
+from lakeport.engine.spark.jvm.start_up import StartUp
+from lakeport.engine.spark.lease import Lease, Refused, Store, lease_for, required
+from lakeport.engine.spark.settings import (
+    attempts_of,
+    check,
+    cores_of,
+    heap_mb,
+    is_local,
+    master_of,
+)
+from lakeport.engine.spark.warmup.first_use import FirstUse
+from lakeport.errors import ConfigError, LakeportError, SparkFailure
+from lakeport.host.activity import activity
+from lakeport.host.scratch import Scratch
+from lakeport.host.surroundings import Surroundings
+from lakeport.scrub import is_secret_name
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+__all__ = ["Runtime"]
+
+_SMALL: Final = 1 << 30  # bytes of input that are landed before Spark would be there
+
+
+class Runtime:
+    """A Spark session with what a run has to know about it.
+
+    Make one with `Runtime.start`. All methods may be called from any thread.
+
+    Args:
+        options: further JVM options, for making class archives.
+        also: as for `start`.
+
+    Attributes:
+        needs: names of `versions.JARS` that it has.
+        attempts: how often Spark tries a task.
+        adopted: whether somebody else built the session; it is then never stopped.
+        streams: number of streaming queries on it; while there is one, nothing takes its place.
+        secrets: values that were handed over and must not be in any message.
+        start_up: from when to when it started; one waits for it.
+    """
+
+    _current: ClassVar[Runtime | None] = None
+    _guard: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(
+        self,
+        needs: frozenset[str],
+        settings: Mapping[str, str],
+        *,
+        small: bool,
+        options: Sequence[str] = (),
+        also: frozenset[str] = frozenset(),
+        warm: str = "off",
+        store: Store | None = None,
+    ) -> None:
+        """Begin to start, at once or when it is asked for; never waits."""
+        self.needs = needs
+        self.adopted = False
+        self.streams = 0
+        self.secrets: set[str] = set()
+        self._given = dict(settings)
+        self._owner = os.getpid()
+        self._lock = threading.RLock()
+        self._session_lock = threading.Lock()  # making one takes a second: jobs need not wait
+        self.start_up = StartUp()
+        self._begun = self._awaited = self._stopped = False
+        self._first_use = FirstUse()
+        self._error: LakeportError | None = None
+        self._context: SparkContext | None = None
+        self._session: SparkSession | None = None
+        self._launch: Launch | Lease | None = None
+        self._builder = threading.Thread(target=self._build, name="lakeport-spark", daemon=True)
+        self._folder: Path | None = None
+        self._master = master_of(settings)
+        self.attempts = attempts_of({"spark.master": self._master, **settings})
+        check(settings)
+        self._required = warm == "require"
+        self._own = partial(Launch, given=settings, small=small, options=options)
+        alone = adopt.find() is None
+        if alone:
+            self.needs = needs | also
+            heap_mb(settings)
+            self._launch = lease_for(warm, settings, store)
+        if not alone or not self.optional:
+            self.begin()
+
+    @classmethod
+    def start(
+        cls,
+        needs: set[str] | frozenset[str],
+        settings: Mapping[str, str],
+        small: bool,
+        keep: SparkContext | None = None,
+        also: frozenset[str] = frozenset(),
+        warm: str = "off",
+        store: Store | None = None,
+    ) -> Runtime:
+        """Adopt the active session, take up our own again, or begin to start one.
+
+        Waits for nothing but the end of one that is still starting and does not fit. Where no
+        settings of the user's say that Spark is wanted, it begins when it is asked.
+
+        Args:
+            needs: names of `versions.JARS`.
+            settings: the user's `spark:` mapping; without effect on a session that is adopted.
+            small: whether the load is known to be small, so that a quick start counts most.
+            keep: a context that must go on, because the source is a frame of its session.
+            also: further names, which a session that is adopted need not have.
+            warm: `auto` to have a warm session's Spark where one suits, `require` to have no other.
+            store: what is used of a warm session's.
+
+        Raises:
+            ConfigError: a setting is wrong, or the active session lacks something and can't be
+                replaced by another one; or no warm session suits, and one is required.
+            MissingDependency: there is no Java that Spark runs on.
+        """
+        with cls._guard:
+            current, own = cls._current, frozenset(needs) | also
+            if current is not None and current._serves(own, settings, warm, store):
+                return current
+            if current is not None and not current.adopted:
+                current._check_idle(own, keep)
+                current.stop()
+                if current._builder.is_alive():
+                    current._builder.join()  # pyspark knows of one JVM at a time
+            cls._current = cls(
+                frozenset(needs), settings, small=small, also=also, warm=warm, store=store
+            )
+            return cls._current
+
+    @classmethod
+    def lost(cls) -> bool:
+        """Whether a warm session lent Spark to this process and has ended since."""
+        current = cls._current
+        return current is not None and isinstance(current._launch, Lease) and not current.alive
+
+    def begin(self) -> None:
+        """Begin to start, where that waits for somebody to ask; never waits.
+
+        Raises:
+            LakeportError: as for `start`.
+        """
+        with self._lock:
+            if self._begun or self._stopped:
+                return
+            if (running := adopt.find()) is not None:
+                self._adopt(running)
+            else:
+                self._launch = self._launch or self._own(find_java(), self.needs)
+                atexit.register(self.stop)
+                self.start_up.begin()
+                self._builder.start()
+            self._begun = True
+            self._first_use.begin(self)
+
+    def expect(self, size: int) -> None:
+        """Begin to start if that much input, in bytes, is more than can be spared Spark."""
+        if size > _SMALL:
+            self.begin()
+
+    @property
+    def optional(self) -> bool:
+        """Whether what can be done without it, may: tasks would be done on this machine."""
+        return self.is_local and not self.adopted and not self._given
+
+    def spares(self, size: int) -> bool:
+        """Whether tasks that read so many bytes (-1: unknown) are done here: Spark is not there."""
+        return self.optional and size >= 0 and not self.start_up.is_set()
+
+    @property
+    def context(self) -> SparkContext:
+        """The context; waits for it.
+
+        Raises:
+            MissingDependency: a jar or Java can't be had.
+            SparkFailure: Spark did not start, or was stopped.
+        """
+        self.begin()
+        with activity("starting Spark"):
+            self.start_up.wait()
+        if self._error is not None:
+            raise self._error
+        if self._stopped or self._context is None:
+            raise stopped()
+        return self._context
+
+    def idle(self) -> bool:
+        """Wait for the context, and say whether nobody has waited for the session, to use it."""
+        self.start_up.wait()
+        return not self._awaited and not self._stopped
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session, made when first asked for; raises like `context`."""
+        self._awaited |= not self.start_up.is_set()
+        context = self.context
+        with self._session_lock:
+            if self._session is None:
+                from pyspark.sql import SparkSession
+
+                lease = self._launch
+                with translated(self.secrets):
+                    own = lease.java_session(context) if isinstance(lease, Lease) else None
+                    self._session = SparkSession(context, own)
+            return self._session
+
+    @property
+    def alive(self) -> bool:
+        """Whether its JVM has not ended by itself."""
+        return self._launch is None or self._launch.alive
+
+    @property
+    def surroundings(self) -> Surroundings | None:
+        """What tasks have to take on, as their processes are not descended from this one."""
+        return self._launch.surroundings if isinstance(self._launch, Lease) else None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether tasks run on this machine and see its disk."""
+        return is_local(self._master)
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at once; waits for the context only on a cluster."""
+        return cores_of(self._master) if self.is_local else int(self.context.defaultParallelism)
+
+    @property
+    def speculates(self) -> bool:
+        """Whether Spark starts slow tasks a second time."""
+        asked = self.context.getConf().get("spark.speculation") if not self.is_local else None
+        return (asked or "false").lower() == "true"
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        """Hand settings to Hadoop's file systems, where neither UI nor logs show them.
+
+        Args:
+            settings: such as `fs.s3a.bucket.NAME.secret.key`, before the bucket's first use.
+        """
+        self.secrets |= {value for key, value in settings.items() if is_secret_name(key) and value}
+        jsc = self.context._jsc
+        with translated(self.secrets):
+            for key, value in settings.items():
+                jsc.hadoopConfiguration().set(key, value)
+
+    def claim(self, store: str, settings: Mapping[str, str]) -> None:
+        """See that no other run reaches a store by other settings through the same JVM.
+
+        Raises:
+            SparkFailure: one does.
+        """
+        lease = self._launch
+        if isinstance(lease, Lease) and not lease.claim(store, settings):
+            raise SparkFailure(
+                f"another run that uses the warm session reaches {store} by other settings",
+                "run this one with `warm: off`, or when the other one has ended.",
+            )
+
+    def warm(self, *, workers: bool = True, commit: bool = True) -> None:
+        """Begin to start the Python workers, and to load what a first job and commit need; once.
+
+        Never waits, never fails: the work that comes later says what is wrong.
+        """
+        if isinstance(self._launch, Lease):
+            return
+        commit = commit and self.is_local and "delta" in self.needs
+        with self._lock:
+            self._first_use.want(workers=workers, commit=commit)
+            if self._begun:
+                self._first_use.begin(self)
+
+    def job_folder(self) -> Path | None:
+        """Where jobs make folders for their tasks to share; None where these share no disk."""
+        if not self.is_local:
+            return None
+        self.start_up.wait()
+        with self._lock:
+            jvm = self._launch.jvm if isinstance(self._launch, Launch) else None
+            if self._folder is None and jvm is not None:
+                self._folder = jvm.folder / "failed"
+            elif self._folder is None:
+                self._folder = (made := Scratch("jobs")).path
+                finalize(self, made.remove)
+            return self._folder
+
+    def stop(self, fast: bool = True, *, timeout: float = 20.0) -> None:
+        """End a session of our own. Fine if it has ended, or was adopted.
+
+        Args:
+            fast: end the JVM at once; for when everything is durable.
+            timeout: seconds to wait for an orderly end otherwise.
+        """
+        if os.getpid() != self._owner:
+            return
+        with self._lock:
+            if self._stopped:
+                return
+            self._stopped = True
+            started = self.start_up.is_set()
+        self.start_up.set()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        if (launch := self._launch) is None:
+            return
+        atexit.unregister(self.stop)
+        launch.close(self._context, fast=fast, timeout=timeout)
+        if started and self._error is None and isinstance(launch, Launch):
+            launch.refresh_archive()
+
+    def _serves(
+        self, needs: frozenset[str], settings: Mapping[str, str], warm: str, store: Store | None
+    ) -> bool:
+        """Whether a new run can go on with this session."""
+        usable = self.alive and not self._stopped and self._error is None and not self.adopted
+        fitting = self._begun or adopt.find() is None
+        if not (usable and fitting) or not needs <= self.needs or dict(settings) != self._given:
+            return False
+        lease = self._launch
+        if not isinstance(lease, Lease):
+            return warm != "require"
+        joined = self.start_up.is_set() and (store is None or lease.claim(*store()))
+        return warm != "off" and (joined or not self._begun)
+
+    def _check_idle(self, needs: frozenset[str], keep: SparkContext | None) -> None:
+        """Refuse to end a session of our own that a query or a frame is bound to."""
+        alive = not self._stopped and self._context is not None
+        if not alive or not (self.streams or keep is self._context):
+            return
+        bound = "a stream runs" if self.streams else "the frame was made"
+        lacking = ", ".join(sorted(needs - self.needs))
+        raise ConfigError(
+            f"{bound} on a session of lakeport's own that "
+            + (f"lacks the jars for {lacking}" if lacking else "has other `spark` settings"),
+            "use another process for it, or build a session that has what both need: lakeport "
+            "adopts it.",
+        )
+
+    def _adopt(self, context: SparkContext) -> None:
+        from pyspark.sql import SparkSession
+
+        with translated():
+            self._session = SparkSession.builder.getOrCreate()
+            adopt.check(self._session, self.needs)
+            conf = context.getConf()
+        self.adopted = True
+        self._context = context
+        self._master = str(context.master)
+        self.attempts = attempts_of(dict(conf.getAll()) | {"spark.master": self._master})
+        self.start_up.set()
+
+    def _build(self) -> None:
+        """Body of the background thread: the JVM, then the context."""
+        adopt.silence_lost_calls()
+        try:
+            context = self._open()
+            with self._lock:
+                self._context, late = context, self._stopped
+            if late and self._launch is not None:
+                self._launch.close(context, fast=True, timeout=0)
+        except BaseException as error:
+            self._error = translate(error)
+        finally:
+            self.start_up.set()
+
+    def _open(self) -> SparkContext:
+        launch = self._launch
+        assert launch is not None
+        if isinstance(launch, Launch):
+            return launch.open()
+        try:
+            context = launch.open(self.needs)
+        except Refused as refusal:
+            if self._required:
+                raise required(str(refusal)) from None
+            own = self._own(find_java(), self.needs)
+            with self._lock:
+                if self._stopped:
+                    raise stopped() from None
+                self._launch = own
+            return own.open()
+        self.needs = launch.needs
+        return context

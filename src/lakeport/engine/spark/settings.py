@@ -1,0 +1,216 @@
+"""Spark's settings for a session that we build."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from lakeport.errors import ConfigError
+from lakeport.host.cores import available_cores
+from lakeport.scrub import REDACTION, is_secret_name
+
+__all__ = [
+    "COMMIT_SETTINGS",
+    "DELTA_SETTINGS",
+    "LOG_STORE",
+    "LOG_STORE_SETTINGS",
+    "cores_of",
+    "heap_mb",
+    "is_local",
+    "is_standard",
+    "master_of",
+    "session_settings",
+]
+
+DELTA_SETTINGS: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+"""What any session needs to be able to read and write Delta tables."""
+
+COMMIT_SETTINGS: Final = {
+    # Delta takes a version that exists for another writer's unless it looks whose it is.
+    "spark.databricks.delta.commit.idempotencyCheck.enabled": "true",
+    # Delta would go on for ever where a listing does not show the version that is in its way.
+    "spark.databricks.delta.maxCommitAttempts": "30",
+}
+"""What a session needs to know its own commit again when the answer to it was lost, and to end."""
+
+LOG_STORE: Final = "io.lakeport.delta.ConditionalS3LogStore"
+LOG_STORE_SETTINGS: Final = {
+    "spark.delta.logStore.s3a.impl": LOG_STORE,
+    "spark.delta.logStore.s3.impl": LOG_STORE,
+    "spark.hadoop.io.delta.kernel.logStore.s3a.impl": LOG_STORE,
+    "spark.hadoop.io.delta.kernel.logStore.s3.impl": LOG_STORE,
+}
+"""What any session needs so that several writers can share a Delta table on S3."""
+
+_S3_TUNING: Final = {
+    # Spark's own way renames a temporary file, which is a copy and a delete there.
+    "spark.sql.streaming.checkpointFileManagerClass": "io.lakeport.delta.WholeFiles",
+}
+
+_AZURE_TUNING: Final = {
+    # Sent when the JVM ends, and repeated for minutes where the account can't be reached any more.
+    "spark.hadoop.fs.azure.metrics.collection.enabled": "false",
+}
+
+_HEAP: Final = "1g"
+_BASE: Final = {
+    "spark.app.name": "lakeport",
+    # Of loads that run side by side each has its share; the jobs of one go on in their order.
+    "spark.scheduler.mode": "FAIR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.eventLog.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.redaction.regex": REDACTION,
+    "spark.python.worker.reuse": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    # Have glibc keep the memory of one block of lines for the next, not fetch it anew each time.
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(128 << 20),
+}
+_LOCAL: Final = {
+    # Hadoop would start a process for each permission that it sets and each link that may be one.
+    "spark.hadoop.fs.file.impl": "io.lakeport.local.LocalFiles",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "io.lakeport.local.LocalContext",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.daemon.module": "lakeport.engine.spark.warmup.daemon",
+}
+_DELTA_TUNING: Final = {
+    # Fifty partitions, Delta's default, cost seconds on tables of ordinary size.
+    "spark.databricks.delta.snapshotPartitions": "2",
+    # Listing every file in the checksum costs a job of two seconds on the first commit.
+    "spark.databricks.delta.allFilesInCrc.enabled": "false",
+    "spark.databricks.delta.v2.enableMode": "NONE",
+}
+_UNITS: Final = {"": 1 / (1 << 20), "k": 1 / 1024, "m": 1, "g": 1024, "t": 1 << 20}
+
+
+def session_settings(
+    needs: frozenset[str], settings: Mapping[str, str], folder: Path
+) -> dict[str, str]:
+    """All settings of the session; the user's own win.
+
+    Args:
+        needs: names of `versions.JARS`.
+        settings: the user's `spark:` mapping.
+        folder: private folder for Spark's own files.
+
+    Raises:
+        ConfigError: a key of the mapping looks like a secret, or is not Spark's.
+    """
+    check(settings)
+    master = master_of(settings)
+    result = {"spark.master": master, **_BASE}
+    if is_local(master):
+        cores = cores_of(master)
+        result |= _LOCAL | {
+            "spark.local.dir": str(folder / "local"),
+            "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
+            "spark.sql.shuffle.partitions": str(cores),
+            "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(cores * 4),
+        }
+    if "delta" in needs:
+        result |= DELTA_SETTINGS | COMMIT_SETTINGS | _DELTA_TUNING
+    if "s3a" in needs:
+        result |= LOG_STORE_SETTINGS | _S3_TUNING
+    if "azure" in needs:
+        result |= _AZURE_TUNING
+    for key, value in settings.items():
+        ours = result.get(key, "")
+        if key == "spark.sql.extensions" and ours and ours not in value:
+            value = f"{ours},{value}"
+        result[key] = value
+    return result
+
+
+def check(settings: Mapping[str, str]) -> None:
+    """Refuse what must not be among Spark's settings.
+
+    Raises:
+        ConfigError: a key looks like a secret, or is not Spark's.
+    """
+    for key in settings:
+        if is_secret_name(key):
+            raise ConfigError(
+                f"`spark:` must not hold {key!r}: Spark would show it",
+                "give credentials through the destination's own keys or the environment; lakeport "
+                "hands them over where no log, command line or web page shows them.",
+            )
+        if not key.startswith("spark."):
+            raise ConfigError(
+                f"`spark:` holds {key!r}, which is no setting of Spark's",
+                f"did you mean 'spark.hadoop.{key}'?"
+                if key.startswith("fs.")
+                else "Spark's settings begin with 'spark.'.",
+            )
+
+
+def master_of(settings: Mapping[str, str]) -> str:
+    """Where Spark runs: this machine, all of it, unless the user says otherwise."""
+    return settings.get("spark.master", "local[*]")
+
+
+def is_local(master: str) -> bool:
+    """Whether tasks run on this machine, in the driver's own process.
+
+    >>> is_local("local[*]"), is_local("spark://host:7077"), is_local("local-cluster[2,1,1024]")
+    (True, False, False)
+    """
+    return re.fullmatch(r"local(\[.*\])?", master) is not None
+
+
+def is_standard(settings: Mapping[str, str]) -> bool:
+    """Whether nothing gives Spark SQL another meaning than it has in a session of our own.
+
+    Args:
+        settings: the user's `spark:` mapping.
+    """
+    return "SPARK_CONF_DIR" not in os.environ and not any(
+        key.startswith("spark.sql.") for key in settings
+    )
+
+
+def cores_of(master: str) -> int:
+    """How many tasks a local master runs at once.
+
+    >>> cores_of("local[3]"), cores_of("local"), cores_of("local[4,2]")
+    (3, 1, 4)
+    """
+    match = re.fullmatch(r"local(?:\[\s*(\*|\d+)\s*(?:,.*)?\])?", master)
+    if match is None or match[1] is None:
+        return 1
+    return available_cores() if match[1] == "*" else max(1, int(match[1]))
+
+
+def attempts_of(settings: Mapping[str, str]) -> int:
+    """How often Spark tries a task before its job fails."""
+    match = re.fullmatch(r"local(?:\[[^,\]]*(?:,\s*(\d+))?\s*\])?", settings["spark.master"])
+    if match is not None:
+        return int(match[1] or 1)
+    return int(settings.get("spark.task.maxFailures", "4"))
+
+
+def heap_mb(settings: Mapping[str, str]) -> int:
+    """The driver's largest heap in MiB, from `spark.driver.memory`.
+
+    Raises:
+        ConfigError: it is not a size.
+
+    >>> heap_mb({}), heap_mb({"spark.driver.memory": "2500m"})
+    (1024, 2500)
+    """
+    text = settings.get("spark.driver.memory", _HEAP)
+    match = re.fullmatch(r"(?i)\s*(\d+)\s*([kmgt]?)b?\s*", text)
+    size = int(int(match[1]) * _UNITS[match[2].lower()]) if match else 0
+    if size < 1:
+        raise ConfigError(
+            f"`spark.driver.memory` is {text!r}, which is no size", "write it like '2g' or '1500m'."
+        )
+    return size

@@ -1,0 +1,186 @@
+"""Which files a Delta table's log may name, before Spark reads them.
+
+A log is written by others, and Delta opens what it names: `file:///etc/...`, `../../other/...`, a
+path of another bucket. Here a table's files lie in its own folder, or below prefixes that the user
+has named, as those of a shallow clone do. lakeport's own readers know no other files.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from lakeport.engine.spark.delta_log import delta_snapshot
+from lakeport.engine.spark.failures import translated
+from lakeport.errors import SourceError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakeport.model import Storage
+
+__all__ = [
+    "check_actions",
+    "check_log",
+    "check_path",
+    "check_snapshot",
+    "check_table_files",
+    "is_inside",
+]
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_ALIASES = {"s3": "s3a", "s3n": "s3a", "abfs": "abfss"}
+_ODD_SQL = r"(?i)^[/\\\\]|:|\\.\\.|\\\\|%(2e|2f|5c)"
+_RELATIVE_VECTOR = 20  # characters of the name of a deletion vector's file; a prefix stands before
+
+
+def is_inside(path: str, roots: Sequence[str]) -> bool:
+    """Tell whether a path of a log means a file of the table.
+
+    Args:
+        path: as the log has it, percent-encoded.
+        roots: the table's folder, and others that absolute paths may lie in, as URIs.
+
+    >>> is_inside("day=1/a.parquet", ()), is_inside("..%2Fb.parquet", ())
+    (True, False)
+    >>> is_inside("s3://lake/t/a", ("s3a://lake/t",)), is_inside("file:/etc/x", ("s3a://lake/t",))
+    (True, False)
+    """
+    text = unquote(path)
+    if ".." in re.split(r"[/\\]", text):
+        return False
+    if _SCHEME.match(path) or text.startswith(("/", "\\")):
+        place = _normal(text)
+        return any(place.startswith(f"{_normal(root).rstrip('/')}/") for root in roots)
+    return True
+
+
+def check_path(path: str, table: str, roots: Sequence[str]) -> None:
+    """Refuse a path of a log that means no file of its table; see `is_inside`.
+
+    Raises:
+        SourceError: it is outside.
+    """
+    if not is_inside(path, (table, *roots)):
+        raise SourceError(
+            f"the log of {table} names a file that is not in the table's folder: {unquote(path)!r}",
+            "whoever wrote the log may not want you to read that file. If it is a shallow clone's, "
+            "allow the folder of its files: `--set table_roots=PREFIX`.",
+        )
+
+
+def check_actions(actions: Iterable[dict[str, Any]], table: str, roots: Sequence[str]) -> None:
+    """Refuse actions of a log that name files outside of their table.
+
+    Raises:
+        SourceError: as `check_path`.
+    """
+    for action in actions:
+        for kind in ("add", "remove", "cdc", "sidecar"):
+            body = action.get(kind) or {}
+            if body.get("path") is not None:
+                check_path(str(body["path"]), table, roots)
+            vector = body.get("deletionVector") or {}
+            name = str(vector.get("pathOrInlineDv") or "")
+            if vector.get("storageType") == "p":
+                check_path(name, table, roots)
+            elif vector.get("storageType") == "u" and len(name) > _RELATIVE_VECTOR:
+                check_path(f"{name[:-_RELATIVE_VECTOR]}/vector.bin", table, roots)
+
+
+def check_log(storage: Storage, folder: str, roots: Sequence[str] = (), after: int = -2) -> None:
+    """Refuse a log whose checkpoints name sidecars elsewhere, or commits files elsewhere.
+
+    Args:
+        storage: where the table is.
+        folder: its key; empty when it is the storage's root.
+        roots: prefixes that absolute paths may lie in.
+        after: check commits behind this version, too; -2 for none.
+
+    Raises:
+        SourceError: a file lies outside.
+        DestinationError: the store refused.
+    """
+    table = storage.hadoop_uri(folder)
+    home = f"{folder}/_delta_log".lstrip("/")
+    for item in storage.list(home):
+        name = item.key.rpartition("/")[2]
+        commit = re.fullmatch(r"(\d{20})\.json", name)
+        wanted = commit is not None and after >= -1 and int(commit[1]) > after
+        if wanted or re.fullmatch(r"\d{20}\.checkpoint\.[0-9A-Fa-f-]{36}\.json", name):
+            check_actions(_lines(storage.get(item.key)), table, roots)
+        elif re.fullmatch(r"\d{20}\.checkpoint(\.[0-9A-Fa-f-]{36})?\.parquet", name):
+            check_actions(_sidecars(storage, item.key), table, roots)
+
+
+def _lines(data: bytes | None) -> Iterator[dict[str, Any]]:
+    """The actions of a file; Delta tells what is wrong with one that has others."""
+    for line in (data or b"").splitlines():
+        with suppress(ValueError):
+            action = json.loads(line)
+            if isinstance(action, dict):
+                yield action
+
+
+def _sidecars(storage: Storage, key: str) -> list[dict[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with storage.open(key) as file, suppress(pa.ArrowException):
+        source = pq.ParquetFile(file)
+        if "sidecar" in source.schema_arrow.names:
+            column = source.read(columns=["sidecar"])["sidecar"].drop_null()
+            return [{"sidecar": body} for body in column.to_pylist()]
+    return []
+
+
+def check_table_files(
+    spark: SparkSession, storage: Storage, folder: str, version: int, roots: Sequence[str] = ()
+) -> None:
+    """Refuse a Delta table whose log, or whose files at a version, lie outside of its folder.
+
+    Args:
+        spark: the session; Delta's own view of the log is asked, so that nothing is read otherwise.
+        storage: where the table is.
+        folder: its key; empty when it is the storage's root.
+        version: the version that is going to be read.
+        roots: prefixes that absolute paths may lie in.
+
+    Raises:
+        SourceError: a file lies outside.
+        LakeportError: the log can't be read.
+    """
+    check_log(storage, folder, roots)
+    table = storage.hadoop_uri(folder)
+    with translated():
+        snapshot = delta_snapshot(spark, table, version)
+        check_snapshot(spark, snapshot, table, roots)
+
+
+def check_snapshot(
+    spark: SparkSession, snapshot: Any, table: str, roots: Sequence[str] = ()
+) -> None:
+    """Do the same with Delta's own snapshot of a table; only paths that look odd are fetched."""
+    from pyspark.sql import DataFrame
+
+    odd = f"path rlike '{_ODD_SQL}' or deletionVector.storageType in ('p', 'u')"
+    with translated():
+        files = DataFrame(snapshot.allFiles().toDF(), spark)
+        text = "to_json(struct(path, deletionVector)) AS file"
+        rows = files.where(odd).selectExpr(text).collect()
+    check_actions(({"add": json.loads(row.file)} for row in rows), table, roots)
+
+
+def _normal(uri: str) -> str:
+    """A URI under one scheme for each store; a local one as its path."""
+    match = _SCHEME.match(uri)
+    if match is None:
+        return uri
+    scheme, rest = match[1].lower(), uri[match.end() :]
+    if scheme == "file":
+        return re.sub(r"^/+", "/", rest)
+    return f"{_ALIASES.get(scheme, scheme)}:{rest}"

@@ -1,0 +1,126 @@
+"""What loads do, done for the first time on nothing: so that the first real time is quick."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakeport.engine.spark.failures import translated
+from lakeport.engine.spark.jobs import run_tasks, shared_folder
+from lakeport.engine.spark.jvm.classes import java_class
+
+if TYPE_CHECKING:
+    from lakeport.engine.spark.session import Runtime
+
+__all__ = ["FirstUse", "commit"]
+
+
+class FirstUse:
+    """What is wanted of a session before its first use, each begun once in a thread of its own.
+
+    It never fails: the work that comes later says what is wrong.
+    """
+
+    def __init__(self) -> None:
+        self._wanted: dict[Callable[[Runtime], None], bool] = {}  # and whether it was begun
+
+    def want(self, *, workers: bool, commit: bool) -> None:
+        """Want the Python workers, or what a commit needs, or both."""
+        for body, wanted in ((_workers, workers), (_commit, commit)):
+            if wanted:
+                self._wanted.setdefault(body, False)
+
+    def begin(self, runtime: Runtime) -> None:
+        """Begin what is wanted; waits for no session."""
+        for body in [body for body, begun in self._wanted.items() if not begun]:
+            self._wanted[body] = True
+            threading.Thread(
+                target=_when_idle, args=(runtime, body), name="lakeport-warm", daemon=True
+            ).start()
+
+
+def _when_idle(runtime: Runtime, body: Callable[[Runtime], None]) -> None:
+    with suppress(Exception):
+        if runtime.idle():
+            body(runtime)
+
+
+def _workers(runtime: Runtime) -> None:
+    """Start the Python workers, and let them do for the first time what tasks do."""
+    run_tasks(runtime, _warm_worker, range(runtime.cores))
+
+
+def _commit(runtime: Runtime) -> None:
+    """Commit to a table of its own, so that the first real commit is quick."""
+    with shared_folder(runtime) as folder, translated(runtime.secrets):
+        if folder:
+            commit(runtime, Path(folder), [("none.parquet", 1)], 0)
+
+
+def _warm_worker(number: int) -> list[int]:
+    """Let a worker do for the first time what its tasks will do."""
+    import pyarrow as pa
+    import pyarrow.json as pj
+    import pyarrow.parquet as pq
+
+    table = pj.read_json(
+        io.BytesIO(b'{"a": 1, "b": "x"}\n'), read_options=pj.ReadOptions(use_threads=False)
+    )
+    pq.write_table(table, pa.BufferOutputStream())
+    return [number]
+
+
+def commit(runtime: Runtime, folder: Path, files: list[tuple[str, int]], version: int) -> None:
+    """Commit data files the way loads do, through Delta's own transaction."""
+    spark = runtime.spark
+    jvm: Any = spark._jvm
+    logs = java_class(jvm, "org.apache.spark.sql.delta.DeltaLog")
+    parsed = java_class(jvm, "org.apache.spark.sql.delta.actions.Action")
+    now = int(time.time() * 1000)
+    transaction = logs.forTable(spark._jsparkSession, str(folder)).startTransaction()
+    actions: list[dict[str, Any]] = [
+        {
+            "add": {
+                "path": name,
+                "partitionValues": {},
+                "size": size,
+                "modificationTime": now,
+                "dataChange": True,
+                "stats": json.dumps({"numRecords": 2}),
+            }
+        }
+        for name, size in files
+    ]
+    actions.append({"txn": {"appId": "training", "version": version, "lastUpdated": now}})
+    if transaction.readVersion() < 0:
+        columns = [
+            {"name": name, "type": kind, "nullable": True, "metadata": {}}
+            for name, kind in (("id", "long"), ("name", "string"))
+        ]
+        metadata = {
+            "id": str(uuid.uuid4()),
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": json.dumps({"type": "struct", "fields": columns}),
+            "partitionColumns": [],
+            "configuration": {},
+            "createdTime": now,
+        }
+        text = json.dumps({"metaData": metadata})
+        transaction.updateMetadata(parsed.fromJson(text), False)
+    batch = java_class(jvm, "java.util.ArrayList")()
+    for action in actions:
+        batch.add(parsed.fromJson(json.dumps(action)))
+    none = java_class(jvm, "scala.Option").empty()
+    # A write: after anything else, Delta works out the table's whole state for its checksum.
+    write = java_class(jvm, "org.apache.spark.sql.delta.DeltaOperations$Write")
+    operation = write(java_class(jvm, "org.apache.spark.sql.SaveMode").Append, *[none] * 8)
+    transaction.commit(
+        java_class(jvm, "org.apache.spark.api.python.PythonUtils").toSeq(batch), operation
+    )

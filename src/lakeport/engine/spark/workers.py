@@ -1,0 +1,143 @@
+"""Whether the machines that run the tasks have the Python packages that tasks import."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+
+from lakeport.engine.spark.jobs import in_group
+from lakeport.errors import ConfigError, LakeportError, MissingDependency, SparkFailure
+from lakeport.host.extras import requirement
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from lakeport.engine.spark.session import Runtime
+
+__all__ = ["check"]
+
+_log = logging.getLogger(__name__)
+_Answer = tuple[str, str, list[str]]
+_asked: WeakKeyDictionary[SparkContext, set[tuple[str, str]]] = WeakKeyDictionary()
+_SILENCE: Final = 60.0
+
+_ALWAYS: Final = ("lakeport", "pyarrow", "msgspec", "numpy")
+_SHIPPED: Final = (
+    "pack an environment that has lakeport (`venv-pack -o env.tar.gz`), and set\n"
+    "    spark.archives = env.tar.gz#environment\n"
+    "    spark.pyspark.python = ./environment/bin/python\n"
+)
+_OTHERWISE: Final = "or install them in the workers' image"
+_WAITING: Final = (
+    "no worker has taken a task for %d s: has the cluster free cores and memory for one "
+    "(spark.cores.max, spark.executor.memory), and can it reach spark.driver.host?"
+)
+_SEVERAL: Final = 2  # tasks for each core, so that no worker is left out
+
+
+def check(runtime: Runtime, packages: Sequence[str] = ()) -> None:
+    """Ask the workers for their packages, before anything is written; once for each session.
+
+    Args:
+        runtime: Spark; waited for.
+        packages: modules that they need beside those of every load.
+
+    Raises:
+        MissingDependency: one is absent; the hint has the settings that bring it.
+        ConfigError: the workers' Python is another version, or there is none.
+        SparkFailure: Spark did not start, or has no workers.
+    """
+    context = runtime.context
+    known = _asked.setdefault(context, set())
+    names = [name for name in (*_ALWAYS, *packages) if (context.pythonExec, name) not in known]
+    if not names:
+        return
+    tasks = max(1, runtime.cores) * _SEVERAL
+
+    def ask() -> list[_Answer]:
+        found: list[_Answer] = (
+            context.parallelize(range(tasks), tasks).mapPartitions(_look(names)).collect()
+        )
+        return found
+
+    silence = threading.Timer(_SILENCE, _log.warning, [_WAITING, _SILENCE])
+    silence.daemon = True
+    silence.start()
+    try:
+        answers = in_group(runtime, ask)
+    except LakeportError as error:
+        raise _explained(error) from error.__cause__
+    finally:
+        silence.cancel()
+    absent = {name: (host, python) for host, python, lacks in answers for name in lacks}
+    if absent:
+        lacking = sorted(absent, key=names.index)
+        raise _lacking(lacking, *absent[lacking[0]], here=runtime.is_local)
+    known |= {(context.pythonExec, name) for name in names}
+
+
+def _look(names: Sequence[str]) -> Callable[[Iterable[int]], Iterator[_Answer]]:
+    """A function that tasks can run without lakeport: as it is nested, it travels by value."""
+
+    def look(_: Iterable[int]) -> Iterator[_Answer]:
+        import importlib
+        import socket
+        import sys
+
+        lacks = []
+        for name in names:
+            try:
+                importlib.import_module(name)
+            except ImportError:
+                lacks.append(name)
+        yield socket.gethostname(), sys.executable, lacks
+
+    return look
+
+
+def _lacking(names: Sequence[str], host: str, python: str, *, here: bool) -> MissingDependency:
+    packages = ", ".join(names)
+    if here and python != sys.executable:
+        return MissingDependency(
+            f"the Python that Spark starts for its tasks ({python}) lacks the package {packages}",
+            "before the session is made, set the environment variable PYSPARK_PYTHON (or "
+            f"`spark.pyspark.python`) to this process' Python: {sys.executable}",
+        )
+    if list(names) == ["lakeport"]:
+        hint = (
+            "its dependencies are there: ship it with `--py-files lakeport.zip` "
+            "(`spark.submit.pyFiles`), a zip with the package's folder in it; or "
+        )
+    else:
+        requirements = sorted(map(requirement, names))
+        hint = f"what brings them is `pip install '{requirements[-1]}'`: "
+    return MissingDependency(
+        f"Spark's workers lack the Python package {packages} (host {host}, {python})",
+        f"{hint}{_SHIPPED}{_OTHERWISE}.",
+    )
+
+
+def _explained(error: LakeportError) -> LakeportError:
+    words = str(error.__cause__)
+    if "PYTHON_VERSION_MISMATCH" in words:
+        return ConfigError(
+            "Spark's workers run another version of Python than this process",
+            "set `spark.pyspark.python` to one of the same version on the workers, or "
+            + _SHIPPED.rstrip(),
+        )
+    if "Cannot run program" in words:
+        return ConfigError(
+            "Spark's workers have no Python where they look for it",
+            "set `spark.pyspark.python` to its path on the workers, or " + _SHIPPED.rstrip(),
+        )
+    if "stopped SparkContext" in words:
+        return SparkFailure(
+            "the cluster ended the application before a task ran",
+            "its workers could not start executors, or no master answered: look into their logs, "
+            "and check `spark.master` and whether they can reach `spark.driver.host`.",
+        )
+    return error

@@ -1,0 +1,299 @@
+"""What can be said about the start without starting Spark."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lakeport.engine.spark.jvm import archive, gateway
+from lakeport.engine.spark.jvm.java import Java
+from lakeport.engine.spark.jvm.launch import Launch
+from lakeport.engine.spark.jvm.versions import PYSPARK, jars_for
+from lakeport.errors import SparkFailure
+from lakeport.host.cache import cache_folder
+
+
+@pytest.fixture(params=[17, 25])
+def java(request: pytest.FixtureRequest, tmp_path: Path) -> Java:
+    """One that has an archive of its own classes, and one that needs none."""
+    home = tmp_path / "java"
+    if request.param == 17:
+        (home / "lib" / "server").mkdir(parents=True)
+        (home / "lib" / "server" / "classes.jsa").touch()
+    return Java(home / "bin" / "java", request.param, f"{request.param}.0.1")
+
+
+def fake_java(folder: Path, body: str) -> Java:
+    program = folder / "java"
+    program.write_text(f"#!/bin/sh\n{body}\n")
+    program.chmod(0o755)
+    return Java(program, 17, "17.0.1")
+
+
+def test_the_pinned_pyspark_is_installed() -> None:
+    from pyspark.version import __version__
+
+    assert __version__ == PYSPARK
+
+
+def test_properties_are_escaped() -> None:
+    assert gateway._escape("a b=c:\\d\n😀") == r"a\ b\=c\:\\d\u000a\ud83d\ude00"
+
+
+def test_class_path_is_explicit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    found = gateway.class_path([tmp_path / "own.jar"])
+    assert found[-1] == tmp_path / "own.jar"
+    assert len(found) > 100
+    assert found[:-1] == sorted(found[:-1])
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert gateway.class_path([])[0] == tmp_path
+
+
+def test_a_jvm_that_ends(tmp_path: Path) -> None:
+    java = fake_java(tmp_path, "echo 'Error: out of luck' >&2; exit 3")
+    started = gateway.start(gateway.JvmOptions(java, [], heap_mb=10, fast_start=True))
+    with pytest.raises(SparkFailure, match="exit code 3: Error: out of luck"):
+        started.connect(timeout=30)
+    started.kill()
+    assert not started.folder.exists()
+
+
+def test_a_jvm_that_does_not_answer(tmp_path: Path) -> None:
+    java = fake_java(tmp_path, "exec sleep 60")
+    started = gateway.start(gateway.JvmOptions(java, [], heap_mb=10, fast_start=False))
+    with pytest.raises(SparkFailure, match="did not answer within 0 s"):
+        started.connect(timeout=0.05)
+    started.kill()
+    started.kill()
+    assert started.process.returncode == -9
+
+
+def test_early_settings_go_through_a_private_file(tmp_path: Path) -> None:
+    java = fake_java(tmp_path, f'echo "$@" > {tmp_path}/line; exec sleep 60')
+    given = {"spark.jars.packages": "a:b:1"}
+    options = gateway.JvmOptions(java, [], heap_mb=10, fast_start=True, properties=given)
+    started = gateway.start(options)
+    file = started.folder / "spark.conf"
+    assert file.read_text() == "spark.jars.packages=a\\:b\\:1\n"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert started.folder.stat().st_mode & 0o777 == 0o700
+    started.stop(timeout=0.01)
+    assert "a:b:1" not in str(started.process.args)
+
+
+def test_environment_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEPORT_TEST_A", "before")
+    monkeypatch.delenv("LAKEPORT_TEST_B", raising=False)
+    with gateway.environment({"LAKEPORT_TEST_A": "1", "LAKEPORT_TEST_B": "2"}):
+        assert os.environ["LAKEPORT_TEST_A"] + os.environ["LAKEPORT_TEST_B"] == "12"
+    assert os.environ["LAKEPORT_TEST_A"] == "before"
+    assert "LAKEPORT_TEST_B" not in os.environ
+
+
+@pytest.fixture
+def jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LAKEPORT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("LAKEPORT_CDS", raising=False)
+    file = tmp_path / "a.jar"
+    file.write_bytes(b"1")
+    return file
+
+
+def make(file: Path) -> None:
+    file.write_bytes(b"classes")
+    file.with_suffix(".size").write_text("7")
+
+
+def test_an_archive_belongs_to_java_and_class_path(java: Java, jar: Path, tmp_path: Path) -> None:
+    other = tmp_path / "b.jar"
+    other.write_bytes(b"2")
+    names = {
+        archive.path(java, [jar]),
+        archive.path(java, [jar, other]),
+        archive.path(java, [other, jar]),
+        archive.path(replace(java, full_version="99"), [jar]),
+    }
+    jar.write_bytes(b"longer")
+    names.add(archive.path(java, [jar]))
+    assert len(names) == 5
+    assert None not in names
+
+
+def test_no_archive_with_folders_or_what_is_absent(java: Java, jar: Path, tmp_path: Path) -> None:
+    assert archive.path(java, [tmp_path, jar]) is None
+    assert archive.path(java, [tmp_path / "none.jar"]) is None
+    assert archive.options(None) == ()
+
+
+def test_no_archive_without_one_of_java_s_own_to_build_on(java: Java, jar: Path) -> None:
+    (java.path.parents[1] / "lib" / "server" / "classes.jsa").unlink(missing_ok=True)
+    assert (archive.path(java, [jar]) is None) == (java.version == 17)
+
+
+def test_an_archive_is_used_when_it_is_there(
+    java: Java, jar: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = archive.path(java, [jar])
+    assert file is not None
+    assert archive.find(archive.places(java, [jar])) is None
+    file.parent.mkdir(parents=True)
+    make(file)
+    assert archive.find(archive.places(java, [jar])) == file
+    used = {17: "SharedArchiveFile", 25: "AOTCache"}[java.version]
+    assert f"-XX:{used}={file}" in archive.options(file)
+    file.write_bytes(b"cut")
+    assert archive.find(archive.places(java, [jar])) is None
+    make(file)
+    monkeypatch.setenv("LAKEPORT_CDS", "use")
+    assert archive.find(archive.places(java, [jar])) == file
+    monkeypatch.setenv("LAKEPORT_CDS", "off")
+    assert archive.find(archive.places(java, [jar])) is None
+
+
+def test_the_archive_of_the_longest_beginning_is_used(
+    java: Java, jar: Path, tmp_path: Path
+) -> None:
+    entries = [jar, tmp_path / "b.jar", tmp_path / "c.jar", tmp_path / "conf"]
+    for entry in entries[1:3]:
+        entry.write_bytes(b"2")
+    entries[3].mkdir()
+    first, both = archive.path(java, entries[:1]), archive.path(java, entries[:2])
+    assert first is not None and both is not None
+    first.parent.mkdir(parents=True)
+    make(first)
+    assert archive.find(archive.places(java, entries[:3])) == first
+    make(both)
+    assert archive.find(archive.places(java, entries)) == both
+    assert archive.find(archive.places(java, entries[:1])) == first
+    assert archive.find(archive.places(java, [entries[1], jar])) is None
+    assert archive.find(archive.places(java, [entries[3], jar])) is None
+
+
+def test_made_once_and_only_when_wanted(
+    java: Java, jar: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[list[str]] = []
+
+    class Process:
+        returncode: int | None = None
+
+        def __init__(self, command: list[str], **_: object) -> None:
+            started.append(command)
+
+    monkeypatch.setattr(subprocess, "Popen", Process)
+    file = archive.path(java, [jar])
+    assert file is not None
+    archive.refresh(None, {"delta"})
+    for value in ("off", "use"):
+        monkeypatch.setenv("LAKEPORT_CDS", value)
+        archive.refresh(file, {"delta"})
+    assert started == []
+    monkeypatch.delenv("LAKEPORT_CDS")
+    archive.refresh(file, {"s3a", "delta"})
+    assert started == [
+        [sys.executable, "-m", "lakeport.engine.spark.warmup.training", "delta", "s3a"]
+    ]
+    lock = archive._lock(file)
+    assert lock is not None
+    archive.refresh(file, {"delta"})
+    os.close(lock)
+    make(file)
+    archive.refresh(file, {"delta"})
+    assert len(started) == 1
+    archive.drop(file)
+    assert not file.exists()
+    archive.drop(file)
+
+
+def test_old_archives_are_removed(tmp_path: Path) -> None:
+    for number in range(7):
+        file = tmp_path / f"{number}{'.aot' if number % 2 else '.jsa'}"
+        file.write_bytes(b"")
+        os.utime(file, (number, number))
+    (tmp_path / "of a process at work.part").write_bytes(b"")
+    left = tmp_path / "of one that was killed.part"
+    left.write_bytes(b"")
+    os.utime(left, (0, 0))
+    archive._prune(tmp_path / "6.jsa")
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        *("3.aot", "4.jsa", "5.aot", "6.jsa"),
+        "of a process at work.part",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("master", "options", "shared"),
+    [
+        ("local[2]", (), True),
+        ("spark://h:1", (), False),
+        ("local[2]", ("-XX:ArchiveClassesAtExit=classes.jsa",), False),  # for a cluster's, perhaps
+    ],
+)
+def test_loads_on_this_machine_have_one_class_path(
+    jar: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    master: str,
+    options: tuple[str, ...],
+    shared: bool,
+) -> None:
+    for cached in jars_for({"delta"}):
+        place = cache_folder() / "jars" / cached.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
+    monkeypatch.setattr(Launch, "_open_context", lambda *_: None)
+    paths = []
+    for needs in (frozenset[str](), frozenset({"delta"})):
+        java = fake_java(jar.parent, "sleep 60")
+        launch = Launch(java, needs, {"spark.master": master}, small=True, options=options)
+        launch.open()
+        assert launch.jvm is not None
+        command = launch.jvm.process.args
+        assert isinstance(command, list)
+        paths.append(command[command.index("-cp") + 1].split(os.pathsep))
+        launch.close(None, fast=True, timeout=1)
+    assert (paths[0] == paths[1]) == shared
+    assert any("delta-spark" in entry for entry in paths[0]) == shared
+
+
+@pytest.mark.parametrize(
+    ("java", "starts", "kept"),
+    [
+        ('case "$*" in *SharedArchiveFile*) exit 1;; esac; touch "$0.up"; exec sleep 60', 2, False),
+        ("exit 1", 2, True),  # without it, too: something else is the cause
+        ("kill -9 $$", 1, True),
+    ],
+)
+def test_an_archive_is_dropped_if_java_starts_without_it(
+    jar: Path, monkeypatch: pytest.MonkeyPatch, java: str, starts: int, kept: bool
+) -> None:
+    file = jar.with_name("a.jsa")
+    make(file)
+    monkeypatch.setattr(archive, "places", lambda *_: [file])
+    begun: list[gateway.Gateway] = []
+
+    def opened(launch: Launch, _: object) -> None:
+        assert launch.jvm is not None
+        begun.append(launch.jvm)
+        while launch.jvm.process.poll() is None:
+            if (jar.parent / "java.up").exists():
+                return
+            time.sleep(0.01)
+        raise SparkFailure("it has ended", "")
+
+    monkeypatch.setattr(Launch, "_open_context", opened)
+    launch = Launch(fake_java(jar.parent, java), frozenset(), {}, small=True)
+    with suppress(SparkFailure) if kept else nullcontext():
+        launch.open()
+        assert not kept
+    launch.close(None, fast=True, timeout=1)
+    assert len(begun) == starts
+    assert file.exists() == kept
+    assert not any(gateway.folder.exists() for gateway in begun)
