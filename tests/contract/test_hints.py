@@ -178,8 +178,8 @@ NAMING = {
         loading/replay/shares tables/queries""",
     "needs a server or a terminal": """cli/page cli/ui pages/server/address pages/server/gate""",
     "needs another Spark, or a warm session": """cli/warm host/warm/start loading/check
-        pipeline/session schema/calendars spark/failures spark/jvm/fetching spark/lease
-        spark/sql/values spark/table_files spark/workers warm/client""",
+        pipeline/session schema/calendars engine/spark/failures engine/spark/jvm/jars engine/spark/lease
+        engine/spark/sql/values engine/spark/table_files engine/spark/workers warm/client""",
     "needs a store that fails, or a file of others": """pipeline/kept sources/database/jdbc
         storage/azure/errors storage/gcs/errors writers/delta/commit/outcome
         writers/delta/log/bookmarks writers/delta/merge/files""",

@@ -75,11 +75,6 @@ class Scratch:
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             os.write(self._lock, _here())
 
-    @property
-    def lock(self) -> tuple[int, ...]:
-        """What a process that works here inherits, to keep the folder for as long as it lives."""
-        return () if self._lock is None else (self._lock,)
-
     def remove(self) -> None:
         """Remove the folder with all that is in it. Never raises, and may be repeated."""
         lock, self._lock = self._lock, None

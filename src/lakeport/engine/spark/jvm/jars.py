@@ -7,24 +7,34 @@ processes may fetch the same jar at once.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+import os
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
-from lakeport.engine.spark.jvm.fetching import fetch
 from lakeport.engine.spark.jvm.versions import JARS, Jar, jars_for
 from lakeport.errors import ConfigError, MissingDependency
-from lakeport.host.activity import activity
+from lakeport.host.activity import activity, reached
 from lakeport.host.cache import cache_folder
 from lakeport.host.process import ended_at_exit
 from lakeport.host.scratch import Scratch
 
 __all__ = ["LOG_STORE", "ensure", "missing", "with_cached"]
 
-LOG_STORE: Final = Path(__file__).parents[2] / "jars" / "lakeport-logstore.jar"
+LOG_STORE: Final = Path(__file__).parents[3] / "jars" / "lakeport-logstore.jar"
 """What comes with lakeport: commits on S3 that are safe for several writers, warm sessions."""
 
 _STARTING: Final = "starting Spark"  # what those say that wait for the jars
+_CENTRAL: Final = "https://repo1.maven.org/maven2"
+_BLOCK: Final = 1 << 16
+_SILENCE_SECONDS: Final = 30.0  # after which nobody is taken to be at the other end
+_HINT: Final = (
+    "check the network, the proxy and the firewall; or run `lakeport jars` where there is a "
+    "network and copy the cache folder (LAKEPORT_CACHE), or set LAKEPORT_MAVEN_URL to a mirror "
+    "within reach."
+)
 
 
 def _on() -> None:
@@ -75,6 +85,7 @@ def with_cached(needs: Iterable[str], cache: Path | None = None) -> frozenset[st
 def _fetch(jars: Sequence[Jar], folder: Path, go_on: Callable[[], None]) -> None:
     """Fetch jars; those that came stay, though another one did not."""
     size = sum(jar.size for jar in jars)
+    address, user = _parted(os.environ.get("LAKEPORT_MAVEN_URL") or _CENTRAL)
     with (
         activity("fetching", "jars", total=size, count_total=len(jars), part_of=_STARTING),
         ended_at_exit() as left,
@@ -82,40 +93,88 @@ def _fetch(jars: Sequence[Jar], folder: Path, go_on: Callable[[], None]) -> None
         try:
             folder.mkdir(parents=True, exist_ok=True)
             work = Scratch("jars", folder, hidden=True)
+            left.callback(work.remove)
+            done = 0
+            for number, jar in enumerate(jars):
+                digest = hashlib.sha256()
+                with (work.path / jar.name).open("wb") as sink:
+                    for block in _blocks(jar, address, user):
+                        sink.write(block)
+                        digest.update(block)
+                        go_on()
+                        reached(done + sink.tell(), count=number)
+                _accept(jar, work.path / jar.name, folder / jar.name, digest.hexdigest())
+                done += jar.size
+                reached(done, count=number + 1)
+        except MissingDependency:
+            raise
         except (OSError, ConfigError) as error:
-            raise _unwritable(folder, error) from error
-        left.callback(work.remove)
-        try:
-            _fetch_into(folder, work, jars, go_on)
-        except OSError as error:
-            raise _unwritable(folder, error) from error
+            raise MissingDependency(
+                f"the jar folder {folder} can't be written: "
+                f"{getattr(error, 'strerror', None) or error}",
+                "free room there, or set LAKEPORT_CACHE to a folder that can.",
+            ) from error
 
 
-def _unwritable(folder: Path, error: Exception) -> MissingDependency:
-    return MissingDependency(
-        f"the jar folder {folder} can't be written: {getattr(error, 'strerror', None) or error}",
-        "free room there, or set LAKEPORT_CACHE to a folder that can.",
-    )
+def _blocks(jar: Jar, address: str, user: bytes) -> Iterator[bytes]:
+    """Yield a jar's content as a Maven repository sends it.
 
+    Raises:
+        MissingDependency: it can't be had, or ends early.
+    """
+    from http.client import HTTPException
+    from urllib.error import HTTPError
+    from urllib.request import Request, build_opener
 
-def _fetch_into(
-    folder: Path, work: Scratch, jars: Sequence[Jar], go_on: Callable[[], None]
-) -> None:
-    problem = None
+    request = Request(f"{address}/{jar.path}")  # noqa: S310  # the user names the mirror
+    if user:
+        request.add_unredirected_header("Authorization", f"Basic {b64encode(user).decode()}")
+    came = 0
     try:
-        fetch(jars, work, go_on)
-    except MissingDependency as error:
-        problem = error
-    for jar in jars:
-        if (part := work.path / jar.name).is_file():
-            _accept(jar, part, folder / jar.name)
-    if problem is not None:
-        raise problem
+        with build_opener().open(request, timeout=_SILENCE_SECONDS) as source:
+            while block := source.read1(_BLOCK):
+                came += len(block)
+                yield block
+        if came < (announced := int(source.headers.get("Content-Length", -1))):
+            raise HTTPException(f"the connection ended after {came:,} of {announced:,} bytes")
+    except (OSError, ValueError, HTTPException) as error:
+        if isinstance(error, HTTPError):
+            error.close()  # it is the answer, too
+        raise MissingDependency(
+            f"the jar {jar.name} can't be downloaded: {_reason(error)} (from {address})", _HINT
+        ) from error
 
 
-def _accept(jar: Jar, part: Path, target: Path) -> None:
+def _parted(address: str) -> tuple[str, bytes]:
+    """Split an address into what names no user, and `user:password`, which may be empty.
+
+    >>> _parted("https://me:p%40ss@example.org/maven/")
+    ('https://example.org/maven', b'me:p@ss')
+    """
+    parts = urlsplit(address.rstrip("/"))
+    user, _, host = parts.netloc.rpartition("@")
+    return parts._replace(netloc=host).geturl(), unquote(user).encode()
+
+
+def _reason(error: Exception) -> str:
+    """Say in plain words why a transfer failed."""
+    from ssl import SSLCertVerificationError
+
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, TimeoutError):
+        return f"nothing has come for {_SILENCE_SECONDS:.0f} s"
+    if isinstance(reason, SSLCertVerificationError):
+        return (
+            f"the server's certificate is not trusted, {reason.verify_message} "
+            "(SSL_CERT_FILE names a file of those that are)"
+        )
+    if status := getattr(error, "code", None):
+        return f"the answer is {status} {reason}"
+    return str(getattr(reason, "strerror", None) or reason)
+
+
+def _accept(jar: Jar, part: Path, target: Path, found: str) -> None:
     """Give a fetched file its final name, if it is the one that was pinned."""
-    found = hashlib.sha256(part.read_bytes()).hexdigest()
     if found != jar.sha256:
         raise MissingDependency(
             f"{jar.name} is not the file that was pinned: its SHA-256 is {found}, not {jar.sha256}",
