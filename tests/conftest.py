@@ -151,9 +151,9 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
         yield server
 
 
-@pytest.fixture(scope="module", params=["native", "pyarrow"])
+@pytest.fixture(scope="module", params=["native", "python"])
 def fast_path(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Whatever reads Singer, JSON and CSV: the native kernel, and what stands in for it."""
+    """Whatever reads Singer, JSON and CSV: the native kernel, or Python without it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LAKEPORT_NATIVE", "on" if request.param == "native" else "off")
         yield

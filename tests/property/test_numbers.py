@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any
 
@@ -17,8 +17,6 @@ from lakeport.model import Split
 from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.numbers import double, significand
 from lakeport.sources.csv.values import convert, kinds_of, type_of_kinds
-from lakeport.sources.json import split_reader
-from lakeport.sources.json.fast import arrow
 from lakeport.sources.json.inference import infer_fields
 from lakeport.sources.json.reader import JsonReader
 
@@ -102,8 +100,7 @@ COLUMNS: dict[str, tuple[dict[str, Any], Callable[[str], Any]]] = {
 
 def landed(reader: JsonReader, lines: list[str]) -> tuple[list[Any], list[int]]:
     """The good rows, and which lines are bad."""
-    with tempfile.NamedTemporaryFile() as file, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrow, "_FEW", 1)
+    with tempfile.NamedTemporaryFile() as file:
         file.write("\n".join(lines).encode())
         file.flush()
         split = Split(file.name)
@@ -163,7 +160,7 @@ def test_undeclared_numbers_keep_their_kind_on_either_path(numbers: list[str]) -
         file.flush()
         found = [reader.scan(Split(file.name)).unknown]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(split_reader, "_fast_path", _Slow)
+            patch.setenv("LAKEPORT_NATIVE", "off")
             found.append(reader.scan(Split(file.name)).unknown)
     assert found[0] == found[1]
 
@@ -176,15 +173,6 @@ def test_csv_columns_of_numbers_follow_the_same_rule(numbers: list[str]) -> None
     assert (unfit or pa.array([False] * len(numbers))).to_pylist() == [v is None for v in wanted]
     if type_of_kinds(kinds_of(pa.array(numbers))) == pa.float64():
         assert None not in wanted
-
-
-class _Slow:
-    """Leaves every line to the slow path."""
-
-    def __init__(self, layout: Any, survey: bool) -> None: ...
-
-    def read(self, data: bytes) -> Iterator[list[bytes]]:
-        yield data.split(b"\n")
 
 
 @given(literals)

@@ -23,7 +23,6 @@ from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.kinds import type_of_kind
 from lakeport.sources.json.columns import batch_of_rows
 from lakeport.sources.json.decoding import Fault
-from lakeport.sources.json.fast import arrow
 from lakeport.sources.json.inference import infer_fields, merge_inferred
 from lakeport.sources.json.reader import JsonReader
 from lakeport.sources.json.record import RecordParser
@@ -242,8 +241,7 @@ def test_fast_and_slow_path_agree(
     reader = JsonReader("s", fields, envelope, policy)
     content = data.draw(files(wrapped if envelope else objects))
     rows, bad = line_by_line(reader, content)
-    with pytest.MonkeyPatch.context() as patch, spooled(content) as split:
-        patch.setattr(arrow, "_FEW", data.draw(st.sampled_from([1, 2, 64])))
+    with spooled(content) as split:
         scan = reader.scan(split)
     assert [(b.line, b.column, b.reason) for b in scan.bad] == bad
     assert scan.rows == len(rows)

@@ -1,7 +1,7 @@
 """What is compiled, from the Rust in `native/`, because it is too slow in Python.
 
 Nothing needs it: where it can't be loaded (another platform, or `LAKEPORT_NATIVE=off`), Python does
-the same with pyarrow, and with the same results.
+the same, slower, and with the same results.
 """
 
 from __future__ import annotations
@@ -38,5 +38,5 @@ def kernel() -> Kernel | None:
 
 
 def parser() -> str:
-    """What reads Singer, JSON and CSV here, in one word: `native` or `pyarrow`."""
-    return "pyarrow" if kernel() is None else "native"
+    """What reads Singer, JSON and CSV here, in one word: `native` or `python`."""
+    return "python" if kernel() is None else "native"

@@ -55,7 +55,6 @@ def case(rng: random.Random) -> Case:
         "schema": schema,
         "envelope": envelope,
         "unknown": rng.choice(["evolve", "evolve", "drop", "fail"]),
-        "few": rng.choice([1, 2, 64]),
     }
     return Case(lines(rng, schema, envelope=envelope), options)
 

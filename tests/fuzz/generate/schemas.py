@@ -66,7 +66,6 @@ def case(rng: random.Random) -> Case:
         "keys": rng.choice([[], [], ["x"], [""]]),
         "lines": records.lines(rng, plain, envelope=False).decode("utf-8", "surrogateescape"),
         "unknown": rng.choice(["evolve", "drop", "fail"]),
-        "few": rng.choice([1, 64]),
     }
     return Case(json.dumps(root).encode(), options)
 

@@ -17,7 +17,7 @@ MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Where small temporary files cost nothing."""
 
 
-FAST_PATHS = ("native", "pyarrow")
+FAST_PATHS = ("native", "python")
 
 
 @contextmanager

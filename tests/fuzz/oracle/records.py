@@ -1,9 +1,8 @@
-"""Records of a stream: both fast paths, the slow path and Python's json must tell the same."""
+"""Records of a stream: the reader, `RecordParser` and Python's json must tell the same."""
 
 from __future__ import annotations
 
 from typing import Any
-from unittest import mock
 
 from lakeport.errors import InputError
 from lakeport.model import UnknownPolicy
@@ -11,13 +10,12 @@ from lakeport.schema.jsonschema import parse_schema
 from lakeport.schema.kinds import type_of_kind
 from lakeport.sources.json.columns import batch_of_rows
 from lakeport.sources.json.decoding import Fault
-from lakeport.sources.json.fast import arrow
-from lakeport.sources.json.fast.pieces import Unknown
+from lakeport.sources.json.native import Unknown
 from lakeport.sources.json.reader import JsonReader
 from lakeport.sources.json.record import RecordParser
 from lakeport.sources.json.split_reader import merge_unknown
 from tests.fuzz.case import Case, Changed
-from tests.fuzz.oracle.kernels import FAST_PATHS, fast_path, rows_of, split_of
+from tests.fuzz.oracle.kernels import rows_of, split_of
 from tests.fuzz.oracle.model import Bad, Either, row_of, same
 
 
@@ -25,39 +23,32 @@ def check(case: Case) -> None:
     fields = parse_schema("s", case.options["schema"], case.options.get("keys", ()))
     policy = UnknownPolicy(case.options["unknown"])
     reader = JsonReader("s", fields, case.options["envelope"], policy)
-    check_reader(reader, case.data, case.options["few"])
+    check_reader(reader, case.data)
 
 
-def check_reader(reader: JsonReader, data: bytes, few: int) -> None:
-    """Read lines in every way that there is."""
-    for name in FAST_PATHS:
-        with fast_path(name):
-            _check_fast_path(reader, data, few)
-
-
-def _check_fast_path(reader: JsonReader, data: bytes, few: int) -> None:
+def check_reader(reader: JsonReader, data: bytes) -> None:
+    """Compare what a reader makes of lines with them one by one, and with an independent one."""
     lines = _lines(data)
     rows, faults, unknown = _line_by_line(reader, lines)
-    with mock.patch.object(arrow, "_FEW", few):
-        scan = reader.scan(split_of(data))
-        bad = {b.line: (b.column, b.reason) for b in scan.bad}
-        if bad != faults or scan.rows != len(rows):
-            raise Changed(
-                "a record's verdict depends on the path", sorted(bad.items() ^ faults.items())
-            )
-        if (scan.unknown, scan.unknown_values) != unknown:
-            raise Changed("undeclared fields depend on the path", scan.unknown, unknown)
-        _check_model(reader, lines, faults)
-        final = reader
-        if scan.unknown and reader.unknown is not UnknownPolicy.DROP:
-            if reader.unknown is UnknownPolicy.FAIL:
-                return
-            try:
-                final = reader.extended({n: type_of_kind(k) for n, k in scan.unknown.items()})
-            except InputError:
-                return
-            rows, faults, _ = _line_by_line(final, lines)
-        found = rows_of(final.tolerant(), split_of(data))
+    scan = reader.scan(split_of(data))
+    bad = {b.line: (b.column, b.reason) for b in scan.bad}
+    if bad != faults or scan.rows != len(rows):
+        raise Changed(
+            "a record's verdict depends on the path", sorted(bad.items() ^ faults.items())
+        )
+    if (scan.unknown, scan.unknown_values) != unknown:
+        raise Changed("undeclared fields depend on the path", scan.unknown, unknown)
+    _check_model(reader, lines, faults)
+    final = reader
+    if scan.unknown and reader.unknown is not UnknownPolicy.DROP:
+        if reader.unknown is UnknownPolicy.FAIL:
+            return
+        try:
+            final = reader.extended({n: type_of_kind(k) for n, k in scan.unknown.items()})
+        except InputError:
+            return
+        rows, faults, _ = _line_by_line(final, lines)
+    found = rows_of(final.tolerant(), split_of(data))
     wanted = rows_dicts(batch_of_rows(list(rows.values()), final.schema)) if rows else []
     if repr(found) != repr(wanted):
         raise Changed("a record's values depend on the path", found, wanted)

@@ -60,7 +60,7 @@ def test_batches_add_up() -> None:
 def test_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEPORT_NATIVE", "off")
     values = json.loads(filled().finish().to_json())
-    assert values["parser"] == "pyarrow"
+    assert values["parser"] == "python"
     assert values["report"] == 1 and values["ok"] is True
     assert values["started"] == "2024-03-04T15:30:45.123456+00:00"
     assert values["finished"] == "2024-03-04T15:30:47.123456+00:00"

@@ -29,10 +29,10 @@ def test_nothing_needs_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parser() == "native" or not BUILT_HERE
     with monkeypatch.context() as patch:
         patch.setenv("LAKEPORT_NATIVE", "off")
-        assert kernel() is None and parser() == "pyarrow"
+        assert kernel() is None and parser() == "python"
     monkeypatch.setitem(sys.modules, "lakeport.native._kernel", None)
     monkeypatch.delattr("lakeport.native._kernel", raising=False)
-    assert kernel() is None and parser() == "pyarrow"
+    assert kernel() is None and parser() == "python"
 
 
 @pytest.mark.skipif(not BUILT_HERE, reason="the kernel in the repository is for Linux on x86-64")

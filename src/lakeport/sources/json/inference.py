@@ -8,16 +8,17 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
 
 from lakeport.native import kernel
 from lakeport.schema.kinds import number_kind
 from lakeport.schema.merging import merge_fields, merge_types
 from lakeport.schema.types import Field, FieldType, Kind, arrow_field
 from lakeport.schema.width import count_columns
-from lakeport.sources.json.arrow import below, parse_lines, tidy
 from lakeport.sources.json.decoding import Decoder, Fault, Literal, depth_exceeds
-from lakeport.sources.json.exponents import Exponents
 
 if TYPE_CHECKING:
     from lakeport.native._kernel import Spec
@@ -34,6 +35,9 @@ _LONG = range(-(2**63), 2**63)
 _EXACT = range(-(2**53) + 1, 2**53)
 _LONG_DIGITS = 19
 _MAX_DEPTH = 40
+_NEWLINE, _OPEN, _CLOSE = b"\n{}"
+_TINY = re.compile(rb'[":\[, \t\r\n][-+.\d]+[eE]-\d{3,}(?=["\]}, \t\r\n])')
+_ZEROS = b"0" * 200
 _NULL = FieldType(Kind.NULL)
 _JSON = FieldType(Kind.JSON)
 _ARROW = {pa.bool_(): Kind.BOOLEAN, pa.null(): Kind.NULL}
@@ -161,28 +165,67 @@ def _infer_block(data: bytes) -> tuple[Field, ...]:
 
 
 def _infer_fast(data: bytes) -> tuple[Field, ...] | None:
-    """By pyarrow's own inference, where that is exact."""
-    lines = tidy(data)
-    if lines is None:
-        return None
-    table = parse_lines(*lines, None) if lines[1] else pa.table({})
+    """Infer a block's columns by pyarrow; None where that is not surely exact."""
+    table = _parse(data)
     if table is None:
         return None
     fields = []
-    exponents = Exponents(lines[0])
+    tiny = _may_underflow(data)
     for name, column in zip(table.column_names, table.columns, strict=True):
-        found = _type_of_array(column.combine_chunks(), exponents)
+        found = _type_of_array(column.combine_chunks(), tiny)
         if found is None:
             return None
         fields.append(Field(name, found))
     return tuple(f for f in fields if f.name)
 
 
-def _type_of_array(array: Any, exponents: Exponents) -> FieldType | None:
-    """None where the values have to be looked at one by one."""
+def _parse(data: bytes) -> pa.Table | None:
+    """Parse lines by pyarrow; None where one is no object, or not surely read as written."""
+    stripped = (line.strip(b" \t\r") for line in data.split(b"\n"))
+    text = b"\n".join(line for line in stripped if line)
+    if not text:
+        return pa.table({})
+    # A first line that is no object would crash pyarrow.
+    if not (text.startswith(b"{") and text.endswith(b"}") and _is_unicode(text)):
+        return None
+    codes = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero(codes == _NEWLINE)
+    if not ((codes[ends + 1] == _OPEN).all() and (codes[ends - 1] == _CLOSE).all()):
+        return None
+    try:
+        table = pj.read_json(
+            pa.BufferReader(text),
+            read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
+        )
+        table.validate()  # it makes invalid arrays where a list begins with a null
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    return table if table.num_rows == len(ends) + 1 else None
+
+
+def _is_unicode(text: bytes) -> bool:
+    """Whether bytes are UTF-8; at the speed of memory where they are ASCII."""
+    if text.isascii():
+        return True
+    offsets = pa.array([0, len(text)], pa.int32()).buffers()[1]
+    try:
+        pa.StringArray.from_buffers(1, offsets, pa.py_buffer(text)).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _may_underflow(text: bytes) -> bool:
+    """Whether a number in `text` may be zero as a double although it is not."""
+    small = b"e-" in text or b"E-" in text
+    return _ZEROS in text or (small and _TINY.search(text) is not None)
+
+
+def _type_of_array(array: Any, tiny: bool) -> FieldType | None:
+    """The type of pyarrow's values; None where they have to be looked at one by one."""
     t = array.type
     if pa.types.is_struct(t):
-        members = [(f.name, _type_of_array(array.field(i), exponents)) for i, f in enumerate(t)]
+        members = [(f.name, _type_of_array(array.field(i), tiny)) for i, f in enumerate(t)]
         names = {name.lower() for name, _ in members}
         if len(names) < len(members) or "" in names:
             return FieldType(Kind.JSON)
@@ -190,13 +233,24 @@ def _type_of_array(array: Any, exponents: Exponents) -> FieldType | None:
             return None
         return FieldType(Kind.STRUCT, fields=tuple(Field(n, m) for n, m in members if m))
     if pa.types.is_list(t):
-        item = _type_of_array(array.values, exponents)
+        item = _type_of_array(array.values, tiny)
         return FieldType(Kind.LIST, item=item) if item else None
     if pa.types.is_floating(t):
-        return FieldType(Kind.NUMBER) if exponents.kept(array) else None
+        zero = tiny and pc.any(pc.equal(array, 0.0)).as_py()
+        return FieldType(Kind.NUMBER) if _below(array, 2**53) and not zero else None
     if pa.types.is_integer(t):
-        return FieldType(Kind.INTEGER, 0 if below(array, 2**53) else _LONG_DIGITS)
+        return FieldType(Kind.INTEGER, 0 if _below(array, 2**53) else _LONG_DIGITS)
     return FieldType(_ARROW.get(t, Kind.STRING))
+
+
+def _below(array: Any, bound: int) -> bool:
+    """Whether all numbers are smaller than `bound`, whatever their sign, and none is NaN."""
+    if len(array) == array.null_count:
+        return True
+    if pa.types.is_integer(array.type):
+        found = pc.min_max(array)
+        return bool(-bound < found["min"].as_py() and found["max"].as_py() < bound)
+    return bool(pc.all(pc.less(pc.abs(array), float(bound))).as_py())
 
 
 def _infer_lines(lines: list[bytes]) -> tuple[Field, ...]:

@@ -1,8 +1,8 @@
 """Newline-delimited JSON -> record batches of exactly the declared types.
 
-Lines go a fast way first: through the native kernel, or through pyarrow's parser where that can't
-be loaded. What is not exactly as declared is parsed record by record. Which way a record went makes
-no difference to its values.
+The native kernel reads lines that are exactly as declared. All others are parsed record by record,
+and every line where the kernel can't be loaded. Which way a record went makes no difference to its
+values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lakeport.errors import BadRecord, BadRecords, UnknownFields
 from lakeport.model import Scan, Split, UnknownPolicy
 from lakeport.schema.types import Field
 from lakeport.sources.json.columns import RecordLayout, columns_of, schema_of
-from lakeport.sources.json.fast.pieces import Unknown
+from lakeport.sources.json.native import Unknown
 from lakeport.sources.json.split_reader import OnBad, OnUnknown, SplitReader, merge_unknown
 from lakeport.sources.singer.metadata import Metadata
 

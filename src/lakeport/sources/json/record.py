@@ -1,4 +1,4 @@
-"""The slow path: record by record, exactly, with the reason why one is bad."""
+"""Records one by one, exactly, with the reason why one is bad."""
 
 from __future__ import annotations
 

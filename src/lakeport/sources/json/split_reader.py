@@ -1,4 +1,4 @@
-"""One pass over one split: lines go a fast way, what that refuses is parsed line by line."""
+"""One pass over one split: by the native kernel, or line by line what that leaves to us."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from lakeport.schema.width import count_leaves
 from lakeport.sources.json.blocks import Block, LineNumbers, LongLine, read_blocks
 from lakeport.sources.json.columns import RecordLayout, batch_of_rows, schema_of
 from lakeport.sources.json.decoding import Fault
-from lakeport.sources.json.fast.arrow import ArrowPath
-from lakeport.sources.json.fast.native import NativePath
-from lakeport.sources.json.fast.pieces import Converted, FastPath, Unknown
+from lakeport.sources.json.native import Converted, NativeLines, Unknown
 from lakeport.sources.json.record import RecordParser
 from lakeport.sources.singer.metadata import Received
 
@@ -60,7 +58,8 @@ class SplitReader:
         self._metadata = layout.metadata
         self._schema = schema_of(layout.columns)
         self._most = max(1, _CELLS // max(1, count_leaves(self._schema)))
-        self._fast = _fast_path(layout, survey=survey)
+        native = kernel()
+        self._native = None if native is None else NativeLines(native, layout, survey=survey)
         self._parser = RecordParser(layout)
 
     def batches(self, split: Split) -> Iterator[pa.RecordBatch]:
@@ -79,7 +78,10 @@ class SplitReader:
 
     def _convert(self, block: Block, numbers: LineNumbers) -> Iterator[pa.RecordBatch]:
         first = block.first
-        for piece in self._fast.read(block.data):
+        if self._native is None:
+            yield from self._line_by_line(block.data.split(b"\n"), first, numbers)
+            return
+        for piece in self._native.read(block.data):
             if isinstance(piece, Converted):
                 if piece.unknown:
                     self._on_unknown(piece.unknown, 0)
@@ -136,10 +138,3 @@ def merge_unknown(into: Unknown, more: Unknown) -> None:
     for name, (kind, count) in more.items():
         known, before = into.get(name, ("null", 0))
         into[name] = merge_kinds(known, kind), before + count
-
-
-def _fast_path(layout: RecordLayout, *, survey: bool) -> FastPath:
-    native = kernel()
-    if native is None:
-        return ArrowPath(layout, survey=survey)
-    return NativePath(native, layout, survey=survey)

@@ -1,31 +1,49 @@
-"""The fast path by the native kernel: it reads lines up to the first that has to be looked at."""
+"""JSON lines by the native kernel: it reads them up to the first that has to be looked at."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import pyarrow as pa
 
 from lakeport.model import UnknownPolicy
 from lakeport.native.arrays import array_of
 from lakeport.schema.types import FieldType, Kind
 from lakeport.sources.json.columns import RecordLayout, batch_of, schema_of
-from lakeport.sources.json.fast.pieces import Converted
 from lakeport.sources.singer.metadata import MESSAGE_KEYS
 
 if TYPE_CHECKING:
     from lakeport.native import Kernel
     from lakeport.native._kernel import Spec
 
-__all__ = ["NativePath"]
+__all__ = ["Converted", "NativeLines", "Unknown"]
 
 _MOST = 64
 
+Unknown = dict[str, tuple[str, int]]
+"""Undeclared field -> kind of its values, number of records that have it."""
 
-class NativePath:
-    """Converts lines of one layout; see `FastPath`.
 
-    Where it stops again and again, more and more lines are left to the slow path at once: a stop
-    costs as much as some lines there.
+class Converted(NamedTuple):
+    """Lines whose records were converted.
+
+    Attributes:
+        batch: the records.
+        lines: how many lines they are, blank ones counted.
+        unknown: the undeclared fields that they have, if asked for.
+    """
+
+    batch: pa.RecordBatch
+    lines: int
+    unknown: Unknown
+
+
+class NativeLines:
+    """Converts lines of one layout as `RecordParser` would, or leaves them to it.
+
+    Where it stops again and again, more and more lines are left to `RecordParser` at once: a
+    stop costs as much as some lines there.
 
     Args:
         kernel: the compiled module.
@@ -49,7 +67,11 @@ class NativePath:
         )
 
     def read(self, data: bytes) -> Iterator[Converted | list[bytes]]:
-        """Convert whole lines; see `FastPath`."""
+        """Convert whole lines, the last newline left out, in order.
+
+        Yields:
+            Lines that were converted, and those that have to be looked at one by one.
+        """
         at, few = 0, 1
         while True:
             rows, lines, columns, stop, told = self._parser.parse(data, at)

@@ -1,1 +1,0 @@
-"""Blocks of lines at a time: each way gives exactly what the slow path would give, or gives up."""
