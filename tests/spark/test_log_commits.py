@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +15,12 @@ from deltalake import DeltaTable
 
 from lakeport.config.load import load_target
 from lakeport.destinations import open_storage, spark_session
+from lakeport.engine.spark.delta_log import delta_log
+from lakeport.engine.spark.jvm.classes import java_class
 from lakeport.engine.spark.session import Runtime
 from lakeport.writers.delta.commit.log_transaction import LogTransaction
+from lakeport.writers.delta.log import transactions
+from lakeport.writers.delta.log.commits import CommitLog
 from lakeport.writers.delta.writer import DeltaWriter
 from lakeport.writers.naming import table_folder, table_name
 from tests.spark.delta_support import land, session, writer
@@ -93,6 +99,59 @@ def test_checkpoints_keep_what_vacuum_has_to_know(tmp_path: Path, runtime: Runti
     session().sql(f"VACUUM delta.`{place}`")  # all of them were removed a moment ago
     assert {path.name for path in place.glob("*.parquet")} == old
     assert session().read.format("delta").option("versionAsOf", 3).load(str(place)).count() == 1
+
+
+def test_delta_spark_knows_what_checkpoints_leave_out(
+    tmp_path: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "_KEPT", 3)
+    mark = {"sequence": 0, "digest": "d"}
+    for number in range(11):
+        land(alone(writer(tmp_path)), rows(number), run_id=f"r{number}", **mark)
+    place, log = str(tmp_path / "t"), tmp_path / "t" / "_delta_log"
+    spark = session()
+    snapshot = delta_log(spark, f"file:{place}").update(False, *2 * [none(spark)])
+    assert snapshot.setTransactions().size() == 4  # three runs, and that there are others
+    for number in (0, 10):
+        again = land(writer(tmp_path), rows(number), run_id=f"r{number}", **mark)
+        assert again.skipped
+    monkeypatch.setattr(CommitLog, "last_transactions", lambda *_: None)
+    for number in (0, 10):
+        assert land(writer(tmp_path), rows(number), run_id=f"r{number}", **mark).skipped
+    monkeypatch.undo()
+    for number in range(11, 22):  # delta-spark's own checkpoint takes these along
+        land(writer(tmp_path), rows(number), run_id=f"r{number}", **mark)
+    assert (log / f"{20:020d}.checkpoint.parquet").exists()
+    assert land(alone(writer(tmp_path)), rows(0), run_id="r0", **mark).skipped
+    assert land(alone(writer(tmp_path)), rows(12), run_id="r12", **mark).skipped
+    assert ids(place) == list(range(22))
+
+
+def none(spark: Any) -> Any:
+    return java_class(spark._jvm, "scala.Option").apply(None)
+
+
+def test_a_cleaned_log_is_read_by_all(
+    tmp_path: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = begun(monkeypatch)
+    log = tmp_path / "t" / "_delta_log"
+    for number in range(31):
+        land(alone(writer(tmp_path)), rows(number), keys=["p"])
+        if number == 25:
+            hint = log / "_last_checkpoint"
+            hint.write_text(json.dumps({**json.loads(hint.read_text()), "tags": {}}))
+            for version in range(26):
+                os.utime(log / f"{version:020d}.json", (0, 0))
+    assert all(made)
+    assert sorted(int(path.stem) for path in log.glob("*.json")) == list(range(20, 31))
+    place = str(tmp_path / "t")
+    spark = session()
+    assert ids(place) == list(range(31))
+    assert spark.read.format("delta").load(place).count() == 31
+    assert spark.read.format("delta").option("versionAsOf", 26).load(place).count() == 27
+    (count,) = spark.sql(f"SELECT count(*) FROM (DESCRIBE HISTORY delta.`{place}`)").collect()[0]
+    assert count == 11
 
 
 @pytest.mark.parametrize(

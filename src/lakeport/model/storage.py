@@ -122,7 +122,10 @@ class Storage(Protocol):
 
     @property
     def listed_at_once(self) -> int:
-        """How many objects it is no saving to list fewer of."""
+        """Page size of a listing: asking for fewer objects costs as much.
+
+        0 where a listing costs as much as the folder has objects, and to look one up costs little.
+        """
         ...
 
     def needs_unique_names(self) -> bool:

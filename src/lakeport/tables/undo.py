@@ -185,12 +185,8 @@ def _counters(location: TableLocation, version: int, newest: int) -> dict[str, i
     """How far each run had come at a version, of the runs that went on after it."""
     log = CommitLog(location.storage, location.folder)
     later = takewhile(lambda commit: commit.version > version, log.back_from(newest))
-    names = {name for commit in later for name in commit.transactions}
-    found = {}
-    for name in sorted(name for name in names if name.startswith(_OURS)):
-        count = log.last_transaction(version, name)
-        found[name] = -1 if count is None else count
-    return found
+    names = {name for commit in later for name in commit.transactions if name.startswith(_OURS)}
+    return log.last_transactions(version, sorted(names)) or dict.fromkeys(sorted(names), -1)
 
 
 def _effective(commits: Iterable[Commit]) -> Iterator[tuple[Commit, int]]:

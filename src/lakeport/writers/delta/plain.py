@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from lakeport.writers.delta.log.checkpoint import (
+    CLEANS_LOG,
+    FILE_RETENTION,
+    LOG_RETENTION,
+    duration,
+)
 from lakeport.writers.delta.plan import DEFAULT_PROPERTIES, DeltaPlan
 from lakeport.writers.delta.state import TableState
 
 __all__ = ["leaves_plain", "plain"]
 
 _FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz"})
-_PROPERTIES = frozenset({*DEFAULT_PROPERTIES, "delta.appendOnly"})
+_DURATIONS = frozenset({FILE_RETENTION, LOG_RETENTION})
+_PROPERTIES = frozenset({*DEFAULT_PROPERTIES, *_DURATIONS, CLEANS_LOG, "delta.appendOnly"})
 _NEWEST: Final = {
     "minReaderVersion": 3,
     "minWriterVersion": 7,
@@ -30,6 +37,7 @@ def plain(state: TableState) -> bool:
         all(int(state.protocol.get(name, 0)) <= most for name, most in _NEWEST.items())
         and state.features <= _FEATURES
         and _PROPERTIES.issuperset(listed)
+        and all(duration(state.properties[name]) is not None for name in _DURATIONS & {*listed})
         and not state.mapped
         and not state.needs_spark
     )

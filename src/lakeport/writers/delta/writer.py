@@ -102,7 +102,7 @@ class DeltaWriter:
             log = LogFiles.recent(self.storage, self.folder)
             if log.newest < 0:
                 return None
-            found = replay(self.storage, log, log.newest, STATE_COLUMNS)
+            found = replay(self.storage, log, log.newest, STATE_COLUMNS - {"txn"})
             if found is not None and "clustering" not in found.state.features:
                 return found.state
         return self._log().begin().state()
@@ -277,9 +277,8 @@ class DeltaWriter:
         if version < 0:
             return None
         name = app_id(run_id, self.stream)
-        last = commits.last_transaction(version, name)
-        if last is None:
-            last = self._log().begin().last_transaction(name)
+        told = commits.last_transactions(version, [name])
+        last = (self._log().begin().last_transactions([name]) if told is None else told)[name]
         return None if last < sequence else self._skipped(version, run_id, sequence, digest)
 
     def commit(
@@ -408,7 +407,7 @@ class DeltaWriter:
         """How far the run has come; a commit of the same run in the meantime is a conflict."""
         name = app_id(run_id, self.stream)
         txn.watch(name)
-        return txn.last_transaction(name)
+        return txn.last_transactions([name])[name]
 
     def _skipped(self, version: int, run_id: str, sequence: int, digest: str) -> Landed:
         """A batch that is there already, if it is the same one."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakeport.writers.base import LandedBefore
 from lakeport.writers.delta.log.actions import transaction_action
+from lakeport.writers.delta.log.transactions import CONTENT
 
 if TYPE_CHECKING:
     from lakeport.writers.delta.commit.log_transaction import TableTransaction
@@ -42,14 +43,13 @@ class KnownContent:
         if not self.files:
             return frozenset()
         # An overwrite that comes second is made anew on what came first: its number is higher.
-        since = max(0, txn.last_transaction(_OVERWRITTEN))
-        found = set()
-        for file, name in self.files.items():
-            if self.once:
-                txn.watch(_app(name))  # of two at a time, the second is to find the first one's
-            if txn.last_transaction(_app(name)) >= since:
-                found.add(file)
-        return frozenset(found)
+        apps = {file: CONTENT + name for file, name in self.files.items()}
+        if self.once:
+            for app in apps.values():
+                txn.watch(app)  # of two at a time, the second is to find the first one's
+        known = txn.last_transactions({*apps.values(), _OVERWRITTEN})
+        since = max(0, known[_OVERWRITTEN])
+        return frozenset(file for file, app in apps.items() if known[app] >= since)
 
     def without(self, again: Collection[str]) -> LandedBefore:
         """What has the other files landed without those that the table has had."""
@@ -71,7 +71,7 @@ class KnownContent:
             moment: milliseconds since 1970.
         """
         names = dict.fromkeys(self.files.values())
-        return [transaction_action(_app(name), version, moment) for name in names]
+        return [transaction_action(CONTENT + name, version, moment) for name in names]
 
 
 NOT_TOLD: Final = KnownContent()
@@ -80,7 +80,3 @@ NOT_TOLD: Final = KnownContent()
 def overwritten(version: int, moment: int) -> str:
     """What an overwrite leaves in the log; for the arguments see `KnownContent.actions`."""
     return transaction_action(_OVERWRITTEN, version, moment)
-
-
-def _app(name: str) -> str:
-    return f"lakeport::content:{name}"

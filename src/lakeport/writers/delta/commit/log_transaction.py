@@ -11,7 +11,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from lakeport import __version__
@@ -21,7 +21,7 @@ from lakeport.writers.delta.commit.operation import Operation
 from lakeport.writers.delta.commit.outcome import settle
 from lakeport.writers.delta.commit.transaction import Added, Transaction, conflict
 from lakeport.writers.delta.log.actions import action_line
-from lakeport.writers.delta.log.checkpoint import bounded, checkpoint_due, small, write_checkpoint
+from lakeport.writers.delta.log.checkpoint import checkpoint_due, small, write_checkpoint
 from lakeport.writers.delta.log.commits import Commit, CommitLog
 from lakeport.writers.delta.log.snapshot import (
     STATE_COLUMNS,
@@ -83,9 +83,6 @@ class LogTransaction:
         contents = replay(storage, log, log.newest, wanted)
         if contents is None or not plain(contents.state):
             return None
-        due = checkpoint_due(log.newest + 1, contents.state.properties)
-        if due and not bounded(LogFiles.of(storage, folder)):
-            return None
         return cls(storage, folder, contents)
 
     def state(self) -> TableState | None:
@@ -96,10 +93,14 @@ class LogTransaction:
         """Conflict with commits that others make for the same application."""
         self._watched.add(app_id)
 
-    def last_transaction(self, app_id: str) -> int:
-        """The version that an application has come to, -1 for none."""
+    def last_transactions(self, apps: Collection[str]) -> dict[str, int]:
+        """The number that each application has come to, -1 for none.
+
+        Raises:
+            DestinationError: the store refused.
+        """
         known = {} if self._contents is None else self._contents.transactions
-        return int(known[app_id]["version"]) if app_id in known else -1
+        return self._commits.told_by(self.version, known, apps)
 
     def all_files(self) -> list[Added]:
         """Every file of the table. Any change to the table then conflicts with this commit."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -166,18 +166,17 @@ class Transaction:
         """Conflict with commits that others make for the same application."""
         self._txn.readTxn().addOne(app_id)
 
-    def last_transaction(self, app_id: str) -> int:
-        """The version that an application has come to, -1 for none. May run a Spark job."""
+    def last_transactions(self, apps: Collection[str]) -> dict[str, int]:
+        """The number that each application has come to, -1 for none. May run a Spark job."""
         if self.version < 0:
-            return -1
-        told = self._commits.last_transaction(self.version, app_id)
+            return dict.fromkeys(apps, -1)
+        told = self._commits.last_transactions(self.version, apps)
         if told is not None:
             return told
-        known = self._checksum("setTransactions")
-        if known is None:
-            version = self._snapshot.transactions().get(app_id)
-            return int(version.get()) if version.isDefined() else -1
-        return next((int(t.version()) for t in known if t.appId() == app_id), -1)
+        listed = self._checksum("setTransactions")
+        actions = _each(self._snapshot.setTransactions()) if listed is None else listed
+        known = {str(t.appId()): {"version": int(t.version())} for t in actions}
+        return self._commits.told_by(self.version, known, apps)
 
     def all_files(self) -> list[Added]:
         """Every file of the table. Any change to the table then conflicts with this commit."""

@@ -67,7 +67,7 @@ class Moved:
             CommitConflict: another load was faster; to try again would land its rows twice.
         """
         txn.watch(self.app)
-        if txn.last_transaction(self.app) != self.after:
+        if txn.last_transactions([self.app])[self.app] != self.after:
             raise CommitConflict(
                 f"another load has read the source {self.name!r} of {uri} since this one began",
                 "nothing of this batch was committed; run it again: it goes on from there.",
@@ -148,5 +148,5 @@ class DeltaMemory:
             return -1
         contents = replay(self.storage, log, log.newest, STATE_COLUMNS)
         if contents is None:
-            return self.begin().last_transaction(app)
+            return self.begin().last_transactions([app])[app]
         return int(contents.transactions[app]["version"]) if app in contents.transactions else -1

@@ -1,47 +1,97 @@
-"""Checkpoints of small tables: what a table holds at a version, in one Parquet file.
+"""Checkpoints: what a plain table holds at a version, and which files of its log that makes old.
 
-Source: Delta's protocol, "Checkpoints" (classic, one part). Without them whoever opens a table
-reads each commit that there ever was.
+Source: Delta's protocol, "Checkpoints" (classic, one part) and "Metadata Cleanup". A checkpoint is
+made of the one before it and the commits since, as Arrow tables that no Python object is made of:
+```
+row group 1    protocol, metaData
+          2    txn                     an append reads no further
+          3    remove
+          4    add                     65,536 or more each, as those of `remove`
+```
 """
 
 from __future__ import annotations
 
 import io
 import json
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakeport.model import Storage
+from lakeport.model import Storage, StoredObject
 from lakeport.writers.delta.log.actions import log_folder
-from lakeport.writers.delta.log.snapshot import CHECKPOINT_COLUMNS, Contents, LogFiles, replay
+from lakeport.writers.delta.log.snapshot import (
+    STATE_COLUMNS,
+    Contents,
+    LogFiles,
+    last_checkpoint,
+    may_have,
+    replay,
+)
+from lakeport.writers.delta.log.transactions import archive
 
-__all__ = ["bounded", "checkpoint_due", "small", "write_checkpoint"]
+__all__ = [
+    "CLEANS_LOG",
+    "FILE_RETENTION",
+    "LOG_RETENTION",
+    "checkpoint_due",
+    "duration",
+    "small",
+    "write_checkpoint",
+]
 
-_LARGEST: Final = 4 << 20  # bytes of a checkpoint: some 20,000 files, as Python objects 50 MB
-_MANY_COMMITS: Final = 1000
-_RETENTION_MS: Final = 7 * 24 * 3600 * 1000  # `delta.deletedFileRetentionDuration`, if not set
-_INTERVAL = "delta.checkpointInterval"
+LOG_RETENTION: Final = "delta.logRetentionDuration"
+FILE_RETENTION: Final = "delta.deletedFileRetentionDuration"
+CLEANS_LOG: Final = "delta.enableExpiredLogCleanup"
+_INTERVAL: Final = "delta.checkpointInterval"
+_DAY: Final = 24 * 3600
+_LARGEST: Final = 32 << 20  # bytes of a checkpoint whose files may become Python objects
+_GROUP: Final = 65_536
+_THREADS: Final = 8
+_CLEANED_AT_ONCE: Final = 1000
+_CLEANED: Final = "lakeport.cleaned"
+
+_UNITS: Final = {
+    "microsecond": 1e-6,
+    "millisecond": 1e-3,
+    "second": 1,
+    "minute": 60,
+    "hour": 3600,
+    "day": _DAY,
+    "week": 7 * _DAY,
+}
+_DURATION = re.compile(r"\s*(?:interval\s+)?((?:\d+\s+[a-z]+\s*)+)", re.IGNORECASE)
+_VERSIONED = re.compile(
+    r"/_delta_log/(\.?)(\d{20})\.(json|crc|checkpoint\.[\w.-]+|\d{20}\.compacted\.json)(\.crc)?$"
+)
 
 _TEXTS = pa.map_(pa.string(), pa.string())
 _LIST = pa.list_(pa.string())
-_FILE = {"path": pa.string(), "partitionValues": _TEXTS, "size": pa.int64(), "tags": _TEXTS}
+_VECTOR = {
+    "storageType": pa.string(),
+    "pathOrInlineDv": pa.string(),
+    "offset": pa.int32(),
+    "sizeInBytes": pa.int32(),
+    "cardinality": pa.int64(),
+}
+_FILE = {
+    "path": pa.string(),
+    "partitionValues": _TEXTS,
+    "size": pa.int64(),
+    "tags": _TEXTS,
+    "dataChange": pa.bool_(),
+    "deletionVector": pa.struct(_VECTOR),
+}
 _COLUMNS: Mapping[str, Mapping[str, pa.DataType]] = {
     "txn": {"appId": pa.string(), "version": pa.int64(), "lastUpdated": pa.int64()},
-    "add": {
-        **_FILE,
-        "modificationTime": pa.int64(),
-        "dataChange": pa.bool_(),
-        "stats": pa.string(),
-    },
-    "remove": {
-        **_FILE,
-        "deletionTimestamp": pa.int64(),
-        "dataChange": pa.bool_(),
-        "extendedFileMetadata": pa.bool_(),
-    },
+    "add": {**_FILE, "modificationTime": pa.int64(), "stats": pa.string()},
+    "remove": {**_FILE, "deletionTimestamp": pa.int64(), "extendedFileMetadata": pa.bool_()},
     "metaData": {
         "id": pa.string(),
         "name": pa.string(),
@@ -59,16 +109,34 @@ _COLUMNS: Mapping[str, Mapping[str, pa.DataType]] = {
         "writerFeatures": _LIST,
     },
 }
+_TYPES = {kind: pa.struct(fields) for kind, fields in _COLUMNS.items()}
+
+
+def duration(text: str) -> float | None:
+    """Read an interval of a table property as seconds; None where it is none.
+
+    >>> duration("interval 1 week 2 hours"), duration("30 days"), duration("1 month")
+    (612000.0, 2592000.0, None)
+    """
+    match = _DURATION.fullmatch(text)
+    words = match[1].lower().split() if match else []
+    parts = [
+        int(count) * _UNITS.get(unit.removesuffix("s"), float("nan"))
+        for count, unit in zip(words[::2], words[1::2], strict=True)
+    ]
+    total = float(sum(parts))
+    return total if parts and total == total else None
 
 
 def checkpoint_due(version: int, properties: Mapping[str, str]) -> bool:
     """Whether a version gets a checkpoint, by the table's property.
 
-    >>> checkpoint_due(20, {}), checkpoint_due(0, {})
-    (True, False)
+    >>> checkpoint_due(20, {}), checkpoint_due(0, {}), checkpoint_due(5, {_INTERVAL: "5"})
+    (True, False, True)
     """
     interval = properties.get(_INTERVAL, "")
-    return version > 0 and version % (int(interval) if interval.isdecimal() else 10) == 0
+    every = int(interval) if interval.isdecimal() else 0
+    return version > 0 and version % (every or 10) == 0
 
 
 def small(log: LogFiles) -> bool:
@@ -77,17 +145,10 @@ def small(log: LogFiles) -> bool:
     return sum(item.bytes for item in log.checkpoints.get(newest, ())) < _LARGEST
 
 
-def bounded(log: LogFiles) -> bool:
-    """Whether a checkpoint may be ours.
-
-    Those of large tables are delta-spark's, which writes them with Spark's tasks. So are those of
-    long logs, as delta-spark takes away the commits that are past their time with each.
-    """
-    return small(log) and len(log.commits) < _MANY_COMMITS
-
-
 def write_checkpoint(storage: Storage, folder: str, version: int) -> None:
-    """Write a version's checkpoint, and say so in `_last_checkpoint`.
+    """Write a version's checkpoint, say so in `_last_checkpoint`, and remove what has expired.
+
+    Nothing is written where the log has a newer checkpoint, or does not tell the contents.
 
     Args:
         storage: where the table is.
@@ -97,45 +158,170 @@ def write_checkpoint(storage: Storage, folder: str, version: int) -> None:
 
     Raises:
         DestinationError: the store refused.
+        pyarrow.ArrowException: the checkpoint before it is damaged.
     """
-    log = LogFiles.of(storage, folder)
-    contents = replay(storage, log, version, CHECKPOINT_COLUMNS) if bounded(log) else None
-    if contents is None:
+    log = LogFiles.recent(storage, folder)
+    since = {} if version in log.checkpoints else log.commits
+    changes = replay(storage, log, version, STATE_COLUMNS) if version in since else None
+    if changes is None:
         return
-    rows = _rows(contents, int(time.time() * 1000) - _RETENTION_MS)
-    data = _parquet(rows)
+    now = time.time()
+    base = log.checkpoints.get(max((v for v in log.checkpoints if v < version), default=-1), ())
+    kept = archive(storage, folder, version, changes.transactions)
+    data, rows, files = _parquet(storage, base, changes, kept, now)
     home = log_folder(folder)
     storage.put(f"{home}/{version:020d}.checkpoint.parquet", data)
-    hint = {"version": version, "size": len(rows), "sizeInBytes": len(data)}
-    hint["numOfAddFiles"] = len(contents.files)
-    storage.put(f"{home}/_last_checkpoint", json.dumps(hint, separators=(",", ":")).encode())
+    hint = last_checkpoint(storage, folder) or {}
+    newest = hint.get("version")
+    if isinstance(newest, int) and newest > version:
+        return  # a faster writer's
+    tags = hint.get("tags")
+    cleaned = tags.get(_CLEANED) if isinstance(tags, dict) else None
+    today = f"{datetime.fromtimestamp(now, UTC):%Y-%m-%d}"
+    if cleaned != today and _clean(storage, home, changes.state.properties, now):
+        cleaned = today
+    told = {"version": version, "size": rows, "sizeInBytes": len(data), "numOfAddFiles": files}
+    text = json.dumps({**told, "tags": {_CLEANED: cleaned or ""}}, separators=(",", ":"))
+    storage.put(f"{home}/_last_checkpoint", text.encode())
 
 
-def _rows(contents: Contents, oldest_ms: int) -> list[tuple[str, Mapping[str, Any]]]:
-    """The actions that a checkpoint has: removals only as long as VACUUM has to know of them."""
-    removed = [r for r in contents.removed if (r.get("deletionTimestamp") or 0) > oldest_ms]
-    return [
-        ("protocol", contents.state.protocol),
-        ("metaData", contents.state.metadata),
-        *(("txn", action) for action in contents.transactions.values()),
-        *(("remove", {**action, "dataChange": False}) for action in removed),
-        *(("add", {**action, "dataChange": False}) for action in contents.files),
-    ]
+def _clean(storage: Storage, home: str, properties: Mapping[str, str], now: float) -> bool:
+    """Remove files from before the newest checkpoint that is older than all versions to be kept.
+
+    Versions are kept for the table's `delta.logRetentionDuration`, in whole days as Delta does.
+
+    Returns:
+        Whether no such file is left: a thousand go at once.
+    """
+    retention = duration(properties.get(LOG_RETENTION, "30 days"))
+    if retention is None or properties.get(CLEANS_LOG, "true").lower() != "true":
+        return True
+    until = (now - retention) // _DAY * _DAY
+    found: list[tuple[int, StoredObject]] = []
+    expired = -1
+    for item in storage.list(home):
+        match = _VERSIONED.search(f"/{item.key}")
+        if match is None:
+            continue
+        version = int(match[2])
+        if match[3] == "json" and not match[1]:
+            if item.modified > until:
+                break
+            expired = version
+        found.append((version, item))
+    whole = LogFiles.of_items(item for _, item in found).checkpoints
+    stays = max((version for version in whole if version <= expired), default=-1)
+    going = [item.key for version, item in found if version < stays]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for _ in pool.map(storage.delete, going[:_CLEANED_AT_ONCE]):
+            pass
+    return len(going) <= _CLEANED_AT_ONCE
 
 
-def _parquet(rows: list[tuple[str, Mapping[str, Any]]]) -> bytes:
+def _parquet(
+    storage: Storage,
+    base: Sequence[StoredObject],
+    changes: Contents,
+    transactions: Iterable[Mapping[str, Any]],
+    now: float,
+) -> tuple[bytes, int, int]:
+    """Merge a checkpoint with what changed since.
+
+    Args:
+        storage: where the table is.
+        base: the checkpoint's files.
+        changes: what the commits since it say, and the table's state after these.
+        transactions: the `txn` actions to keep.
+        now: seconds since 1970.
+
+    Returns:
+        The new checkpoint's file, how many actions it has, and how many of these are `add`s.
+    """
     import pyarrow.parquet as pq
 
-    columns = {
-        kind: pa.array(
-            [_value(action, pa.struct(fields)) if kind == own else None for own, action in rows],
-            pa.struct(fields),
-        )
-        for kind, fields in _COLUMNS.items()
-    }
+    state = changes.state
+    retention = duration(state.properties.get(FILE_RETENTION, "7 days")) or 7 * _DAY
+    touched = pa.array([f["path"] for f in (*changes.files, *changes.removed)], pa.string())
+    told = {"protocol": [state.protocol], "metaData": [state.metadata]}
+    counts = [*transactions]
     sink = io.BytesIO()
-    pq.write_table(pa.table(columns), sink, compression="snappy", store_schema=False)
-    return sink.getvalue()
+    rows = {"add": 0, "remove": 0, "txn": len(counts)}
+    with pq.ParquetWriter(
+        sink, pa.schema(_TYPES), compression="snappy", use_dictionary=False, store_schema=False
+    ) as writer:
+        writer.write_batch(
+            pa.concat_batches([_alone(kind, _array(kind, told[kind])) for kind in told])
+        )
+        if counts:
+            writer.write_batch(_alone("txn", _array("txn", counts)))
+        for kind, own in (("remove", changes.removed), ("add", changes.files)):
+            for files in _merged(storage, base, kind, touched, own):
+                if kind == "remove":
+                    at = pc.struct_field(files, "deletionTimestamp")
+                    files = files.filter(pc.greater(at, int((now - retention) * 1000)))
+                if len(files):
+                    writer.write_batch(_alone(kind, files))
+                rows[kind] += len(files)
+    return sink.getvalue(), sum(rows.values()) + 2, rows["add"]
+
+
+def _merged(
+    storage: Storage,
+    base: Sequence[StoredObject],
+    kind: str,
+    touched: pa.Array,
+    own: Sequence[Mapping[str, Any]],
+) -> Iterator[pa.Array]:
+    """Yield a checkpoint's actions of a kind but for the paths `touched`, and then `own` ones."""
+    waiting: list[pa.Array] = []
+    for files in _actions(storage, base, kind):
+        again = pc.is_in(pc.struct_field(files, "path"), value_set=touched)
+        waiting.append(files.filter(pc.invert(again)) if pc.any(again).as_py() else files)
+        if sum(map(len, waiting)) >= _GROUP:
+            yield pa.concat_arrays(waiting)
+            waiting = []
+    yield pa.concat_arrays([*waiting, _array(kind, own)])
+
+
+def _actions(storage: Storage, base: Sequence[StoredObject], kind: str) -> Iterator[pa.Array]:
+    """Yield a checkpoint's actions of a kind, as structs of our type."""
+    import pyarrow.parquet as pq
+
+    type_ = _TYPES[kind]
+    for item in base:
+        with storage.open(item.key) as file:
+            source = pq.ParquetFile(file)
+            schema = source.schema_arrow
+            if kind not in schema.names:
+                continue
+            there = {field.name for field in schema.field(kind).type}
+            groups = [
+                g for g in range(source.num_row_groups) if may_have(source.metadata, g, {kind})
+            ]
+            names = [f"{kind}.{field.name}" for field in type_ if field.name in there]
+            for batch in source.iter_batches(_GROUP, groups, names, use_threads=False):
+                structs = batch.column(0).drop_null()
+                parts = [
+                    pc.struct_field(structs, field.name).cast(field.type)
+                    if field.name in there
+                    else pa.nulls(len(structs), field.type)
+                    for field in type_
+                ]
+                yield pa.StructArray.from_arrays(parts, fields=list(type_))
+
+
+def _alone(kind: str, actions: pa.Array) -> pa.RecordBatch:
+    """Rows of a checkpoint that have nothing but actions of one kind."""
+    columns = [
+        actions if name == kind else pa.nulls(len(actions), type_) for name, type_ in _TYPES.items()
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(_TYPES))
+
+
+def _array(kind: str, actions: Iterable[Mapping[str, Any]]) -> pa.Array:
+    type_ = _TYPES[kind]
+    quiet = {"dataChange": False} if kind in ("add", "remove") else {}
+    return pa.array([_value({**action, **quiet}, type_) for action in actions], type_)
 
 
 def _value(value: Any, type_: pa.DataType) -> Any:

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
-from lakeport.errors import DestinationError
 from lakeport.model import Storage
 from lakeport.writers.delta.log.actions import log_folder, parse_actions, parse_path
 from lakeport.writers.delta.log.bookmarks import Moved
-from lakeport.writers.delta.log.snapshot import last_checkpoint
+from lakeport.writers.delta.log.snapshot import STATE_COLUMNS, LogFiles, replay
+from lakeport.writers.delta.log.transactions import last_transactions
 
 __all__ = ["Commit", "CommitLog", "Mark", "app_id"]
-
-_COMMIT = re.compile(r"/_delta_log/(\d{20})\.json$")
 
 
 def app_id(run_id: str, stream: str) -> str:
@@ -186,13 +181,12 @@ class CommitLog:
         self._storage.shorten_deadline()
 
     def newest(self) -> int:
-        """The newest version that has a commit file; -1 when none has.
+        """The newest version; -1 when there is no table.
 
         Raises:
             DestinationError: the store refused.
         """
-        found = (_COMMIT.search(f"/{item.key}") for item in self._storage.list(self._log))
-        return max((int(match[1]) for match in found if match), default=-1)
+        return LogFiles.recent(self._storage, self._folder).newest
 
     def read(self, version: int) -> Commit | None:
         """Read one commit; None when its file is gone.
@@ -208,45 +202,27 @@ class CommitLog:
         data = self._storage.get(key)
         return None if data is None else parse_actions(data, self._storage.uri(key))
 
-    def last_transaction(self, version: int, app: str) -> int | None:
-        """The version that an application has come to, -1 for none.
-
-        Looks through the commits back to the newest checkpoint and into that.
-
-        Args:
-            version: the table's version.
-            app: the application's id.
+    def last_transactions(self, version: int, apps: Collection[str]) -> dict[str, int] | None:
+        """The number that each application has come to at a version, -1 for none.
 
         Returns:
             None when the files that are there do not tell: ask Delta itself then.
+
+        Raises:
+            DestinationError: the store refused.
         """
-        checkpoint = last_checkpoint(self._storage, self._folder)
-        if checkpoint is not None and int(checkpoint["version"]) > version:
-            checkpoint = None  # it knows of what came after, too
-        floor = -1 if checkpoint is None else int(checkpoint["version"])
-        expected = version
-        for commit in self.back_from(version):
-            if commit.version <= floor:
-                break
-            if app in commit.transactions:
-                return commit.transactions[app]
-            expected = commit.version - 1
-        if expected > floor:
-            return None
-        return -1 if checkpoint is None else self._checkpointed(checkpoint, app)
+        for listed in (LogFiles.recent, LogFiles.of):
+            log = listed(self._storage, self._folder)
+            contents = replay(self._storage, log, version, STATE_COLUMNS)
+            if contents is not None:
+                return self.told_by(version, contents.transactions, apps)
+        return None
 
-    def _checkpointed(self, checkpoint: Mapping[str, Any], app: str) -> int | None:
-        import pyarrow.parquet as pq
-
-        key = f"{self._log}/{checkpoint['version']:020d}.checkpoint.parquet"
-        if checkpoint.get("parts") or checkpoint.get("v2Checkpoint"):
-            return None
-        try:
-            with self._storage.open(key) as file:
-                rows = pq.read_table(file, columns=["txn"]).column("txn").to_pylist()
-        except (DestinationError, OSError, KeyError, pa.ArrowException):
-            return None
-        return next((row["version"] for row in rows if row and row["appId"] == app), -1)
+    def told_by(
+        self, version: int, known: Mapping[str, Mapping[str, Any]], apps: Collection[str]
+    ) -> dict[str, int]:
+        """The same, by what the log says at that version; see `last_transactions`."""
+        return last_transactions(self._storage, self._folder, version, known, apps)
 
     def newest_singer_state(self, version: int) -> Commit | None:
         """The commit whose STATE belongs to a version's rows; None when none in the log has one.

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, islice, takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +18,9 @@ from lakeport.writers.delta.log.actions import log_folder, parse_actions
 from lakeport.writers.delta.log.domains import apply_domain, cluster_columns
 from lakeport.writers.delta.state import TableState
 
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
 __all__ = [
     "CHECKPOINT_COLUMNS",
     "STATE_COLUMNS",
@@ -26,6 +29,7 @@ __all__ = [
     "LogFiles",
     "file_id",
     "last_checkpoint",
+    "may_have",
     "replay",
 ]
 
@@ -87,11 +91,11 @@ class LogFiles:
         Raises:
             DestinationError: the store refused.
         """
-        return cls._sorted(storage.list(log_folder(folder)))
+        return cls.of_items(storage.list(log_folder(folder)))
 
     @classmethod
     def recent(cls, storage: Storage, folder: str) -> LogFiles:
-        """The files that tell a table's newest version: of a long log, those since its checkpoint.
+        """List what tells a table's newest version: of a long log, the files since its checkpoint.
 
         Raises:
             DestinationError: the store refused.
@@ -102,13 +106,19 @@ class LogFiles:
         if len(first) == storage.listed_at_once:
             version = (last_checkpoint(storage, folder) or {}).get("version")
             if isinstance(version, int) and version >= 0:
-                since = cls._sorted(storage.list(home, after=f"{home}/{version:020d}"))
+                by_name = storage.listed_at_once == 0
+                since = cls.of_items(
+                    _named_since(storage, home, version)
+                    if by_name
+                    else storage.list(home, after=f"{home}/{version:020d}")
+                )
                 if version in since.checkpoints:
                     return since
-        return cls._sorted(chain(first, listing))
+        return cls.of_items(chain(first, listing))
 
     @classmethod
-    def _sorted(cls, items: Iterable[StoredObject]) -> LogFiles:
+    def of_items(cls, items: Iterable[StoredObject]) -> LogFiles:
+        """Sort objects of a log's folder by what they are."""
         commits: dict[int, StoredObject] = {}
         parts: dict[int, dict[int, StoredObject]] = {}
         expected: dict[int, int] = {}
@@ -153,6 +163,20 @@ class LogFiles:
         versions = sorted(self.commits)
         by_then = takewhile(lambda version: self.commits[version].modified <= moment, versions)
         return max(by_then, default=-1)
+
+
+def _named_since(storage: Storage, home: str, version: int) -> list[StoredObject]:
+    """Look up a checkpoint and the commits since by their names; nothing where one is missing."""
+    found = list(storage.list(f"{home}/{version:020d}.checkpoint.parquet"))
+    gone = 0
+    while gone < 2:
+        commit = list(storage.list(f"{home}/{version:020d}.json"))
+        if commit and gone:
+            return []  # others are fast, or the log has a gap: a listing tells
+        found += commit
+        gone += not commit
+        version += 1
+    return found
 
 
 def replay(
@@ -262,10 +286,24 @@ def _checkpoint(
         present = {*source.schema_arrow.names}
         if "sidecar" in present and source.read(columns=["sidecar"])["sidecar"].drop_null():
             raise pa.ArrowInvalid("a checkpoint of the newer kind, whose files lie in sidecars")
-        table = source.read(columns=sorted(columns & present))
+        wanted = columns & present
+        groups = [g for g in range(source.num_row_groups) if may_have(source.metadata, g, wanted)]
+        table = source.read_row_groups(groups, sorted(wanted), use_threads="add" in wanted)
     for kind in table.column_names:
         for body in _bodies(table[kind].drop_null()):
             yield {kind: body}
+
+
+def may_have(metadata: pq.FileMetaData, group: int, kinds: frozenset[str] | set[str]) -> bool:
+    """Whether a row group of a checkpoint may have actions of one of these kinds."""
+    chunks = metadata.row_group(group)
+    for place in range(chunks.num_columns):
+        chunk = chunks.column(place)
+        if chunk.path_in_schema.partition(".")[0] in kinds:
+            known = chunk.statistics
+            if known is None or not known.has_null_count or known.null_count < chunk.num_values:
+                return True
+    return False
 
 
 def _bodies(structs: pa.ChunkedArray) -> Iterator[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +22,6 @@ from lakeport.errors import (
 from lakeport.model import Landed
 from lakeport.storage.local.store import LocalStorage
 from lakeport.writers.delta.commit.log_transaction import LogTransaction
-from lakeport.writers.delta.log import checkpoint
 from lakeport.writers.delta.log.commits import CommitLog
 from lakeport.writers.delta.log.snapshot import LogFiles, replay
 from lakeport.writers.delta.options import DeltaOptions
@@ -280,27 +278,6 @@ def test_a_checkpoint_and_commits_tell_of_one_state_each_in_its_way(plans: Plans
     assert not replace(by_commits.state, metadata=wider).plans_as(by_checkpoint.state)
 
 
-def test_removals_past_their_time_are_not_kept(
-    plans: Plans, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checkpoint, "_RETENTION_MS", 0)
-    for _ in range(11):
-        plans.land(mode="overwrite")
-        time.sleep(0.002)
-    hint = json.loads((plans.root / "t" / "_delta_log" / "_last_checkpoint").read_text())
-    assert hint["size"] == 4  # protocol, metadata, that it was overwritten, one file
-    assert len(plans.rows()) == 2
-
-
-def test_large_logs_are_left_to_delta_spark(plans: Plans, monkeypatch: pytest.MonkeyPatch) -> None:
-    for _ in range(9):
-        plans.land()
-    monkeypatch.setattr(checkpoint, "_MANY_COMMITS", 9)
-    plans.land()
-    with pytest.raises(AssertionError, match="asked for Spark"):
-        plans.land()
-
-
 @pytest.mark.parametrize("failure", [LakeportError("the disk is full", "make room."), TypeError()])
 def test_a_commit_stays_made_when_its_checkpoint_fails(
     plans: Plans, monkeypatch: pytest.MonkeyPatch, failure: Exception
@@ -331,7 +308,8 @@ def test_a_log_with_a_gap_is_left_to_delta_spark(plans: Plans) -> None:
     "properties",
     [
         {"delta.enableChangeDataFeed": "true"},
-        {"delta.logRetentionDuration": "interval 1 day"},
+        {"delta.logRetentionDuration": "interval 1 month"},
+        {"delta.setTransactionRetentionDuration": "interval 30 days"},
         {"delta.enableInCommitTimestamps": "true"},
         {"delta.checkpointPolicy": "v2"},
     ],

@@ -118,8 +118,7 @@ def test_history_and_replay_of_a_log(tmp_path: Path) -> None:
     newest = commits.read(1)
     assert newest is not None
     assert (newest.added, newest.removed, newest.rows_added, newest.mark) == (1, 1, -1, mark)
-    assert commits.last_transaction(1, "app") == 5
-    assert commits.last_transaction(1, "none") == -1
+    assert commits.last_transactions(1, ["app", "none"]) == {"app": 5, "none": -1}
     log = LogFiles.of(storage, "t")
     first, second = replay(storage, log, 0), replay(storage, log, 1)
     assert first is not None
@@ -128,5 +127,5 @@ def test_history_and_replay_of_a_log(tmp_path: Path) -> None:
     assert [f["path"] for f in second.files] == ["y.parquet"]
     (tmp_path / "t" / "_delta_log" / f"{0:020d}.json").unlink()
     assert replay(storage, LogFiles.of(storage, "t"), 1) is None
-    assert commits.last_transaction(1, "app") is None
+    assert commits.last_transactions(1, ["app"]) is None
     assert LogFiles.of(storage, "nothing").newest == -1

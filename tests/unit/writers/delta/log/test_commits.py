@@ -8,6 +8,11 @@ from pathlib import Path
 from lakeport.storage.local.store import LocalStorage
 from lakeport.writers.delta.log.commits import CommitLog
 
+TABLE = [
+    {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+    {"metaData": {"id": "m", "schemaString": "{}", "partitionColumns": []}},
+]
+
 
 def test_how_far_a_run_had_come_at_a_version_is_not_what_a_later_checkpoint_says(
     tmp_path: Path,
@@ -16,8 +21,9 @@ def test_how_far_a_run_had_come_at_a_version_is_not_what_a_later_checkpoint_says
     log.mkdir()
     for version, count in enumerate((0, 4, 5)):
         action = {"txn": {"appId": "lakeport:r:s", "version": count}}
-        (log / f"{version:020d}.json").write_text(json.dumps(action if version else {"x": {}}))
+        lines = map(json.dumps, [action] if version else TABLE)
+        (log / f"{version:020d}.json").write_text("\n".join(lines))
     (log / "_last_checkpoint").write_text(json.dumps({"version": 2}))
     commits = CommitLog(LocalStorage(str(tmp_path)), "")
-    assert commits.last_transaction(1, "lakeport:r:s") == 4
-    assert commits.last_transaction(0, "lakeport:r:s") == -1
+    for version, count in enumerate((-1, 4, 5)):
+        assert commits.last_transactions(version, ["lakeport:r:s"]) == {"lakeport:r:s": count}

@@ -84,4 +84,12 @@ def test_a_hint_that_is_older_than_the_newest_checkpoint(tmp_path: Path) -> None
     DeltaTable(str(tmp_path / "t")).create_checkpoint()
     storage.put("t/_delta_log/_last_checkpoint", hint)
     recent = LogFiles.recent(storage, "t")
-    assert (recent.newest, [*recent.checkpoints]) == (39, [35, 39])
+    assert (recent.newest, [*recent.checkpoints]) == (39, [35])  # looked up by their names
+
+
+def test_a_gap_behind_the_checkpoint_is_found(tmp_path: Path) -> None:
+    storage = long_log(tmp_path)
+    storage.delete(f"t/_delta_log/{38:020d}.json")
+    recent = LogFiles.recent(storage, "t")
+    assert recent == LogFiles.of(storage, "t")
+    assert replay(storage, recent, recent.newest) is None
