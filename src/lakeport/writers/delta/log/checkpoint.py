@@ -55,7 +55,7 @@ _LARGEST: Final = 32 << 20  # bytes of a checkpoint whose files may become Pytho
 _GROUP: Final = 65_536
 _THREADS: Final = 8
 _CLEANED_AT_ONCE: Final = 1000
-_CLEANED: Final = "lakeport.cleaned"
+_CLEANED: Final = "lakeport:cleaned"
 
 _UNITS: Final = {
     "microsecond": 1e-6,
