@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 import lakeport
 from lakeport.config.expectations import Expectation
 from lakeport.errors import ConfigError, ExpectationFailed, InputError, ObjectExists
+from lakeport.loading.expect.arrow import marked, needs_spark
 from lakeport.loading.expect.conditions import MASK, masked
 from lakeport.writers.files.writer import FilesWriter
 
@@ -151,7 +154,7 @@ def test_references_are_looked_up_in_the_lake_and_among_the_views(
 @pytest.mark.parametrize(
     ("given_", "words"),
     [
-        ({"not_null": "idd"}, "expectation not_null(idd): "),
+        ({"not_null": "idd"}, "expectation not_null(idd): there is no column 'idd'"),
         ({"unique": "idd"}, "there is no column 'idd'; did you mean `id`?"),
         ({"check": "idd > 1"}, "`idd` cannot be resolved"),
         ({"check": "id >"}, "Syntax error"),
@@ -225,6 +228,54 @@ def test_the_rows_that_fail_are_those_of_sql(
         (counts,) = db.sql(f"SELECT {sums} FROM (SELECT {wanted} FROM t)").fetchall()
     assert len(bits) == table.num_rows
     assert tuple(sum(bit >> i & 1 for bit in bits) for i in range(len(CONDITIONS))) == counts
+
+
+D, T = decimal.Decimal, datetime
+TYPED = pa.table(
+    {
+        "n": pa.array([1, -1, 2**63 - 1, None, 0, 3], pa.int64()),
+        "b": pa.array([1, -1, 127, None, 0, 3], pa.int8()),
+        "x": pa.array([0.0, -0.0, float("nan"), None, float("inf"), 0.1], pa.float64()),
+        "f": pa.array([0.0, -0.0, float("nan"), None, float("-inf"), 0.1], pa.float32()),
+        "d": pa.array([D("1.00"), D("-0.01"), D("99.99"), None, D("0.00"), D("1.5")]),
+        "s": pa.array(["a", "A", "\U0001f600", None, "", "\uffff\n"]),
+        "day": pa.array([dt.date(1970, 1, day) for day in (1, 2, 3, 4, 5)] + [None]),
+        "t": pa.array([T(2020, 1, 1, h, tzinfo=UTC) for h in range(5)] + [None]),
+        "is": pa.array([True, False, None, True, False, True]),
+        "list": pa.array([[1], [], None, [None], [2], [3]]),
+    }
+)
+
+
+def test_arrow_and_spark_find_the_same_rows(runtime: Runtime) -> None:
+    given_: list[dict[str, Any]] = [{"not_null": name} for name in TYPED.column_names]
+    limits: dict[str, list[Any]] = {
+        "n": [0, 2, 2**63 - 1],
+        "b": [0, 2, 300],
+        "x": [0, 0.1, -0.0],
+        "f": [0, 0.1, -0.0, 2**24 + 1],
+        "d": [0, 1, D("1.5"), D("-0.01")],
+        "s": ["a", "", "\ue000"],
+        "day": [dt.date(1970, 1, 2)],
+        "t": [T(2020, 1, 1, 1), T(2020, 1, 1, 4, tzinfo=timezone(timedelta(hours=2)))],
+        "is": [True, False],
+    }
+    given_ += [{"between": {n: [v, None]}} for n, values in limits.items() for v in values]
+    given_ += [{"between": {n: [None, v]}} for n, values in limits.items() for v in values]
+    given_ += [{"in": {n.upper(): values}} for n, values in limits.items()]
+    given_ += [{"matches": {"s": pattern}} for pattern in ("[a-z]*", "(?:A|a){1,2}", "[^a]+")]
+    expected = [Expectation(**one) for one in given_]
+    assert not any(needs_spark(one, TYPED.schema) for one in expected)
+    (batch,) = TYPED.to_batches()
+    frame = runtime.spark.createDataFrame(TYPED)
+    for some in (expected[:40], expected[40:]):
+        _, bits = marked(some, batch)
+        told = [row[MASK] for row in masked(frame, some, {}, None).select(f"`{MASK}`").collect()]
+        for number, one in enumerate(some):
+            ours, theirs = (
+                [bool(bit >> number & 1) for bit in of] for of in (bits.to_pylist(), told)
+            )
+            assert ours == theirs, one
 
 
 def test_rows_that_are_staged_again_are_judged_once(

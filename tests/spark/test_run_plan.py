@@ -15,7 +15,6 @@ from lakeport.cli.app import main
 if TYPE_CHECKING:
     from lakeport.engine.spark.session import Runtime
 
-ALONE = "each batch on its own, without Spark"
 EACH, WHOLE = "each batch on its own", "the whole input at once"
 UNREAD = "its source's columns are known once it is read"
 LAKE = """
@@ -92,7 +91,7 @@ def test_a_plan_says_what_takes_the_whole_input(
         "lists": ("", UNREAD),
         "checked": (WHOLE, UNREAD),
         "function": ("", UNREAD),
-        "orders": (ALONE, ""),
+        "orders": (EACH, ""),
         "down": (EACH, loads["down"]["unknown"]),
         "best": (WHOLE, ""),
         "copies": (EACH, ""),
@@ -128,7 +127,7 @@ def test_a_plan_goes_by_tables_as_they_will_be(
 def test_a_plan_in_words(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "lake.yaml", "--plan", "--only", "orders,sums"]) == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert f"makes of it sql, {ALONE}" in lines
+    assert f"makes of it sql, {EACH}" in lines
     assert "which gives id integer, double double" in lines
     assert f"makes of it sql, {WHOLE}" in lines
     assert f"not known {UNREAD}" in lines

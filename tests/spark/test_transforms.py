@@ -210,7 +210,7 @@ def test_a_run_repeated_lands_once_and_another_query_is_another_content(
 def test_a_plan_tells_the_columns_and_how_a_query_is_run(runtime: Runtime, tmp_path: Path) -> None:
     plan = lakeport.plan(PEOPLE, tmp_path, table="t", sql="SELECT id, upper(name) AS n FROM source")
     assert [c.name for c in plan.streams[0].columns][:2] == ["id", "n"]
-    assert "transform: each batch on its own, without Spark" in plan.streams[0].notes
+    assert "transform: each batch on its own" in plan.streams[0].notes
     plan = lakeport.plan(PEOPLE, tmp_path, table="t", sql="SELECT count(*) AS n FROM source")
     assert "transform: the whole input at once" in plan.streams[0].notes
     with pytest.raises(ConfigError, match="`nope`"):

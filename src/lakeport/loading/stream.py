@@ -35,7 +35,6 @@ from lakeport.loading.cancellation import Cancellation
 from lakeport.loading.conflicts import explained
 from lakeport.loading.expect.blame import blaming
 from lakeport.loading.expect.sieve import Findings
-from lakeport.loading.expressions.bound import NeedsSpark
 from lakeport.loading.policies import Policies
 from lakeport.loading.tasks import contents_of, land_frame, land_splits, scan_split
 from lakeport.loading.timeline import Timeline
@@ -53,7 +52,6 @@ from lakeport.writers.files.writer import number_of_files
 if TYPE_CHECKING:
     from lakeport.engine.spark.session import Runtime
     from lakeport.loading.expect.checks import Checks
-    from lakeport.loading.expressions.select import Select
     from lakeport.loading.transform.transform import Made, Transform
 
 __all__ = ["StreamLoader"]
@@ -89,7 +87,6 @@ class StreamLoader:
     _dropped: dict[str, int] = field(default_factory=dict)
     _extra: dict[str, pa.DataType] = field(default_factory=dict)
     _undeclared_text: tuple[str, ...] = ()
-    _by_spark: bool = False
 
     def land(self, batches: Sequence[Batch], state: bytes | None) -> Iterator[Landed]:
         """Land a flush's batches of this stream; an overwrite takes them all in one commit.
@@ -146,11 +143,7 @@ class StreamLoader:
         """Land batches; all are scanned first, as a field is read by all that it holds."""
         scanned = [self._scanned(batch) if scan else batch.reader for batch in batches]
         readers = [None if reader is None else self._extended(reader) for reader in scanned]
-        try:
-            return self._stage_and_commit(whole, self._parts(batches, readers), state)
-        except NeedsSpark:
-            self._by_spark = True  # what came once will come again
-            return self._stage_and_commit(whole, self._parts(batches, readers), state)
+        return self._stage_and_commit(whole, self._parts(batches, readers), state)
 
     def _rules_for_undeclared(self, batches: Sequence[Batch]) -> bool:
         """Whether a rule may be for a field that no schema declares, which a scan finds."""
@@ -176,8 +169,7 @@ class StreamLoader:
         source: Collection[str] = ()
         if self.transform is not None:  # makes other columns of these
             source = {name for schema in schemas for name in schema.names}
-        select = None if batches[0].gone else self._select(batches[0], schemas)
-        made = None if select or batches[0].gone else self._made(batches, readers, schemas)
+        made = None if batches[0].gone else self._made(batches, readers, schemas)
         if made is not None:
             return [self._of_frame(made.batch, clock, source, made)]
         if batches[0].frame is not None:
@@ -185,19 +177,10 @@ class StreamLoader:
         parts = []
         for batch, known in zip(batches, readers, strict=True):
             columns = columns_of(batch) if known is None else known.schema
-            if select is not None:
-                columns = select.schema
-                batch = replace(batch, untyped=select.passed(batch.untyped), remembered=False)
             sieve = self.checks.by_arrow(batch, columns) if self.checks else None
             shape = self.policies.shape(columns, batch, clock, source)
-            parts.append(Part(batch, known, shape, select, sieve))
+            parts.append(Part(batch, known, shape, sieve))
         return parts
-
-    def _select(self, batch: Batch, schemas: Sequence[pa.Schema]) -> Select | None:
-        """What the tasks make of the rows; None where they do nothing, or Spark does it."""
-        if self.transform is None or self._by_spark or batch.frame is not None:
-            return None
-        return self.transform.selected(union(schemas), self.checks)
 
     def _of_frame(
         self, batch: Batch, clock: datetime, source: Collection[str], made: Made | None = None
@@ -206,7 +189,7 @@ class StreamLoader:
         if self.checks is not None and frame is not None:
             frame, sieve = self.checks.by_spark(batch, frame)
         shape = self.policies.shape(columns_of(batch), batch, clock, source)
-        return Part(batch, None, shape, None, sieve, frame, made)
+        return Part(batch, None, shape, sieve, frame, made)
 
     def _made(
         self,
@@ -219,9 +202,7 @@ class StreamLoader:
         transform = self.transform
         if transform is None:
             checks = self.checks
-            if not (read and checks):
-                return None
-            if not self._by_spark and not any(map(checks.needs_spark, schemas)):
+            if not (read and checks and any(map(checks.needs_spark, schemas))):
                 return None
             from lakeport.loading.transform.transform import Transform
 
@@ -447,7 +428,7 @@ class StreamLoader:
         ]
         return run_tasks(
             self.runtime,
-            partial(land_splits, plan.sink, first.batch.remembered, first.select, first.sieve),
+            partial(land_splits, plan.sink, first.batch.remembered, first.sieve),
             items,
             size=size,
             discard=self._discard,

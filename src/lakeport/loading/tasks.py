@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from lakeport.host.activity import advance
 from lakeport.loading.expect.sieve import Findings, Sieve
-from lakeport.loading.expressions.select import Select
 from lakeport.model import Reader, Scan, Split, Staged
 from lakeport.schema.metadata import lowest_of, lowest_version
 from lakeport.schema.types import cast_batch
@@ -34,7 +33,6 @@ def scan_split(reader: Reader, split: Split) -> list[Scan]:
 def land_splits(
     sink: Sink,
     remembered: bool,
-    select: Select | None,
     sieve: Sieve | None,
     item: tuple[int, Reader, Shape, tuple[Split, ...]],
 ) -> list[Staged | Findings]:
@@ -43,7 +41,6 @@ def land_splits(
     Args:
         sink: encodes and stages.
         remembered: whether to tell, with the first object, what was read: see `Staged.content`.
-        select: makes the rows that land of those that are read.
         sieve: tells which rows are not what is expected of them, and holds back some.
         item: the task's number, and what it reads.
     """
@@ -61,8 +58,6 @@ def land_splits(
 
     found = Findings()
     rows = _counted(batches())
-    if select is not None:
-        rows = select(rows)
     staged = _staged("parsing", sink, shape(sieve(rows, found) if sieve else rows), index)
     first = [replace(one, content=tuple(content)) for one in staged[:1]]
     return [*first, *staged[1:], *([found] if sieve else [])]

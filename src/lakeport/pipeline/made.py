@@ -54,8 +54,7 @@ class Made:
     """What a load makes of its rows.
 
     Attributes:
-        runs: `each batch on its own`, to which `, without Spark` may be added, or `the whole input
-            at once`; empty where it is not known.
+        runs: `each batch on its own` or `the whole input at once`; empty where it is not known.
         columns: what its table gets of it, internal columns among them; None: not known.
         unknown: why something is not known.
     """

@@ -43,8 +43,8 @@ class LoadPlan:
         news: what of it the table has not had; empty where it remembers nothing of the source.
         uses: the loads that have to end well before.
         transform: `sql`, `python`, both, or nothing that is made of the rows.
-        runs: of those, `each batch on its own`, to which `, without Spark` may be added, or `the
-            whole input at once`; empty where nothing is made of the rows, or that is not known.
+        runs: of those, `each batch on its own` or `the whole input at once`; empty where nothing is
+            made of the rows, or that is not known.
         result: of those, column -> type that the table gets; empty where that is not known.
         unknown: why something of that is not known.
         mode: `append`, `overwrite` or `merge`.

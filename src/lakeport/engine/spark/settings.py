@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +19,6 @@ __all__ = [
     "cores_of",
     "heap_mb",
     "is_local",
-    "is_standard",
     "master_of",
     "session_settings",
 ]
@@ -164,17 +162,6 @@ def is_local(master: str) -> bool:
     (True, False, False)
     """
     return re.fullmatch(r"local(\[.*\])?", master) is not None
-
-
-def is_standard(settings: Mapping[str, str]) -> bool:
-    """Whether nothing gives Spark SQL another meaning than it has in a session of our own.
-
-    Args:
-        settings: the user's `spark:` mapping.
-    """
-    return "SPARK_CONF_DIR" not in os.environ and not any(
-        key.startswith("spark.sql.") for key in settings
-    )
 
 
 def cores_of(master: str) -> int:

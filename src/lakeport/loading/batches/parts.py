@@ -25,7 +25,6 @@ from lakeport.sources.files.folders import FolderReader
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from lakeport.loading.expressions.select import Select
     from lakeport.loading.transform.transform import Made
 
 __all__ = ["Part", "Task", "misfit", "staged_of", "without_type"]
@@ -39,7 +38,6 @@ class Part:
         batch: the batch.
         reader: None where a frame is run.
         shape: of the rows that land.
-        select: makes them of those that are read; None where they land as they are.
         sieve: holds them to what is expected of them.
         frame: is run in place of the reader.
         made: how the frame was made.
@@ -48,7 +46,6 @@ class Part:
     batch: Batch
     reader: Reader | None
     shape: Shape
-    select: Select | None = None
     sieve: Sieve | None = None
     frame: DataFrame | None = None
     made: Made | None = None
@@ -77,7 +74,7 @@ class Part:
                 narrowed[source] = types[name] = wanted
             elif pa.types.is_string(wanted) and not pa.types.is_nested(type_):
                 texts.add(source)
-        reader = self.reader and not self.select and _as_text(self.reader, texts)
+        reader = self.reader and _as_text(self.reader, texts)
         if reader:
             types |= {name: pa.string() for source, name in self.shape.names if source in texts}
         source = reader.schema if reader else self.shape.source
@@ -112,7 +109,7 @@ def misfit(conflict: TypeConflict, parts: Sequence[Part]) -> str:
     for part in parts:
         names = {new.lower(): old for old, new in part.shape.names}
         column = names.get(conflict.path.lower(), "")
-        if column and part.reader is not None and part.select is None:
+        if column and part.reader is not None:
             found = first_misfit(part.reader, part.batch.splits, column, conflict.table)
             if found:
                 return found
@@ -174,8 +171,7 @@ def _is_empty(part: Part, column: str, type_: pa.DataType) -> bool:
                 found = frame.where(frame[quoted(column)].isNotNull())
                 return pa.types.is_null(type_) and bool(found.isEmpty())
         for split in part.batch.splits:
-            rows = part.reader.read(split) if part.reader else iter(())
-            for batch in rows if part.select is None else part.select(rows):
+            for batch in part.reader.read(split) if part.reader else ():
                 emptied(batch.column(column), type_)
     except (LakeportError, ValueFound):
         return False

@@ -1,59 +1,151 @@
-"""Expectations told by Arrow, in the task that reads the rows: where that says what Spark says."""
+"""Expectations checked by Arrow in the tasks that read the rows, where Spark would find the same.
+
+A null passes, and NaN is above any number. Columns are compared with values of their own type only;
+patterns are matched where Java and RE2 read them alike. The rest is Spark's: see `needs_spark`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import reduce
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeport.config.expectations import Expectation
-from lakeport.loading.expect.meaning import may_be_met, met
-from lakeport.loading.expressions.select import Condition
+from lakeport.schema.types import TIMESTAMP
 
-__all__ = ["ArrowMask", "arrow_mask", "may_be_told"]
+__all__ = ["marked", "needs_spark"]
 
-_OF_ALL: Final = frozenset({"rows", "fresh"})
-"""Kinds that are of all rows together: no row fails one of these."""
+_BY_SPARK: Final = frozenset({"check", "references", "unique"})
+_VALUES: Final[tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...]], ...]] = (
+    (pa.types.is_boolean, (bool,)),
+    (pa.types.is_signed_integer, (int,)),
+    ({pa.float32(), pa.float64()}.__contains__, (int, float)),
+    (pa.types.is_decimal128, (int, Decimal)),
+    (pa.types.is_string, (str,)),
+    (pa.types.is_date32, (date,)),
+    (TIMESTAMP.__eq__, (datetime,)),
+)
+"""Whether a column is of a type -> Python types of the values that it is compared with."""
+_EXACT: Final = 2**53  # whole numbers below it are doubles
+
+_SIGNS: Final = "@:;,/ '\"=<>~!%#_"
+_ESCAPED: Final = r"\\[.+*?()|{}\[\]/d-]"
+_IN_CLASS: Final = rf"[A-Za-z0-9]-[A-Za-z0-9]|[A-Za-z0-9{_SIGNS}.+*?(){{}}|]|{_ESCAPED}"
+_ATOM: Final = rf"[A-Za-z0-9{_SIGNS}-]|{_ESCAPED}|\[\^?(?:{_IN_CLASS})+-?\]|\)"
+_REPEATED: Final = r"[*+?]|\{\d{1,3}(?:,(?:\d{1,3})?)?\}"
+_PORTABLE: Final = re.compile(rf"(?:\((?:\?:)?|\||(?:{_ATOM})(?:{_REPEATED})?(?![*+?{{]))*")
+"""Patterns that Java and RE2 read alike: no dot, which leaves out other ends of lines; no class by
+name but for digits; no flag, reference or lookaround; nothing lazy or possessive.
+"""
 
 
-@dataclass(frozen=True)
-class ArrowMask:
-    """Tells of each row of a batch which expectations it fails; pickled into Spark tasks.
+def needs_spark(one: Expectation, schema: pa.Schema | None = None) -> bool:
+    """Return whether only Spark can check an expectation.
 
-    Attributes:
-        conditions: when a row meets an expectation; bit 0 is the first one's, and so on. None for
-            those of all rows together.
+    Args:
+        one: the expectation.
+        schema: the columns of the rows; None: ask whether Spark is needed whatever they are.
+
+    Example:
+        >>> limits = Expectation(between={"n": [1, 9]})
+        >>> needs_spark(limits), needs_spark(limits, pa.schema([("n", pa.string())]))
+        (False, True)
     """
-
-    conditions: tuple[Condition | None, ...]
-
-    def __call__(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array | None]:
-        """The batch, and its rows' bits; None where no row fails."""
-        bits = None
-        for number, condition in enumerate(self.conditions):
-            failing = None if condition is None else pc.invert(condition(batch))
-            if failing is not None and pc.any(failing, min_count=0).as_py():
-                mine = pc.if_else(pc.fill_null(failing, False), 1 << number, 0).cast(pa.int64())
-                bits = mine if bits is None else pc.bit_wise_or(bits, mine)
-        return batch, bits
-
-
-def arrow_mask(expected: Sequence[Expectation], schema: pa.Schema) -> ArrowMask | None:
-    """What tells of rows of these columns; None where it takes Spark to tell."""
-    known = {name.lower() for name in schema.names}
-    conditions: list[Condition | None] = []
-    for one in expected:
-        condition = None if one.kind in _OF_ALL else met(one, schema)
-        told = known.issuperset(map(str.lower, one.columns)) if one.kind in _OF_ALL else condition
-        if not told:
-            return None
-        conditions.append(condition)
-    return ArrowMask(tuple(conditions))
+    if one.kind in _BY_SPARK or not all(map(_is_portable, one.matches.values())):
+        return True
+    types = {} if schema is None else {field.name.lower(): field.type for field in schema}
+    for name in one.columns:
+        type_ = types.get(name.lower())
+        if type_ is None or one.kind in ("fresh", "not_null"):
+            continue  # `check_columns` refuses a column that is not there
+        values = one.one_of.get(name) or one.between.get(name) or ("",)
+        if not all(value is None or _is_comparable(value, type_) for value in values):
+            return True
+    return False
 
 
-def may_be_told(one: Expectation) -> bool:
-    """Whether Arrow can tell of rows that have the columns for it."""
-    return one.kind in _OF_ALL or may_be_met(one)
+def _is_portable(pattern: str) -> bool:
+    try:
+        pc.match_substring_regex(pa.array([""]), pattern)
+    except pa.ArrowInvalid:
+        return False
+    return pattern.isascii() and _PORTABLE.fullmatch(pattern) is not None
+
+
+def _is_comparable(value: Any, type_: pa.DataType) -> bool:
+    if not any(test(type_) and type(value) in kinds for test, kinds in _VALUES):
+        return False
+    if pa.types.is_floating(type_):
+        return bool(abs(value) < _EXACT)
+    try:
+        _scalar(value, _wide(type_))
+    except (pa.ArrowException, OverflowError):
+        return False
+    return True
+
+
+def _wide(type_: pa.DataType) -> pa.DataType:
+    """Return the type that values of a column are compared in."""
+    if pa.types.is_signed_integer(type_):
+        return pa.int64()
+    return pa.float64() if pa.types.is_floating(type_) else type_
+
+
+def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
+    if pa.types.is_decimal(type_):
+        value = Decimal(value)
+    elif isinstance(value, datetime) and value.tzinfo is None:
+        value = value.replace(tzinfo=UTC)
+    return pa.scalar(value, type_)
+
+
+def marked(
+    expected: Sequence[Expectation], batch: pa.RecordBatch
+) -> tuple[pa.RecordBatch, pa.Array | None]:
+    """Return the batch and a bit mask per row of the expectations that the row fails.
+
+    Args:
+        expected: expectations that don't need Spark; bit 0 is the first one's, and so on.
+        batch: rows with the columns that they name.
+
+    Returns:
+        The same batch; None in place of the masks where no row fails.
+    """
+    bits = None
+    places = {name.lower(): place for place, name in enumerate(batch.schema.names)}
+    for number, one in enumerate(expected):
+        if not one.row_wise:
+            continue
+        columns = {name: batch.column(places[name.lower()]) for name in one.columns}
+        each = [_failing(one, name, column) for name, column in columns.items()]
+        failing = pc.fill_null(reduce(pc.or_kleene, each), False)
+        if pc.any(failing, min_count=0).as_py():
+            mine = pc.if_else(failing, 1 << number, 0).cast(pa.int64())
+            bits = mine if bits is None else pc.bit_wise_or(bits, mine)
+    return batch, bits
+
+
+def _failing(one: Expectation, name: str, column: pa.Array) -> pa.Array:
+    """Return whether each value of a column fails; null where the value is null."""
+    if one.not_null:
+        return pc.is_null(column)
+    if one.matches:
+        return pc.invert(pc.match_substring_regex(column, rf"\A(?:{one.matches[name]})\z"))
+    type_ = _wide(column.type)
+    column = column.cast(type_)
+    if one.one_of:
+        known = pa.array([_scalar(value, type_) for value in one.one_of[name]], type_)
+        if pa.types.is_floating(type_):  # -0.0 becomes 0.0, which it equals
+            column, known = pc.add(column, 0.0), pc.add(known, 0.0)
+        return pc.if_else(pc.is_valid(column), pc.invert(pc.is_in(column, known)), None)
+    low, high = one.between[name]
+    ends = [] if low is None else [pc.less(column, _scalar(low, type_))]
+    # Not `greater`: NaN is above any number.
+    ends += [] if high is None else [pc.invert(pc.less_equal(column, _scalar(high, type_)))]
+    return reduce(pc.or_, ends)

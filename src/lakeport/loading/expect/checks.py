@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
@@ -18,9 +19,9 @@ import pyarrow as pa
 from lakeport.config.expectations import Expectation
 from lakeport.errors import BadRecord, ConfigError, SourceError
 from lakeport.loading.batches.columns import columns_of
-from lakeport.loading.expect.arrow import arrow_mask
+from lakeport.loading.expect.arrow import marked, needs_spark
 from lakeport.loading.expect.conditions import masked
-from lakeport.loading.expect.newest import check_fresh
+from lakeport.loading.expect.newest import check_columns
 from lakeport.loading.expect.sieve import Findings, Sieve, last_column
 from lakeport.loading.expect.verdict import failure, result_of
 from lakeport.model import Mode
@@ -90,8 +91,8 @@ class Checks:
         return any(one.at_once for one in self.expected)
 
     def needs_spark(self, schema: pa.Schema) -> bool:
-        """Whether it takes Spark to tell, for a source of these columns."""
-        return bool(self.expected) and arrow_mask(self.expected, schema) is None
+        """Return whether only Spark can check rows of these columns."""
+        return any(needs_spark(one, schema) for one in self.expected)
 
     def by_arrow(self, batch: Batch, schema: pa.Schema) -> Sieve | None:
         """The sieve for rows of these columns that a task reads; None without expectations.
@@ -101,9 +102,8 @@ class Checks:
         """
         if not self.expected or batch.gone:
             return None
-        check_fresh(self.expected, schema, batch.untyped)
-        mask = arrow_mask(self.expected, schema)
-        return None if mask is None else Sieve(batch.stream, self.expected, mask)
+        check_columns(self.expected, schema, batch.untyped)
+        return Sieve(batch.stream, self.expected, partial(marked, self.expected))
 
     def by_spark(self, batch: Batch, frame: DataFrame) -> tuple[DataFrame, Sieve | None]:
         """A batch's frame with what its sieve needs, and the sieve; None without expectations.
@@ -113,7 +113,7 @@ class Checks:
         """
         if not self.expected:
             return frame, None
-        check_fresh(self.expected, columns_of(batch), batch.untyped)
+        check_columns(self.expected, columns_of(batch), batch.untyped)
         grown = self.mode is Mode.APPEND and any(one.kind == "unique" for one in self.expected)
         known = self.table(self.own) if grown else None
         sieve = Sieve(batch.stream, self.expected, last_column)

@@ -101,8 +101,6 @@ def _by_keys(
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    for name in one.columns:
-        _need(frame, name, one)
     complete = reduce(lambda a, b: a & b, [_column(name).isNotNull() for name in one.columns])
     if one.kind == "references":
         if one.references_table not in others:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lakeport.config.expectations import Expectation
     from lakeport.loading.prepare import Prepared
 
-__all__ = ["NewestOfTable", "check_fresh"]
+__all__ = ["NewestOfTable", "check_columns"]
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,10 @@ def _has_moments(frame: DataFrame, name: str) -> bool:
     return types.get(name.lower()) in ("date", "timestamp", "timestamp_ntz")
 
 
-def check_fresh(
+def check_columns(
     expected: Sequence[Expectation], schema: pa.Schema, untyped: Mapping[str, pa.DataType]
 ) -> None:
-    """See that `fresh` is about columns of dates or times.
+    """Raise ConfigError unless expectations name columns that exist, and `fresh` one of dates.
 
     Args:
         expected: the expectations.
@@ -89,13 +89,14 @@ def check_fresh(
         untyped: those with places that never had a value -> their open types.
 
     Raises:
-        ConfigError: there is no such column, or it has another type.
+        ConfigError: there is no such column, or `fresh` names one of another type.
     """
     types = {field.name.lower(): field.type for field in schema}
-    for one in (one for one in expected if one.fresh is not None):
-        (name,) = one.columns
+    for one, name in ((each, name) for each in expected for name in each.columns):
         if name.lower() not in types:
             raise no_column(one, name, schema.names)
+        if one.fresh is None:
+            continue
         type_ = untyped.get(name, types[name.lower()])
         dated = pa.types.is_date(type_) or pa.types.is_timestamp(type_)
         if not (dated or pa.types.is_null(type_)):

@@ -4,8 +4,7 @@
 splits ─▶ reader, in Spark tasks ─▶ `source` ─▶ sql ─▶ python ─▶ the table's columns
 ```
 Where each row is made of one row, each batch is transformed on its own. What aggregates, sorts or
-joins is given the whole input at once. Of queries of single rows, those that Arrow computes exactly
-as Spark does need no frame: `selected` is what the tasks do then.
+joins is given the whole input at once.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from lakeport.engine.spark.sql.query import check_query, named, query, session_l
 from lakeport.engine.spark.sql.reading import Reading
 from lakeport.engine.spark.sql.row_wise import is_row_wise
 from lakeport.loading.batches.columns import columns_of
-from lakeport.loading.expressions.select import Select, parsed, selected
 from lakeport.loading.transform.function import applied, function_named
 from lakeport.model import Batch, Reader, Split
 from lakeport.schema.untyped import emptied_columns
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakeport.engine.spark.session import Runtime
-    from lakeport.loading.expect.checks import Checks
-    from lakeport.loading.expressions.syntax import Query
 
 __all__ = ["AT_ONCE", "EACH_ALONE", "SOURCE", "Item", "Made", "Transform"]
 
@@ -85,14 +81,12 @@ class Transform:
         sql: one query on `source`; empty for none.
         python: a function from frame to frame, or `module:function`; it gets what `sql` gave.
         views: other frames that `sql` may name.
-        standard: whether Spark SQL has the meaning here that it has without any settings.
     """
 
     runtime: Runtime
     sql: str = ""
     python: str | Callable[[DataFrame], DataFrame] = ""
     views: Mapping[str, DataFrame] = field(default_factory=dict)
-    standard: bool = False
 
     @cached_property
     def function(self) -> Callable[[DataFrame], Any] | None:
@@ -101,34 +95,13 @@ class Transform:
             return function_named(self.python) if self.python else None
         return self.python
 
-    @cached_property
-    def needs_spark(self) -> bool:
-        """Whether it takes Spark, whatever the source's columns are."""
-        return self._query is None
-
-    @cached_property
-    def _query(self) -> Query | None:
-        plain = self.standard and self.sql and not self.python
-        return parsed(self.sql, SOURCE) if plain else None
-
-    def selected(self, schema: pa.Schema, checks: Checks | None = None) -> Select | None:
-        """What makes the same rows without Spark; None where there is no such thing.
-
-        Args:
-            schema: the source's columns.
-            checks: what is expected of the rows, which may take Spark, too.
-        """
-        select = None if self._query is None else selected(self._query, schema)
-        by_spark = select and checks and checks.needs_spark(select.schema)
-        return None if by_spark else select
-
     def check(self) -> None:
-        """See what can be seen without the source; waits for Spark where that is needed.
+        """See what can be seen without the source; waits for Spark.
 
         Raises:
             ConfigError: `sql` can't be parsed, or `python` is not there.
         """
-        if self.needs_spark and (self.function is None or self.sql):
+        if self.function is None or self.sql:
             check_query(self._session(), self.sql)
 
     def named(self, batch: Batch) -> Batch:
@@ -140,24 +113,17 @@ class Transform:
 
     def row_wise(self, batch: Batch) -> bool:
         """Whether each row is made of one row, so that batches can be transformed on their own."""
-        if batch.frame is None and self.selected(columns_of(batch)) is not None:
-            return True
         made = self.applied(batch, columns_of(batch), ())
         made.close()
         return made.row_wise
 
-    def planned(self, batch: Batch, checks: Checks | None) -> tuple[Batch, pa.Schema, str]:
+    def planned(self, batch: Batch) -> tuple[Batch, pa.Schema, str]:
         """What a batch lands as, its columns, and in words how it is made.
 
         Raises:
             LakeportError: as for `applied`.
         """
-        columns = columns_of(batch)
-        select = self.selected(columns, checks) if batch.frame is None else None
-        if select is not None:
-            batch = replace(batch, untyped=select.passed(batch.untyped))
-            return batch, select.schema, f"{EACH_ALONE}, without Spark"
-        made = self.applied(batch, columns, ())
+        made = self.applied(batch, columns_of(batch), ())
         made.close()
         return made.batch, columns_of(made.batch), EACH_ALONE if made.row_wise else AT_ONCE
 

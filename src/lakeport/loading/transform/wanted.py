@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from lakeport.config.expectations import Expectation, expectations
 from lakeport.destinations import table_rows
-from lakeport.engine.spark.settings import is_standard
 from lakeport.errors import ConfigError
 from lakeport.loading.batches.columns import columns_of
 from lakeport.loading.transform.gathered import gathered
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from lakeport.sources.open import Source
 
 __all__ = ["PlannedBatch", "Wanted"]
-
-_BY_SPARK: Final = frozenset({"check", "matches", "references", "unique"})
 
 
 @dataclass(frozen=True)
@@ -84,31 +81,39 @@ class Wanted:
         """
         expected = expectations(expect)
         runtime, config = prepared.runtime, prepared.config
-        standard = not runtime.adopted and is_standard(config.spark)
         transform = None
         if sql or python:
             from lakeport.loading.transform.transform import Transform
 
-            transform = Transform(runtime, sql, python, views or {}, standard)
-        by_spark = [one.title for one in expected if one.kind in _BY_SPARK]
-        if config.once and (transform or by_spark):
+            transform = Transform(runtime, sql, python, views or {})
+        made = cls(transform, expected, views)
+        by_spark = made.needs_spark()
+        if config.once and by_spark:
             raise ConfigError(
-                f"`once` and {'`sql` or `python`' if transform else by_spark[0]} exclude each "
-                "other: Spark does not tell which files have come to rows",
+                f"`once` and {by_spark[0]} exclude each other: Spark does not tell which files "
+                "have come to rows",
                 "leave one of them out; a `run_id` has the same run land once.",
             )
-        needs_spark = transform is not None and transform.needs_spark
-        if expected and not needs_spark:
-            from lakeport.loading.expect.arrow import may_be_told
-
-            needs_spark = not all(map(may_be_told, expected))
-        if needs_spark:
+        if by_spark:
             runtime.begin()
-        return cls(transform, expected, views)
+        return made
 
     def __bool__(self) -> bool:
         """Whether there is anything to do."""
         return bool(self.transform or self.expected)
+
+    def needs_spark(self, schema: pa.Schema | None = None) -> list[str]:
+        """Return, in words, what only Spark can do: `sql`, `python`, and some expectations.
+
+        Args:
+            schema: the columns of the rows; None: leave out what depends on them.
+        """
+        found = ["`sql` or `python`"] if self.transform else []
+        if self.expected:
+            from lakeport.loading.expect.arrow import needs_spark
+
+            found += [one.title for one in self.expected if needs_spark(one, schema)]
+        return found
 
     def check(self) -> None:
         """See what can be seen without the source; see `Transform.check`."""
@@ -151,7 +156,7 @@ class Wanted:
             return PlannedBatch(batch, columns)
         checks = self.checks(prepared, None, batch.stream)
         if self.transform is not None:
-            batch, columns, how = self.transform.planned(batch, checks)
+            batch, columns, how = self.transform.planned(batch)
         if checks is not None:
             if batch.frame is not None:
                 checks.by_spark(batch, batch.frame)
@@ -161,6 +166,8 @@ class Wanted:
                 made = Transform(prepared.runtime).applied(batch, columns, ())
                 made.close()
                 checks.by_spark(made.batch, made.frame)
+            else:
+                checks.by_arrow(batch, columns)
         return PlannedBatch(batch, columns, how, self.expected)
 
     def _at_once(self, batch: Batch) -> bool:

@@ -1,1 +1,0 @@
-"""What each function of Spark's gives, by Arrow's: arrays and scalars in and out."""
