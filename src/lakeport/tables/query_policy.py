@@ -17,61 +17,26 @@ __all__ = ["check_expression", "check_query"]
 
 _CATALYST: Final = "org.apache.spark.sql.catalyst."
 _EXPRESSIONS: Final = f"{_CATALYST}expressions."
-_PLANS: Final = frozenset(
-    f"{_CATALYST}plans.logical.{name}"
-    for name in [
-        "Aggregate",
-        "Distinct",
-        "Except",
-        "Filter",
-        "Generate",
-        "GlobalLimit",
-        "Intersect",
-        "Join",
-        "JoinHint",
-        "LateralJoin",
-        "LimitAll",
-        "LocalLimit",
-        "LocalRelation",
-        "Offset",
-        "OneRowRelation",
-        "Pivot",
-        "Project",
-        "Repartition",
-        "RepartitionByExpression",
-        "Sample",
-        "SampleMethod$Bernoulli$",
-        "SampleMethod$System$",
-        "Sort",
-        "SubqueryAlias",
-        "Union",
-        "Unpivot",
-        "UnresolvedHint",
-        "WithWindowDefinition",
-    ]
+
+
+def _named(pattern: str, names: str) -> frozenset[str]:
+    """Put each of several names into a pattern."""
+    return frozenset(pattern.format(name) for name in names.split())
+
+
+_NODES: Final = _named(
+    _CATALYST + "plans.logical.{}",
+    """Aggregate Distinct Except Filter Generate GlobalLimit Intersect Join JoinHint LateralJoin
+    LimitAll LocalLimit LocalRelation Offset OneRowRelation Pivot Project Repartition
+    RepartitionByExpression Sample SampleMethod$Bernoulli$ SampleMethod$System$ Sort SubqueryAlias
+    Union Unpivot UnresolvedHint WithWindowDefinition""",
+) | _named(
+    _CATALYST + "analysis.{}",
+    """MultiAlias UnresolvedAlias UnresolvedAttribute UnresolvedExtractValue UnresolvedHaving
+    UnresolvedInlineTable UnresolvedOrdinal UnresolvedQualify UnresolvedRegex UnresolvedStar
+    UnresolvedStarExceptOrReplace UnresolvedSubqueryColumnAliases UnresolvedTVFAliases""",
 )
-_UNRESOLVED: Final = frozenset(
-    f"{_CATALYST}analysis.{name}"
-    for name in [
-        "MultiAlias",
-        "UnresolvedAlias",
-        "UnresolvedAttribute",
-        "UnresolvedExtractValue",
-        "UnresolvedHaving",
-        "UnresolvedInlineTable",
-        "UnresolvedOrdinal",
-        "UnresolvedQualify",
-        "UnresolvedRegex",
-        "UnresolvedStar",
-        "UnresolvedStarExceptOrReplace",
-        "UnresolvedSubqueryColumnAliases",
-        "UnresolvedTVFAliases",
-    ]
-)
-_NO_EXPRESSIONS: Final = frozenset(
-    {f"{_EXPRESSIONS}ExprId", f"{_EXPRESSIONS}GenericInternalRow"}
-)  # of that package, but plain values
-_REFUSED_EXPRESSIONS: Final = frozenset({f"{_EXPRESSIONS}FunctionTableSubqueryArgumentExpression"})
+_REFUSED_EXPRESSION: Final = f"{_EXPRESSIONS}FunctionTableSubqueryArgumentExpression"
 _COLLECTIONS: Final = ("scala.collection.", "scala.Some", "scala.Tuple")
 _VALUES: Final = (
     "java.util.UUID",
@@ -82,84 +47,30 @@ _VALUES: Final = (
     "scala.None$",
     f"{_CATALYST}AliasIdentifier",
     f"{_CATALYST}FunctionIdentifier",
+    f"{_EXPRESSIONS}ExprId",
+    f"{_EXPRESSIONS}GenericInternalRow",
 )
-_GROUPS: Final = frozenset(
-    f"{name}_funcs"
-    for name in [
-        "agg",
-        "array",
-        "bitwise",
-        "collection",
-        "conditional",
-        "conversion",
-        "csv",
-        "datetime",
-        "generator",
-        "hash",
-        "json",
-        "lambda",
-        "map",
-        "math",
-        "predicate",
-        "sketch",
-        "st",
-        "string",
-        "struct",
-        "url",
-        "variant",
-        "vector",
-        "window",
-    ]
+_GROUPS: Final = _named(
+    "{}_funcs",
+    """agg array bitwise collection conditional conversion csv datetime generator hash json lambda
+    map math predicate sketch st string struct url variant vector window""",
 )
 """Groups, by Spark's own word for them, whose functions work on their arguments alone. Those of
 Avro, Protobuf and XML can be made to read a file or an address that an argument names."""
 
-_FUNCTIONS: Final = frozenset(
-    [
-        "aes_decrypt",
-        "aes_encrypt",
-        "assert_true",
-        "bitmap_bit_position",
-        "bitmap_bucket_number",
-        "bitmap_count",
-        "current_catalog",
-        "current_database",
-        "current_path",
-        "current_schema",
-        "current_user",
-        "input_file_block_length",
-        "input_file_block_start",
-        "input_file_name",
-        "monotonically_increasing_id",
-        "raise_error",
-        "session_user",
-        "spark_partition_id",
-        "try_aes_decrypt",
-        "to_xml",
-        "typeof",
-        "user",
-        "uuid",
-        "version",
-    ]
+_FUNCTIONS: Final = _named(
+    "{}",
+    """aes_decrypt aes_encrypt assert_true bitmap_bit_position bitmap_bucket_number bitmap_count
+    current_catalog current_database current_path current_schema current_user
+    input_file_block_length input_file_block_start input_file_name monotonically_increasing_id
+    raise_error session_user spark_partition_id to_xml try_aes_decrypt typeof user uuid version""",
 )
 """The harmless ones of other groups."""
 
-_TABLE_FUNCTIONS: Final = frozenset(
-    [
-        "collations",
-        "explode",
-        "explode_outer",
-        "inline",
-        "inline_outer",
-        "json_tuple",
-        "posexplode",
-        "posexplode_outer",
-        "range",
-        "sql_keywords",
-        "stack",
-        "variant_explode",
-        "variant_explode_outer",
-    ]
+_TABLE_FUNCTIONS: Final = _named(
+    "{}",
+    """collations explode explode_outer inline inline_outer json_tuple posexplode posexplode_outer
+    range sql_keywords stack variant_explode variant_explode_outer""",
 )
 
 
@@ -195,13 +106,6 @@ class _TreeChecker:
         self._functions = java_class(jvm, f"{_CATALYST}analysis.FunctionRegistry").builtin()
         self._verdict = verdict
         self._case_sensitive = case_sensitive
-        self._special = {
-            f"{_CATALYST}analysis.UnresolvedRelation": self._relation,
-            f"{_CATALYST}analysis.UnresolvedFunction": self._function,
-            f"{_CATALYST}analysis.UnresolvedGenerator": self._generator,
-            f"{_CATALYST}analysis.UnresolvedTableValuedFunction": self._table_function,
-            f"{_CATALYST}plans.logical.UnresolvedWith": self._with,
-        }
 
     def check(self, item: Any, names: frozenset[str]) -> None:
         """Check one object of the tree and all below it.
@@ -213,18 +117,29 @@ class _TreeChecker:
         if not hasattr(item, "getClass"):
             return
         kind = str(item.getClass().getName())
-        if kind in self._special:
-            self._special[kind](item, names)
-        elif _is_looked_into(kind):
-            self._each(item, names)
-        elif not _is_value(kind):
-            raise self._refusal(f"`{kind.rpartition('.')[2].rstrip('$')}`")
-
-    def _each(self, item: Any, names: frozenset[str]) -> None:
+        match kind.removeprefix(_CATALYST):
+            case "analysis.UnresolvedRelation":
+                self._check_relation(item, names)
+                return
+            case "plans.logical.UnresolvedWith":
+                self._check_with(item, names)
+                return
+            case "analysis.UnresolvedFunction":
+                self._check_function(list(_parts(item.nameParts())))
+            case "analysis.UnresolvedGenerator":
+                self._check_function(str(item.name().unquotedString()).split("."))
+            case "analysis.UnresolvedTableValuedFunction":
+                parts = list(_parts(item.name()))
+                if len(parts) != 1 or parts[0].lower() not in _TABLE_FUNCTIONS:
+                    raise self._refusal(f"the table function {'.'.join(parts)!r}")
+            case _ if _is_value(kind):
+                return
+            case _ if not _is_looked_into(kind):
+                raise self._refusal(f"`{kind.rpartition('.')[2].rstrip('$')}`")
         for part in _parts(item):
             self.check(part, names)
 
-    def _relation(self, relation: Any, names: frozenset[str]) -> None:
+    def _check_relation(self, relation: Any, names: frozenset[str]) -> None:
         parts = list(_parts(relation.multipartIdentifier()))
         known = {self._spelled(name) for name in names}
         if len(parts) != 1 or self._spelled(parts[0]) not in known:
@@ -232,27 +147,13 @@ class _TreeChecker:
         if not relation.options().isEmpty() or relation.isStreaming():
             raise self._refusal(f"options of {parts[0]!r}")
 
-    def _with(self, node: Any, names: frozenset[str]) -> None:
+    def _check_with(self, node: Any, names: frozenset[str]) -> None:
         """Each CTE sees those before it, itself if it is recursive; the rest of the query all."""
         for cte in _parts(node.cteRelations()):
             inner = names | {str(cte._1())}
             self.check(cte._2(), inner if node.allowRecursion() else names)
             names = inner
         self.check(node.child(), names)
-
-    def _function(self, function: Any, names: frozenset[str]) -> None:
-        self._check_function(list(_parts(function.nameParts())))
-        self._each(function, names)
-
-    def _generator(self, generator: Any, names: frozenset[str]) -> None:
-        self._check_function(str(generator.name().unquotedString()).split("."))
-        self._each(generator, names)
-
-    def _table_function(self, function: Any, names: frozenset[str]) -> None:
-        parts = list(_parts(function.name()))
-        if len(parts) != 1 or parts[0].lower() not in _TABLE_FUNCTIONS:
-            raise self._refusal(f"the table function {'.'.join(parts)!r}")
-        self._each(function, names)
 
     def _check_function(self, parts: list[str]) -> None:
         name = parts[-1].lower()
@@ -284,11 +185,11 @@ def _parts(item: Any) -> Iterator[Any]:
 
 
 def _is_looked_into(kind: str) -> bool:
-    if kind in _PLANS | _UNRESOLVED or kind.startswith(_COLLECTIONS):
+    if kind in _NODES or kind.startswith(_COLLECTIONS):
         return True
-    return kind.startswith(_EXPRESSIONS) and kind not in _REFUSED_EXPRESSIONS | _NO_EXPRESSIONS
+    return kind.startswith(_EXPRESSIONS) and kind != _REFUSED_EXPRESSION
 
 
 def _is_value(kind: str) -> bool:
     join_type = kind.startswith(f"{_CATALYST}plans.") and kind.count(".") == 6
-    return join_type or kind in _NO_EXPRESSIONS or kind.startswith(_VALUES)
+    return join_type or kind.startswith(_VALUES)
