@@ -191,6 +191,10 @@ TABLES = {
         "SELECT id, s.name AS n FROM source s FULL JOIN air USING (id)",
         "SELECT id, air.id AS other FROM source RIGHT JOIN air USING (id)",
         "SELECT code AS c, qty FROM source NATURAL JOIN air",
+        "SELECT id, coalesce(source.id, a.id) AS c "
+        "FROM source JOIN air a USING (id) LEFT JOIN air b USING (id)",
+        "SELECT id FROM source FULL JOIN air a USING (id) "
+        "RIGHT JOIN (SELECT qty AS id FROM source) b USING (id)",
         "SELECT code FROM air UNION SELECT ym FROM source",
         "SELECT id FROM source EXCEPT SELECT id FROM air",
         "SELECT id, item FROM source LATERAL VIEW explode(items) t AS item",

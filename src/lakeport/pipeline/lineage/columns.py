@@ -21,8 +21,14 @@ from lakeport.config.inputs.tables import TablesSource
 from lakeport.errors import LakeportError
 from lakeport.loading.transform.transform import SOURCE
 from lakeport.pipeline.lineage.datasets import Name, inputs_of, name_of
-from lakeport.pipeline.lineage.expressions import Column, Kind, Origins, made
-from lakeport.pipeline.lineage.query import QueryLineage, lineage_of
+from lakeport.pipeline.lineage.query import (
+    Column,
+    Kind,
+    Origins,
+    QueryLineage,
+    lineage_of,
+    made,
+)
 from lakeport.shape.columns import header_name, internal_names
 from lakeport.sources.database.deletes import mark_of
 from lakeport.tables import Table
