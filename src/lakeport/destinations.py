@@ -265,7 +265,7 @@ def table_rows(
     config: DestinationConfig, storage: Storage, runtime: Runtime, name: str
 ) -> DataFrame | None:
     """A Delta table of the lake as a frame; None where there is none of that name."""
-    from lakeport.writers.delta.log.snapshot import LogFiles
+    from lakeport.writers.delta.log.reader import LogFiles
 
     folder = table_folder(config.folder_of(name))
     if config.file_type != "delta" or LogFiles.of(storage, folder).newest < 0:

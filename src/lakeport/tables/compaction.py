@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lakeport.tables.records import CompactReport, PartitionReport
 from lakeport.writers.delta.compaction import SMALL_FILE_BYTES, Group, groups, packed, target_bytes
-from lakeport.writers.delta.log.snapshot import Contents
+from lakeport.writers.delta.log.reader import Contents
 
 __all__ = ["report"]
 

@@ -29,7 +29,7 @@ from lakeport.storage.local.store import LocalStorage
 from lakeport.tables.views import data_kind, footer_rows
 from lakeport.writers.delta.compaction import SMALL_FILE_BYTES
 from lakeport.writers.delta.log.history import Amount, Version, read_history
-from lakeport.writers.delta.log.snapshot import LogFiles
+from lakeport.writers.delta.log.reader import LogFiles
 from lakeport.writers.files.loads import growth, loads
 from lakeport.writers.naming import HOME, safe_segment
 
@@ -348,7 +348,7 @@ def _delta(storage: Storage, key: str, one: LakeTable, points: int) -> SeenTable
     one = replace(one, version=log.newest, last_change=_moment(newest.modified))
     since = max(log.checkpoints, default=-1)
     wanted = max(log.newest - since, points)
-    history = read_history(storage, key, log, most_bytes=_LOG_BYTES, most_versions=wanted)
+    history = read_history(storage, log, most_bytes=_LOG_BYTES, most_versions=wanted)
     if history is None:
         return SeenTable(one)
     held = Amount.of(history.files)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakeport.tables.location import TableLocation
-    from lakeport.writers.delta.log.snapshot import Contents
+    from lakeport.writers.delta.log.reader import Contents
 
 __all__ = [
     "RETENTION_HOURS",

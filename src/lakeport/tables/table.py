@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from lakeport.tables.lake import LakeTable
     from lakeport.tables.versions import Versions
     from lakeport.tables.views import DeltaView, FilesView
-    from lakeport.writers.delta.log.snapshot import Contents
+    from lakeport.writers.delta.log.reader import Contents
 
 __all__ = ["Table"]
 
@@ -352,14 +352,14 @@ class Table:
 
     def _newest(self) -> Contents:
         versions = self._versions()
-        return versions.contents(versions.newest(), self._spark)
+        return versions.contents(versions.newest())
 
     def _view(self, versions: Versions, found: FilesView | int) -> DeltaView | FilesView:
         from lakeport.tables.views import DeltaView
 
         if not isinstance(found, int):
             return found
-        contents = versions.contents(found, self._spark)
+        contents = versions.contents(found)
         return DeltaView(self._location.storage, self._location.folder, contents)
 
     def _check_files(self, spark: SparkSession, found: FilesView | int) -> None:
@@ -377,7 +377,7 @@ class Table:
         from lakeport.destinations import spark_store
         from lakeport.engine.spark.session import Runtime
 
-        known = 0 if contents is None else sum(int(file["size"]) for file in contents.files)
+        known = 0 if contents is None else sum(file.bytes for file in contents.files)
         config, needs = self._location.config, self._location.jars
         return Runtime.start(
             needs,

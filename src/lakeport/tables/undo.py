@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from lakeport.writers.delta.commit.operation import Restoration
 from lakeport.writers.delta.commit.transaction import DeltaLog
 from lakeport.writers.delta.log.actions import parse_path, transaction_action
 from lakeport.writers.delta.log.commits import Commit, CommitLog
-from lakeport.writers.delta.log.snapshot import Contents, file_id
+from lakeport.writers.delta.log.reader import Contents, DataFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,18 +38,6 @@ _HARMLESS = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS"
 _OURS = "lakeport:"
 _SHOWN = 10
 _READERS = 8
-_ADD_KEYS = (
-    "path",
-    "partitionValues",
-    "size",
-    "modificationTime",
-    "stats",
-    "tags",
-    "deletionVector",
-    "baseRowId",
-    "defaultRowCommitVersion",
-    "clusteringProvider",
-)
 
 
 def find_run(commits: Iterable[Commit], run_id: str, uri: str) -> tuple[int, ...]:
@@ -158,25 +146,25 @@ def _bring_back(
 ) -> int:
     """Commit an older version's contents; runs whose batches go are no longer taken for done."""
     versions = Versions.of(location.storage, location.folder)
-    then, now = (versions.contents(number, lambda: spark) for number in (version, txn.version))
+    then, now = (versions.contents(number) for number in (version, txn.version))
     back, away = _beside(then, now), _beside(now, then)
     _check_files(location.storage, location.folder, back, location.uri, version)
     txn.read_all()
     was, is_now = _told_metadata(then), _told_metadata(now)
     if was != is_now:
         txn.set_metadata(json.dumps({"metaData": was}, ensure_ascii=False))
-    txn.remove([txn.file(_plain(file)) for file in away])
-    actions = [json.dumps({"add": _plain(file)}, ensure_ascii=False) for file in back]
+    txn.remove([txn.file(file) for file in away])
+    actions = [file.add() for file in back]
     for name, count in _counters(location, version, txn.version).items():
         txn.watch(name)
         actions.append(transaction_action(name, count, int(time.time() * 1000)))
     metrics = {
         "numRestoredFiles": len(back),
-        "restoredFilesSize": sum(int(file["size"]) for file in back),
+        "restoredFilesSize": sum(file.bytes for file in back),
         "numRemovedFiles": len(away),
-        "removedFilesSize": sum(int(file["size"]) for file in away),
+        "removedFilesSize": sum(file.bytes for file in away),
         "numOfFilesAfterRestore": len(then.files),
-        "tableSizeAfterRestore": sum(int(file["size"]) for file in then.files),
+        "tableSizeAfterRestore": sum(file.bytes for file in then.files),
     }
     return txn.commit(actions, Restoration(version, metrics))
 
@@ -223,10 +211,10 @@ def _told(others: Sequence[Commit]) -> str:
     return ", ".join(told) + (f" and {more} more" if more > 0 else "")
 
 
-def _beside(these: Contents, those: Contents) -> list[Mapping[str, Any]]:
+def _beside(these: Contents, those: Contents) -> list[DataFile]:
     """The files of one version that another does not have."""
-    known = {file_id(file) for file in those.files}
-    return [file for file in these.files if file_id(file) not in known]
+    known = {file.ident for file in those.files}
+    return [file for file in these.files if file.ident not in known]
 
 
 def _told_metadata(contents: Contents) -> dict[str, Any]:
@@ -234,21 +222,15 @@ def _told_metadata(contents: Contents) -> dict[str, Any]:
     return {key: value for key, value in contents.state.metadata.items() if value is not None}
 
 
-def _plain(file: Mapping[str, Any]) -> dict[str, Any]:
-    """An `add` action again, of what a commit or a checkpoint holds of it."""
-    kept = {key: file[key] for key in _ADD_KEYS if file.get(key) is not None}
-    return {**kept, "dataChange": True}
-
-
 def _check_files(
-    storage: Storage, folder: str, files: Sequence[Mapping[str, Any]], uri: str, version: int
+    storage: Storage, folder: str, files: Sequence[DataFile], uri: str, version: int
 ) -> None:
     """Raise if one of the files is no longer there."""
 
-    def there(file: Mapping[str, Any]) -> bool:
-        if "://" in file["path"]:
+    def there(file: DataFile) -> bool:
+        if "://" in file.path:
             return True  # elsewhere, as in a clone: not ours to look at
-        key = f"{folder}/{parse_path(file['path'])}".lstrip("/")
+        key = f"{folder}/{parse_path(file.path)}".lstrip("/")
         return any(item.key == key for item in storage.list(key))
 
     with ThreadPoolExecutor(_READERS) as pool:

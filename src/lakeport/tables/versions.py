@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Storage
@@ -14,11 +13,7 @@ from lakeport.tables.lake import absent, many
 from lakeport.tables.records import HistoryEntry, SingerState
 from lakeport.tables.views import FilesView, entry
 from lakeport.writers.delta.log.commits import Commit, CommitLog
-from lakeport.writers.delta.log.contents import read_contents
-from lakeport.writers.delta.log.snapshot import Contents, LogFiles
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from lakeport.writers.delta.log.reader import Contents, LogFiles, read_contents
 
 __all__ = ["Versions"]
 
@@ -116,17 +111,9 @@ class Versions:
             )
         return found
 
-    def contents(self, version: int, session: Callable[[], SparkSession]) -> Contents:
-        """The table at a version: by its log files, or by Spark where they do not tell.
-
-        Args:
-            version: one that the table has.
-            session: gives the Spark session, which is only asked for when it is needed.
-
-        Raises:
-            LakeportError: the log can't be read.
-        """
-        return read_contents(self.storage, self.folder, self.log, version, session)
+    def contents(self, version: int) -> Contents:
+        """What the table holds at a version; see `read_contents` for the errors."""
+        return read_contents(self.storage, self.folder, self.log, version)
 
     def entries(self, version: int, limit: int) -> list[HistoryEntry]:
         """The lines of the table's history from a version backwards."""

@@ -19,9 +19,9 @@ from lakeport.schema.types import from_spark_json
 from lakeport.tables.records import HistoryEntry, TableColumn, TableDescription
 from lakeport.writers.delta.compaction import MANY_SMALL_FILES, SMALL_FILE_BYTES, groups
 from lakeport.writers.delta.features import lacking_readers
-from lakeport.writers.delta.log.actions import parse_path, parse_value, row_count
+from lakeport.writers.delta.log.actions import parse_path, parse_value
 from lakeport.writers.delta.log.commits import Commit
-from lakeport.writers.delta.log.snapshot import Contents
+from lakeport.writers.delta.log.reader import Contents, row_count
 
 __all__ = [
     "DeltaView",
@@ -60,7 +60,7 @@ class DeltaView:
             format="delta",
             columns=declared(state.schema_json),
             rows=row_count(files),
-            **size_facts([f["size"] for f in files], optimize_hint(self.storage.uri(self.folder))),
+            **size_facts([f.bytes for f in files], optimize_hint(self.storage.uri(self.folder))),
             version=state.version,
             partition_columns=state.partition_columns,
             partitions=len(groups(self.contents)) if state.partition_columns else 0,
@@ -82,9 +82,9 @@ class DeltaView:
             wanted = limit - sum(map(len, batches))
             if wanted <= 0:
                 break
-            key = f"{self.folder}/{parse_path(file['path'])}".lstrip("/")
+            key = f"{self.folder}/{parse_path(file.path)}".lstrip("/")
             try:
-                batches.append(self._rows_of(key, _values(file), wanted))
+                batches.append(self._rows_of(key, file.partition, wanted))
             except pa.ArrowInvalid:
                 return None
         return pa.concat_tables([state.schema.empty_table(), *batches])
@@ -283,10 +283,6 @@ def _fit(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_nested(type_):
         return pa.chunked_array([pa.array(column.to_pylist(), type_)], type_)
     return column.cast(type_)
-
-
-def _values(file: Mapping[str, Any]) -> Mapping[str, str | None]:
-    return dict(file.get("partitionValues") or {})
 
 
 def declared(schema: Mapping[str, Any]) -> tuple[TableColumn, ...]:

@@ -20,7 +20,7 @@ from lakeport.writers.delta.log.history import History, Version, read_history
 
 if TYPE_CHECKING:
     from lakeport.model import Storage
-    from lakeport.writers.delta.log.snapshot import LogFiles
+    from lakeport.writers.delta.log.reader import LogFiles
 
 __all__ = ["delta_facts", "delta_history"]
 
@@ -40,9 +40,7 @@ def delta_history(storage: Storage, folder: str, log: LogFiles) -> History:
         SourceError: its log does not tell what it holds.
         DestinationError: the store refused, or a file of the log is damaged.
     """
-    history = read_history(
-        storage, folder, log, most_bytes=_LOG_BYTES, most_partitions=MOST_PARTITIONS
-    )
+    history = read_history(storage, log, most_bytes=_LOG_BYTES, most_partitions=MOST_PARTITIONS)
     if history is None:
         raise SourceError(
             f"the log of {storage.uri(folder)} lacks files, or is too large to be shown: "

@@ -12,7 +12,7 @@ from lakeport.tables.overview.delta import delta_history
 from lakeport.tables.overview.footers import Footer, footer_columns, read_footer
 from lakeport.tables.overview.leaves import leaves
 from lakeport.tables.views import FilesView
-from lakeport.writers.delta.log.snapshot import LogFiles
+from lakeport.writers.delta.log.reader import LogFiles
 
 if TYPE_CHECKING:
     from lakeport.html.facts import ColumnFacts

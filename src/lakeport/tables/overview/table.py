@@ -8,7 +8,7 @@ from lakeport.tables.overview.delta import delta_facts, delta_history
 from lakeport.tables.overview.files import files_facts
 from lakeport.tables.versions import Versions
 from lakeport.tables.views import DeltaView, FilesView
-from lakeport.writers.delta.log.snapshot import Contents
+from lakeport.writers.delta.log.reader import Contents
 from lakeport.writers.delta.state import TableState
 
 if TYPE_CHECKING:
@@ -53,6 +53,4 @@ def table_and_rows(
 def _beginning(history: History, version: int) -> Contents:
     """The table with its first files."""
     state = TableState(version, history.metadata, history.protocol)
-    first = [known.file for known in history.files[:_FILES]]
-    files = tuple({"path": f.path, "partitionValues": f.partition_values} for f in first)
-    return Contents(state, files)
+    return Contents(state, tuple(known.file for known in history.files[:_FILES]))

@@ -28,7 +28,8 @@ from lakeport.schema.types import declared_type, is_json, storable
 from lakeport.schema.untyped import with_text
 from lakeport.writers.delta.commit.log_transaction import TableTransaction
 from lakeport.writers.delta.conversion import Conversion, Converted, FileConverter, convert_files
-from lakeport.writers.delta.merge.files import Entry, TableFiles
+from lakeport.writers.delta.log.reader import DataFile
+from lakeport.writers.delta.merge.files import TableFiles
 from lakeport.writers.delta.plan import WIDENING, DeltaPlan, TableRequest
 from lakeport.writers.delta.schema import file_schema, grow_schema, physical_names, retyped
 from lakeport.writers.delta.state import TableState
@@ -143,13 +144,13 @@ class Alteration(DeltaWriter):
         state, new = _known(plan.base), list[Staged]()
         name = _spelt(state, self.column, self.uri)
         with self.published(new) as files:
-            found: Sequence[Entry] = ()
+            found: Sequence[DataFile] = ()
             if not (plan.evolution.widened or declared_type(state.schema.field(name)) == self.type):
                 physical = physical_names(state.schema_json, [name])[name]
                 found = holders(
                     self.storage,
                     self.folder,
-                    self.entries(txn),
+                    self.files(txn),
                     {physical: None},
                     {physical: self.type},
                 )
@@ -162,7 +163,7 @@ class Alteration(DeltaWriter):
             done = self._converted(plan, name, found, runtime, dry_run=dry_run)
             new += [item for one in done for item in one.staged]
             rows = sum(one.rows for one in done)
-            size = sum(int(entry["size"]) for entry in found)
+            size = sum(file.bytes for file in found)
             told = Altered(txn.version, pa.null(), len(found), rows, size)
             if dry_run:
                 return Landed(self.stream, self.uri, -1, 0, version=txn.version), told
@@ -174,7 +175,7 @@ class Alteration(DeltaWriter):
         self,
         plan: DeltaPlan,
         name: str,
-        entries: Sequence[Entry],
+        entries: Sequence[DataFile],
         runtime: Runtime,
         *,
         dry_run: bool,

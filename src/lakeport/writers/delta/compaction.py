@@ -17,7 +17,7 @@ import pyarrow as pa
 from lakeport.engine.spark.quoting import quoted
 from lakeport.schema.types import spark_json
 from lakeport.writers.delta.log.actions import parse_value
-from lakeport.writers.delta.log.snapshot import Contents
+from lakeport.writers.delta.log.reader import Contents
 from lakeport.writers.delta.schema import physical_names
 
 __all__ = [
@@ -76,10 +76,10 @@ def groups(contents: Contents) -> list[Group]:
     columns = _columns(contents)
     found: dict[tuple[Any, ...], tuple[Values, list[int]]] = {}
     for file in contents.files:
-        values = file.get("partitionValues") or {}
+        values = file.partition
         key = tuple(parse_value(values.get(name), type_) for name, (_, type_) in columns.items())
         named = {logical: values.get(name) for name, (logical, _) in columns.items()}
-        found.setdefault(key, (named, []))[1].append(int(file["size"]))
+        found.setdefault(key, (named, []))[1].append(file.bytes)
     return [Group(values, tuple(sizes)) for values, sizes in found.values()]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -16,7 +16,8 @@ from lakeport.writers.delta.commit.attempt import Attempt
 from lakeport.writers.delta.commit.log_transaction import TableTransaction
 from lakeport.writers.delta.commit.operation import Operation
 from lakeport.writers.delta.commit.transaction import Added
-from lakeport.writers.delta.merge.files import DataFile, Entry, TableFiles, shared_out
+from lakeport.writers.delta.log.reader import DataFile
+from lakeport.writers.delta.merge.files import TableFiles, shared_out
 from lakeport.writers.delta.sink import DeltaSink
 
 if TYPE_CHECKING:
@@ -91,14 +92,13 @@ class FileConverter:
 
 
 def convert_files(
-    kernel: FileConverter, entries: Sequence[Entry], runtime: Runtime | None
+    kernel: FileConverter, files: Sequence[DataFile], runtime: Runtime | None
 ) -> list[Converted]:
-    """Run the kernel on the files of `add` actions; without a runtime, in this thread."""
-    if not entries:
+    """Run the kernel on data files; without a runtime, in this thread."""
+    if not files:
         return []
-    found = [DataFile.of(entry) for entry in entries]
     if runtime is None:
-        return kernel((0, tuple(found)))
+        return kernel((0, tuple(files)))
 
     def strays(done: list[Converted]) -> None:
         kernel.table.storage.drop_strays([item for one in done for item in one.staged])
@@ -106,8 +106,8 @@ def convert_files(
     return run_tasks(
         runtime,
         kernel,
-        list(enumerate(shared_out(found, runtime.cores * _TASKS_PER_CORE))),
-        size=sum(file.bytes for file in found),
+        list(enumerate(shared_out(files, runtime.cores * _TASKS_PER_CORE))),
+        size=sum(file.bytes for file in files),
         discard=kernel.discard,
         strays=strays,
     )
@@ -118,14 +118,14 @@ class Conversion(Attempt):
     """An attempt to commit it.
 
     Attributes:
-        replaced: the `add` actions of the files that go.
+        replaced: the files that go.
     """
 
-    replaced: Sequence[Mapping[str, Any]] = ()
+    replaced: Sequence[DataFile] = ()
 
     def removed(self, txn: TableTransaction, adds: Sequence[str]) -> list[Added]:
         """The files that were written anew."""
-        return [txn.file(entry) for entry in self.replaced]
+        return [txn.file(file) for file in self.replaced]
 
     def operation(self, removed: int) -> Operation:
         """An overwrite where files go."""

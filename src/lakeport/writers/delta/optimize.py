@@ -21,8 +21,7 @@ from lakeport.writers.delta.commit.session import USER_METADATA
 from lakeport.writers.delta.compaction import condition, crowded, target_bytes
 from lakeport.writers.delta.log.actions import NULL_FOLDER
 from lakeport.writers.delta.log.commits import Commit, CommitLog, Mark
-from lakeport.writers.delta.log.contents import read_contents
-from lakeport.writers.delta.log.snapshot import Contents, LogFiles
+from lakeport.writers.delta.log.reader import Contents, LogFiles, read_contents
 from lakeport.writers.delta.schema import physical_names
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def compact(
     files = LogFiles.of(storage, folder)
     if files.newest < 0:
         raise SourceError(f"{log.uri} is no longer a Delta table", "nothing was merged.")
-    contents = read_contents(storage, folder, files, files.newest, session)
+    contents = read_contents(storage, folder, files, files.newest)
     groups = crowded(contents, touched)
     if groups:
         check_table_files(session(), storage, folder, files.newest, roots)
@@ -116,7 +115,7 @@ def optimize(
     # Spark reads partitions off the folders that it writes: it would make nulls of this text.
     state = contents.state
     names = physical_names(state.schema_json, state.partition_columns)
-    values = [file["partitionValues"] for file in contents.files]
+    values = [file.partition for file in contents.files]
     texts = [n for n, key in names.items() if any(v.get(key) == NULL_FOLDER for v in values)]
     # What may be a comment at the end of a condition stays in its line.
     conditions = [f"({where}\n)"] if where is not None else []

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -21,6 +21,9 @@ from lakeport.schema.marks import parts_of
 from lakeport.schema.untyped import is_untyped, open_columns, stored_field
 from lakeport.writers.delta.log.actions import parse_path
 from lakeport.writers.delta.schema import file_schema
+
+if TYPE_CHECKING:
+    from lakeport.writers.delta.log.reader import DataFile
 
 __all__ = [
     "holders",
@@ -62,16 +65,16 @@ def open_in_files(schema: Mapping[str, Any], columns: pa.Schema) -> dict[str, pa
 def holders(
     storage: Storage,
     folder: str,
-    entries: Sequence[Mapping[str, Any]],
+    files: Sequence[DataFile],
     before: Mapping[str, pa.DataType | None],
     after: Mapping[str, pa.DataType],
-) -> list[Mapping[str, Any]]:
+) -> list[DataFile]:
     """The data files that have text where a column's type comes to be another; reads their footers.
 
     Args:
         storage: where the table is.
         folder: its key.
-        entries: `add` actions.
+        files: the table's.
         before: columns, by their names in the files, and their types with those of
             `lakeport.schema.untyped` in places without a value; None: any file that has the column.
         after: what they come to be. For a partition column its values are looked at.
@@ -81,21 +84,21 @@ def holders(
     """
     import pyarrow.parquet as pq
 
-    def holds(entry: Mapping[str, Any]) -> bool:
-        values = entry.get("partitionValues") or {}
+    def holds(file: DataFile) -> bool:
+        values = file.partition
         if any(values[name] is not None for name in before if name in values):
             return True
         names = [name for name in before if name not in values]
         if not names:
             return False
-        key = "/".join(filter(None, (folder, parse_path(entry["path"]))))
-        with storage.open(key) as file, readable(storage.uri(key)):
-            there = {f.name: f.type for f in pq.ParquetFile(file).schema_arrow}
+        key = "/".join(filter(None, (folder, parse_path(file.path))))
+        with storage.open(key) as opened, readable(storage.uri(key)):
+            there = {f.name: f.type for f in pq.ParquetFile(opened).schema_arrow}
         return any(_misfits(there[n], before[n], after[n]) for n in names if n in there)
 
-    with ThreadPoolExecutor(min(_READERS, max(1, len(entries))), "lakeport-footers") as pool:
-        found = list(pool.map(holds, entries))
-    return [entry for entry, there in zip(entries, found, strict=True) if there]
+    with ThreadPoolExecutor(min(_READERS, max(1, len(files))), "lakeport-footers") as pool:
+        found = list(pool.map(holds, files))
+    return [file for file, there in zip(files, found, strict=True) if there]
 
 
 def _misfits(file: pa.DataType, before: pa.DataType | None, after: pa.DataType) -> bool:

@@ -37,8 +37,8 @@ from lakeport.writers.delta.commit.transaction import DeltaLog, conflict
 from lakeport.writers.delta.conversion import Conversion, FileConverter, convert_files
 from lakeport.writers.delta.log.bookmarks import DeltaMemory
 from lakeport.writers.delta.log.commits import CommitLog, Mark, app_id
-from lakeport.writers.delta.log.snapshot import STATE_COLUMNS, LogFiles, replay
-from lakeport.writers.delta.merge.files import Entry, TableFiles
+from lakeport.writers.delta.log.reader import STATE, DataFile, LogFiles, replay
+from lakeport.writers.delta.merge.files import TableFiles
 from lakeport.writers.delta.options import DeltaOptions
 from lakeport.writers.delta.plain import leaves_plain
 from lakeport.writers.delta.plan import TARGET_FILE_SIZE, DeltaPlan, TableRequest, plan_table
@@ -102,7 +102,7 @@ class DeltaWriter:
             log = LogFiles.recent(self.storage, self.folder)
             if log.newest < 0:
                 return None
-            found = replay(self.storage, log, log.newest, STATE_COLUMNS - {"txn"})
+            found = replay(self.storage, log, log.newest, STATE - {"txn"})
             if found is not None and "clustering" not in found.state.features:
                 return found.state
         return self._log().begin().state()
@@ -150,15 +150,15 @@ class DeltaWriter:
             self.begin()
         return plan
 
-    def entries(self, txn: TableTransaction) -> Sequence[Entry]:
+    def files(self, txn: TableTransaction) -> Sequence[DataFile]:
         """Every file of the table; any other writer's change to one then is a conflict."""
         if txn.version < 0:
             return ()
         txn.read_all()
         if isinstance(txn, LogTransaction):
-            return txn.entries()
+            return txn.files()
         contents = replay(self.storage, LogFiles.of(self.storage, self.folder), txn.version)
-        return txn.entries() if contents is None else contents.files
+        return txn.files() if contents is None else contents.files
 
     def _fill(self, plan: DeltaPlan) -> bool:
         """Commit the types that places without a value get, if data files have text there.
@@ -195,12 +195,12 @@ class DeltaWriter:
         after = {f.name: f.type for f in files}
         open_ = open_in_files(state.schema_json, state.open_schema)
         before = {name: type_ for name, type_ in open_.items() if name in after}
-        entries = self.entries(txn)
-        self._check_partitions(plan, before, entries)
-        found = holders(self.storage, self.folder, entries, before, after)
+        present = self.files(txn)
+        self._check_partitions(plan, before, present)
+        found = holders(self.storage, self.folder, present, before, after)
         if not (found or plan.needs_spark):
             return False
-        if any(entry.get("deletionVector") for entry in found):
+        if any(file.deletion_vector for file in found):
             raise SchemaConflict(
                 f"{listed(plan.evolution.typed)} had no value so far, and the data files that "
                 "have to be written anew for the first one have deletion vectors",
@@ -231,7 +231,7 @@ class DeltaWriter:
         return True
 
     def _check_partitions(
-        self, plan: DeltaPlan, before: Mapping[str, pa.DataType], entries: Sequence[Entry]
+        self, plan: DeltaPlan, before: Mapping[str, pa.DataType], files: Sequence[DataFile]
     ) -> None:
         """See that no file is of a partition of text by a column that is to get its first value.
 
@@ -239,7 +239,7 @@ class DeltaWriter:
             SchemaConflict: another program has written one.
         """
         for name, physical in physical_names(plan.schema_json, plan.partition_columns).items():
-            if physical in before and any(e["partitionValues"].get(physical) for e in entries):
+            if physical in before and any(file.partition.get(physical) for file in files):
                 type_ = type_name(plan.evolution.schema.field(name).type)
                 raise SchemaConflict(
                     f"partition column {name!r} of the table has had no value, and files that "

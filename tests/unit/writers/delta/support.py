@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lakeport.writers.delta.log.snapshot import Contents
+from lakeport.writers.delta.log.reader import Contents, DataFile
 from lakeport.writers.delta.schema import grow_schema
 from lakeport.writers.delta.state import TableState
 
@@ -23,5 +23,5 @@ def contents(
         "configuration": more.pop("properties", {}),
     }
     state = TableState(7, metadata, {"minReaderVersion": 1, "minWriterVersion": 2})
-    added = [{"path": f"f{n}", "partitionValues": v, "size": s} for n, (v, s) in enumerate(files)]
+    added = [DataFile(f"f{n}", s, v) for n, (v, s) in enumerate(files)]
     return Contents(state, tuple(added), **more)

@@ -28,10 +28,10 @@ from lakeport.writers.delta.log.actions import (
     clustering_action,
     metadata_action,
     parse_value,
-    row_count,
     transaction_action,
 )
 from lakeport.writers.delta.log.commits import Commit, CommitLog, Mark
+from lakeport.writers.delta.log.reader import row_count
 from lakeport.writers.delta.plan import DeltaPlan
 from lakeport.writers.delta.schema import physical_names
 from lakeport.writers.delta.sink import EMPTY_VALUES
@@ -118,7 +118,7 @@ class Attempt:
             actions.append(overwritten(txn.version + 1, moment))
         publish()
         version = txn.commit(actions, self.operation(len(removed)))
-        return Done(version, len(removed), row_count([file.entry for file in removed]))
+        return Done(version, len(removed), row_count(one.file for one in removed))
 
     def through_spark(self, spark: SparkSession, read: int) -> Done:
         """Have Spark's writer read the published files and write them, with every rule checked.
@@ -245,7 +245,7 @@ class Attempt:
             return tuple(parse_value(values.get(name), type_) for name, type_ in types.items())
 
         present = {typed(item.partition) for item in self.staged}
-        return [f for f in txn.all_files() if typed(f.entry["partitionValues"]) in present]
+        return [f for f in txn.all_files() if typed(f.file.partition) in present]
 
     def operation(self, removed: int) -> Operation:
         """How the commit describes itself in the table's history."""

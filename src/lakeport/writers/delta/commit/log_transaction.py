@@ -11,7 +11,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from lakeport import __version__
@@ -23,10 +23,11 @@ from lakeport.writers.delta.commit.transaction import Added, Transaction, confli
 from lakeport.writers.delta.log.actions import action_line
 from lakeport.writers.delta.log.checkpoint import checkpoint_due, small, write_checkpoint
 from lakeport.writers.delta.log.commits import Commit, CommitLog
-from lakeport.writers.delta.log.snapshot import (
-    STATE_COLUMNS,
-    TABLE_COLUMNS,
+from lakeport.writers.delta.log.reader import (
+    STATE,
+    TABLE,
     Contents,
+    DataFile,
     LogFiles,
     replay,
 )
@@ -58,7 +59,7 @@ class LogTransaction:
         self._contents = contents
         self._commits = CommitLog(storage, folder)
         self._watched: set[str] = set()
-        self._removed: list[Mapping[str, Any]] = []
+        self._removed: list[tuple[DataFile, bool]] = []
         self._metadata: str | None = None
         self._read_all = False
         self.version = -1 if contents is None else contents.state.version
@@ -75,9 +76,9 @@ class LogTransaction:
         log = LogFiles.recent(storage, folder)
         if log.newest < 0:
             return cls(storage, folder, None)
-        wanted = STATE_COLUMNS
+        wanted = STATE
         if plan.mode is not Mode.APPEND:
-            wanted |= TABLE_COLUMNS
+            wanted |= TABLE
             if not small(log):
                 return None
         contents = replay(storage, log, log.newest, wanted)
@@ -105,15 +106,15 @@ class LogTransaction:
     def all_files(self) -> list[Added]:
         """Every file of the table. Any change to the table then conflicts with this commit."""
         self.read_all()
-        return [Added(entry, None) for entry in self.entries()]
+        return [Added(file, None) for file in self.files()]
 
-    def entries(self) -> Sequence[Mapping[str, Any]]:
-        """The `add` actions of every file."""
+    def files(self) -> Sequence[DataFile]:
+        """Every file of the table."""
         return () if self._contents is None else self._contents.files
 
-    def file(self, entry: Mapping[str, Any]) -> Added:
-        """The file of an `add` action that the log has."""
-        return Added(entry, None)
+    def file(self, file: DataFile) -> Added:
+        """A file that the log has, to be removed."""
+        return Added(file, None)
 
     def set_metadata(self, action: str, *, replaces: bool = False) -> None:
         """Change the table's schema, or create the table.
@@ -135,7 +136,7 @@ class LogTransaction:
             files: the files.
             changes_rows: whether the table has other rows by the commit.
         """
-        self._removed += [{**file.entry, "dataChange": changes_rows} for file in files]
+        self._removed += [(one.file, changes_rows) for one in files]
 
     def commit(self, actions: Sequence[str], operation: Operation) -> int:
         """Commit, whatever blind appends others have made meanwhile: as `Transaction.commit`."""
@@ -174,7 +175,10 @@ class LogTransaction:
             lines.append(action_line("protocol", _PROTOCOL))
         if self._metadata is not None:
             lines.append(self._metadata)
-        lines += [action_line("remove", _removal(file, now)) for file in self._removed]
+        lines += [
+            action_line("remove", _removal(file, now, changes_rows=changes_rows))
+            for file, changes_rows in self._removed
+        ]
         return [*lines, *actions]
 
     def _info(self, operation: Operation, own: str, now: int) -> dict[str, Any]:
@@ -234,9 +238,12 @@ def _parameters(operation: Operation) -> dict[str, str]:
     return {"mode": "Overwrite" if operation.overwrite else "Append", **by}
 
 
-def _removal(file: Mapping[str, Any], now: int) -> dict[str, Any]:
-    names = ("partitionValues", "size", "tags")
-    kept = {name: file[name] for name in names if file.get(name)}
-    kept["dataChange"] = file["dataChange"]
-    body = {"path": file["path"], "deletionTimestamp": now}
-    return {**body, "extendedFileMetadata": True, "partitionValues": {}, **kept}
+def _removal(file: DataFile, now: int, *, changes_rows: bool) -> dict[str, Any]:
+    known = {"partitionValues": file.partition, "size": file.size, "tags": file.tags}
+    return {
+        "path": file.path,
+        "deletionTimestamp": now,
+        "extendedFileMetadata": True,
+        "dataChange": changes_rows,
+        **{name: value for name, value in known.items() if value or name == "partitionValues"},
+    }

@@ -30,6 +30,7 @@ from lakeport.writers.delta.commit.operation import (
 from lakeport.writers.delta.commit.outcome import settle
 from lakeport.writers.delta.commit.session import annotated
 from lakeport.writers.delta.log.commits import CommitLog
+from lakeport.writers.delta.log.reader import DataFile
 from lakeport.writers.delta.plan import TARGET_FILE_SIZE
 from lakeport.writers.delta.schema import logical_paths
 from lakeport.writers.delta.state import TableState
@@ -56,9 +57,9 @@ _CONFLICTS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A file that the table has now: its log entry, and the JVM's own object if that is asked."""
+    """A file that the table has now, and the JVM's own object if that is asked."""
 
-    entry: Mapping[str, Any]
+    file: DataFile
     action: Any
 
 
@@ -184,25 +185,17 @@ class Transaction:
         known = self._checksum("allFiles")
         return _added(_each(self._txn.filterFiles()) if known is None else known)
 
-    def entries(self) -> list[dict[str, Any]]:
-        """The `add` actions of every file, with their statistics. Runs a Spark job."""
+    def files(self) -> list[DataFile]:
+        """Every file of the table, with its statistics. Runs a Spark job."""
         try:
             found = self._snapshot.allFiles().collectAsList()
-            return [dict(json.loads(action.json())["add"]) for action in found]
+            return [DataFile.of_add(action.json()) for action in found]
         except Py4JJavaError as error:
             raise translate(error) from error
 
-    def file(self, entry: Mapping[str, Any]) -> Added:
-        """The file of an `add` action that the log has.
-
-        Checkpoints hold some values a second time, parsed, which no action has.
-        """
-        add = {
-            name: value
-            for name, value in entry.items()
-            if value is not None and not name.endswith("_parsed")
-        }
-        return Added(entry, self._action(json.dumps({"add": add}, ensure_ascii=False)))
+    def file(self, file: DataFile) -> Added:
+        """A file that the log has, to be removed."""
+        return Added(file, self._action(file.add()))
 
     def files_beside(self, actions: Sequence[str]) -> list[Added]:
         """The files in the partitions of these `add` actions, compared by value, not by spelling.
@@ -316,4 +309,4 @@ def _each(seq: Any) -> list[Any]:
 
 
 def _added(actions: Iterable[Any]) -> list[Added]:
-    return [Added(json.loads(action.json())["add"], action) for action in actions]
+    return [Added(DataFile.of_add(action.json()), action) for action in actions]

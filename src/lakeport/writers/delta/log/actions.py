@@ -38,7 +38,6 @@ __all__ = [
     "parse_path",
     "parse_value",
     "partition_folder",
-    "row_count",
     "serialise_value",
     "transaction_action",
     "uri_path",
@@ -289,14 +288,3 @@ def _short(name: str) -> str:
 def _stays(char: str) -> bool:
     # Java's URI leaves characters outside ASCII as they are, except spaces and control characters.
     return char > "\x9f" and not char.isspace()
-
-
-def row_count(files: Sequence[Mapping[str, Any]]) -> int | None:
-    """The rows in the files of `add` actions, if every file's statistics tell."""
-    total = 0
-    for file in files:
-        count = json.loads(file.get("stats") or "{}").get("numRecords")
-        if count is None:
-            return None
-        total += count - int((file.get("deletionVector") or {}).get("cardinality", 0))
-    return total

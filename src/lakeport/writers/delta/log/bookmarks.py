@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.errors import CommitConflict, DestinationError, ObjectExists
 from lakeport.model import Bookmark, Remembered, Storage
-from lakeport.writers.delta.log.snapshot import STATE_COLUMNS, LogFiles, replay
+from lakeport.writers.delta.log.reader import STATE, LogFiles, replay
 
 if TYPE_CHECKING:
     from lakeport.writers.delta.commit.log_transaction import TableTransaction
@@ -146,7 +146,7 @@ class DeltaMemory:
         log = LogFiles.recent(self.storage, self.table)
         if log.newest < 0:
             return -1
-        contents = replay(self.storage, log, log.newest, STATE_COLUMNS)
+        contents = replay(self.storage, log, log.newest, STATE)
         if contents is None:
             return self.begin().last_transactions([app])[app]
         return int(contents.transactions[app]["version"]) if app in contents.transactions else -1

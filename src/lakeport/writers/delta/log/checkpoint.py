@@ -26,9 +26,10 @@ import pyarrow.compute as pc
 
 from lakeport.model import Storage, StoredObject
 from lakeport.writers.delta.log.actions import log_folder
-from lakeport.writers.delta.log.snapshot import (
-    STATE_COLUMNS,
+from lakeport.writers.delta.log.reader import (
+    STATE,
     Contents,
+    DataFile,
     LogFiles,
     last_checkpoint,
     may_have,
@@ -162,7 +163,7 @@ def write_checkpoint(storage: Storage, folder: str, version: int) -> None:
     """
     log = LogFiles.recent(storage, folder)
     since = {} if version in log.checkpoints else log.commits
-    changes = replay(storage, log, version, STATE_COLUMNS) if version in since else None
+    changes = replay(storage, log, version, STATE) if version in since else None
     if changes is None:
         return
     now = time.time()
@@ -241,7 +242,7 @@ def _parquet(
 
     state = changes.state
     retention = duration(state.properties.get(FILE_RETENTION, "7 days")) or 7 * _DAY
-    touched = pa.array([f["path"] for f in (*changes.files, *changes.removed)], pa.string())
+    touched = pa.array([f.path for f in (*changes.files, *changes.removed)], pa.string())
     told = {"protocol": [state.protocol], "metaData": [state.metadata]}
     counts = [*transactions]
     sink = io.BytesIO()
@@ -270,7 +271,7 @@ def _merged(
     base: Sequence[StoredObject],
     kind: str,
     touched: pa.Array,
-    own: Sequence[Mapping[str, Any]],
+    own: Sequence[DataFile],
 ) -> Iterator[pa.Array]:
     """Yield a checkpoint's actions of a kind but for the paths `touched`, and then `own` ones."""
     waiting: list[pa.Array] = []
@@ -280,7 +281,8 @@ def _merged(
         if sum(map(len, waiting)) >= _GROUP:
             yield pa.concat_arrays(waiting)
             waiting = []
-    yield pa.concat_arrays([*waiting, _array(kind, own)])
+    new = _array(kind, [file.body(dataChange=False) for file in own])
+    yield pa.concat_arrays([*waiting, new])
 
 
 def _actions(storage: Storage, base: Sequence[StoredObject], kind: str) -> Iterator[pa.Array]:
@@ -320,8 +322,7 @@ def _alone(kind: str, actions: pa.Array) -> pa.RecordBatch:
 
 def _array(kind: str, actions: Iterable[Mapping[str, Any]]) -> pa.Array:
     type_ = _TYPES[kind]
-    quiet = {"dataChange": False} if kind in ("add", "remove") else {}
-    return pa.array([_value({**action, **quiet}, type_) for action in actions], type_)
+    return pa.array([_value(action, type_) for action in actions], type_)
 
 
 def _value(value: Any, type_: pa.DataType) -> Any:

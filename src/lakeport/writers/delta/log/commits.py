@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lakeport.model import Storage
-from lakeport.writers.delta.log.actions import log_folder, parse_actions, parse_path
+from lakeport.writers.delta.log.actions import log_folder, parse_path
 from lakeport.writers.delta.log.bookmarks import Moved
-from lakeport.writers.delta.log.snapshot import STATE_COLUMNS, LogFiles, replay
+from lakeport.writers.delta.log.reader import (
+    STATE,
+    Entry,
+    LogFiles,
+    parse_entries,
+    replay,
+    row_count,
+)
 from lakeport.writers.delta.log.transactions import last_transactions
 
 __all__ = ["Commit", "CommitLog", "Mark", "app_id"]
@@ -194,13 +201,13 @@ class CommitLog:
         Raises:
             DestinationError: the store refused, or the file is no commit.
         """
-        actions = self._actions(version)
-        return None if actions is None else _commit(version, actions)
+        entries = self._entries(version)
+        return None if entries is None else _commit(version, entries)
 
-    def _actions(self, version: int) -> Iterable[Mapping[str, Any]] | None:
+    def _entries(self, version: int) -> Sequence[Entry] | None:
         key = self.key(version)
         data = self._storage.get(key)
-        return None if data is None else parse_actions(data, self._storage.uri(key))
+        return None if data is None else parse_entries(data, self._storage.uri(key))
 
     def last_transactions(self, version: int, apps: Collection[str]) -> dict[str, int] | None:
         """The number that each application has come to at a version, -1 for none.
@@ -213,7 +220,7 @@ class CommitLog:
         """
         for listed in (LogFiles.recent, LogFiles.of):
             log = listed(self._storage, self._folder)
-            contents = replay(self._storage, log, version, STATE_COLUMNS)
+            contents = replay(self._storage, log, version, STATE)
             if contents is not None:
                 return self.told_by(version, contents.transactions, apps)
         return None
@@ -261,8 +268,8 @@ class CommitLog:
             DestinationError: the store refused.
         """
         above = f"{self._folder}/" if self._folder else ""
-        while (actions := self._actions(since := since + 1)) is not None:
-            paths = (action["add"]["path"] for action in actions if "add" in action)
+        while (entries := self._entries(since := since + 1)) is not None:
+            paths = (entry.add.path for entry in entries if entry.add is not None)
             if any(above + parse_path(path) in keys for path in paths):
                 return True
         return False
@@ -287,32 +294,27 @@ class CommitLog:
             version -= 1
 
 
-def _commit(version: int, actions: Iterable[Mapping[str, Any]]) -> Commit:
+def _commit(version: int, entries: Sequence[Entry]) -> Commit:
     info: Mapping[str, Any] = {}
     transactions: dict[str, int] = {}
-    added = removed = size = rows = 0
     protocol: Mapping[str, Any] | None = None
-    changes_metadata = False
-    touched: dict[tuple[tuple[str, str | None], ...], Mapping[str, str | None]] = {}
-    for action in actions:
-        for kind, body in action.items():
-            if kind == "commitInfo":
-                info = body
-            elif kind == "txn":
-                transactions[body["appId"]] = body["version"]
-            elif kind == "protocol":
-                protocol = body
-            elif kind == "metaData":
-                changes_metadata = True
-            elif kind == "remove":
-                removed += 1
-            elif kind == "add":
-                added += 1
-                size += body["size"]
-                values = body.get("partitionValues") or {}
-                touched.setdefault(tuple(sorted(values.items())), values)
-                count = json.loads(body.get("stats") or "{}").get("numRecords")
-                rows = -1 if rows < 0 or count is None else rows + count
-    partitions = tuple(touched.values())
-    totals = (added, removed, rows, size)
-    return Commit(version, info, *totals, transactions, protocol, partitions, changes_metadata)
+    for entry in entries:
+        info = entry.commit_info or info
+        protocol = entry.protocol or protocol
+        if entry.txn is not None:
+            transactions[entry.txn["appId"]] = entry.txn["version"]
+    added = [entry.add for entry in entries if entry.add is not None]
+    rows = row_count(added)
+    touched = {tuple(sorted(file.partition.items())): file.partition for file in added}
+    return Commit(
+        version,
+        info,
+        len(added),
+        sum(entry.remove is not None for entry in entries),
+        -1 if rows is None else rows,
+        sum(file.bytes for file in added),
+        transactions,
+        protocol,
+        tuple(touched.values()),
+        any(entry.meta_data is not None for entry in entries),
+    )

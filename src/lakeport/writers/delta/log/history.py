@@ -18,13 +18,19 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from lakeport.errors import DestinationError
-from lakeport.writers.delta.log.checkpoint_files import Checkpoint, read_checkpoint
-from lakeport.writers.delta.log.domains import apply_domain, cluster_columns
-from lakeport.writers.delta.log.entries import DataFile, Entry, read_commits
+from lakeport.writers.delta.log.reader import (
+    Checkpoint,
+    DataFile,
+    Entry,
+    LogFiles,
+    apply_domain,
+    cluster_columns,
+    read_checkpoint,
+    read_commits,
+)
 
 if TYPE_CHECKING:
     from lakeport.model import Storage
-    from lakeport.writers.delta.log.snapshot import LogFiles
 
 __all__ = ["Amount", "History", "KnownFile", "Version", "read_history"]
 
@@ -165,7 +171,6 @@ class History:
 
 def read_history(
     storage: Storage,
-    folder: str,
     log: LogFiles,
     *,
     most_bytes: int,
@@ -176,7 +181,6 @@ def read_history(
 
     Args:
         storage: where the table is.
-        folder: its key; empty when it is the storage's root.
         log: the files of its log.
         most_bytes: of commits and of one checkpoint; older commits are left out.
         most_versions: so many commits at most.
@@ -192,7 +196,7 @@ def read_history(
     first = log.newest - len(commits) + 1
     start, checkpoint = -1, Checkpoint()
     if first > 0:
-        found = _oldest_checkpoint(storage, folder, log, first - 1, most_bytes)
+        found = _oldest_checkpoint(storage, log, first - 1, most_bytes)
         if found is None:
             return None
         start, checkpoint = found
@@ -219,18 +223,17 @@ def _newest_commits(log: LogFiles, most_bytes: int, most: int | None) -> list[st
 
 
 def _oldest_checkpoint(
-    storage: Storage, folder: str, log: LogFiles, since: int, most_bytes: int
+    storage: Storage, log: LogFiles, since: int, most_bytes: int
 ) -> tuple[int, Checkpoint] | None:
     """The oldest checkpoint that can be read, from a version on."""
     import pyarrow as pa
 
-    files = {version: (item,) for version, item in log.named_checkpoints.items()}
     damaged: Exception | None = None
-    for version, items in sorted({**files, **log.checkpoints}.items()):
+    for version, items in log.checkpoints.items():
         if version < since or sum(item.bytes for item in items) > most_bytes:
             continue
         try:
-            return version, read_checkpoint(storage, folder, [item.key for item in items])
+            return version, read_checkpoint(storage, items)
         except (pa.ArrowException, OSError) as error:
             damaged = damaged or DestinationError(
                 f"{storage.uri(items[0].key)} is no checkpoint of a Delta table",

@@ -15,6 +15,7 @@ from lakeport.writers.delta.commit.log_transaction import TableTransaction
 from lakeport.writers.delta.commit.operation import Operation
 from lakeport.writers.delta.commit.session import USER_METADATA, committing_session
 from lakeport.writers.delta.commit.transaction import Added
+from lakeport.writers.delta.log.reader import DataFile
 from lakeport.writers.delta.merge.changes import Incoming, Retire, Upsert
 
 if TYPE_CHECKING:
@@ -35,20 +36,20 @@ class ChangeAttempt(Attempt):
 
     Attributes:
         change: what is done to the rows.
-        replaced: `add` actions of the files that the commit removes.
+        replaced: the files that the commit removes.
         metrics: numbers for the history.
         roots: see `DeltaOptions.roots`.
     """
 
     may_do_nothing: ClassVar[bool] = True
     change: Upsert | Retire = field(kw_only=True)
-    replaced: Sequence[Mapping[str, Any]] = ()
+    replaced: Sequence[DataFile] = ()
     metrics: Mapping[str, int] = field(default_factory=dict)
     roots: Sequence[str] = ()
 
     def removed(self, txn: TableTransaction, adds: Sequence[str]) -> list[Added]:
         """The files that were rewritten."""
-        return [txn.file(entry) for entry in self.replaced]
+        return [txn.file(file) for file in self.replaced]
 
     def operation(self, removed: int) -> Operation:
         """MERGE, DELETE or UPDATE."""

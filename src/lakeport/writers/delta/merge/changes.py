@@ -26,7 +26,8 @@ from lakeport.errors import InputError
 from lakeport.model import Storage
 from lakeport.schema.metadata import DELETED_AT
 from lakeport.shape.columns import TIMESTAMP
-from lakeport.writers.delta.merge.files import Bounds, Entry, bounds, in_parts, parse_statistics
+from lakeport.writers.delta.log.reader import DataFile
+from lakeport.writers.delta.merge.files import Bounds, bounds, in_parts, parse_statistics
 from lakeport.writers.delta.merge.keys import Hits, KeyIndex, KeyRanges, Mask, Positions
 from lakeport.writers.delta.schema import physical_names
 
@@ -254,13 +255,13 @@ class Retire:
         """The version, and the mark that a row may have."""
         return (self.version_column, *filter(None, [self.deleted]))
 
-    def may_be_in(self, entry: Entry, plan: DeltaPlan) -> bool:
+    def may_be_in(self, file: DataFile, plan: DeltaPlan) -> bool:
         """Whether a file may hold a row of an earlier version or of none, as its bounds tell."""
-        (found,) = _bounds_of(entry, plan, [self.version_column])
+        (found,) = _bounds_of(file, plan, [self.version_column])
         if found is None or isinstance(found, str):
             return True
         name = physical_names(plan.schema_json, [self.version_column])[self.version_column]
-        nulls = parse_statistics(entry).get("nullCount", {}).get(name)
+        nulls = parse_statistics(file).get("nullCount", {}).get(name)
         return nulls != 0 or bool(found[0].as_py() < self.version)
 
     def choose(self, table: pa.Table) -> Hits:
@@ -334,9 +335,9 @@ class BatchKeys:
     def __len__(self) -> int:
         return len(self.columns)
 
-    def may_be_in(self, entry: Entry, plan: DeltaPlan) -> bool:
+    def may_be_in(self, file: DataFile, plan: DeltaPlan) -> bool:
         """Whether a file may hold a row with one of the keys, as its bounds tell."""
-        found = _bounds_of(entry, plan, self.columns.column_names)
+        found = _bounds_of(file, plan, self.columns.column_names)
         known: list[Bounds | None] = []
         for item in found:
             if isinstance(item, str):
@@ -416,11 +417,13 @@ def _numbered(rows: pa.Table, positions: Positions) -> pa.Table:
     return rows.append_column(_POSITION, pa.array(positions))
 
 
-def _bounds_of(entry: Entry, plan: DeltaPlan, columns: Sequence[str]) -> list[Bounds | str | None]:
-    statistics = parse_statistics(entry)
+def _bounds_of(
+    file: DataFile, plan: DeltaPlan, columns: Sequence[str]
+) -> list[Bounds | str | None]:
+    statistics = parse_statistics(file)
     names = physical_names(plan.schema_json, columns)
     types = [plan.schema.field(name).type for name in columns]
     return [
-        bounds(entry, statistics, names[name], type_)
+        bounds(file, statistics, names[name], type_)
         for name, type_ in zip(columns, types, strict=True)
     ]

@@ -21,14 +21,13 @@ from lakeport.schema.named import alter_command
 from lakeport.schema.untyped import ValueFound, emptied
 from lakeport.shape.columns import fit_column
 from lakeport.writers.delta.log.actions import parse_path, parse_value
+from lakeport.writers.delta.log.reader import DataFile
 from lakeport.writers.delta.sink import relabelled
 from lakeport.writers.delta.untyped import readable
 
 __all__ = [
     "NO_VALUES",
     "Bounds",
-    "DataFile",
-    "Entry",
     "TableFiles",
     "bounds",
     "in_parts",
@@ -39,35 +38,12 @@ __all__ = [
 Bounds = tuple[pa.Scalar, pa.Scalar]
 """The least and the greatest value of a column in a file."""
 
-Entry = Mapping[str, Any]
-"""An `add` action."""
-
 NO_VALUES = "no values"
 """Stands for the bounds of a column that a file has only nulls of."""
 
 _ROWS = 1 << 17
 _AHEAD_BYTES = 16 << 20  # uncompressed
 _EPSILON = timedelta(milliseconds=1)
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """One data file.
-
-    Attributes:
-        path: as the log has it.
-        bytes: its size.
-        partition: physical name of a partition column -> serialised value.
-    """
-
-    path: str
-    bytes: int
-    partition: Mapping[str, str | None]
-
-    @classmethod
-    def of(cls, entry: Entry) -> DataFile:
-        """The file of an `add` action."""
-        return cls(entry["path"], entry["size"], entry["partitionValues"])
 
 
 @dataclass(frozen=True)
@@ -180,12 +156,12 @@ def in_parts(
 
 
 def bounds(
-    entry: Entry, statistics: Mapping[str, Any], name: str, type_: pa.DataType
+    file: DataFile, statistics: Mapping[str, Any], name: str, type_: pa.DataType
 ) -> Bounds | str | None:
     """The least and the greatest value of a column in a file.
 
     Args:
-        entry: the file's `add` action.
+        file: the file.
         statistics: its `stats`, parsed with decimals.
         name: the column's physical name.
         type_: the column's type.
@@ -194,8 +170,8 @@ def bounds(
         None if nothing is known; `NO_VALUES` if the column is null in every row.
     """
     try:
-        if name in entry["partitionValues"]:
-            value = parse_value(entry["partitionValues"][name], type_)
+        if name in file.partition:
+            value = parse_value(file.partition[name], type_)
             if value is None:
                 return NO_VALUES
             return pa.scalar(value, type_), pa.scalar(value, type_)
@@ -213,9 +189,11 @@ def bounds(
         return None
 
 
-def parse_statistics(entry: Entry) -> Mapping[str, Any]:
-    """The statistics of an `add` action; empty where it has none."""
-    found = json.loads(entry.get("stats") or "{}", parse_float=Decimal)
+def parse_statistics(file: DataFile) -> Mapping[str, Any]:
+    """The statistics of a file; empty where it has none."""
+    if isinstance(file.stats, dict):
+        return file.stats
+    found = json.loads(file.stats or "{}", parse_float=Decimal)
     return found if isinstance(found, dict) else {}
 
 
@@ -239,7 +217,7 @@ def _typed(value: Any, type_: pa.DataType) -> Any:
 def shared_out(files: Sequence[DataFile], count: int) -> list[tuple[DataFile, ...]]:
     """Groups of about the same size, at most `count` and none empty.
 
-    >>> files = [DataFile(name, size, {}) for name, size in zip("abc", (1, 9, 8))]
+    >>> files = [DataFile(name, size) for name, size in zip("abc", (1, 9, 8))]
     >>> [[file.path for file in group] for group in shared_out(files, 2)]
     [['b'], ['c', 'a']]
     """

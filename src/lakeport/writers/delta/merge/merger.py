@@ -26,9 +26,9 @@ from lakeport.schema.named import type_name
 from lakeport.shape.columns import TIMESTAMP
 from lakeport.writers.delta.commit.staged_files import published
 from lakeport.writers.delta.log.commits import Mark
+from lakeport.writers.delta.log.reader import DataFile
 from lakeport.writers.delta.merge.attempt import ChangeAttempt
 from lakeport.writers.delta.merge.changes import BatchKeys, Incoming, Retire, Upsert
-from lakeport.writers.delta.merge.files import Entry
 from lakeport.writers.delta.merge.rewrite import Rewritten
 from lakeport.writers.delta.merge.tasks import MergeTasks
 from lakeport.writers.delta.plan import DeltaPlan
@@ -273,13 +273,13 @@ class DeltaMerger:
     ) -> Landed:
         tasks, new = MergeTasks(self.writer, self.runtime), list[Staged]()
         with self.writer.published(new) as files:
-            replaced: list[Entry] = []
+            replaced: list[DataFile] = []
             metrics: dict[str, int] = {}
             same = 0
             if plan.needs_spark and self.anew.pending:
                 raise _only_spark(self.writer.uri, plan)
             if not plan.needs_spark:
-                there = self.writer.entries(txn)
+                there = self.writer.files(txn)
                 anew = self.anew.pending
                 found = [e for e in there if not anew and keys.may_be_in(e, plan)]
                 rewritten = tasks.rewrite(plan, change, found)
@@ -289,7 +289,7 @@ class DeltaMerger:
                 )
                 new += inserted
                 paths = {one.path for one in rewritten}
-                replaced = [entry for entry in there if anew or entry["path"] in paths]
+                replaced = [file for file in there if anew or file.path in paths]
                 metrics = _merge_metrics(len(keys), rewritten, inserted, replaced)
                 same = sum(one.same for one in rewritten)
             one = self._attempt(plan, new, mark, change, replaced, metrics)
@@ -300,11 +300,11 @@ class DeltaMerger:
     def _retire(self, plan: DeltaPlan, txn: TableTransaction, change: Retire, mark: Mark) -> Landed:
         tasks, new = MergeTasks(self.writer, self.runtime), list[Staged]()
         with self.writer.published(new) as files:
-            replaced: list[Entry] = []
+            replaced: list[DataFile] = []
             metrics: dict[str, int] = {}
             rows = 0
             if not plan.needs_spark:
-                found = [e for e in self.writer.entries(txn) if change.may_be_in(e, plan)]
+                found = [e for e in self.writer.files(txn) if change.may_be_in(e, plan)]
                 opened = tasks.rewrite(plan, change, found)
                 unknown = sum(one.unknown for one in opened)
                 rewritten = [one for one in opened if one.changed]
@@ -313,7 +313,7 @@ class DeltaMerger:
                     return Landed(stream, uri, -1, 0, version=txn.version, warnings=stay)
                 new += [staged for one in rewritten for staged in one.staged]
                 paths = {one.path for one in rewritten}
-                replaced = [entry for entry in found if entry["path"] in paths]
+                replaced = [file for file in found if file.path in paths]
                 rows = sum(one.changed for one in rewritten)
                 metrics = _retire_metrics(rewritten, change)
             one = self._attempt(plan, new, mark, change, replaced, metrics)
@@ -328,7 +328,7 @@ class DeltaMerger:
         staged: Sequence[Staged],
         mark: Mark,
         change: Upsert | Retire,
-        replaced: Sequence[Entry],
+        replaced: Sequence[DataFile],
         metrics: Mapping[str, int],
     ) -> ChangeAttempt:
         writer = self.writer
@@ -426,7 +426,7 @@ def _merge_metrics(
     rows: int,
     rewritten: Sequence[Rewritten],
     inserted: Sequence[Staged],
-    replaced: Sequence[Entry],
+    replaced: Sequence[DataFile],
 ) -> dict[str, int]:
     new = [staged for one in rewritten for staged in one.staged] + list(inserted)
     return {
@@ -438,7 +438,7 @@ def _merge_metrics(
         "numTargetFilesAdded": len(new),
         "numTargetFilesRemoved": len(replaced),
         "numTargetBytesAdded": sum(item.bytes for item in new),
-        "numTargetBytesRemoved": sum(int(entry["size"]) for entry in replaced),
+        "numTargetBytesRemoved": sum(file.bytes for file in replaced),
     }
 
 

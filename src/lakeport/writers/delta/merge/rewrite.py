@@ -19,8 +19,9 @@ import pyarrow as pa
 
 from lakeport.model import Staged
 from lakeport.shape.columns import fit_column
+from lakeport.writers.delta.log.reader import DataFile
 from lakeport.writers.delta.merge.changes import Applied, Incoming
-from lakeport.writers.delta.merge.files import DataFile, TableFiles
+from lakeport.writers.delta.merge.files import TableFiles
 from lakeport.writers.delta.merge.keys import Hits, Positions, mask
 from lakeport.writers.delta.sink import DeltaSink
 

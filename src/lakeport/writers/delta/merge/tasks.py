@@ -14,8 +14,9 @@ import numpy as np
 
 from lakeport.engine.spark.jobs import run_tasks
 from lakeport.model import Staged
+from lakeport.writers.delta.log.reader import DataFile
 from lakeport.writers.delta.merge.changes import Retire, Upsert
-from lakeport.writers.delta.merge.files import DataFile, Entry, TableFiles, shared_out
+from lakeport.writers.delta.merge.files import TableFiles, shared_out
 from lakeport.writers.delta.merge.keys import Positions
 from lakeport.writers.delta.merge.rewrite import Rewrite, Rewritten, insert
 from lakeport.writers.delta.plan import DeltaPlan
@@ -44,7 +45,7 @@ class MergeTasks:
     runtime: Runtime
 
     def rewrite(
-        self, plan: DeltaPlan, change: Upsert | Retire, found: Sequence[Entry]
+        self, plan: DeltaPlan, change: Upsert | Retire, found: Sequence[DataFile]
     ) -> list[Rewritten]:
         """Rewrite those of the files that have rows to change."""
         if not found:
@@ -58,8 +59,7 @@ class MergeTasks:
             frozenset(physical_names(plan.schema_json, plan.partition_columns).values()),
             open_in_files(plan.schema_json, plan.evolution.schema),
         )
-        files = [DataFile.of(entry) for entry in found]
-        groups = shared_out(files, self.runtime.cores * _TASKS_PER_CORE)
+        groups = shared_out(found, self.runtime.cores * _TASKS_PER_CORE)
 
         def discard(done: list[Rewritten]) -> None:
             for staged in (staged for one in done for staged in one.staged):
@@ -72,7 +72,7 @@ class MergeTasks:
             self.runtime,
             Rewrite(table, change, sink),
             list(enumerate(groups)),
-            size=sum(file.bytes for file in files),
+            size=sum(file.bytes for file in found),
             discard=discard,
             strays=strays,
         )

@@ -23,7 +23,7 @@ from lakeport.model import Landed
 from lakeport.storage.local.store import LocalStorage
 from lakeport.writers.delta.commit.log_transaction import LogTransaction
 from lakeport.writers.delta.log.commits import CommitLog
-from lakeport.writers.delta.log.snapshot import LogFiles, replay
+from lakeport.writers.delta.log.reader import LogFiles, replay
 from lakeport.writers.delta.options import DeltaOptions
 from lakeport.writers.delta.plain import plain
 from lakeport.writers.delta.writer import DeltaWriter

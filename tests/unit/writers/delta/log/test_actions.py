@@ -25,7 +25,7 @@ from lakeport.writers.delta.log.actions import (
     uri_path,
 )
 from lakeport.writers.delta.log.commits import CommitLog, Mark
-from lakeport.writers.delta.log.snapshot import LogFiles, replay
+from lakeport.writers.delta.log.reader import LogFiles, replay
 
 AT = pa.timestamp("us", "UTC")
 
@@ -123,8 +123,8 @@ def test_history_and_replay_of_a_log(tmp_path: Path) -> None:
     first, second = replay(storage, log, 0), replay(storage, log, 1)
     assert first is not None
     assert second is not None
-    assert [f["path"] for f in first.files] == ["c=a%20b/x.parquet"]
-    assert [f["path"] for f in second.files] == ["y.parquet"]
+    assert [f.path for f in first.files] == ["c=a%20b/x.parquet"]
+    assert [f.path for f in second.files] == ["y.parquet"]
     (tmp_path / "t" / "_delta_log" / f"{0:020d}.json").unlink()
     assert replay(storage, LogFiles.of(storage, "t"), 1) is None
     assert commits.last_transactions(1, ["app"]) is None

@@ -21,7 +21,7 @@ from lakeport.writers.delta.log import checkpoint, transactions
 from lakeport.writers.delta.log.actions import action_line, add_action, metadata_action
 from lakeport.writers.delta.log.checkpoint import checkpoint_due, write_checkpoint
 from lakeport.writers.delta.log.commits import CommitLog
-from lakeport.writers.delta.log.snapshot import CHECKPOINT_COLUMNS, LogFiles, replay
+from lakeport.writers.delta.log.reader import STATE, LogFiles, replay
 
 DAY = 24 * 3600
 SCHEMA = {
@@ -78,10 +78,16 @@ def txn(app: str, number: int, updated: int) -> str:
 
 def told(log: Log, version: int) -> tuple[list[str], list[str], dict[str, int]]:
     """Paths of files, those of removed ones, and counters at a version."""
-    found = replay(log.storage, LogFiles.of(log.storage, "t"), version, CHECKPOINT_COLUMNS)
-    assert found is not None
-    files, removed = (sorted(f["path"][:-8] for f in of) for of in (found.files, found.removed))
-    return files, removed, {app: one["version"] for app, one in found.transactions.items()}
+    found = replay(log.storage, LogFiles.of(log.storage, "t"), version)
+    counted = replay(log.storage, LogFiles.of(log.storage, "t"), version, STATE)
+    assert found is not None and counted is not None
+    removed = {file.path for file in found.removed}
+    if log.path(version).exists():
+        held = pq.read_table(log.path(version), columns=["remove"])["remove"].to_pylist()
+        removed |= {body["path"] for body in held if body}
+    files = sorted(file.path[:-8] for file in found.files)
+    counters = {app: one["version"] for app, one in counted.transactions.items()}
+    return files, sorted(path[:-8] for path in removed), counters
 
 
 def test_a_checkpoint_is_made_of_the_one_before_and_the_commits_since(tmp_path: Path) -> None:
@@ -148,7 +154,7 @@ def test_checkpoints_of_delta_rs_are_gone_on_with(tmp_path: Path) -> None:
         {"id": n, "p": f"p{n}"} for n in range(4)
     ]
     found = replay(storage, LogFiles.of(storage, "t"), 3)
-    assert found is not None and all(json.loads(f["stats"])["numRecords"] == 1 for f in found.files)
+    assert found is not None and all(json.loads(f.stats)["numRecords"] == 1 for f in found.files)
 
 
 def test_a_slow_writer_leaves_the_newer_checkpoint_alone(tmp_path: Path) -> None:

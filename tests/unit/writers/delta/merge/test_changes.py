@@ -16,6 +16,7 @@ import pytest
 
 from lakeport.errors import InputError
 from lakeport.storage.local.store import LocalStorage
+from lakeport.writers.delta.log.reader import DataFile
 from lakeport.writers.delta.merge.changes import BatchKeys, Incoming, Retire, Upsert
 from lakeport.writers.delta.plan import plan_table
 
@@ -146,9 +147,9 @@ def test_a_key_has_a_value_in_every_row(tmp_path: Path) -> None:
         BatchKeys.read(Change(tmp_path, rows).upsert())
 
 
-def entry(**statistics: Any) -> dict[str, Any]:
+def entry(**statistics: Any) -> DataFile:
     """What the log tells of a file."""
-    return {"partitionValues": {}, "stats": json.dumps({"numRecords": 4, **statistics})}
+    return DataFile("f", 1, {}, json.dumps({"numRecords": 4, **statistics}))
 
 
 def ids(low: int, high: int) -> dict[str, Any]:

@@ -3,12 +3,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from lakeport.errors import DestinationError, SourceError
 from lakeport.storage.local.store import LocalStorage
-from lakeport.writers.delta.log.snapshot import STATE_COLUMNS, TABLE_COLUMNS, LogFiles, replay
+from lakeport.writers.delta.log.reader import STATE, TABLE, LogFiles, read_contents, replay
 
 
 def test_the_state_is_told_by_a_checkpoint_and_the_commits_after_it(tmp_path: Path) -> None:
@@ -22,26 +24,49 @@ def test_the_state_is_told_by_a_checkpoint_and_the_commits_after_it(tmp_path: Pa
     assert (log.newest, list(log.checkpoints)) == (1, [0])
     for version, names in ((0, ["k", "v"]), (1, ["k", "v", "w"])):
         whole = replay(storage, log, version)
-        part = replay(storage, log, version, STATE_COLUMNS)
+        part = replay(storage, log, version, STATE)
         assert whole is not None and part is not None
         assert part.state == whole.state
         assert sorted(part.state.schema.names) == names  # delta-rs moves partition columns
         assert len(whole.files) == 3 + version
 
 
-def test_a_checkpoint_that_names_sidecars_does_not_tell_the_files(tmp_path: Path) -> None:
+def test_files_are_those_of_a_checkpoint_and_of_the_sidecars_it_names(tmp_path: Path) -> None:
     place = tmp_path / "t"
     write_deltalake(place, pa.table({"k": [1]}))
     DeltaTable(place).create_checkpoint()
     (path,) = (place / "_delta_log").glob("*.checkpoint.parquet")
+    (place / "_delta_log" / "_sidecars").mkdir()
     whole = pq.read_table(path)
     whole = whole.drop_columns([name for name in ["sidecar"] if name in whole.column_names])
+    is_add = whole["add"].is_valid()
+    adds, rest = whole.filter(is_add).select(["add"]), whole.filter(pc.invert(is_add))
     type_ = pa.struct([("path", pa.string()), ("sizeInBytes", pa.int64())])
-    for sidecar, known in (({"path": "s.parquet", "sizeInBytes": 1}, False), (None, True)):
-        column = pa.array([sidecar, *[None] * (len(whole) - 1)], type_)
-        pq.write_table(whole.append_column("sidecar", column), path)
-        storage = LocalStorage(str(tmp_path))
-        assert (replay(storage, LogFiles.of(storage, "t"), 0) is not None) == known
+    storage = LocalStorage(str(tmp_path))
+    for sidecar, kept in (({"path": "s.parquet", "sizeInBytes": 1}, rest), (None, whole)):
+        column = pa.array([sidecar, *[None] * (len(kept) - 1)], type_)
+        pq.write_table(kept.append_column("sidecar", column), path)
+        if sidecar:
+            with pytest.raises(DestinationError, match=r"s\.parquet"):
+                replay(storage, LogFiles.of(storage, "t"), 0)
+            pq.write_table(adds, place / "_delta_log" / "_sidecars" / "s.parquet")
+        found = replay(storage, LogFiles.of(storage, "t"), 0)
+        assert found is not None and len(found.files) == 1
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_an_older_checkpoint_serves_where_the_newest_is_damaged(
+    tmp_path: Path, commits: bool
+) -> None:
+    storage = long_log(tmp_path)
+    DeltaTable(str(tmp_path / "t")).create_checkpoint()
+    storage.put(f"t/_delta_log/{39:020d}.checkpoint.parquet", b"PAR1")
+    if not commits:
+        storage.delete(f"t/_delta_log/{37:020d}.json")
+        with pytest.raises(SourceError, match="does not tell what the table holds at version 39"):
+            read_contents(storage, "t", LogFiles.of(storage, "t"), 39)
+        return
+    assert len(read_contents(storage, "t", LogFiles.of(storage, "t"), 39).files) == 40
 
 
 def long_log(folder: Path) -> LocalStorage:
@@ -61,7 +86,7 @@ def test_of_a_long_log_what_is_since_its_checkpoint_tells_the_newest_version(
     log, recent = LogFiles.of(storage, "t"), LogFiles.recent(storage, "t")
     assert [*log.commits] == list(range(40))
     assert ([*recent.commits], [*recent.checkpoints]) == ([35, 36, 37, 38, 39], [35])
-    for columns in (STATE_COLUMNS, TABLE_COLUMNS):
+    for columns in (STATE, TABLE):
         assert replay(storage, recent, 39, columns) == replay(storage, log, 39, columns)
 
 
