@@ -47,7 +47,7 @@ def test_a_log_that_is_too_large_for_a_page(
     assert run(f"land {tmp_path}/1.jsonl --to '{tmp_path}/my lake' --table t")[0] == 0
     monkeypatch.setattr("lakeport.tables.overview.delta._LOG_BYTES", 1)
     failed, words = run(f"page '{tmp_path}/my lake/t' -o {tmp_path}/page.html")
-    found = re.search(f"{COMMAND} asks Spark", words)
+    found = re.search(f"{COMMAND} reads a log of any size", words)
     assert failed and found, words
     done, words = run(found[1])
     assert done == 0 and "rows 1" in words

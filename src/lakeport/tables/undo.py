@@ -174,7 +174,7 @@ def _counters(location: TableLocation, version: int, newest: int) -> dict[str, i
     log = CommitLog(location.storage, location.folder)
     later = takewhile(lambda commit: commit.version > version, log.back_from(newest))
     names = {name for commit in later for name in commit.transactions if name.startswith(_OURS)}
-    return log.last_transactions(version, sorted(names)) or dict.fromkeys(sorted(names), -1)
+    return log.last_transactions(version, sorted(names))
 
 
 def _effective(commits: Iterable[Commit]) -> Iterator[tuple[Commit, int]]:

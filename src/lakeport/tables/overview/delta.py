@@ -45,7 +45,8 @@ def delta_history(storage: Storage, folder: str, log: LogFiles) -> History:
         raise SourceError(
             f"the log of {storage.uri(folder)} lacks files, or is too large to be shown: "
             "it does not tell what the table holds",
-            f"{command('table', 'show', storage.uri(folder))} asks Spark.",
+            f"{command('table', 'show', storage.uri(folder))} reads a log of any size; files that "
+            "are missing have to come back from a copy.",
         )
     return history
 

@@ -37,7 +37,7 @@ from lakeport.writers.delta.commit.transaction import DeltaLog, conflict
 from lakeport.writers.delta.conversion import Conversion, FileConverter, convert_files
 from lakeport.writers.delta.log.bookmarks import DeltaMemory
 from lakeport.writers.delta.log.commits import CommitLog, Mark, app_id
-from lakeport.writers.delta.log.reader import STATE, DataFile, LogFiles, replay
+from lakeport.writers.delta.log.reader import STATE, DataFile, LogFiles, read_contents, replay
 from lakeport.writers.delta.merge.files import TableFiles
 from lakeport.writers.delta.options import DeltaOptions
 from lakeport.writers.delta.plain import leaves_plain
@@ -157,8 +157,8 @@ class DeltaWriter:
         txn.read_all()
         if isinstance(txn, LogTransaction):
             return txn.files()
-        contents = replay(self.storage, LogFiles.of(self.storage, self.folder), txn.version)
-        return txn.files() if contents is None else contents.files
+        log = LogFiles.of(self.storage, self.folder)
+        return read_contents(self.storage, self.folder, log, txn.version).files
 
     def _fill(self, plan: DeltaPlan) -> bool:
         """Commit the types that places without a value get, if data files have text there.
@@ -266,7 +266,7 @@ class DeltaWriter:
         )
 
     def landed(self, *, run_id: str, sequence: int, digest: str) -> Landed | None:
-        """What an earlier run with this id has landed of a batch; asks Spark only if it must.
+        """What an earlier run with this id has landed of a batch.
 
         Raises:
             RunMismatch: the batch that it landed was another one.
@@ -277,8 +277,7 @@ class DeltaWriter:
         if version < 0:
             return None
         name = app_id(run_id, self.stream)
-        told = commits.last_transactions(version, [name])
-        last = (self._log().begin().last_transactions([name]) if told is None else told)[name]
+        last = commits.last_transactions(version, [name])[name]
         return None if last < sequence else self._skipped(version, run_id, sequence, digest)
 
     def commit(
@@ -355,7 +354,7 @@ class DeltaWriter:
 
     def memory(self) -> DeltaMemory:
         """What the table remembers of its sources."""
-        return DeltaMemory(self.storage, self.folder, lambda: self._log().begin())
+        return DeltaMemory(self.storage, self.folder)
 
     def until_committed(
         self,

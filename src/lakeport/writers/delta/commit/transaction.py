@@ -168,30 +168,21 @@ class Transaction:
         self._txn.readTxn().addOne(app_id)
 
     def last_transactions(self, apps: Collection[str]) -> dict[str, int]:
-        """The number that each application has come to, -1 for none. May run a Spark job."""
+        """The number that each application has come to, -1 for none.
+
+        Raises:
+            SourceError: files of the log are missing or damaged, so that they do not tell.
+            DestinationError: the store refused.
+        """
         if self.version < 0:
             return dict.fromkeys(apps, -1)
-        told = self._commits.last_transactions(self.version, apps)
-        if told is not None:
-            return told
-        listed = self._checksum("setTransactions")
-        actions = _each(self._snapshot.setTransactions()) if listed is None else listed
-        known = {str(t.appId()): {"version": int(t.version())} for t in actions}
-        return self._commits.told_by(self.version, known, apps)
+        return self._commits.last_transactions(self.version, apps)
 
     def all_files(self) -> list[Added]:
         """Every file of the table. Any change to the table then conflicts with this commit."""
         self._txn.readWholeTable()
         known = self._checksum("allFiles")
         return _added(_each(self._txn.filterFiles()) if known is None else known)
-
-    def files(self) -> list[DataFile]:
-        """Every file of the table, with its statistics. Runs a Spark job."""
-        try:
-            found = self._snapshot.allFiles().collectAsList()
-            return [DataFile.of_add(action.json()) for action in found]
-        except Py4JJavaError as error:
-            raise translate(error) from error
 
     def file(self, file: DataFile) -> Added:
         """A file that the log has, to be removed."""

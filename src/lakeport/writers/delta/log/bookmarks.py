@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.errors import CommitConflict, DestinationError, ObjectExists
 from lakeport.model import Bookmark, Remembered, Storage
-from lakeport.writers.delta.log.reader import STATE, LogFiles, replay
+from lakeport.writers.delta.log.reader import STATE, LogFiles, read_contents
 
 if TYPE_CHECKING:
     from lakeport.writers.delta.commit.log_transaction import TableTransaction
@@ -81,12 +80,10 @@ class DeltaMemory:
     Attributes:
         storage: where the table is.
         table: its key; empty when it is the storage's root.
-        begin: a transaction of delta-spark's, for logs that we can't read alone.
     """
 
     storage: Storage
     table: str
-    begin: Callable[[], TableTransaction]
 
     @property
     def folder(self) -> str:
@@ -146,7 +143,5 @@ class DeltaMemory:
         log = LogFiles.recent(self.storage, self.table)
         if log.newest < 0:
             return -1
-        contents = replay(self.storage, log, log.newest, STATE)
-        if contents is None:
-            return self.begin().last_transactions([app])[app]
+        contents = read_contents(self.storage, self.table, log, log.newest, STATE)
         return int(contents.transactions[app]["version"]) if app in contents.transactions else -1

@@ -16,6 +16,7 @@ from lakeport.writers.delta.log.reader import (
     Entry,
     LogFiles,
     parse_entries,
+    read_contents,
     replay,
     row_count,
 )
@@ -209,21 +210,19 @@ class CommitLog:
         data = self._storage.get(key)
         return None if data is None else parse_entries(data, self._storage.uri(key))
 
-    def last_transactions(self, version: int, apps: Collection[str]) -> dict[str, int] | None:
+    def last_transactions(self, version: int, apps: Collection[str]) -> dict[str, int]:
         """The number that each application has come to at a version, -1 for none.
 
-        Returns:
-            None when the files that are there do not tell: ask Delta itself then.
-
         Raises:
+            SourceError: files of the log are missing or damaged, so that they do not tell.
             DestinationError: the store refused.
         """
-        for listed in (LogFiles.recent, LogFiles.of):
-            log = listed(self._storage, self._folder)
-            contents = replay(self._storage, log, version, STATE)
-            if contents is not None:
-                return self.told_by(version, contents.transactions, apps)
-        return None
+        log = LogFiles.recent(self._storage, self._folder)
+        contents = replay(self._storage, log, version, STATE)
+        if contents is None:
+            log = LogFiles.of(self._storage, self._folder)
+            contents = read_contents(self._storage, self._folder, log, version, STATE)
+        return self.told_by(version, contents.transactions, apps)
 
     def told_by(
         self, version: int, known: Mapping[str, Mapping[str, Any]], apps: Collection[str]

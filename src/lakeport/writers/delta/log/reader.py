@@ -139,10 +139,13 @@ class DataFile(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
         return count if count is None or vector is None else count - vector.cardinality
 
     def body(self, **more: Any) -> dict[str, Any]:
-        """Return the action's fields by their names in the log, and further ones."""
+        """Return the action's fields by their names in the log, and further ones.
+
+        Typed statistics are left out: they have lost the spelling that readers compare.
+        """
         found: dict[str, Any] = {**msgspec.to_builtins(self), **more}
         if isinstance(self.stats, dict):
-            found["stats"] = json.dumps(self.stats, default=str)
+            del found["stats"]
         return found
 
     def add(self) -> str:
@@ -564,7 +567,9 @@ class Contents:
         return cluster_columns(self.domains, self.state.schema_json)
 
 
-def read_contents(storage: Storage, folder: str, log: LogFiles, version: int) -> Contents:
+def read_contents(
+    storage: Storage, folder: str, log: LogFiles, version: int, kinds: frozenset[str] = TABLE
+) -> Contents:
     """Return what a table holds at a version.
 
     Args:
@@ -572,12 +577,13 @@ def read_contents(storage: Storage, folder: str, log: LogFiles, version: int) ->
         folder: its key; empty when it is the storage's root.
         log: the files of its log.
         version: one that the table has.
+        kinds: the kinds of action to read of a checkpoint.
 
     Raises:
         SourceError: files of the log are missing or damaged, so that they do not tell.
         DestinationError: the store refused, or a commit is damaged.
     """
-    found = replay(storage, log, version)
+    found = replay(storage, log, version, kinds)
     if found is None:
         raise SourceError(
             f"the log of {storage.uri(folder)} does not tell what the table holds at version "

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeport.errors import ConfigError
+from lakeport.errors import ConfigError, SourceError
 from lakeport.storage.local.store import LocalStorage
 from lakeport.writers.delta.log.actions import (
     add_action,
@@ -127,5 +127,6 @@ def test_history_and_replay_of_a_log(tmp_path: Path) -> None:
     assert [f.path for f in second.files] == ["y.parquet"]
     (tmp_path / "t" / "_delta_log" / f"{0:020d}.json").unlink()
     assert replay(storage, LogFiles.of(storage, "t"), 1) is None
-    assert commits.last_transactions(1, ["app"]) is None
+    with pytest.raises(SourceError, match="does not tell what the table holds at version 1"):
+        commits.last_transactions(1, ["app"])
     assert LogFiles.of(storage, "nothing").newest == -1
