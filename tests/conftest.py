@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,7 +22,8 @@ settings.register_profile("share", _PATIENT, max_examples=20)
 settings.register_profile("soak", _PATIENT, max_examples=500)
 
 
-_WITHOUT_SPARK = ("browser", "unit", "property", "fuzz", "cluster", "pages", "screens", "warm")
+_BY_THREADS = frozenset({"browser", "fuzz", "pages", "property", "screens", "unit"})
+_WITHOUT_SPARK = _BY_THREADS | {"cluster", "test_emulators.py", "warm"}  # in this process
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,10 +36,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--warm", action="store_true", help="have the tests' own loads go through a warm session"
     )
     parser.addoption(
-        "--early", action="store_true", help="have small jobs done as before Spark is there"
+        "--engine",
+        choices=("spark", "threads"),
+        help="engine of the tests' own loads; default: spark, but for tests of single parts",
     )
     parser.addoption(
-        "--by-spark", action="store_true", help="have every commit to a Delta table done by Spark"
+        "--delta-spark",
+        action="store_true",
+        help="have delta-spark make every commit to a Delta table, in a session of the tests' own",
     )
 
 
@@ -62,56 +66,52 @@ def one_spark(
     folders = {
         item.path.relative_to(Path(__file__).parent).parts[0] for item in request.session.items
     }
-    if folders <= {*_WITHOUT_SPARK, "test_emulators.py"}:
+    engine = request.config.getoption("engine")
+    os.environ["LAKEPORT_ENGINE"] = engine or ("threads" if folders <= _BY_THREADS else "spark")
+    if folders <= _WITHOUT_SPARK or engine == "threads":
         yield
         return
     if request.config.getoption("warm"):
-        with warm_session(tmp_path_factory.mktemp("warm")), commits_by_spark():
+        with warm_session(tmp_path_factory.mktemp("warm")):
+            yield
+        return
+    if request.config.getoption("delta_spark"):
+        with delta_spark_session(tmp_path_factory.mktemp("session")):
             yield
         return
     from lakeport.engine.spark.session import Runtime
 
     runtime = Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
-    assert runtime.context  # there for every test: small loads would do without until it is
-    early, by_spark = (request.config.getoption(name) for name in ("early", "by_spark"))
-    with (
-        small_jobs_here() if early else nullcontext(),
-        commits_by_spark() if by_spark else nullcontext(),
-    ):
-        yield
+    assert runtime.context
+    yield
     runtime.stop()
 
 
 @contextmanager
-def commits_by_spark() -> Iterator[None]:
-    """No table is plain: delta-spark makes every commit."""
-    from lakeport.writers.delta.commit.log_transaction import LogTransaction
+def delta_spark_session(folder: Path) -> Iterator[None]:
+    """A session that somebody else has built, with a setting that only delta-spark knows of."""
+    from pyspark.sql import SparkSession
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LogTransaction, "begin", lambda *about: None)
-        yield
+    from lakeport.engine.spark.jvm.jars import ensure
+    from lakeport.engine.spark.settings import DELTA_SETTINGS, LOG_STORE_SETTINGS
 
-
-@contextmanager
-def small_jobs_here() -> Iterator[None]:
-    """Small jobs are done by threads of this process, although Spark is there."""
-    from lakeport.engine.spark import jobs, session
-
-    done: list[int] = []
-    until_spark = jobs._until_spark
-
-    def early(runtime: session.Runtime, size: int) -> bool:
-        return 0 <= size <= session._SMALL and runtime.is_local and not runtime._given
-
-    def counted(runtime: Any, function: Any, items: Sequence[Any], *how: Any) -> Any:
-        done.append(len(items))
-        return until_spark(runtime, function, items, *how)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session.Runtime, "spares", early)
-        patch.setattr(jobs, "_until_spark", counted)
-        yield
-    assert sum(done) > 50
+    settings = {
+        **DELTA_SETTINGS,
+        **LOG_STORE_SETTINGS,
+        "spark.jars": ",".join(map(str, ensure({"delta", "s3a", "azure"}))),
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.databricks.delta.properties.defaults.logRetentionDuration": "interval 30 days",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(folder),
+        "spark.ui.enabled": "false",
+    }
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield
+    session.stop()
 
 
 @contextmanager

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from lakeport.config.inputs.tables import TablesSource
     from lakeport.config.inputs.tap import TapSource
     from lakeport.config.keys import StoreKeys, TargetKeys
+    from lakeport.engine.base import EngineReport
     from lakeport.host.activity import Activity
     from lakeport.loading.check import CheckReport, check
     from lakeport.loading.expect.result import ExpectationResult
@@ -97,6 +98,7 @@ __all__ = [
     "DatabaseSource",
     "DestinationConfig",
     "DestinationError",
+    "EngineReport",
     "Expectation",
     "ExpectationFailed",
     "ExpectationResult",
@@ -174,6 +176,7 @@ _HOMES = {
     "CsvOptions": "lakeport.sources.csv.options",
     "DatabaseSource": "lakeport.config.inputs.database",
     "DestinationConfig": "lakeport.config.base",
+    "EngineReport": "lakeport.engine.base",
     "Expectation": "lakeport.config.expectations",
     "Freshness": "lakeport.config.expectations",
     "RowCount": "lakeport.config.expectations",

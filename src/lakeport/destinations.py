@@ -6,15 +6,14 @@ What a destination needs, and where its tables lie, its config tells (`lakeport.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lakeport.config.classes import config_class, destination_of
 from lakeport.config.inputs.database import DatabaseSource
 from lakeport.config.inputs.files import FilesSource
-from lakeport.engine.spark import workers
-from lakeport.engine.spark.filesystems import place_of, session_for
+from lakeport.engine.spark.filesystems import place_of
 from lakeport.engine.spark.table_files import check_table_files
 from lakeport.errors import ConfigError, PermissionRefused
 from lakeport.host.extras import PACKAGES, missing
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from lakeport.config.base import DestinationConfig
+    from lakeport.engine.base import Engine
     from lakeport.engine.spark.lease import Store
-    from lakeport.engine.spark.session import Runtime
     from lakeport.model import Storage, StoredObject
     from lakeport.writers.base import TableWriter
 
@@ -86,14 +85,48 @@ def check_place(config: DestinationConfig, storage: Storage) -> None:
             raise enclosed(place, folder)
 
 
-def asks_for_spark(config: DestinationConfig) -> bool:
-    """Whether commits ask for Spark whatever the table is like, so that it had better start now."""
-    return config.file_type == "delta" and bool(config.table_properties or config.cluster_by)
+def commits_by_spark(config: DestinationConfig, engine: Engine) -> bool:
+    """Whether delta-spark makes the commits whatever the table is like."""
+    asked = config.table_properties or config.cluster_by or not engine.commits_by_log
+    return config.file_type == "delta" and bool(asked)
 
 
-def check_reach(config: DestinationConfig, runtime: Runtime) -> tuple[str, ...]:
+def check_engine(
+    config: DestinationConfig, storage: Storage, engine: Engine, streams: Iterable[str]
+) -> None:
+    """Refuse, before a source is read, tables that the engine can't commit to.
+
+    Args:
+        config: the target's.
+        storage: the target's store.
+        engine: the load's.
+        streams: the streams whose names are known.
+
+    Raises:
+        ConfigError: only delta-spark can commit to one of the tables, and the engine is threads.
+    """
+    if config.file_type != "delta":
+        return
+    for key in ("table_properties", "cluster_by"):
+        if getattr(config, key):
+            engine.require_spark(f"`{key}`")
+    if engine.commits_any_table:
+        return  # what the tables are is found out while Spark starts
+    from lakeport.writers.delta.log.reader import STATE, LogFiles, replay
+    from lakeport.writers.delta.plain import plain
+
+    for stream in streams:
+        folder = table_folder(config.folder_of(table_name(config.table_pattern, stream)))
+        log = LogFiles.recent(storage, folder)
+        found = replay(storage, log, log.newest, STATE - {"txn"}) if log.newest >= 0 else None
+        if log.newest >= 0 and (found is None or not plain(found.state)):
+            uri = storage.uri(folder)
+            engine.require_spark(f"a commit to {uri}, which is no plain Delta table,")
+
+
+def check_reach(config: DestinationConfig, engine: Engine) -> tuple[str, ...]:
     """What the user has to know about tasks that run on other machines."""
-    if runtime.is_local or config.destination != "local":
+    if engine.is_local or config.destination != "local":
         return ()
     return (
         "the target is a folder and Spark's tasks run on other machines: every worker and this "
@@ -102,7 +135,7 @@ def check_reach(config: DestinationConfig, runtime: Runtime) -> tuple[str, ...]:
 
 
 def check_workers(
-    config: DestinationConfig, storage: Storage, runtime: Runtime, source: object
+    config: DestinationConfig, storage: Storage, engine: Engine, source: object
 ) -> tuple[Storage, tuple[str, ...]]:
     """See that whoever runs the tasks can land, before anything is written.
 
@@ -114,11 +147,11 @@ def check_workers(
         MissingDependency: a package is absent.
         ConfigError: the workers' Python does not fit.
     """
-    if runtime.is_local and not runtime.adopted:
+    if engine.has_own_workers:
         return storage, ()
-    warnings = check_reach(config, runtime)
-    workers.check(runtime, worker_packages(config, source))
-    return (storage if runtime.is_local else storage.marked(secrets.token_hex(8))), warnings
+    warnings = check_reach(config, engine)
+    engine.check_workers(worker_packages(config, source))
+    return (storage if engine.is_local else storage.marked(secrets.token_hex(8))), warnings
 
 
 def worker_packages(config: DestinationConfig, source: object) -> tuple[str, ...]:
@@ -162,7 +195,7 @@ def open_storage(config: DestinationConfig) -> Storage:
 def open_table(
     config: DestinationConfig,
     storage: Storage,
-    runtime: Runtime,
+    engine: Engine,
     stream: str,
     run: str = "",
     *,
@@ -173,7 +206,7 @@ def open_table(
     Args:
         config: where it is, and how it is written.
         storage: the target's store.
-        runtime: Spark.
+        engine: runs what writes data files anew, and opens delta-spark's transactions.
         stream: the stream's name.
         run: the run's name.
         writes: whether anything will be written; else the store is not probed, either.
@@ -189,7 +222,7 @@ def open_table(
         from lakeport.writers.delta.table import DeltaTableWriter
         from lakeport.writers.delta.writer import DeltaWriter
 
-        session = spark_session(config, storage, runtime, writes=writes)
+        session = spark_session(config, storage, engine, writes=writes)
         if config.extra:
             # Wrong credentials show now, in our own client's words, while Spark starts.
             _first(storage, f"{folder}/_delta_log")
@@ -200,11 +233,10 @@ def open_table(
             stream,
             DeltaOptions.of(config),
             run,
-            without_spark=runtime.optional,
-            begin=runtime.begin,
-            runtime=runtime,
+            by_log=engine.commits_by_log,
+            engine=engine,
         )
-        return DeltaTableWriter.of(config, writer, runtime)
+        return DeltaTableWriter.of(config, writer, engine)
     return FilesWriter(
         storage,
         encoder_for(config.file_type, _compression(config)),
@@ -262,7 +294,7 @@ def spark_store(config: DestinationConfig, storage: Storage, needs: frozenset[st
 
 
 def table_rows(
-    config: DestinationConfig, storage: Storage, runtime: Runtime, name: str
+    config: DestinationConfig, storage: Storage, engine: Engine, name: str
 ) -> DataFrame | None:
     """A Delta table of the lake as a frame; None where there is none of that name."""
     from lakeport.writers.delta.log.reader import LogFiles
@@ -270,14 +302,14 @@ def table_rows(
     folder = table_folder(config.folder_of(name))
     if config.file_type != "delta" or LogFiles.of(storage, folder).newest < 0:
         return None
-    spark = spark_session(config, storage, runtime, writes=False)()
+    spark = spark_session(config, storage, engine, writes=False)()
     newest = LogFiles.of(storage, folder).newest
     check_table_files(spark, storage, folder, newest, config.table_roots)
     return spark.read.format("delta").load(storage.hadoop_uri(folder))
 
 
 def spark_session(
-    config: DestinationConfig, storage: Storage, runtime: Runtime, *, writes: bool = True
+    config: DestinationConfig, storage: Storage, engine: Engine, *, writes: bool = True
 ) -> Callable[[], SparkSession]:
     """Gives the session, with the credentials for Spark's own way to the store handed over.
 
@@ -286,9 +318,10 @@ def spark_session(
     Raises:
         DestinationError: the store can't hold Delta tables.
     """
+    needs = config.jars
     if not config.connectors():
-        return lambda: runtime.spark
+        return lambda: engine.delta_session(needs)
     if writes and storage.needs_unique_names():
         raise unfit_for_tables(f"the store at {storage.uri()}", "If-None-Match")
     root, settings = storage.hadoop_uri(), storage.hadoop_settings
-    return lambda: session_for(runtime, root, settings(for_workers=not runtime.is_local))
+    return lambda: engine.delta_session(needs, root, settings(for_workers=not engine.is_local))

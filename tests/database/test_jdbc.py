@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 import lakeport
 from lakeport import DatabaseSource
+from lakeport.engine.spark.engine import SparkEngine
 from lakeport.engine.spark.session import Runtime
 from lakeport.errors import ConfigError, MissingDependency, SourceError
 from lakeport.sources.database.jdbc import JdbcFlushes
@@ -57,7 +58,7 @@ def test_a_table_lands(tmp_path: Path, uri: str, how: dict[str, Any]) -> None:
 def test_a_plan_of_sparks_holds_no_password(uri: str) -> None:
     assert Runtime._current is not None
     source = DatabaseSource(database=uri, table="T", split_by="ID", splits=2)
-    (flush,) = JdbcFlushes(source, "t", Runtime._current)
+    (flush,) = JdbcFlushes(source, "t", SparkEngine(Runtime._current.needs, {}))
     frame = flush.batches[0].frame
     assert frame is not None
     assert CANARY not in frame._jdf.queryExecution().toString()

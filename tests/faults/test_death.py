@@ -22,7 +22,6 @@ from lakeport.engine.spark.session import Runtime
 from lakeport.errors import InputError, OutcomeUnknown, RunMismatch
 from lakeport.storage.local.store import LocalStorage
 from lakeport.writers.delta.commit.transaction import Transaction
-from tests.conftest import commits_by_spark
 from tests.contract.targets import record, schema, singer, state
 from tests.faults.kit import INTEGER, STRING, Lake, users
 
@@ -259,7 +258,9 @@ def test_the_answer_to_a_commit_is_lost(
         txn._txn = Mute(txn._txn, lands=lands)
         return real(txn, *arguments)
 
-    with monkeypatch.context() as patch, commits_by_spark():
+    by_delta_spark = '{"delta.enableChangeDataFeed": "true"}'  # which only that knows of
+    monkeypatch.setenv("LAKEPORT_TABLE_PROPERTIES", by_delta_spark)
+    with monkeypatch.context() as patch:
         patch.setattr(Transaction, "commit", commit)
         if lands:
             assert land(delta_lake, INPUT, Fate())[-1] == {"bookmarks": {"users": ROWS}}

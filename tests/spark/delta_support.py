@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeport.engine.spark.engine import SparkEngine
 from lakeport.engine.spark.session import Runtime
 from lakeport.model import Landed
 from lakeport.storage.local.store import LocalStorage
@@ -22,6 +23,11 @@ def runtime() -> Runtime:
     """The process's own session."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
+
+
+def engine() -> SparkEngine:
+    """An engine on that session."""
+    return SparkEngine(runtime().needs, {})
 
 
 def session() -> Any:

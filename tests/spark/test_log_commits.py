@@ -22,7 +22,7 @@ from lakeport.writers.delta.commit.log_transaction import LogTransaction
 from lakeport.writers.delta.log import transactions
 from lakeport.writers.delta.writer import DeltaWriter
 from lakeport.writers.naming import table_folder, table_name
-from tests.spark.delta_support import land, session, writer
+from tests.spark.delta_support import engine, land, session, writer
 
 Target = tuple[dict[str, Any], str, dict[str, str]]
 """A table's config, its place for delta-rs, and what that needs to reach it."""
@@ -39,7 +39,7 @@ def ids(place: str, options: dict[str, str] | None = None) -> list[int]:
 
 def alone(into: DeltaWriter) -> DeltaWriter:
     """The same table, written to by its log's files."""
-    return replace(into, without_spark=True)
+    return replace(into, by_log=True)
 
 
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
@@ -192,7 +192,7 @@ def test_writers_of_two_kinds_at_once(target: Target, runtime: Runtime, soak: bo
     each = 20 if soak else 5
     config = load_target(keys)
     storage = open_storage(config)
-    session = spark_session(config, storage, runtime)
+    session = spark_session(config, storage, engine())
     folder = table_folder(config.folder_of(table_name(config.table_pattern, "t")))
     by_spark = DeltaWriter(session, storage, folder, "t", run="race")
     land(by_spark, rows(0))

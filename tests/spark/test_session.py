@@ -16,13 +16,15 @@ from pathlib import Path
 import pytest
 
 from lakeport.engine.spark.failures import translate, translated
-from lakeport.engine.spark.jobs import run_tasks
+from lakeport.engine.spark.jobs import JobLabel, run_tasks
 from lakeport.engine.spark.session import Runtime
 from lakeport.engine.spark.warmup import first_use
 from lakeport.engine.spark.warmup.first_use import FirstUse
 from lakeport.errors import ConfigError, LakeportError, SchemaConflict
 
 CANARY = "canary/" + "s3cr3t+value"
+
+LABEL = JobLabel("test")
 
 
 def command_line(pid: int) -> str:
@@ -116,7 +118,7 @@ def test_the_jvm_and_the_workers_leave_no_core_dumps(runtime: Runtime) -> None:
 
         return [resource.getrlimit(resource.RLIMIT_CORE)]
 
-    assert run_tasks(runtime, limit, [1]) == [(0, 0)]
+    assert run_tasks(runtime, LABEL, limit, [1]) == [(0, 0)]
     assert runtime._launch is not None and runtime._launch.jvm is not None
     pid = runtime._launch.jvm.process.pid
     limits = Path(f"/proc/{pid}/limits").read_text()
@@ -166,7 +168,7 @@ def test_warming_up_leaves_nothing_behind(runtime: Runtime) -> None:
     gateway = runtime._launch.jvm
     assert gateway is not None
     assert list((gateway.folder / "failed").iterdir()) == []
-    assert run_tasks(runtime, lambda x: [x], [1]) == [1]
+    assert run_tasks(runtime, LABEL, lambda x: [x], [1]) == [1]
 
 
 def test_delta_works(runtime: Runtime, tmp_path: Path) -> None:
@@ -216,7 +218,7 @@ def test_a_load_imports_no_pandas(file_type: str, tmp_path: Path) -> None:
         import sys
         from pathlib import Path
         from lakeport.cli import programs
-        from lakeport.engine.spark.jobs import run_tasks
+        from lakeport.engine.spark.jobs import JobLabel, run_tasks
         from lakeport.engine.spark.session import Runtime
 
         def loaded(_):
@@ -231,7 +233,7 @@ def test_a_load_imports_no_pandas(file_type: str, tmp_path: Path) -> None:
         programs.run("lakeport", ["land", str(source), *target])
         print()
         print("pandas" in sys.modules)
-        print(*run_tasks(Runtime.start(set(), {{}}, small=True), loaded, [1]))
+        print(*run_tasks(Runtime.start(set(), {{}}, small=True), JobLabel("test"), loaded, [1]))
     """
     assert run_script(script).split()[-3:] == ["False", "False", "DataFrame"]
 
@@ -239,7 +241,7 @@ def test_a_load_imports_no_pandas(file_type: str, tmp_path: Path) -> None:
 def test_workers_come_from_the_daemon_on_standby(runtime: Runtime) -> None:
     jvm = runtime._launch.jvm if runtime._launch is not None else None
     assert jvm is not None and jvm.workers is not None
-    assert run_tasks(runtime, lambda _: [os.getppid()], [1, 2]) == [jvm.workers.pid] * 2
+    assert run_tasks(runtime, LABEL, lambda _: [os.getppid()], [1, 2]) == [jvm.workers.pid] * 2
 
 
 def test_numpy_values_still_reach_the_jvm(runtime: Runtime) -> None:
@@ -255,23 +257,23 @@ def test_an_interrupt_cancels(runtime: Runtime) -> None:
         time.sleep(seconds)
         return [1]
 
-    assert run_tasks(runtime, slow, [0.0]) == [1]
+    assert run_tasks(runtime, LABEL, slow, [0.0]) == [1]
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
     begun = time.monotonic()
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        run_tasks(runtime, slow, [60.0])
+        run_tasks(runtime, LABEL, slow, [60.0])
     assert time.monotonic() - begun < 50
-    assert run_tasks(runtime, slow, [0.0]) == [1]
+    assert run_tasks(runtime, LABEL, slow, [0.0]) == [1]
 
 
 def test_nothing_outlives_a_killed_driver() -> None:
     script = """
     import os, sys, time
-    from lakeport.engine.spark.jobs import run_tasks
+    from lakeport.engine.spark.jobs import JobLabel, run_tasks
     from lakeport.engine.spark.session import Runtime
     runtime = Runtime.start({"delta"}, {}, small=True)
-    workers = run_tasks(runtime, lambda _: [os.getpid(), os.getppid()], [0, 1])
+    workers = run_tasks(runtime, JobLabel("test"), lambda _: [os.getpid(), os.getppid()], [0, 1])
     print(runtime._launch.jvm.process.pid, *workers, flush=True)
     time.sleep(600)
     """
@@ -297,7 +299,8 @@ def test_adopting_growing_and_ending() -> None:
     from unittest.mock import patch
     from lakeport.errors import ConfigError, SourceError
     from lakeport.sources.frames.spark import normalised
-    from lakeport.engine.spark.jobs import run_tasks
+    from lakeport.engine.spark.engine import SparkEngine
+    from lakeport.engine.spark.jobs import JobLabel, run_tasks
     from lakeport.engine.spark.session import Runtime
 
     # No jars in the cache: none on the class path.
@@ -306,8 +309,11 @@ def test_adopting_growing_and_ending() -> None:
         session = own.spark
     pid = own._launch.jvm.process.pid
     Runtime._current = None      # as if somebody else had built it
+    needs = frozenset({"delta", "s3a"})
+    plain = SparkEngine(needs, {})  # which can land files, and plain tables
+    assert plain.adopted and plain.run_tasks("test", lambda x: [x], [1]) == [1]
     try:
-        Runtime.start({"delta", "s3a"}, {}, small=True)
+        plain.delta_session(needs)
     except ConfigError as error:
         told = str(error)
         assert '("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")' in told
@@ -323,7 +329,7 @@ def test_adopting_growing_and_ending() -> None:
         raise SystemExit("adopted what lacks Delta")
     adopted = Runtime.start(set(), {}, small=True)
     assert adopted.adopted and adopted.spark is session and adopted.attempts == 1
-    assert run_tasks(adopted, lambda x: [x + 1], [1, 2]) == [2, 3]
+    assert run_tasks(adopted, JobLabel("test"), lambda x: [x + 1], [1, 2]) == [2, 3]
     adopted.stop()
     frame = session.range(3)
     assert frame.count() == 3
@@ -336,12 +342,13 @@ def test_adopting_growing_and_ending() -> None:
         raise SystemExit("took a frame of a session that was stopped")
 
     again = Runtime.start({"delta"}, {}, small=True)
-    assert run_tasks(again, lambda x: [x + 1], [1]) == [2]
+    assert run_tasks(again, JobLabel("test"), lambda x: [x + 1], [1]) == [2]
     own._launch.jvm.kill()
     assert not Path(f"/proc/{pid}").exists()
-    assert run_tasks(again, lambda x: [x + 1], [1]) == [2]
+    assert run_tasks(again, JobLabel("test"), lambda x: [x + 1], [1]) == [2]
     folder = again._launch.jvm.folder
-    grown = Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
+    assert Runtime.start({"delta", "s3a"}, {}, small=True) is again  # all jars are there
+    grown = Runtime.start({"delta", "s3a", "azure"}, {"spark.app.name": "other"}, small=True)
     assert grown is not again and not folder.exists()
     jvm = grown.context._jvm
     conf = grown.context._jsc.hadoopConfiguration()

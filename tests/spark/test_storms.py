@@ -19,13 +19,13 @@ from lakeport.errors import (
     PermissionRefused,
     Unreachable,
 )
-from tests.conftest import commits_by_spark
 from tests.emulators import Azurite, s3_config
 from tests.faults.requests.faults import Fault as RequestFault
 from tests.faults.requests.naming import namer
 from tests.faults.requests.proxy import FaultProxy, Point
 from tests.s3_stub import BrokenS3, Fault
 
+BY_DELTA_SPARK = {"table_properties": {"delta.enableChangeDataFeed": "true"}}
 FOR_EVER = 1_000_000
 COMMIT = {"on": "PutObject", "key": "_delta_log/"}
 
@@ -33,8 +33,7 @@ COMMIT = {"on": "PutObject", "key": "_delta_log/"}
 @pytest.fixture(autouse=True)
 def with_spark(runtime: Any) -> Iterator[None]:
     """One session for the module; `land` takes it up, and commits by it."""
-    with commits_by_spark():
-        yield
+    yield
 
 
 @pytest.fixture
@@ -51,6 +50,7 @@ def land(store: BrokenS3, **more: Any) -> None:
         **s3_config(store),
         "give_up_after": 1,
         "table": "t",
+        **BY_DELTA_SPARK,
         **more,
     }
     lakeport.land(pa.table({"id": [1, 2]}), config)
@@ -128,6 +128,7 @@ def azure_land(azurite: Azurite, proxy: FaultProxy, **more: Any) -> None:
         "access_key": azurite.account_key,
         "azure_endpoint": proxy.endpoint,
         "give_up_after": 1,
+        **BY_DELTA_SPARK,
         **more,
     }
     lakeport.land(pa.table({"id": [1, 2]}), config)

@@ -247,7 +247,7 @@ def test_what_a_table_remembers_moves_also_where_no_row_is_left(
 
 def test_once_is_refused_where_spark_makes_the_rows(runtime: Runtime, tmp_path: Path) -> None:
     sql = "SELECT * FROM source"
-    with pytest.raises(ConfigError, match="`once` and `sql` or `python` exclude each other"):
+    with pytest.raises(ConfigError, match="`once` and `sql` exclude each other"):
         lakeport.land(PEOPLE, tmp_path, table="t", sql=sql, once=True)
     with pytest.raises(ConfigError, match=r"`once` and unique\(id\) exclude each other"):
         lakeport.land(PEOPLE, tmp_path, table="t", expect=[{"unique": "id"}], once=True)

@@ -32,7 +32,7 @@ NEEDED = {
     "lakeport.mage.flags -> lakeport.config.files": _COMMAND,
     "lakeport.mage.flags -> lakeport.config.mage.catalog": _COMMAND,
     "lakeport.native -> lakeport.native": "what is compiled may not load here",
-    "lakeport.tables.table -> lakeport.engine.spark.session": "a look at the log needs no Spark",
+    "lakeport.tables.table -> lakeport.engine.choose": "a look at the log needs no Spark",
     "lakeport.warm.child -> lakeport.engine.spark.session": _SESSION,
     "lakeport.warm.server -> lakeport.storage.sdks": _SESSION,
     "lakeport.warm.session -> lakeport.warm.keeper": _SESSION,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
@@ -14,6 +15,7 @@ from lakeport.cli.output.console import Console, Json, Output
 from lakeport.cli.output.errors import Guard
 from lakeport.engine.spark.jvm.java import find_java
 from lakeport.errors import ConfigError, MissingDependency
+from lakeport.host.cores import available_cores
 from lakeport.native import parser
 from lakeport.units import count, counted, size
 
@@ -62,6 +64,13 @@ def _java() -> str:
     return f"{found.full_version} ({found.path})"
 
 
+def _engine(version: str) -> str:
+    """What runs the tasks of loads, unless a config says otherwise."""
+    if os.environ.get("LAKEPORT_ENGINE", "spark").strip().lower() == "threads":
+        return "threads of this process (LAKEPORT_ENGINE)"
+    return f"Spark {version}, local[{available_cores()}]"
+
+
 def _needs(given: str) -> list[str]:
     """What is listed in `--for`, as `spark.jvm.versions` calls it."""
     names = [name.strip() for name in given.split(",") if name.strip()]
@@ -84,5 +93,6 @@ def version(json_out: JsonOut = False) -> None:
                 facts[name] = "not installed"
         facts["python"] = platform.python_version()
         facts["java"] = _java()
+        facts["engine"] = _engine(str(facts["pyspark"]))
         facts["parser"] = parser()
         output.facts("lakeport", facts)

@@ -15,6 +15,7 @@ from lakeport.cli.options import (
     Columns,
     Debug,
     Drop,
+    EngineName,
     JsonOut,
     Rename,
     RunId,
@@ -105,6 +106,7 @@ def land(
     expect: Expect = None,
     set_keys: SetKeys = None,
     spark: SparkKeys = None,
+    engine: EngineName = None,
     debug: Debug = False,
     source_format: Annotated[
         str | None,
@@ -295,6 +297,7 @@ def land(
                 "unknown_fields": unknown_fields,
                 "schema_evolution": schema_evolution,
                 "give_up_after": give_up_after,
+                "engine": engine,
                 **column_keys(columns, rename, drop),
                 **internal_keys(no_internal_columns, internal_prefix),
             },

@@ -18,6 +18,7 @@ __all__ = [
     "Columns",
     "Debug",
     "Drop",
+    "EngineName",
     "JsonOut",
     "Rename",
     "RunId",
@@ -41,6 +42,14 @@ RunId = Annotated[
 SetKeys = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any key of the config; repeat it for more."),
+]
+EngineName = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        metavar="spark|threads",
+        help="What runs the tasks; default: spark. threads: without Java.",
+    ),
 ]
 SparkKeys = Annotated[
     list[str] | None,

@@ -9,7 +9,16 @@ from typing import Annotated
 
 import typer
 
-from lakeport.cli.options import Debug, RunId, SetKeys, SparkKeys, StatePath, keys, refuse_secrets
+from lakeport.cli.options import (
+    Debug,
+    EngineName,
+    RunId,
+    SetKeys,
+    SparkKeys,
+    StatePath,
+    keys,
+    refuse_secrets,
+)
 from lakeport.cli.output.errors import RUN_AGAIN, Guard
 from lakeport.mage.flags import Flags, config_of, on_or_off
 from lakeport.mage.log import LogLines
@@ -75,6 +84,7 @@ def target(
     run_id: RunId = None,
     set_keys: SetKeys = None,
     spark: SparkKeys = None,
+    engine: EngineName = None,
     debug: Debug = False,
 ) -> None:
     """Land Singer messages from stdin as Mage's targets do: STATE on stdout, logs on stderr."""
@@ -101,7 +111,7 @@ def target(
             sys.stdout.write(json.dumps(template(name)))
             return
         lines.caller = caller(name)
-        given = keys({"run_id": run_id}, set_keys, spark)
+        given = keys({"run_id": run_id, "engine": engine}, set_keys, spark)
         made = config_of(name, flags, given)
         guard.protect(made)
         lines.protect(made.secrets())

@@ -266,6 +266,11 @@ class DestinationConfig(BaseModel):
         description="Write a manifest for each load of files, and a report for each run.",
     )
     spark: Settings = Field(default_factory=dict, description="Settings of Spark.")
+    engine: Literal["spark", "threads"] = Field(
+        default="spark",
+        description="What runs the tasks: Spark, or threads of this process, without Java and "
+        "without what only Spark can do.",
+    )
     warm: Annotated[Literal["auto", "off", "require"], BeforeValidator(_switched)] = Field(
         default="auto",
         description="Whether to use the Spark of a warm session (`lakeport warm`) where one runs.",

@@ -28,6 +28,7 @@ class StoreKeys(TypedDict, total=False):
     # every store
     object_key_path: str | None
     spark: Settings | None
+    engine: Literal["spark", "threads"] | None
     warm: Literal["auto", "off", "require"] | None
     give_up_after: float | str | None
 

@@ -71,6 +71,17 @@ class SpanFacts(msgspec.Struct, frozen=True):
     busy: float = 0.0
 
 
+class EngineFacts(msgspec.Struct, frozen=True):
+    """What ran a run's tasks; see `lakeport.EngineReport`."""
+
+    name: str = ""
+    version: str = ""
+    master: str = ""
+    application: str = ""
+    jobs: int = 0
+    tasks: int = 0
+
+
 class RunFacts(msgspec.Struct, frozen=True):
     """A run; see `lakeport.LandingReport`."""
 
@@ -87,6 +98,7 @@ class RunFacts(msgspec.Struct, frozen=True):
     quarantine: list[str] = []
     warnings: list[str] = []
     parser: str = ""
+    engine: EngineFacts = EngineFacts()
     error: ErrorFacts | None = None
     command: list[str] | None = None
     reasons: list[ReasonFacts] = []

@@ -14,9 +14,9 @@ from markupsafe import Markup
 from lakeport.html.charts.timeline import Span, rate, stage_class, stages, timeline
 from lakeport.html.facts import BadSample
 from lakeport.html.render import render
-from lakeport.html.report import RunFacts, StreamFacts
+from lakeport.html.report import EngineFacts, RunFacts, StreamFacts
 from lakeport.html.text import duration, moment
-from lakeport.units import count, size
+from lakeport.units import count, counted, size
 
 __all__ = ["run_body", "run_part"]
 
@@ -87,9 +87,20 @@ def _totals(run: RunFacts) -> list[tuple[str, object]]:
     if run.rejected:
         told.append(("set aside", count(run.rejected)))
     told.append(("started", moment(run.started.astimezone(UTC))))
+    if run.engine.name:
+        told.append(("run by", _engine(run.engine)))
+    if run.engine.application:
+        told.append(("application", run.engine.application))
     if run.parser:
         told.append(("read by", f"{run.parser} parser"))
     return told
+
+
+def _engine(engine: EngineFacts) -> str:
+    tasks = counted(engine.tasks, "task")
+    if engine.name != "spark":
+        return f"threads, {tasks}"
+    return f"Spark {engine.version}, {engine.master}, {counted(engine.jobs, 'job')}, {tasks}"
 
 
 def _rates(pace: Sequence[tuple[float, float, float]]) -> Markup:

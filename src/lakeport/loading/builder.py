@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from lakeport.engine.base import EngineReport
 from lakeport.errors import BadRecord
 from lakeport.host.command import command_line, masked
 from lakeport.loading.expect.result import ExpectationResult, added
@@ -31,6 +32,7 @@ class ReportBuilder:
 
     Attributes:
         timeline: takes down when what is done.
+        engine: what ran the tasks; set before the report is finished.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class ReportBuilder:
         tick: Callable[[], float] = time.monotonic,
     ) -> None:
         self.timeline = Timeline(tick)
+        self.engine = EngineReport()
         self._now = now
         self._run_id, self._target = run_id, target
         self._secrets = tuple(secrets)
@@ -161,6 +164,7 @@ class ReportBuilder:
             streams_left_out=left_out,
             pace=written,
             reading_pace=read,
+            engine=self.engine,
         )
 
     def _stream(self, name: str) -> StreamReport:

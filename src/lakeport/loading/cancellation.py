@@ -22,7 +22,7 @@ from lakeport.errors import CommitConflict, DestinationError, LakeportError, Spa
 from lakeport.host.activity import joining
 
 if TYPE_CHECKING:
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
     from lakeport.model import Storage
 
 __all__ = ["Asked", "Cancellation", "Cancelled", "landing_thread", "waited_for"]
@@ -128,15 +128,14 @@ class Cancellation:
         """As `unknown`, of all loads of this process."""
         return "; ".join(filter(None, (load.unknown() for load in list(_loads))))
 
-    def cancel(self, landing: Future[None] | None, runtime: Runtime, storage: Storage) -> None:
+    def cancel(self, landing: Future[None] | None, engine: Engine, storage: Storage) -> None:
         """Begin no further commit, and wait for the batch in progress, about eight seconds at most.
 
         Without effect at a second call.
 
         Args:
             landing: the batch in progress.
-            runtime: Spark; a session of our own is ended where it might go on with a commit,
-                unless streams run on it.
+            engine: ended where it might go on with a commit, unless others use its session.
             storage: where the tables are.
         """
         with self._lock:
@@ -149,8 +148,7 @@ class Cancellation:
             with suppress(LakeportError):
                 storage.shorten_deadline()
             if left:
-                if not runtime.streams:
-                    runtime.stop()
+                engine.stop()
                 wait(left, _LOOK_SECONDS)
         except KeyboardInterrupt:
             self.at_once = True

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
 from lakeport.config.load import load_target
-from lakeport.destinations import open_storage, spark_store
-from lakeport.engine.spark.filesystems import session_for
-from lakeport.engine.spark.session import Runtime
+from lakeport.destinations import open_storage, spark_session, spark_store
+from lakeport.engine.choose import choose
 from lakeport.errors import LakeportError
 from lakeport.storage.checks import CheckItem, Checks, item_of
 from lakeport.writers.naming import HOME
@@ -108,10 +107,10 @@ def _journal(storage: Storage) -> str:
 def _begin_spark(config: DestinationConfig, storage: Storage) -> Callable[[], LogStoreProbe]:
     """Have Spark start; what is returned waits for it, and raises what went wrong."""
     try:
-        runtime = Runtime.start(
+        engine = choose(
+            config.engine,
             config.jars,
             config.spark,
-            small=True,
             warm=config.warm,
             store=spark_store(config, storage, config.jars),
         )
@@ -126,11 +125,9 @@ def _begin_spark(config: DestinationConfig, storage: Storage) -> Callable[[], Lo
     def ready() -> LogStoreProbe:
         from lakeport.engine.spark.log_store_probe import LogStoreProbe
 
-        session = session_for(
-            runtime, storage.hadoop_uri(), storage.hadoop_settings(for_workers=not runtime.is_local)
-        )
+        session = spark_session(config, storage, engine, writes=False)()
         folder = storage.hadoop_uri(f"_lakeport/check-{uuid.uuid4().hex}")
-        return LogStoreProbe(session, folder, runtime.secrets)
+        return LogStoreProbe(session, folder, engine.secrets)
 
     return ready
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 from lakeport.config.load import load_target
 from lakeport.destinations import open_table
-from lakeport.engine.spark.jobs import run_tasks
 from lakeport.errors import LakeportError, SchemaConflict
 from lakeport.host.activity import activity
 from lakeport.loading.batches.streams import check_streams
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.expectations import Expectation
     from lakeport.config.keys import Target, TargetKeys
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
     from lakeport.loading.batches.parts import Part
     from lakeport.loading.transform.wanted import Wanted
     from lakeport.model import Batch, Reader, Split
@@ -102,6 +101,7 @@ class LandingPlan:
         streams: what it would do to each table.
         warnings: sentences that concern no single stream.
         source: what the source is called, such as a file's name; may be empty.
+        engine: what would run the tasks, and why.
     """
 
     target: str
@@ -110,6 +110,7 @@ class LandingPlan:
     streams: tuple[StreamPlan, ...]
     warnings: tuple[str, ...] = ()
     source: str = ""
+    engine: str = ""
 
     def __repr__(self) -> str:
         """Where to, and which tables; `to_dict` has the rest."""
@@ -166,7 +167,7 @@ def plan(
     from lakeport.sources.files.declared import declaration
 
     options = ReadOptions(source_format, csv, declaration(schema), stray_lines, records_path, sheet)
-    prepared = replace(prepare(load_target(to, keys), source=source), writes=False)
+    prepared = replace(prepare(load_target(to, keys), source=source, begin=False), writes=False)
     prepared = prepared.begun_anew() if full_refresh else prepared
     prepared.check_place()
     from lakeport.loading.transform.wanted import Wanted
@@ -184,7 +185,7 @@ def plan(
             names = [*opened.streams(), *(batch.stream for batch in flush.batches)]
             check_streams(prepared.config, names, bool(wanted))
             for batch in (batch for batch in flush.batches if not batch.schema_only):
-                found = _scan(ready.runtime, batch)
+                found = _scan(ready.engine, batch)
                 seen.setdefault(batch.stream, _Seen()).add(batch, found)
             for record in flush.bad:
                 if record.stream in seen:
@@ -195,7 +196,11 @@ def plan(
     streams = tuple(_stream(prepared, stream, each, wanted) for stream, each in seen.items())
     warnings = (*ready.warnings, *notes)
     mode = config.mode.value
-    return LandingPlan(storage.uri(), config.file_type, mode, streams, warnings, opened.name)
+    engine = prepared.engine.describe("engine" in config.model_fields_set)
+    prepared.engine.close()
+    return LandingPlan(
+        storage.uri(), config.file_type, mode, streams, warnings, opened.name, engine
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +236,7 @@ class _Seen:
         self.batches += 1
 
 
-def _scan(runtime: Runtime, batch: Batch) -> _Found:
+def _scan(engine: Engine, batch: Batch) -> _Found:
     """The good and the bad records of a batch; Parquet and frames hold values, and so no bad ones.
 
     A Spark frame's are not counted.
@@ -242,7 +247,7 @@ def _scan(runtime: Runtime, batch: Batch) -> _Found:
         return _Found(batch.records)
     with activity("checking", batch.stream, total=batch.bytes):
         read = partial(_scan_split, batch.reader)
-        parts = run_tasks(runtime, read, batch.splits, size=batch.bytes)
+        parts = engine.run_tasks(f"check {batch.stream}", read, batch.splits)
     return sum(parts, _NOTHING)
 
 
@@ -266,11 +271,11 @@ def _stream(prepared: Prepared, stream: str, seen: _Seen, wanted: Wanted) -> Str
     shape = policies.shape(planned.columns, batch, source=source)
     check_width(stream, shape.schema, policies.max_columns)
     keys = policies.keys_of(batch)
-    writer = open_table(prepared.config, prepared.storage, prepared.runtime, stream, writes=False)
+    writer = open_table(prepared.config, prepared.storage, prepared.engine, stream, writes=False)
     now = writer.current()
     files = number_of_files(
         int(seen.bytes * seen.batch.output_ratio),
-        prepared.runtime.cores,
+        prepared.engine.cores,
         policies.min_file_bytes,
         policies.target_file_bytes,
     )

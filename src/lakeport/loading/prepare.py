@@ -3,8 +3,8 @@
 ```
 config ─▶ layout ─▶ store ─▶ Spark with the jars that the tables need ─▶ place ─▶ source ─▶ workers
 ```
-What is wrong shows as early as it can be seen; nothing is written. Spark, if asked for, starts
-meanwhile.
+The engine is chosen here, once. What is wrong shows as early as it can be seen; nothing is written.
+Spark starts meanwhile.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from typing import TYPE_CHECKING, Any
 from lakeport import destinations
 from lakeport.config.inputs.tables import TablesSource
 from lakeport.destinations import check_layout, open_storage, open_table
+from lakeport.engine.choose import choose
 from lakeport.engine.spark.quoting import quoted
-from lakeport.engine.spark.session import Runtime
 from lakeport.engine.spark.table_files import check_table_files
 from lakeport.errors import ConfigError
 from lakeport.model import Mode, Remembered
 from lakeport.sources.open import Source, open_source
 from lakeport.sources.options import ReadOptions
 from lakeport.sources.spool.location import open_spool
-from lakeport.sources.target import TargetTables
+from lakeport.sources.target import TargetTables, one_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import SparkContext
 
     from lakeport.config.base import DestinationConfig
+    from lakeport.engine.base import Engine
     from lakeport.loading.report import Observer
     from lakeport.model import Memory, Storage
     from lakeport.writers.base import TableWriter
@@ -46,7 +47,7 @@ class Prepared:
     Attributes:
         config: the target's config.
         storage: the target's store.
-        runtime: Spark, which may be starting yet.
+        engine: runs the tasks; its Spark may be starting yet.
         warnings: what the user has to know.
         of_workers: those of them that `check_workers` has found.
         anew: the mode that the config had, where its sources begin anew and the tables with them;
@@ -56,7 +57,7 @@ class Prepared:
 
     config: DestinationConfig
     storage: Storage
-    runtime: Runtime
+    engine: Engine
     warnings: tuple[str, ...]
     of_workers: tuple[str, ...] = ()
     anew: Mode | None = None
@@ -81,7 +82,7 @@ class Prepared:
             MissingDependency: a package is absent there.
             ConfigError: their Python does not fit.
         """
-        storage, found = destinations.check_workers(self.config, self.storage, self.runtime, source)
+        storage, found = destinations.check_workers(self.config, self.storage, self.engine, source)
         return replace(self, storage=storage, warnings=(*self.warnings, *found), of_workers=found)
 
     def begun_anew(self) -> Prepared:
@@ -121,12 +122,12 @@ class Prepared:
             InputError: the source can't be landed as it is.
             ConfigError: its kind or a setting is wrong.
         """
-        with open_spool(self.config, self.runtime) as spool:
+        with open_spool(self.config, self.engine) as spool:
             tables = TargetTables(
                 self._memory, self._keys, self.storage, self.anew or self.config.mode
             )
             found = open_source(
-                source, options, self.config, spool, self.runtime, on_progress, tables, check
+                source, options, self.config, spool, self.engine, on_progress, tables, check
             )
             try:
                 yield found, self.check_workers(source)
@@ -135,14 +136,14 @@ class Prepared:
 
     def table(self, stream: str, run: str) -> TableWriter:
         """The table that a stream lands in; see `open_table`."""
-        writer = open_table(self.config, self.storage, self.runtime, stream, run)
+        writer = open_table(self.config, self.storage, self.engine, stream, run)
         if self.anew is Mode.MERGE:
             writer.begin_anew()
         return writer
 
     def _memory(self, stream: str) -> Memory:
         """What a stream's table remembers of its sources."""
-        table = open_table(self.config, self.storage, self.runtime, stream, writes=False)
+        table = open_table(self.config, self.storage, self.engine, stream, writes=False)
         memory = table.memory(writes=self.writes)
         return _Forgetful(memory) if self.anew else memory
 
@@ -152,11 +153,11 @@ class Prepared:
             return None
         from lakeport.tables.queries import fetch, read_table
 
-        writer = open_table(self.config, self.storage, self.runtime, stream, writes=False)
+        writer = open_table(self.config, self.storage, self.engine, stream, writes=False)
         now = writer.current()
         if now is None:
             return None
-        spark = destinations.spark_session(self.config, self.storage, self.runtime)()
+        spark = destinations.spark_session(self.config, self.storage, self.engine)()
         folder = writer.uri.removeprefix(self.storage.uri()).strip("/")
         check_table_files(spark, self.storage, folder, now.version, self.config.table_roots)
         frame = read_table(spark, self.storage.hadoop_uri(folder), now.version)
@@ -194,18 +195,19 @@ def prepare(
     observer: Observer | None = None,
     warm: bool = True,
     source: Any = None,
+    begin: bool = True,
 ) -> Prepared:
-    """Check the config, open the store, and begin to start Spark where it will be asked for.
+    """Check the config, open the store, choose the engine and have it begin to start.
 
     Never waits for it.
 
     Args:
         config: the target's config.
-        keep: as for `Runtime.start`.
-        also: as for `Runtime.start`.
+        keep, also: as for `Runtime.start`.
         warm: whether the config may ask for a warm session's Spark.
         observer: hears the warnings at once, also where the load does not get any further.
         source: what is going to be landed, where that is known; tables ask for Spark.
+        begin: whether Spark begins to start now, not when the first task is there.
 
     Raises:
         ConfigError: a table can't be laid out so, or a running Spark session lacks something.
@@ -216,15 +218,19 @@ def prepare(
     if observer is not None:
         for text in warnings:
             observer.on_warning(text)
-    runtime = Runtime.start(
+    engine = choose(
+        config.engine,
         config.jars,
         config.spark,
-        small=True,
         keep=keep,
         also=also | source.jars if isinstance(source, TablesSource) else also,
         warm=config.warm if warm else "off",
         store=destinations.spark_store(config, storage, config.jars),
     )
-    if destinations.asks_for_spark(config) or isinstance(source, TablesSource):
-        runtime.begin()
-    return Prepared(config, storage, runtime, warnings)
+    if isinstance(source, TablesSource):
+        engine.require_spark("a Delta table as a source")
+    known = one_table(config)
+    destinations.check_engine(config, storage, engine, [known] if known else ())
+    if begin:
+        engine.begin(commit=destinations.commits_by_spark(config, engine))
+    return Prepared(config, storage, engine, warnings)

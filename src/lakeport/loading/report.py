@@ -32,6 +32,8 @@
 | `streams_left_out` | streams that are too many for `spans` |
 | `pace` | what tasks had written by when: list of seconds, rows, bytes of files |
 | `reading_pace` | what was read of a Singer stream by when: list of seconds, records, bytes |
+| `engine` | object of what ran the tasks: `name` (`spark` or `threads`), Spark's `version`, |
+| | `master` and `application` id, `jobs` and `tasks` |
 | `error` | null, or an object with `type`, `message`, `hint` |
 """
 
@@ -47,6 +49,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from lakeport.engine.base import EngineReport
 from lakeport.errors import LakeportError
 from lakeport.model import Landed
 from lakeport.scrub import scrub
@@ -172,6 +175,7 @@ class LandingReport:
     streams_left_out: int = 0
     pace: tuple[Point, ...] = ()
     reading_pace: tuple[Point, ...] = ()
+    engine: EngineReport = field(default_factory=EngineReport)
 
     @property
     def ok(self) -> bool:
@@ -236,6 +240,7 @@ class LandingReport:
             "state": None if self.state is None else json.loads(self.state),
             "warnings": list(self.warnings),
             "parser": self.parser,
+            "engine": asdict(self.engine),
             "error": asdict(self.error) if self.error else None,
             "command": None if self.command is None else list(self.command),
             "reasons": [asdict(reason) for reason in self.reasons],

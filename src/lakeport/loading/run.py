@@ -153,9 +153,10 @@ class _Run:
         self.config = prepared.config
         self.secrets = (*self.config.secrets(), *secrets_of_source)
         self.storage: Storage = prepared.storage
-        self.runtime = prepared.runtime
+        self.engine = prepared.engine
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         self.name = self.config.run_id or f"{stamp}-{secrets.token_hex(3)}"
+        self.engine.run = self.name
         self.report = ReportBuilder(self.name, self.storage.uri(), secrets=self.secrets)
         self.observer = observer
         self.on_state = on_state
@@ -164,24 +165,22 @@ class _Run:
         self._loaders: dict[str, StreamLoader] = {}
         self._versions: dict[str, list[int]] = {}
         self._lowest: dict[str, set[int | None]] = {}
-        self._flushes = self._records = self._bytes = self._bad = 0
+        self._flushes = self._records = self._bad = 0
         self._lock = threading.Lock()
 
     def land(self, source: Any, options: ReadOptions) -> LandingReport:
         for text in self.prepared.warnings:
             self.report.warn(text)
-        if not self.runtime.adopted and self.runtime.is_local:
-            self.runtime.warm(commit=not self.runtime.optional)
         error: BaseException | None = None
         try:
             try:
                 self._land(source, options)
             except KeyboardInterrupt:  # no retries of what is still asked, such as for the report
-                self.cancellation.cancel(None, self.runtime, self.storage)
+                self.cancellation.cancel(None, self.engine, self.storage)
                 raise
         except BaseException as caught:
             error = caught
-            mask_causes(caught, (*self.secrets, *self.runtime.secrets))
+            mask_causes(caught, (*self.secrets, *self.engine.secrets))
             if self.cancellation.unknown() and isinstance(caught, KeyboardInterrupt):
                 caught.add_note(self.cancellation.unknown())
             raise
@@ -191,7 +190,7 @@ class _Run:
 
     def _land(self, source: Any, options: ReadOptions) -> None:
         self.prepared.check_place()
-        with translate_jvm_errors(self.runtime.secrets), ExitStack() as stack:
+        with translate_jvm_errors(self.engine.secrets), ExitStack() as stack:
             with self.report.timeline.stage("opening"):
                 check = self.cancellation.check
                 opening = self.prepared.opened(source, options, self._progress, check)
@@ -204,7 +203,7 @@ class _Run:
                 if self.config.auto_optimize:
                     self._tidy()
             except KeyboardInterrupt:
-                self.cancellation.cancel(self._landing, self.runtime, self.storage)
+                self.cancellation.cancel(self._landing, self.engine, self.storage)
                 raise
 
     def _drain(self, source: Source) -> None:
@@ -232,7 +231,6 @@ class _Run:
         landing = self._landing
         if landing is not None and landing.done():
             landing.result()  # a failure ends the run without waiting for the flush to fill
-        self.runtime.expect(size)
         self.report.timeline.read(stream, records, size)
         if self.observer is not None:
             self.observer.on_progress(stream, records, size)
@@ -241,8 +239,6 @@ class _Run:
         first_effect.about_to_happen()
         sequence, self._flushes = self._flushes, self._flushes + 1
         self._records += len(flush.bad)
-        self._bytes += sum(max(batch.bytes, 0) for batch in flush.batches)
-        self.runtime.expect(self._bytes)
         self._set_aside(flush.bad, sequence, Of.LINES)
         for stream, count in Counter(record.stream for record in flush.bad).items():
             if stream:
@@ -340,7 +336,7 @@ class _Run:
                 policies = Policies.of(self.config)
                 self._loaders[stream] = StreamLoader(
                     writer,
-                    self.runtime,
+                    self.engine,
                     policies,
                     self._on_bad,
                     self.cancellation,
@@ -393,8 +389,9 @@ class _Run:
 
     def _finish(self, error: BaseException | None) -> LandingReport:
         """Close the books of a load, and tell."""
-        start_up = self.runtime.start_up
-        self.report.timeline.passed("starting Spark", start_up.began, start_up.ended)
+        self.report.timeline.passed("starting Spark", *self.engine.start_up)
+        self.report.engine = self.engine.report()
+        self.engine.close()
         report = self.report.finish(error)
         if not self.cancellation.at_once:
             if self.config.manifest:

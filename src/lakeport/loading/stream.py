@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeport.engine.spark.jobs import run_frame, run_tasks
 from lakeport.errors import BadRecord, BadRecords, ObjectExists, UnknownFields
 from lakeport.host.activity import activity
 from lakeport.loading.batches.columns import (
@@ -50,7 +49,7 @@ from lakeport.writers.base import LandedBefore, TablePlan, TableWriter
 from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
     from lakeport.loading.expect.checks import Checks
     from lakeport.loading.transform.transform import Made, Transform
 
@@ -66,7 +65,7 @@ class StreamLoader:
 
     Args:
         writer: the stream's table.
-        runtime: Spark.
+        engine: runs the tasks.
         policies: what to do with bad records and unknown columns, and how large files get.
         on_bad: takes a batch, its bad records and the number of all its records; raises when the
             run has too many bad ones.
@@ -77,7 +76,7 @@ class StreamLoader:
     """
 
     writer: TableWriter
-    runtime: Runtime
+    engine: Engine
     policies: Policies
     on_bad: Callable[[Batch, Sequence[BadRecord], int], None]
     cancellation: Cancellation = field(default_factory=Cancellation)
@@ -206,7 +205,7 @@ class StreamLoader:
                 return None
             from lakeport.loading.transform.transform import Transform
 
-            transform = Transform(self.runtime)
+            transform = Transform(self.engine)
         items = [(reader, splits, b.untyped) for b, reader in read for splits in self._shared(b)]
         whole, columns = together(batches), schemas[0]
         if read:
@@ -272,9 +271,8 @@ class StreamLoader:
 
     def _scan(self, reader: Reader, batch: Batch) -> Scan:
         with self._stage("checking", batch.stream, total=batch.bytes):
-            found = run_tasks(
-                self.runtime, partial(scan_split, reader), batch.splits, size=batch.bytes
-            )
+            step = f"check {batch.stream}, batch {batch.sequence}"
+            found = self.engine.run_tasks(step, partial(scan_split, reader), batch.splits)
         unknown, counts = dict[str, str](), dict[str, int]()
         for part in found:
             for name, kind in part.unknown.items():
@@ -348,7 +346,7 @@ class StreamLoader:
                 warnings = (
                     *whole.warnings,
                     *landed.warnings,
-                    *uneven(staged, self.runtime.cores, self.policies.min_file_bytes),
+                    *uneven(staged, self.engine.cores, self.policies.min_file_bytes),
                 )
                 notes = (*whole.notes, *self._undeclared_text, *left_out, *landed.notes)
                 if self.policies.mode is Mode.OVERWRITE and not (landed.rows or landed.skipped):
@@ -398,7 +396,7 @@ class StreamLoader:
     def _shared(self, batch: Batch) -> list[tuple[Split, ...]]:
         files = number_of_files(
             int(max(batch.bytes, 0) * batch.output_ratio),
-            self.runtime.cores,
+            self.engine.cores,
             self.policies.min_file_bytes,
             self.policies.target_file_bytes,
         )
@@ -413,12 +411,14 @@ class StreamLoader:
 
     def _run(self, tasks: Sequence[Task], plan: TablePlan, size: int) -> list[Staged | Findings]:
         first = tasks[0].part
+        batch = first.batch
+        step = f"write {batch.stream}, batch {batch.sequence}, to {self.writer.uri}"
         if first.frame is not None:
             shape = first.shape.aligned(plan.schema)
-            with blaming(self.transform, self.checks, first, self.runtime.secrets):
+            with blaming(self.transform, self.checks, first, self.engine.secrets):
                 land = partial(land_frame, shape, plan.sink, first.sieve)
-                results = run_frame(
-                    self.runtime, first.frame, land, discard=self._discard, strays=self._drop_strays
+                results = self.engine.run_frame(
+                    step, first.frame, land, discard=self._discard, strays=self._drop_strays
                 )
             self._check_read(first, results)
             return results
@@ -426,11 +426,10 @@ class StreamLoader:
             (i, task.part.reader, task.part.shape.aligned(plan.schema), task.splits)
             for i, task in enumerate(tasks)
         ]
-        return run_tasks(
-            self.runtime,
+        return self.engine.run_tasks(
+            step,
             partial(land_splits, plan.sink, first.batch.remembered, first.sieve),
             items,
-            size=size,
             discard=self._discard,
             strays=self._drop_strays,
         )

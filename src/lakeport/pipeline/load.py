@@ -24,7 +24,7 @@ from lakeport.sources.tables.delta import DeltaTable
 if TYPE_CHECKING:
     from lakeport.config.inputs.base import Input
     from lakeport.config.lake import Load
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
     from lakeport.loading.cancellation import Cancellation
     from lakeport.pipeline.observer import PipelineObserver
 
@@ -61,7 +61,7 @@ def _remembers(source: Input) -> bool:
 
 def do(
     load: Load,
-    runtime: Runtime,
+    engine: Engine,
     run_id: str | None,
     cancellation: Cancellation,
     observer: PipelineObserver,
@@ -72,7 +72,7 @@ def do(
 
     Args:
         load: what to do.
-        runtime: Spark.
+        engine: Spark.
         run_id: see `name_of_run`.
         cancellation: has it end.
         observer: is told how it goes on.
@@ -92,7 +92,7 @@ def do(
                 run_id=run_id,
                 warm="off",
                 **_further(load, full_refresh),
-                **_views(load, runtime),
+                **_views(load, engine),
             )
         except BaseException as caught:
             error = caught
@@ -131,11 +131,11 @@ def function_of(load: Load) -> str | Callable[[Any], Any]:
     return load.python and function_named(load.python, Path(load.folder))
 
 
-def _views(load: Load, runtime: Runtime) -> dict[str, Any]:
+def _views(load: Load, engine: Engine) -> dict[str, Any]:
     """The other tables that `sql` names, each at its newest version."""
     own = load.source.tables if isinstance(load.source, TablesSource) else {}
     found = {
-        name: DeltaTable(place, load.target, runtime).whole()
+        name: DeltaTable(place, load.target, engine).whole()
         for name, place in load.tables.items()
         if name not in own
     }

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeport.config.lake import Load
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
 
 __all__ = ["Made", "MadeBy"]
 
@@ -74,10 +74,10 @@ class MadeBy:
     """Tells it of loads in the order in which they run.
 
     Args:
-        runtime: Spark, which is started for loads with `sql` or `python`, where they take it.
+        engine: Spark, which is started for loads with `sql` or `python`, where they take it.
     """
 
-    runtime: Runtime
+    engine: Engine
     _tables: dict[str, tuple[Mode, pa.Schema]] = field(default_factory=dict)
 
     def load(self, load: Load, table: str) -> Made:
@@ -120,7 +120,7 @@ class MadeBy:
         if load.python:
             return ""
         try:
-            with translated(self.runtime.secrets):
+            with translated(self.engine.secrets):
                 return self._of_any_types(load.sql, names)
         except LakeportError:
             return ""
@@ -129,14 +129,14 @@ class MadeBy:
         """How a query runs on columns that may be of any type: they are null."""
         from pyspark.sql.functions import lit
 
-        session = session_like(self.runtime.spark)
+        session = session_like(self.engine.spark)
         nulls = session.range(0).select(*(lit(None).alias(name) for name in names))
         named(session, {SOURCE: nulls})
         return EACH_ALONE if is_row_wise(query(session, sql, {}), SOURCE) else AT_ONCE
 
     def _planned(self, load: Load, batch: Batch, frames: Mapping[str, DataFrame]) -> Made:
         views = {**frames, **{n: self._frame(p, load) for n, p in load.tables.items()}}
-        prepared = Prepared(load.target, open_storage(load.target), self.runtime, (), writes=False)
+        prepared = Prepared(load.target, open_storage(load.target), self.engine, (), writes=False)
         wanted = Wanted.given(prepared, load.sql, function_of(load), views, load.expect)
         planned = wanted.planned(prepared, batch)
         shape = Policies.of(load.target).shape(planned.columns, planned.batch)
@@ -146,7 +146,7 @@ class MadeBy:
         """A table as it is once the loads before have landed, as far as their columns are known."""
         mode, planned = self._tables.get(place, (None, None))
         try:
-            there = DeltaTable(place, load.target, self.runtime).whole()
+            there = DeltaTable(place, load.target, self.engine).whole()
         except SourceError:
             if planned is None:
                 raise
@@ -155,9 +155,9 @@ class MadeBy:
                 return there
             if mode is not Mode.OVERWRITE:
                 planned = union([columns_of(Batch(load.name, 0, frame=there)), planned])
-        with translated(self.runtime.secrets):
-            ensure_active(self.runtime.spark)
-            return self.runtime.spark.createDataFrame([], spark_schema(planned))
+        with translated(self.engine.secrets):
+            ensure_active(self.engine.spark)
+            return self.engine.spark.createDataFrame([], spark_schema(planned))
 
 
 @dataclass(frozen=True)

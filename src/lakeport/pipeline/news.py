@@ -20,28 +20,28 @@ from lakeport.units import counted, size
 
 if TYPE_CHECKING:
     from lakeport.config.lake import Load
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
     from lakeport.model import Memory
 
 __all__ = ["news_of"]
 
 
-def news_of(load: Load, runtime: Runtime) -> str:
+def news_of(load: Load, engine: Engine) -> str:
     """What a load would have, in words; empty where its table remembers nothing of its source.
 
     Args:
         load: the load.
-        runtime: Spark, which need not start.
+        engine: Spark, which need not start.
     """
     try:
-        return _found(load, partial(_memory, load, runtime))
+        return _found(load, partial(_memory, load, engine))
     except LakeportError as error:
         return f"it would fail: {error.message}"
 
 
-def _memory(load: Load, runtime: Runtime, stream: str = "") -> Memory:
+def _memory(load: Load, engine: Engine, stream: str = "") -> Memory:
     storage = open_storage(load.target)
-    table = open_table(load.target, storage, runtime, stream or load.name, writes=False)
+    table = open_table(load.target, storage, engine, stream or load.name, writes=False)
     return table.memory(writes=False)
 
 

@@ -28,7 +28,7 @@ from lakeport.tables import Table
 if TYPE_CHECKING:
     from lakeport.config.inputs.base import Input
     from lakeport.config.lake import LakeFile, Load
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
 
 __all__ = ["LoadPlan", "PipelinePlan", "plan_lake"]
 
@@ -131,13 +131,13 @@ def plan_lake(lake: LakeFile, *, only: Sequence[str] = (), tag: str = "") -> Pip
         steps.append(tuple(step))
         for name in step:
             schedule.ended(name, well=True)
-    runtime = session.start(loads.values())  # which is not asked for anything
-    made_by = MadeBy(runtime)
-    planned = tuple(_planned(loads[name], runtime, made_by) for step in steps for name in step)
+    engine = session.start(loads.values())  # which is not asked for anything
+    made_by = MadeBy(engine)
+    planned = tuple(_planned(loads[name], engine, made_by) for step in steps for name in step)
     return PipelinePlan(str(lake.path), tuple(steps), planned)
 
 
-def _planned(load: Load, runtime: Runtime, made_by: MadeBy) -> LoadPlan:
+def _planned(load: Load, engine: Engine, made_by: MadeBy) -> LoadPlan:
     config = load.target
     uri = table_of(load)
     version, columns = None, dict[str, str]()
@@ -150,7 +150,7 @@ def _planned(load: Load, runtime: Runtime, made_by: MadeBy) -> LoadPlan:
     return LoadPlan(
         load.name,
         scrub(_words(load.source), load.source.secrets()),
-        scrub(news_of(load, runtime), secrets),
+        scrub(news_of(load, engine), secrets),
         load.depends,
         " and ".join(kind for kind in ("sql", "python") if getattr(load, kind)),
         made.runs,

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import os
 
     from lakeport.config.lake import LakeFile, Load
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
     from lakeport.loading.progress import Hook
     from lakeport.model import Storage
     from lakeport.pipeline.observer import PipelineObserver
@@ -207,13 +207,13 @@ class _Run:
             return self._finish()
         self._keep()
         _make_importable({load.folder for load in self.loads.values() if load.python})
-        runtime = session.start(self.loads.values())
+        engine = session.start(self.loads.values())
         threads = ThreadPoolExecutor(parallel, "lakeport-load")
         with waited_for(threads, cancels=True) as executor:
             try:
-                self._drive(executor, runtime)
+                self._drive(executor, engine)
             except KeyboardInterrupt as interrupt:
-                self._end(interrupt, runtime)
+                self._end(interrupt, engine)
                 self._finish()
                 raise
         report = self._finish()
@@ -221,7 +221,7 @@ class _Run:
             raise LoadsFailed(report) from self.error
         return report
 
-    def _drive(self, executor: ThreadPoolExecutor, runtime: Runtime) -> None:
+    def _drive(self, executor: ThreadPoolExecutor, engine: Engine) -> None:
         """Begin each load when it can, and take down how it ends."""
         schedule = Schedule(
             {name: load.depends for name, load in self.loads.items()},
@@ -230,7 +230,7 @@ class _Run:
         )
         while True:
             for name in schedule.ready():
-                self._begin(executor, runtime, name)
+                self._begin(executor, engine, name)
             if not self.running:
                 return
             for done in wait(self.running, _LOOK_SECONDS, FIRST_COMPLETED).done:
@@ -240,12 +240,12 @@ class _Run:
                 for other, why in schedule.ended(report.load, well=well).items():
                     self._ended(replace(self.reports[other], outcome="skipped", reason=why))
 
-    def _begin(self, executor: ThreadPoolExecutor, runtime: Runtime, name: str) -> None:
+    def _begin(self, executor: ThreadPoolExecutor, engine: Engine, name: str) -> None:
         stop = self.cancellations[name] = Cancellation()
         work = partial(
             do,
             self.loads[name],
-            runtime,
+            engine,
             self.reports[name].run_id,
             stop,
             self.observer,
@@ -264,7 +264,7 @@ class _Run:
         self.reports[report.load] = report
         self.observer.on_ended(report)
 
-    def _end(self, interrupt: KeyboardInterrupt, runtime: Runtime) -> None:
+    def _end(self, interrupt: KeyboardInterrupt, engine: Engine) -> None:
         """Have all loads end that run, and take down what became of them."""
         for done in [done for done in self.running if done.cancel()]:
             del self.cancellations[self.running.pop(done)]  # it had not begun
@@ -272,8 +272,8 @@ class _Run:
             stop.ask()
         try:
             left = wait(self.running, _END_SECONDS).not_done
-            if left and not runtime.streams:
-                runtime.stop()
+            if left:
+                engine.stop(for_all=True)
         except KeyboardInterrupt:
             for stop in self.cancellations.values():
                 stop.at_once = True

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from lakeport.config.inputs.tables import TablesSource
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.base import Engine
+from lakeport.engine.choose import choose
 from lakeport.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["start"]
 
 
-def start(loads: Iterable[Load]) -> Runtime:
-    """Spark with all that the loads need, so that none of them has it start anew; never waits.
+def start(loads: Collection[Load]) -> Engine:
+    """Return an engine with all that the loads need, so that none has Spark start anew.
 
     It is the run's own, not a warm session's: that one may be refused to a load half-way, where
     others use it.
@@ -27,6 +28,7 @@ def start(loads: Iterable[Load]) -> Runtime:
     """
     needs: frozenset[str] = frozenset()
     first: Load | None = None
+    engines = {load.target.engine for load in loads}
     for load in loads:
         first = first or load
         if load.target.warm == "require":
@@ -42,7 +44,8 @@ def start(loads: Iterable[Load]) -> Runtime:
                 "give them once, under `target` or `defaults`.",
             )
         needs |= load.target.jars | _of_tables(load)
-    return Runtime.start(needs, first.target.spark if first else {}, small=True)
+    name = "threads" if first and engines == {"threads"} else "spark"
+    return choose(name, needs, first.target.spark if first else {})
 
 
 def _of_tables(load: Load) -> frozenset[str]:

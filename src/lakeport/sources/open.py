@@ -15,7 +15,6 @@ from lakeport.config.inputs.database import DatabaseSource
 from lakeport.config.inputs.files import FilesSource
 from lakeport.config.inputs.tables import TablesSource
 from lakeport.config.inputs.tap import TapSource
-from lakeport.engine.spark.jobs import run_tasks
 from lakeport.errors import ConfigError, InputError
 from lakeport.model import Flush
 from lakeport.sources.files.discovery import discover, stream_name
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeport.config.base import DestinationConfig
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
     from lakeport.sources.files.source_file import SourceFile
     from lakeport.sources.options import ReadOptions
     from lakeport.sources.spool.location import SpoolLocation
@@ -84,7 +83,7 @@ def open_source(
     options: ReadOptions,
     config: DestinationConfig,
     spool: SpoolLocation,
-    runtime: Runtime,
+    engine: Engine,
     on_progress: Callable[[str, int, int], None],
     tables: TargetTables,
     check: Callable[[], None] = lambda: None,
@@ -96,7 +95,7 @@ def open_source(
         options: how to read it.
         config: the target's policies and sizes.
         spool: see `open_spool`.
-        runtime: Spark, for preparation that is worth sharing out.
+        engine: runs the tasks of preparation that is worth sharing out.
         on_progress: takes a stream, its records and its bytes so far.
         tables: what the source is landed in.
         check: called while input is waited for; raises when the load is to end.
@@ -110,33 +109,33 @@ def open_source(
     column_types(config.columns)  # what is no type shows before anything is read
     if isinstance(source, (io.IOBase, io.BytesIO)) or hasattr(source, "readinto"):
         _check_options("singer", options)
-        _check_spool(config, runtime)
+        _check_spool(config, engine)
         lines = open_stream(source, limits=unpack_limits(config))
         return _singer(lines, options, config, spool, on_progress, name="a stream")
     asked = config.model_copy(update={"mode": tables.mode})  # one that begins anew replaces all
     if isinstance(source, FilesSource):
         options = options.of_files(source)
         if source.new_only:
-            return _new_files(source, options, asked, spool, runtime, tables)
+            return _new_files(source, options, asked, spool, engine, tables)
         source = source.names
     if isinstance(source, TablesSource):
         _check_options("a table", options)
         _refuse_metadata(config)
-        return _tables(source, asked, spool, runtime, tables)
+        return _tables(source, asked, spool, engine, tables)
     if isinstance(source, TapSource):
         _check_options("singer", options)
-        _check_spool(config, runtime)
+        _check_spool(config, engine)
         return _tap(source, options, config, spool, on_progress, tables, check)
     if isinstance(source, DatabaseSource):
         _check_options("a database", options)
         _refuse_metadata(config)
-        return _database(source, asked, runtime, tables)
+        return _database(source, asked, engine, tables)
     names = _names(source)
     if names is None:
         _check_options("a frame", options)
         _refuse_metadata(config)
-        return _frame(source, config, spool, runtime)
-    _check_spool(config, runtime)
+        return _frame(source, config, spool, engine)
+    _check_spool(config, engine)
     limits = unpack_limits(config)
     if names == [STDIN]:
         if options.format not in ("", "singer"):
@@ -149,7 +148,6 @@ def open_source(
         return _singer(opened, options, config, spool, on_progress, name="standard input")
     format_ = options.format or ("singer" if _begin_as_singer(names) else "")
     files = discover(names, format=format_, storage_for=partial(storage_of, config), limits=limits)
-    runtime.expect(sum(file.bytes for file in files))
     _check_options(files[0].format, options)
     if files[0].format == "singer":
         paths = [_local_path(file, spool.folder, number) for number, file in enumerate(files)]
@@ -160,7 +158,7 @@ def open_source(
         name = files[0].name if len(files) == 1 else f"{len(files)} files"
         return _singer(opened, options, config, spool, on_progress, origin, name=name, size=size)
     _refuse_metadata(config)
-    return _files(files, _stream(config, names, files), options, config, spool, runtime)
+    return _files(files, _stream(config, names, files), options, config, spool, engine)
 
 
 def _new_files(
@@ -168,12 +166,12 @@ def _new_files(
     options: ReadOptions,
     config: DestinationConfig,
     spool: SpoolLocation,
-    runtime: Runtime,
+    engine: Engine,
     tables: TargetTables,
 ) -> Source:
     from lakeport.sources.new_files.open import open_new_files, singer_files
 
-    _check_spool(config, runtime)
+    _check_spool(config, engine)
     _refuse_metadata(config)
     stream, new = open_new_files(source, options, config, spool.folder, tables.memory)
     if not new.files:
@@ -181,9 +179,8 @@ def _new_files(
     first = new.files[0]
     if first.format == "singer" or (not options.format and _begin_as_singer([first.uri])):
         raise singer_files()
-    runtime.expect(sum(file.bytes for file in new.files))
     _check_options(first.format, options)
-    found = _files(new.files, stream, options, config, spool, runtime)
+    found = _files(new.files, stream, options, config, spool, engine)
     return replace(found, flushes=new.flushes(found))
 
 
@@ -212,8 +209,8 @@ def _refuse_metadata(config: DestinationConfig) -> None:
         )
 
 
-def _check_spool(config: DestinationConfig, runtime: Runtime) -> None:
-    if not runtime.is_local and config.spool_uri is None:
+def _check_spool(config: DestinationConfig, engine: Engine) -> None:
+    if not engine.is_local and config.spool_uri is None:
         raise ConfigError(
             "Spark's tasks run on other machines, which can't see this one's disk, and `spool_uri` "
             "is not set",
@@ -335,22 +332,24 @@ def _files(
     options: ReadOptions,
     config: DestinationConfig,
     spool: SpoolLocation,
-    runtime: Runtime,
+    engine: Engine,
 ) -> Source:
     from lakeport.sources.files.source import FileSource
 
     size = sum(file.bytes for file in files)
-    run = partial(run_tasks, runtime, size=size)
+    run = partial(engine.run_tasks, f"read the columns of {stream}")
     source = FileSource(files, stream, spool, FileOptions.of(config, options), run)
     return Source(source, name=stream, bytes=size)
 
 
-def _frame(frame: Any, config: DestinationConfig, spool: SpoolLocation, runtime: Runtime) -> Source:
+def _frame(frame: Any, config: DestinationConfig, spool: SpoolLocation, engine: Engine) -> Source:
     from lakeport.sources.files.declared import column_types
     from lakeport.sources.frames.source import FrameSource, is_spark_frame
 
-    if not is_spark_frame(frame):
-        _check_spool(config, runtime)
+    if is_spark_frame(frame):
+        engine.require_spark("a Spark frame")
+    else:
+        _check_spool(config, engine)
     stream = one_table(config)
     if stream is None:
         raise ConfigError("a frame has no name of its own", "give `table`, without `{stream}`.")
@@ -369,13 +368,13 @@ def _tables(
     source: TablesSource,
     config: DestinationConfig,
     spool: SpoolLocation,
-    runtime: Runtime,
+    engine: Engine,
     tables: TargetTables,
 ) -> Source:
     from lakeport.sources.tables.source import TableFlushes
 
     stream = one_table(config) or _only(source.tables)
-    found = TableFlushes(source, stream, config, runtime, spool.folder, tables.memory)
+    found = TableFlushes(source, stream, config, engine, spool.folder, tables.memory)
     return Source(found, frames=found.frames, name=", ".join(source.tables))
 
 
@@ -386,17 +385,18 @@ def _only(tables: Mapping[str, str]) -> str:
 
 
 def _database(
-    source: DatabaseSource, config: DestinationConfig, runtime: Runtime, tables: TargetTables
+    source: DatabaseSource, config: DestinationConfig, engine: Engine, tables: TargetTables
 ) -> Source:
     stream = one_table(config) or source.stream
     if source.is_jdbc:
+        engine.require_spark("a database that is read by JDBC")
         from lakeport.sources.database.jdbc import JdbcFlushes
 
         digest = config.run_id is not None
-        return Source(JdbcFlushes(source, stream, runtime, digest), name=stream)
+        return Source(JdbcFlushes(source, stream, engine, digest), name=stream)
     from lakeport.sources.database.source import DatabaseFlushes
 
-    flushes = DatabaseFlushes(source, stream, runtime.cores, config, tables)
+    flushes = DatabaseFlushes(source, stream, engine.cores, config, tables)
     return Source(flushes, close=flushes.close, name=stream)
 
 

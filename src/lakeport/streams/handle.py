@@ -14,7 +14,7 @@ from lakeport.loading.report import LandingReport, keep
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
     from lakeport.model import Storage
     from lakeport.streams.microbatches import MicroBatches
 
@@ -49,18 +49,18 @@ class LandingStream:
         self,
         query: StreamingQuery,
         batches: MicroBatches,
-        runtime: Runtime,
+        engine: Engine,
         storage: Storage | None,
     ) -> None:
         """Take charge of a query that has been started; its report goes to `storage`."""
         self.query = query
         self._batches = batches
-        self._runtime = runtime
+        self._engine = engine
         self._storage = storage
         self._id = str(query.id)
         self._stopping = False
         self._done = threading.Event()
-        runtime.streams += 1
+        engine.count_streams(1)
         threading.Thread(target=self._watch, name="lakeport-stream", daemon=True).start()
 
     def __repr__(self) -> str:
@@ -91,7 +91,7 @@ class LandingStream:
         """
         message = "Stopped"
         if self.active:
-            with translated(self._runtime.secrets):
+            with translated(self._engine.secrets):
                 message = str(self.query.status["message"])
         return StreamStatus(self.active, message, self._batches.number, self.report.rows)
 
@@ -157,12 +157,12 @@ class LandingStream:
         try:
             self.query.awaitTermination()
         except Exception as caught:
-            error = None if self._stopping else translate(caught, self._runtime.secrets)
+            error = None if self._stopping else translate(caught, self._engine.secrets)
         finally:
             try:
                 report = self._batches.close(error)
                 if self._storage is not None:
                     keep(report, self._storage)
             finally:
-                self._runtime.streams -= 1
+                self._engine.count_streams(-1)
                 self._done.set()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeport.config.base import DestinationConfig
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
     from lakeport.model import Storage
 
 __all__ = ["MicroBatches"]
@@ -46,7 +46,7 @@ class MicroBatches:
     Args:
         config: the destination's, with the query's id as its `run_id`.
         storage: where the table is.
-        runtime: the Spark on which the query runs.
+        engine: the Spark on which the query runs.
         stream: the stream's name.
         untyped: columns with places that have no type; see `Batch.untyped`.
         observer: is told of each micro-batch as of a load.
@@ -61,7 +61,7 @@ class MicroBatches:
         self,
         config: DestinationConfig,
         storage: Storage,
-        runtime: Runtime,
+        engine: Engine,
         stream: str,
         untyped: Mapping[str, pa.DataType],
         observer: Observer | None,
@@ -70,17 +70,17 @@ class MicroBatches:
         self.last: LandingReport | None = None
         self.number: int | None = None
         self._config = config
-        self._runtime = runtime
+        self._engine = engine
         self._stream = stream
         self._untyped = untyped
         self._observer = observer
         self._target = storage.uri()
         self._policies = Policies.of(config)
-        self._writer = open_table(config, storage, runtime, stream)
+        self._writer = open_table(config, storage, engine, stream)
         self._total = self._builder()
         self._loader = StreamLoader(
             self._writer,
-            runtime,
+            engine,
             self._policies,
             lambda *_: None,
             timeline=self._total.timeline,
@@ -106,7 +106,7 @@ class MicroBatches:
         try:
             self._executor.submit(self._land, frame, number).result()
         except BaseException as error:
-            self.error = translate(error, self._runtime.secrets)
+            self.error = translate(error, self._engine.secrets)
         if self.error is not None:
             raise LakeportError(self.error.message, self.error.hint) from None
 
@@ -132,7 +132,7 @@ class MicroBatches:
             for landed in self._loader.land([self._batch(frame, number)], None):
                 self._record(own, landed, time.monotonic() - begin)
         except BaseException as error:
-            self._finish(own, translate(error, self._runtime.secrets))
+            self._finish(own, translate(error, self._engine.secrets))
             raise
 
     def _record(self, own: ReportBuilder, landed: Landed, seconds: float) -> None:
@@ -163,7 +163,7 @@ class MicroBatches:
             with self._total.timeline.stage("optimizing", self._stream):
                 self._writer.compact(versions)
         except Exception as error:
-            reason = translate(error, self._runtime.secrets).message
+            reason = translate(error, self._engine.secrets).message
             self.warn(f"the small files of {self._writer.uri} were not merged: {reason}")
 
     def _finish(self, own: ReportBuilder, error: LakeportError | None) -> None:
@@ -185,7 +185,7 @@ class MicroBatches:
         policies = self._policies
         most = number_of_files(
             self._size(frame, number),
-            self._runtime.cores,
+            self._engine.cores,
             policies.min_file_bytes,
             policies.target_file_bytes,
         )

@@ -11,14 +11,12 @@ from lakeport.config.classes import (
     named_as_by_users,
     table_destination,
 )
-from lakeport.engine.spark import adopt
-from lakeport.engine.spark.filesystems import hand_over
 from lakeport.engine.spark.jvm.classes import java_class
 from lakeport.sources.remote import storage_of
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
 
 __all__ = ["connector", "reach"]
 
@@ -34,7 +32,7 @@ def connector(checkpoint: str | os.PathLike[str]) -> frozenset[str]:
     return config_class(table_destination(found)).connectors() if found else frozenset()
 
 
-def reach(checkpoint: str | os.PathLike[str], config: DestinationConfig, runtime: Runtime) -> str:
+def reach(checkpoint: str | os.PathLike[str], config: DestinationConfig, engine: Engine) -> str:
     """Have Spark's session reach a checkpoint; waits for the session.
 
     A store of the target's cloud is reached with the target's credentials, any other one with
@@ -50,23 +48,21 @@ def reach(checkpoint: str | os.PathLike[str], config: DestinationConfig, runtime
     if not needs:
         return name
     scheme = name.partition("://")[0]
-    if runtime.adopted:
-        if not _knows(runtime, scheme):
-            adopt.check(runtime.spark, needs)
+    if engine.adopted:
+        if not _knows(engine, scheme):
+            engine.delta_session(needs)
         return name
     storage = storage_of(config, named_as_by_users(name))
     if storage is None:
         return name
-    hand_over(
-        runtime, storage.hadoop_uri(), storage.hadoop_settings(for_workers=not runtime.is_local)
-    )
+    engine.hand_over(storage.hadoop_uri(), storage.hadoop_settings(for_workers=not engine.is_local))
     return storage.hadoop_uri()
 
 
-def _knows(runtime: Runtime, scheme: str) -> bool:
+def _knows(engine: Engine, scheme: str) -> bool:
     """Whether the session has a file system for URIs of a scheme, whoever's it is."""
-    jvm: Any = runtime.spark._jvm
-    conf = runtime.spark._jsparkSession.sessionState().newHadoopConf()
+    jvm: Any = engine.spark._jvm
+    conf = engine.spark._jsparkSession.sessionState().newHadoopConf()
     try:
         java_class(jvm, "org.apache.hadoop.fs.FileSystem").getFileSystemClass(scheme, conf)
     except Exception:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from lakeport.config.load import load_sink, load_target, names_sink
-from lakeport.destinations import open_table, spark_session
+from lakeport.destinations import open_table
 from lakeport.engine.spark.checkpoint import bind
 from lakeport.engine.spark.failures import translated
 from lakeport.errors import ConfigError, LakeportError
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import Target, TargetKeys
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
     from lakeport.loading.report import Observer
 
 __all__ = ["land_stream"]
@@ -98,7 +98,8 @@ def land_stream(
     timing = _timing(trigger, available_now)
     _check(config, checkpoint)
     prepared = prepare(config, keep=_context(frame), also=connector(checkpoint or ""), warm=False)
-    streaming = _frame(frame, prepared.runtime)
+    prepared.engine.require_spark("a stream")
+    streaming = _frame(frame, prepared.engine)
     prepared.check_place()
     return _Start(prepared.check_workers(), streaming, observer).run(checkpoint or "", timing)
 
@@ -112,24 +113,24 @@ class _Start:
     observer: Observer | None
 
     def run(self, checkpoint: str | os.PathLike[str], timing: Mapping[str, Any]) -> LandingStream:
-        config, runtime = self.prepared.config, self.prepared.runtime
+        config, engine = self.prepared.config, self.prepared.engine
         storage = self.prepared.storage
         name = config.table or ""
         found = without_marks(self.frame)
         frame = normalised(found, name)
         untyped = without_values(found, frame)
-        spark_session(config, storage, runtime)()
-        table = open_table(config, storage, runtime, name)
-        place = reach(checkpoint, config, runtime)
+        engine.begin(commit=True)
+        table = open_table(config, storage, engine, name)
+        place = reach(checkpoint, config, engine)
         folder = bind(frame.sparkSession, place, table.uri)
         ready: Future[MicroBatches] = Future()
         query = self._query(frame, folder, timing, lambda df, n: ready.result().land(df, n))
         try:
             named = config.model_copy(update={"run_id": str(query.id)})
-            batches = MicroBatches(named, storage, runtime, name, untyped, self.observer)
+            batches = MicroBatches(named, storage, engine, name, untyped, self.observer)
             for text in self.prepared.warnings:
                 batches.warn(text)
-            stream = LandingStream(query, batches, runtime, storage if config.manifest else None)
+            stream = LandingStream(query, batches, engine, storage if config.manifest else None)
         except BaseException as error:
             ready.set_exception(error)
             query.stop()
@@ -148,7 +149,7 @@ class _Start:
 
         mode = "update" if self.prepared.config.mode is Mode.MERGE else "append"
         try:
-            with translated(self.prepared.runtime.secrets):
+            with translated(self.prepared.engine.secrets):
                 writer = frame.writeStream.option("checkpointLocation", checkpoint)
                 writer = _timed(writer.outputMode(mode), timing)
                 return writer.foreachBatch(land).start()
@@ -250,18 +251,18 @@ def _context(given: object) -> SparkContext | None:
     return None
 
 
-def _frame(given: DataFrame | Callable[[SparkSession], DataFrame], runtime: Runtime) -> DataFrame:
+def _frame(given: DataFrame | Callable[[SparkSession], DataFrame], engine: Engine) -> DataFrame:
     """The streaming frame.
 
     Raises:
-        ConfigError: it is no stream, or of another session than that of `runtime`.
+        ConfigError: it is no stream, or of another session than that of `engine`.
     """
-    frame: Any = given if is_spark_frame(given) else given(runtime.spark)  # type: ignore[operator]
+    frame: Any = given if is_spark_frame(given) else given(engine.spark)  # type: ignore[operator]
     if not is_spark_frame(frame) or not frame.isStreaming:
         raise ConfigError(
             "the frame is no stream", "read with `spark.readStream`, or use `lakeport.land`."
         )
-    if frame.sparkSession.sparkContext is not runtime.context:
+    if frame.sparkSession.sparkContext is not engine.context:
         raise ConfigError(
             "the frame's Spark session was stopped", "make the frame anew, in a running session."
         )

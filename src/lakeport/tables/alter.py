@@ -11,36 +11,35 @@ from lakeport.tables.records import AlterReport
 from lakeport.writers.delta.alter import Alteration
 
 if TYPE_CHECKING:
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
     from lakeport.tables.location import TableLocation
 
 __all__ = ["alter"]
 
 
 def alter(
-    location: TableLocation, runtime: Runtime, column: str, type_: str, *, dry_run: bool
+    location: TableLocation, engine: Engine, column: str, type_: str, *, dry_run: bool
 ) -> AlterReport:
     """Give a column another type; see `Table.alter`.
 
     Args:
         location: where the Delta table is.
-        runtime: Spark, for what only it can commit, and for large tables.
+        engine: reads every value, and writes data files anew.
         column: the column.
         type_: the type's name.
         dry_run: change nothing.
     """
     wanted = declared_type(arrow_field(column, named_type(type_, column)))
     writer = Alteration(
-        spark_session(location.config, location.storage, runtime, writes=not dry_run),
+        spark_session(location.config, location.storage, engine, writes=not dry_run),
         location.storage,
         location.folder,
         stream=location.uri.rstrip("/").rsplit("/", 1)[-1],
-        without_spark=runtime.optional,
-        begin=runtime.begin,
+        by_log=engine.commits_by_log,
         column=column,
         type=wanted,
     )
-    done = writer.alter(runtime, dry_run=dry_run)
+    done = writer.alter(engine, dry_run=dry_run)
     return AlterReport(
         done.version,
         column,

@@ -26,7 +26,7 @@ from lakeport.storage.keys import clean_prefix
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
     from lakeport.model import Storage
 
 __all__ = ["TableLocation", "locate"]
@@ -80,18 +80,18 @@ class TableLocation:
         """
         check_table_files(spark, self.storage, self.folder, version, self.config.table_roots)
 
-    def session(self, runtime: Runtime, *, writes: bool = False) -> SparkSession:
+    def session(self, engine: Engine, *, writes: bool = False) -> SparkSession:
         """The session, able to reach the table; waits for it.
 
         Args:
-            runtime: Spark.
+            engine: Spark.
             writes: whether the table will be changed, which not every store is fit for.
 
         Raises:
             DestinationError: the store can't hold Delta tables, and one is to be written.
             SparkFailure: Spark did not start.
         """
-        return spark_session(self.config, self.storage, runtime, writes=writes)()
+        return spark_session(self.config, self.storage, engine, writes=writes)()
 
 
 def locate(

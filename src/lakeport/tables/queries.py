@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.engine.spark.active import active
 from lakeport.engine.spark.failures import first_line, translated
-from lakeport.engine.spark.jobs import in_group
 from lakeport.engine.spark.jvm.classes import java_class
 from lakeport.engine.spark.quoting import quoted
 from lakeport.errors import ConfigError, SparkFailure
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
 
 __all__ = ["check_beginning", "fetch", "in_time", "read_table", "run_query"]
 
@@ -155,7 +154,7 @@ def fetch(frame: DataFrame, uri: str, found: FilesView | int) -> pa.Table:
             raise
 
 
-def in_time(runtime: Runtime, query: Callable[[], pa.Table], seconds: float) -> pa.Table:
+def in_time(engine: Engine, query: Callable[[], pa.Table], seconds: float) -> pa.Table:
     """Run a query, and cancel it after so many seconds; return its rows.
 
     Raises:
@@ -163,7 +162,7 @@ def in_time(runtime: Runtime, query: Callable[[], pa.Table], seconds: float) -> 
         LakeportError: it failed otherwise.
     """
     try:
-        return in_group(runtime, query, seconds=min(seconds, threading.TIMEOUT_MAX))
+        return engine.run_job("query a table", query, seconds=min(seconds, threading.TIMEOUT_MAX))
     except TimeoutError:
         raise SparkFailure(
             f"the query took longer than {seconds:g} s, and was cancelled",

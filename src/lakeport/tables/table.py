@@ -11,7 +11,8 @@ What the log files tell is read without Spark; queries and maintenance run on Sp
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Unpack
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import StoreKeys, Target
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
     from lakeport.tables.lake import LakeTable
     from lakeport.tables.versions import Versions
     from lakeport.tables.views import DeltaView, FilesView
@@ -163,10 +164,10 @@ class Table:
         if rows is None:
             from lakeport.tables.queries import fetch, read_table
 
-            spark = self._spark()
-            self._check_files(spark, found)
-            frame = read_table(spark, self._location.hadoop_uri, found)
-            rows = fetch(frame.limit(limit), self.uri, found)
+            with self._spark("a preview of such files") as spark:
+                self._check_files(spark, found)
+                frame = read_table(spark, self._location.hadoop_uri, found)
+                rows = fetch(frame.limit(limit), self.uri, found)
         return rows
 
     def query(
@@ -202,16 +203,17 @@ class Table:
 
         check_beginning(sql)
         found = self._versions().files_or_version(version, timestamp)
-        runtime = self._runtime()
-        spark = self._location.session(runtime).newSession()
-        self._check_files(spark, found)
         names = ("t", self.uri.rstrip("/").rsplit("/", 1)[-1])
+        with self._engine() as engine:
+            engine.require_spark("a query")
+            spark = self._location.session(engine).newSession()
+            self._check_files(spark, found)
 
-        def job() -> pa.Table:
-            frame = read_table(spark, self._location.hadoop_uri, found)
-            return fetch(run_query(spark, frame, names, sql, limit), self.uri, found)
+            def job() -> pa.Table:
+                frame = read_table(spark, self._location.hadoop_uri, found)
+                return fetch(run_query(spark, frame, names, sql, limit), self.uri, found)
 
-        return in_time(runtime, job, timeout)
+            return in_time(engine, job, timeout)
 
     def compact_report(self) -> CompactReport:
         """Tell which partitions have small files, and what `optimize` would do about them.
@@ -243,11 +245,11 @@ class Table:
         columns = sort_columns(contents, zorder)
         if where is not None:
             need_partitions(contents, where)
-        spark = self._spark(contents, writes=True)
-        if where is not None:
-            check_condition(spark, contents, where)
-        log = CommitLog(self._location.storage, self._location.folder)
-        done = asdict(optimize(spark, log, contents, sort_by=columns, where=where))
+        with self._spark("OPTIMIZE", contents, writes=True) as spark:
+            if where is not None:
+                check_condition(spark, contents, where)
+            log = CommitLog(self._location.storage, self._location.folder)
+            done = asdict(optimize(spark, log, contents, sort_by=columns, where=where))
         return OptimizeReport(**done, version=self._versions().newest())
 
     def vacuum(
@@ -270,9 +272,9 @@ class Table:
 
         check_retention(retain_hours, force=force)
         contents = self._newest()
-        spark = self._spark(contents, writes=True)
         newest = contents.state.version
-        return vacuum(spark, self._location, newest, retain_hours, dry_run=dry_run, force=force)
+        with self._spark("VACUUM", contents, writes=True) as spark:
+            return vacuum(spark, self._location, newest, retain_hours, dry_run=dry_run, force=force)
 
     def alter(self, column: str, type_: str, *, dry_run: bool = False) -> AlterReport:
         """Give a column another type, in one commit; every value stays what it is.
@@ -295,7 +297,8 @@ class Table:
         from lakeport.tables.alter import alter
 
         self._versions().newest()
-        return alter(self._location, self._runtime(), column, type_, dry_run=dry_run)
+        with self._engine() as engine:
+            return alter(self._location, engine, column, type_, dry_run=dry_run)
 
     def restore(self, version: int) -> RestoreReport:
         """Make a new version with the contents of an older one.
@@ -311,7 +314,8 @@ class Table:
         versions = self._versions()
         if versions.at(version, None) == versions.newest():
             raise SourceError(f"{self.uri} is at version {version} already", "name an older one.")
-        return restore(self._spark(writes=True), self._location, version)
+        with self._spark("RESTORE", writes=True) as spark:
+            return restore(spark, self._location, version)
 
     def undo(self, run_id: str) -> UndoReport:
         """Put the table back to what it was before a run, if only that run has changed it since.
@@ -330,7 +334,8 @@ class Table:
 
         # A name that is wrong does not wait for Spark.
         version_before(self._versions().commits(), run_id, self.uri)
-        return undo(self._spark(writes=True), self._location, run_id)
+        with self._spark("`undo`", writes=True) as spark:
+            return undo(spark, self._location, run_id)
 
     def state(self) -> SingerState | None:
         """The Singer STATE that belongs to the table's rows: of the newest commit that has one.
@@ -366,20 +371,32 @@ class Table:
         if isinstance(found, int):
             self._location.check_files(spark, found)
 
-    def _spark(self, contents: Contents | None = None, *, writes: bool = False) -> SparkSession:
-        """The session, with a JVM that suits the table's size."""
-        spark = self._location.session(self._runtime(contents), writes=writes)
-        if contents is not None:
-            self._location.check_files(spark, contents.state.version)
-        return spark
+    @contextmanager
+    def _spark(
+        self, what: str, contents: Contents | None = None, *, writes: bool = False
+    ) -> Iterator[SparkSession]:
+        """The session for as long as the body runs, with a JVM that suits the table's size.
 
-    def _runtime(self, contents: Contents | None = None) -> Runtime:
+        Args:
+            what: what asks for Spark, in words.
+            contents: the table, whose files are checked to lie in its folder.
+            writes: whether the table will be changed.
+        """
+        with self._engine(contents) as engine:
+            engine.require_spark(what)
+            spark = self._location.session(engine, writes=writes)
+            if contents is not None:
+                self._location.check_files(spark, contents.state.version)
+            yield spark
+
+    def _engine(self, contents: Contents | None = None) -> Engine:
         from lakeport.destinations import spark_store
-        from lakeport.engine.spark.session import Runtime
+        from lakeport.engine.choose import choose
 
         known = 0 if contents is None else sum(file.bytes for file in contents.files)
         config, needs = self._location.config, self._location.jars
-        return Runtime.start(
+        return choose(
+            config.engine,
             needs,
             config.spark,
             small=known < _LARGE_BYTES,

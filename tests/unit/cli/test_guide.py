@@ -104,7 +104,7 @@ def test_a_folder_to_start_from_does_what_its_readme_says(tmp_path: Path, start:
             command,
             shell=True,
             cwd=folder,
-            env={**os.environ, "PATH": path},
+            env={**os.environ, "PATH": path, "LAKEPORT_ENGINE": "spark"},
             capture_output=True,
             text=True,
         )

@@ -76,10 +76,6 @@ def test_a_commit_that_hangs_is_cut_off_and_unknown() -> None:
         assert cancellation.unknown() == UNKNOWN
 
 
-def test_a_session_that_streams_run_on_goes_on() -> None:
-    assert end(Cancellation(), Future(), streams=1) == ["shorten_deadline"]
-
-
 def test_a_batch_whose_commit_had_not_begun_has_not_landed() -> None:
     cancellation, landing = Cancellation(), Future[None]()
     assert end(cancellation, landing) == ["shorten_deadline", "stop"]

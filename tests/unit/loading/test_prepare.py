@@ -4,41 +4,40 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from lakeport import destinations
 from lakeport.config.load import load_target
+from lakeport.engine.threads import ThreadEngine
 from lakeport.errors import ConfigError
 from lakeport.loading import prepare as module
 from lakeport.loading.prepare import prepare
 
 
-class FakeRuntime:
-    """Spark that is never started: remembers what it was asked for."""
+class FakeEngine(ThreadEngine):
+    """An engine that begins nothing: remembers what it was asked for."""
 
-    is_local = True
-    adopted = False
-    asked: list[tuple[frozenset[str], frozenset[str]]]
+    asked: ClassVar[list[tuple[frozenset[str], frozenset[str]]]]
 
     @classmethod
-    def start(cls, needs: Any, settings: Any, *, also: Any, **_: Any) -> FakeRuntime:
+    def choose(cls, name: str, needs: Any, settings: Any, *, also: Any, **_: Any) -> FakeEngine:
         cls.asked.append((frozenset(needs), also))
         return cls()
 
 
 @pytest.fixture(autouse=True)
-def runtime(monkeypatch: pytest.MonkeyPatch) -> type[FakeRuntime]:
-    FakeRuntime.asked = []
-    monkeypatch.setattr(module, "Runtime", FakeRuntime)
-    return FakeRuntime
+def engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
+    FakeEngine.asked = []
+    monkeypatch.setattr(module, "choose", FakeEngine.choose)
+    return FakeEngine
 
 
 def test_tables_of_delta_get_its_jars_and_files_none(tmp_path: Path) -> None:
     prepare(load_target(tmp_path))
     prepare(load_target(tmp_path, {"file_type": "csv"}), also=frozenset({"s3a"}))
-    delta, files = FakeRuntime.asked
+    delta, files = FakeEngine.asked
     assert delta == (frozenset({"delta"}), frozenset())
     assert files == (frozenset(), frozenset({"s3a"}))
 
@@ -46,7 +45,7 @@ def test_tables_of_delta_get_its_jars_and_files_none(tmp_path: Path) -> None:
 def test_a_layout_that_cannot_be_had_is_refused_before_spark_starts(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         prepare(load_target(tmp_path, {"table": "../up"}))
-    assert FakeRuntime.asked == []
+    assert FakeEngine.asked == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -56,10 +55,10 @@ def test_warnings_are_heard_where_spark_cannot_start(
     heard: list[str] = []
     observer: Any = SimpleNamespace(on_warning=heard.append)
 
-    def fail(*_: Any, **__: Any) -> FakeRuntime:
+    def fail(*_: Any, **__: Any) -> FakeEngine:
         raise ConfigError("no Spark")
 
-    monkeypatch.setattr(FakeRuntime, "start", fail)
+    monkeypatch.setattr(module, "choose", fail)
     with pytest.raises(ConfigError, match="no Spark"):
         prepare(load_target(tmp_path).warned("of the config"), observer=observer)
     assert heard == ["of the config"]

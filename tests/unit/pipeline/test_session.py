@@ -16,7 +16,7 @@ from tests.unit.pipeline.kit import load_of
 
 def started(monkeypatch: pytest.MonkeyPatch, *loads: Any) -> tuple[Any, ...]:
     found: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(session.Runtime, "start", lambda *given, **_: found.append(given))
+    monkeypatch.setattr(session, "choose", lambda *given: found.append(given))
     session.start(loads)
     return found[0]
 
@@ -25,11 +25,13 @@ def test_it_has_what_all_loads_need(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     settings = {"spark.driver.memory": "2g"}
     files = load_of("a", tmp_path, file_type="parquet", spark=settings)
     away = TablesSource(tables={"x": "s3://lake/x"})
-    tables = load_of("b", tmp_path, source=away, file_type="parquet", spark=settings)
-    assert started(monkeypatch, files) == (frozenset(), settings)
-    assert started(monkeypatch, files, tables) == (frozenset({"delta", "s3a"}), settings)
+    tables = load_of(
+        "b", tmp_path, source=away, file_type="parquet", spark=settings, engine="spark"
+    )
+    assert started(monkeypatch, files) == ("threads", frozenset(), settings)
+    assert started(monkeypatch, files, tables) == ("spark", frozenset({"delta", "s3a"}), settings)
     used = replace(files, tables={"y": str(tmp_path)})
-    assert started(monkeypatch, used) == (frozenset({"delta"}), settings)
+    assert started(monkeypatch, used) == ("threads", frozenset({"delta"}), settings)
 
 
 def test_loads_that_ask_for_different_sparks_are_refused(tmp_path: Path) -> None:

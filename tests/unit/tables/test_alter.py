@@ -15,7 +15,8 @@ import pytest
 from deltalake import DeltaTable
 
 import lakeport
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.base import Engine
+from lakeport.engine.threads import ThreadEngine
 from lakeport.errors import (
     ConfigError,
     DestinationError,
@@ -189,12 +190,10 @@ class Crowded(LocalStorage):
         super().put(key, data, create_only=create_only)
 
 
-def alteration(storage: LocalStorage, type_: pa.DataType) -> tuple[Alteration, Runtime]:
-    runtime = Runtime.start({"delta"}, {}, small=True)
-    made = Alteration(
-        lambda: runtime.spark, storage, "t", "t", without_spark=True, column="c", type=type_
-    )
-    return made, runtime
+def alteration(storage: LocalStorage, type_: pa.DataType) -> tuple[Alteration, Engine]:
+    engine = ThreadEngine()
+    made = Alteration(lambda: engine.spark, storage, "t", "t", by_log=True, column="c", type=type_)
+    return made, engine
 
 
 def test_rows_that_land_meanwhile_get_the_type_too(tmp_path: Path) -> None:

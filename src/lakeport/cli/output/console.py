@@ -217,6 +217,7 @@ class Console:
             told = 3 if any(change for _, _, change in columns) else 2
             names = ("column", "type", "change")[:told]
             self.rows("", names, [column[:told] for column in columns])
+        self._line(f"engine: {shown(plan.engine)}")
         for warning in plan.warnings:
             self.on_warning(warning)
 

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lakeport.cli.options import Debug, JsonOut, SetKeys, SparkKeys, keys, refuse_secrets
+from lakeport.cli.options import (
+    Debug,
+    EngineName,
+    JsonOut,
+    SetKeys,
+    SparkKeys,
+    keys,
+    refuse_secrets,
+)
 from lakeport.cli.output.console import Console, Json
 from lakeport.cli.output.errors import Guard
 from lakeport.cli.output.formatting import shown
@@ -113,6 +121,7 @@ def replay(
     ] = False,
     set_keys: SetKeys = None,
     spark: SparkKeys = None,
+    engine: EngineName = None,
     json_out: JsonOut = False,
     debug: Debug = False,
 ) -> None:
@@ -123,7 +132,7 @@ def replay(
         from lakeport.config.load import load_target
         from lakeport.loading.replay.replay import replay as replayed
 
-        given = keys({}, set_keys, spark)
+        given = keys({"engine": engine}, set_keys, spark)
         config = load_target(target, given)
         guard.protect(config, target, set_keys)
         refuse_secrets(given, type(config))

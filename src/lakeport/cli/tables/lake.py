@@ -28,11 +28,11 @@ __all__ = ["Target", "opened_lake", "runs", "show_tables", "tables"]
 
 _TABLES = ("name", "format", "rows", "size", "files", "last change")
 _TABLES_SPARE = ("files", "last change", "size")
-_RUNS = ("started", "run id", "rows", "streams", "seconds", "result")
+_RUNS = ("started", "run id", "rows", "streams", "seconds", "engine", "result")
 _FOR_PAGES = ("run", "command", "reasons", "spans", "streams_left_out", "pace", "reading_pace")
 _LOADS = ("load", "outcome", "rows", "seconds", "run id")
 _LOADS_SPARE = ("seconds", "rows")
-_RUNS_SPARE = ("streams", "seconds", "rows", "started")
+_RUNS_SPARE = ("engine", "streams", "seconds", "rows", "started")
 
 Target = Annotated[str, typer.Argument(metavar="TARGET", help="A folder, a URI, or a config file.")]
 
@@ -136,6 +136,7 @@ def _show_runs(output: Console, found: Sequence[LakeRun]) -> None:
             count(run.rows),
             _of_loads(run) or ", ".join(run.streams) or "none",
             f"{run.seconds:.1f}",
+            run.engine,
             "ok" if run.ok else "failed",
         )
         for run in found

@@ -1,7 +1,7 @@
-"""The Spark that a run uses: the session that is active in this process, or one of our own.
+"""The Spark session that the loads of a process share: the active one, or one of our own.
 
-A session of our own starts in the background while the input is read, unless nothing needs it.
-Its JVM ends with this process, however that ends.
+A session of our own starts in the background while the input is read. Its JVM ends with this
+process, however that ends.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ import os
 import shutil
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
-from weakref import finalize
+from weakref import WeakKeyDictionary, finalize
 
 from lakeport.engine.spark import adopt
 from lakeport.engine.spark.failures import translate, translated
+from lakeport.engine.spark.jvm import jars
 from lakeport.engine.spark.jvm.java import find_java
 from lakeport.engine.spark.jvm.launch import Launch, stopped
 from lakeport.engine.spark.jvm.start_up import StartUp
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Runtime"]
 
-_SMALL: Final = 1 << 30  # bytes of input that are landed before Spark would be there
+_LOOK_SECONDS: Final = 1.0
 
 
 class Runtime:
@@ -65,7 +67,7 @@ class Runtime:
     """
 
     _current: ClassVar[Runtime | None] = None
-    _guard: ClassVar[threading.Lock] = threading.Lock()
+    _changed: ClassVar[threading.Condition] = threading.Condition()
 
     def __init__(
         self,
@@ -78,7 +80,7 @@ class Runtime:
         warm: str = "off",
         store: Store | None = None,
     ) -> None:
-        """Begin to start, at once or when it is asked for; never waits."""
+        """Adopt the active session, or wait for `begin` to start one."""
         self.needs = needs
         self.adopted = False
         self.streams = 0
@@ -96,17 +98,19 @@ class Runtime:
         self._launch: Launch | Lease | None = None
         self._builder = threading.Thread(target=self._build, name="lakeport-spark", daemon=True)
         self._folder: Path | None = None
+        self._identity = ("", "")
+        self._users: WeakKeyDictionary[object, int] = WeakKeyDictionary()
         self._master = master_of(settings)
         self.attempts = attempts_of({"spark.master": self._master, **settings})
         check(settings)
         self._required = warm == "require"
         self._own = partial(Launch, given=settings, small=small, options=options)
-        alone = adopt.find() is None
-        if alone:
-            self.needs = needs | also
+        self._asked = needs | also
+        if adopt.find() is None:
+            self.needs = jars.with_cached(self._asked)
             heap_mb(settings)
             self._launch = lease_for(warm, settings, store)
-        if not alone or not self.optional:
+        else:
             self.begin()
 
     @classmethod
@@ -119,11 +123,12 @@ class Runtime:
         also: frozenset[str] = frozenset(),
         warm: str = "off",
         store: Store | None = None,
+        user: object = None,
     ) -> Runtime:
-        """Adopt the active session, take up our own again, or begin to start one.
+        """Adopt the active session, take up our own again, or make one that begins when asked.
 
-        Waits for nothing but the end of one that is still starting and does not fit. Where no
-        settings of the user's say that Spark is wanted, it begins when it is asked.
+        A process has one JVM: where its session has not what is needed, and loads use it, this
+        waits until they have ended.
 
         Args:
             needs: names of `versions.JARS`.
@@ -133,25 +138,59 @@ class Runtime:
             also: further names, which a session that is adopted need not have.
             warm: `auto` to have a warm session's Spark where one suits, `require` to have no other.
             store: what is used of a warm session's.
+            user: who uses the session until `release`; while there is one, nothing takes its place.
 
         Raises:
-            ConfigError: a setting is wrong, or the active session lacks something and can't be
-                replaced by another one; or no warm session suits, and one is required.
+            ConfigError: a setting is wrong, or a session that something is bound to lacks what is
+                needed; or no warm session suits, and one is required.
             MissingDependency: there is no Java that Spark runs on.
         """
-        with cls._guard:
-            current, own = cls._current, frozenset(needs) | also
-            if current is not None and current._serves(own, settings, warm, store):
-                return current
-            if current is not None and not current.adopted:
-                current._check_idle(own, keep)
-                current.stop()
-                if current._builder.is_alive():
-                    current._builder.join()  # pyspark knows of one JVM at a time
-            cls._current = cls(
-                frozenset(needs), settings, small=small, also=also, warm=warm, store=store
+        own = frozenset(needs) | also
+        with cls._changed:
+            while True:
+                current = cls._current
+                if current is not None and current._serves(own, settings, warm, store):
+                    break
+                if current is not None and not current.adopted:
+                    current._check_idle(own, keep)
+                    if current._users and current._usable:
+                        current._wait_for_others()
+                        continue
+                    current.stop()
+                    if current._builder.is_alive():
+                        current._builder.join()  # pyspark knows of one JVM at a time
+                current = cls._current = cls(
+                    frozenset(needs), settings, small=small, also=also, warm=warm, store=store
+                )
+                break
+            if user is not None:
+                current._users[user] = threading.get_ident()
+            return current
+
+    def release(self, user: object) -> None:
+        """Have a user that `start` was told of use the session no more."""
+        with self._changed:
+            self._users.pop(user, None)
+            self._changed.notify_all()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether more than one load or command uses the session."""
+        return len(self._users) > 1
+
+    def _wait_for_others(self) -> None:
+        """Wait a moment for the session's users; refuse to wait for what this thread does itself.
+
+        Raises:
+            ConfigError: this thread's own load uses the session, and would wait for itself.
+        """
+        if set(self._users.values()) == {threading.get_ident()}:
+            raise ConfigError(
+                "a load that goes on in this thread uses Spark with other jars or `spark` settings",
+                "end it first, or give both the same `spark` settings.",
             )
-            return cls._current
+        with activity("waiting for", "another load's Spark"):
+            self._changed.wait(_LOOK_SECONDS)
 
     @classmethod
     def lost(cls) -> bool:
@@ -160,7 +199,7 @@ class Runtime:
         return current is not None and isinstance(current._launch, Lease) and not current.alive
 
     def begin(self) -> None:
-        """Begin to start, where that waits for somebody to ask; never waits.
+        """Begin to start, unless that was done; never waits.
 
         Raises:
             LakeportError: as for `start`.
@@ -177,20 +216,6 @@ class Runtime:
                 self._builder.start()
             self._begun = True
             self._first_use.begin(self)
-
-    def expect(self, size: int) -> None:
-        """Begin to start if that much input, in bytes, is more than can be spared Spark."""
-        if size > _SMALL:
-            self.begin()
-
-    @property
-    def optional(self) -> bool:
-        """Whether what can be done without it, may: tasks would be done on this machine."""
-        return self.is_local and not self.adopted and not self._given
-
-    def spares(self, size: int) -> bool:
-        """Whether tasks that read so many bytes (-1: unknown) are done here: Spark is not there."""
-        return self.optional and size >= 0 and not self.start_up.is_set()
 
     @property
     def context(self) -> SparkContext:
@@ -254,6 +279,29 @@ class Runtime:
         """Whether Spark starts slow tasks a second time."""
         asked = self.context.getConf().get("spark.speculation") if not self.is_local else None
         return (asked or "false").lower() == "true"
+
+    @property
+    def master(self) -> str:
+        """Spark's master URL, with the number of cores in place of `*`."""
+        return f"local[{self.cores}]" if self._master == "local[*]" else self._master
+
+    @property
+    def origin(self) -> str:
+        """Where the session comes from, in words."""
+        if self.adopted:
+            return f"the session that is active in this process ({self.master})"
+        if isinstance(self._launch, Lease):
+            return "lent by a warm session"
+        return f"a session of lakeport's own on {self.master}"
+
+    def identity(self) -> tuple[str, str]:
+        """Spark's version and application id; empty where it has not started. Never waits."""
+        context = self._context
+        if context is None:
+            return "", ""
+        with suppress(Exception):  # a JVM that is gone tells no more
+            self._identity = str(context.version), str(context.applicationId)
+        return self._identity
 
     def configure(self, settings: Mapping[str, str]) -> None:
         """Hand settings to Hadoop's file systems, where neither UI nor logs show them.
@@ -331,13 +379,21 @@ class Runtime:
         if started and self._error is None and isinstance(launch, Launch):
             launch.refresh_archive()
 
+    @property
+    def _usable(self) -> bool:
+        """Whether the session runs, or may yet."""
+        return self.alive and not self._stopped and self._error is None
+
     def _serves(
         self, needs: frozenset[str], settings: Mapping[str, str], warm: str, store: Store | None
     ) -> bool:
         """Whether a new run can go on with this session."""
-        usable = self.alive and not self._stopped and self._error is None and not self.adopted
         fitting = self._begun or adopt.find() is None
-        if not (usable and fitting) or not needs <= self.needs or dict(settings) != self._given:
+        if (
+            not (self._usable and not self.adopted and fitting)
+            or not needs <= self.needs
+            or dict(settings) != self._given
+        ):
             return False
         lease = self._launch
         if not isinstance(lease, Lease):
@@ -364,7 +420,6 @@ class Runtime:
 
         with translated():
             self._session = SparkSession.builder.getOrCreate()
-            adopt.check(self._session, self.needs)
             conf = context.getConf()
         self.adopted = True
         self._context = context
@@ -392,7 +447,7 @@ class Runtime:
         if isinstance(launch, Launch):
             return launch.open()
         try:
-            context = launch.open(self.needs)
+            context = launch.open(self._asked)
         except Refused as refusal:
             if self._required:
                 raise required(str(refusal)) from None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from lakeport.engine.spark.jobs import in_group
+from lakeport.engine.spark.jobs import JobLabel, in_group
 from lakeport.errors import ConfigError, LakeportError, MissingDependency, SparkFailure
 from lakeport.host.extras import requirement
 
@@ -68,7 +68,7 @@ def check(runtime: Runtime, packages: Sequence[str] = ()) -> None:
     silence.daemon = True
     silence.start()
     try:
-        answers = in_group(runtime, ask)
+        answers = in_group(runtime, JobLabel("look for the workers' packages"), ask)
     except LakeportError as error:
         raise _explained(error) from error.__cause__
     finally:

@@ -65,7 +65,7 @@ class NewestOfTable:
             known = newest_moment(storage, table_folder(config.folder_of(self.table)), name)
             return None if known is None else known.timestamp()
         except SourceError:
-            frame = table_rows(config, storage, self.prepared.runtime, self.table)
+            frame = table_rows(config, storage, self.prepared.engine, self.table)
             if frame is None or not _has_moments(frame, name):
                 raise
         with translated():

@@ -31,7 +31,7 @@ from lakeport.sources.frames.spark import normalised, opened, without_values
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
 
 __all__ = ["AT_ONCE", "EACH_ALONE", "SOURCE", "Item", "Made", "Transform"]
 
@@ -77,13 +77,13 @@ class Transform:
     """What is made of a source's rows.
 
     Args:
-        runtime: Spark.
+        engine: Spark.
         sql: one query on `source`; empty for none.
         python: a function from frame to frame, or `module:function`; it gets what `sql` gave.
         views: other frames that `sql` may name.
     """
 
-    runtime: Runtime
+    engine: Engine
     sql: str = ""
     python: str | Callable[[DataFrame], DataFrame] = ""
     views: Mapping[str, DataFrame] = field(default_factory=dict)
@@ -142,7 +142,7 @@ class Transform:
         session = self._session() if batch.frame is None else session_like(batch.frame.sparkSession)
         reading, frame = None, batch.frame
         if frame is None:
-            reading = Reading(self.runtime, session, schema, items, _Read(schema))
+            reading = self.engine.read_frame(session, schema, items, _Read(schema))
             frame = reading.frame
         frame = opened(frame, batch.untyped)
         named(session, {**self.views, SOURCE: frame})
@@ -157,7 +157,7 @@ class Transform:
         )
 
     def _session(self) -> SparkSession:
-        return session_like(self.runtime.spark)
+        return session_like(self.engine.spark)
 
     def _made(self, session: SparkSession, columns: Sequence[str]) -> DataFrame:
         known = {

@@ -80,12 +80,12 @@ class Wanted:
             ConfigError: an expectation is wrong, or `once` can't be had.
         """
         expected = expectations(expect)
-        runtime, config = prepared.runtime, prepared.config
+        engine, config = prepared.engine, prepared.config
         transform = None
         if sql or python:
             from lakeport.loading.transform.transform import Transform
 
-            transform = Transform(runtime, sql, python, views or {})
+            transform = Transform(engine, sql, python, views or {})
         made = cls(transform, expected, views)
         by_spark = made.needs_spark()
         if config.once and by_spark:
@@ -94,8 +94,8 @@ class Wanted:
                 "have come to rows",
                 "leave one of them out; a `run_id` has the same run land once.",
             )
-        if by_spark:
-            runtime.begin()
+        for what in by_spark:
+            engine.require_spark(what)
         return made
 
     def __bool__(self) -> bool:
@@ -108,7 +108,10 @@ class Wanted:
         Args:
             schema: the columns of the rows; None: leave out what depends on them.
         """
-        found = ["`sql` or `python`"] if self.transform else []
+        found = []
+        if self.transform is not None:
+            named = {"`sql`": self.transform.sql, "`python`": self.transform.python}
+            found = [name for name, given in named.items() if given]
         if self.expected:
             from lakeport.loading.expect.arrow import needs_spark
 
@@ -140,7 +143,7 @@ class Wanted:
         from lakeport.loading.expect.newest import NewestOfTable
 
         config = prepared.config
-        rows = partial(table_rows, config, prepared.storage, prepared.runtime)
+        rows = partial(table_rows, config, prepared.storage, prepared.engine)
         own = table_name(config.table_pattern, stream)
         newest = NewestOfTable(prepared, own)
         return Checks(self.expected, judge, config.mode, self.views or {}, rows, own, newest)
@@ -163,7 +166,7 @@ class Wanted:
             elif checks.needs_spark(columns):
                 from lakeport.loading.transform.transform import Transform
 
-                made = Transform(prepared.runtime).applied(batch, columns, ())
+                made = Transform(prepared.engine).applied(batch, columns, ())
                 made.close()
                 checks.by_spark(made.batch, made.frame)
             else:

@@ -17,7 +17,7 @@ from lakeport.sources.frames.spark import normalised
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
 
 __all__ = ["JdbcFlushes"]
 
@@ -33,7 +33,7 @@ class JdbcFlushes:
     Args:
         source: what to read; its URI begins with `jdbc:`.
         stream: the stream's name.
-        runtime: Spark.
+        engine: Spark.
         digest: whether the batch is to be known again by what was asked for.
 
     Raises:
@@ -44,7 +44,7 @@ class JdbcFlushes:
 
     source: DatabaseSource
     stream: str
-    runtime: Runtime
+    engine: Engine
     digest: bool = False
 
     def __post_init__(self) -> None:
@@ -58,7 +58,7 @@ class JdbcFlushes:
 
     def __iter__(self) -> Iterator[Flush]:
         """Have Spark look at the columns, and hand out the frame."""
-        self.runtime.secrets |= set(self.source.secrets())
+        self.engine.secrets |= set(self.source.secrets())
         frame = self._opened({})
         if self.source.split_by:
             frame = self._opened(self._ranges(frame))
@@ -79,11 +79,11 @@ class JdbcFlushes:
         source = self.source
         relation = source.table or f"(\n{source.query.strip().rstrip(';')}\n) lakeport_query"
         options = {"url": source.database.get_secret_value(), "dbtable": relation}
-        spark = self.runtime.spark
+        spark = self.engine.spark
         try:
             return spark.read.format("jdbc").options(**options, **more, **source.options).load()
         except Exception as error:
-            problem = _problem(error, self.runtime.secrets)
+            problem = _problem(error, self.engine.secrets)
         raise problem  # outside the handler: the foreign error may hold the URI
 
     def _ranges(self, frame: DataFrame) -> dict[str, str]:
@@ -107,7 +107,7 @@ class JdbcFlushes:
             "partitionColumn": name,
             "lowerBound": str(low).partition(".")[0],  # of a decimal Spark takes no fraction
             "upperBound": str(high).partition(".")[0],
-            "numPartitions": str(self.source.splits or 2 * self.runtime.cores),
+            "numPartitions": str(self.source.splits or 2 * self.engine.cores),
         }
 
     def _bounds(self, frame: DataFrame, name: str) -> tuple[Any, Any]:
@@ -117,7 +117,7 @@ class JdbcFlushes:
         try:
             row = frame.select(f.min(column).cast("string"), f.max(column).cast("string")).first()
         except Exception as error:
-            problem = _problem(error, self.runtime.secrets)
+            problem = _problem(error, self.engine.secrets)
         else:
             return (row[0], row[1]) if row is not None else (None, None)
         raise problem

@@ -17,7 +17,7 @@ from lakeport.storage.created import created
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
     from lakeport.model import Storage
 
 __all__ = ["SpoolLocation", "number_of", "open_new", "open_spool"]
@@ -85,21 +85,21 @@ def open_new(path: Path) -> BinaryIO:
 
 
 @contextmanager
-def open_spool(config: DestinationConfig, runtime: Runtime) -> Iterator[SpoolLocation]:
+def open_spool(config: DestinationConfig, engine: Engine) -> Iterator[SpoolLocation]:
     """A spool for one run, which is gone afterwards.
 
     Args:
         config: its `spool_dir`, `spool_uri` and credentials.
-        runtime: on a local master, `spool_uri` is not needed and not used.
+        engine: where its tasks run on this machine, `spool_uri` is not needed and not used.
 
     Raises:
         ConfigError: `spool_uri` names neither a folder nor a store, or can't be used.
     """
-    mount, storage = (None, None) if runtime.is_local else _shared(config)
+    mount, storage = (None, None) if engine.is_local else _shared(config)
     folder = config.spool_dir if mount is None else str(mount)
     with scratch(parent=folder) as path:
         try:
-            yield SpoolLocation(path, storage, runtime.is_local, mount)
+            yield SpoolLocation(path, storage, engine.is_local, mount)
         finally:
             if storage is not None:
                 _remove(storage)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.engine.spark.active import ensure_active
 from lakeport.engine.spark.failures import translated
-from lakeport.engine.spark.filesystems import hand_over
 from lakeport.engine.spark.jvm.classes import java_class
 from lakeport.engine.spark.table_files import check_actions, check_log, check_snapshot
 from lakeport.errors import ConfigError, SourceError
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from lakeport.config.base import DestinationConfig
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
     from lakeport.model import Storage
 
 __all__ = ["DeltaTable"]
@@ -38,7 +37,7 @@ class DeltaTable:
     Args:
         place: a path or a URI.
         config: the target's; a table in its cloud is read with its credentials.
-        runtime: Spark.
+        engine: Spark.
 
     Attributes:
         storage: rooted at the table's folder.
@@ -49,13 +48,13 @@ class DeltaTable:
         SourceError: there is no Delta table.
     """
 
-    def __init__(self, place: str, config: DestinationConfig, runtime: Runtime) -> None:
+    def __init__(self, place: str, config: DestinationConfig, engine: Engine) -> None:
         self.storage = _storage(place, config)
-        self._runtime, self._roots = runtime, config.table_roots
-        hand_over(runtime, self.storage.hadoop_uri(), self.storage.hadoop_settings())
+        self._engine, self._roots = engine, config.table_roots
+        engine.hand_over(self.storage.hadoop_uri(), self.storage.hadoop_settings())
         check_log(self.storage, "", self._roots)
-        with translated(runtime.secrets):
-            spark = runtime.spark
+        with translated(engine.secrets):
+            spark = engine.spark
             ensure_active(spark)
             logs = java_class(spark._jvm, f"{_DELTA}.DeltaLog")
             self._log = logs.forTable(spark._jsparkSession, self.storage.hadoop_uri())
@@ -66,7 +65,7 @@ class DeltaTable:
                 f"{self.storage.uri()!r} is no Delta table",
                 "name the folder of one; files are named as files.",
             )
-        check_snapshot(runtime.spark, self._snapshot, self.storage.hadoop_uri(), self._roots)
+        check_snapshot(engine.spark, self._snapshot, self.storage.hadoop_uri(), self._roots)
 
     @cached_property
     def id(self) -> str:
@@ -91,9 +90,9 @@ class DeltaTable:
         """
         from pyspark.sql import DataFrame
 
-        spark, added = self._runtime.spark, list(added)
+        spark, added = self._engine.spark, list(added)
         check_actions(map(json.loads, added), self.storage.hadoop_uri(), self._roots)
-        with translated(self._runtime.secrets):
+        with translated(self._engine.secrets):
             ensure_active(spark)
             actions = java_class(spark._jvm, f"{_DELTA}.actions.Action")
             files = java_class(spark._jvm, "java.util.ArrayList")()
@@ -117,18 +116,18 @@ class DeltaTable:
             readChangeFeed="true", startingVersion=after + 1, endingVersion=self.version
         )
         kind = changes["_change_type"]
-        with translated(self._runtime.secrets):
+        with translated(self._engine.secrets):
             deleted = not changes.where(kind == "delete").isEmpty()
         return changes.where(kind.isin(*_NEW)).drop(*_FEED_COLUMNS), deleted
 
     def _read(self, **options: Any) -> DataFrame:
-        with translated(self._runtime.secrets):
-            reader = self._runtime.spark.read.format("delta").options(**options)
+        with translated(self._engine.secrets):
+            reader = self._engine.spark.read.format("delta").options(**options)
             return reader.load(self.storage.hadoop_uri())
 
     @property
     def _none(self) -> Any:
-        return java_class(self._runtime.spark._jvm, "scala.Option").apply(None)
+        return java_class(self._engine.spark._jvm, "scala.Option").apply(None)
 
 
 def _storage(place: str, config: DestinationConfig) -> Storage:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lakeport.config.base import DestinationConfig
     from lakeport.config.inputs.tables import TablesSource
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
 
 __all__ = ["TableFlushes", "bookmark_name"]
 
@@ -44,7 +44,7 @@ class TableFlushes:
         source: the description.
         stream: the stream's name.
         config: the target's.
-        runtime: Spark, which is waited for.
+        engine: Spark, which is waited for.
         folder: the spool's.
         memory_of: gives what the table of a stream remembers.
 
@@ -58,7 +58,7 @@ class TableFlushes:
         source: TablesSource,
         stream: str,
         config: DestinationConfig,
-        runtime: Runtime,
+        engine: Engine,
         folder: Path,
         memory_of: Callable[[str], Memory],
     ) -> None:
@@ -66,7 +66,7 @@ class TableFlushes:
         self._stream, self._folder = stream, folder
         self._digest = config.run_id is not None
         self._taken = False
-        opened = {name: DeltaTable(place, config, runtime) for name, place in source.tables.items()}
+        opened = {name: DeltaTable(place, config, engine) for name, place in source.tables.items()}
         if source.incremental:
             memory = memory_of(stream)
             self._read = {name: _new_rows(t, name, memory) for name, t in opened.items()}

@@ -67,6 +67,14 @@ class LakeRun:
     loads: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def engine(self) -> str:
+        """What ran its tasks, such as `spark 4.2.0`; of a lake's file, that of its first load."""
+        loads = self.report.get("loads") or ()
+        told = [self.report, *((load or {}).get("report") or {} for load in loads)]
+        found = next((each["engine"] for each in told if each.get("engine")), None) or {}
+        return f"{found.get('name', '')} {found.get('version', '')}".strip() or "-"
+
+    @property
     def outcomes(self) -> dict[str, int]:
         """Outcome -> how many loads have it."""
         return dict(Counter(self.loads.values()))
@@ -78,6 +86,7 @@ class LakeRun:
             "loads": {**self.loads},
             "started": self.started.isoformat(),
             "streams": [*self.streams],
+            "engine": self.engine,
         }
         del facts["report"]
         return facts

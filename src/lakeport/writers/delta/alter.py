@@ -37,7 +37,7 @@ from lakeport.writers.delta.untyped import holders, in_files, open_in_files
 from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
 
 __all__ = ["Alteration", "Altered"]
 
@@ -75,11 +75,11 @@ class Alteration(DeltaWriter):
     column: str = field(kw_only=True)
     type: pa.DataType = field(kw_only=True)
 
-    def alter(self, runtime: Runtime, *, dry_run: bool = False) -> Altered:
+    def alter(self, engine: Engine, *, dry_run: bool = False) -> Altered:
         """Change the column's type.
 
         Args:
-            runtime: runs the kernels.
+            engine: runs the kernels.
             dry_run: look at every value, and write nothing.
 
         Raises:
@@ -99,7 +99,7 @@ class Alteration(DeltaWriter):
 
         def attempt(current: DeltaPlan, txn: TableTransaction, _: int) -> Landed:
             nonlocal done
-            landed, done = self._attempt(current, txn, runtime, dry_run=dry_run)
+            landed, done = self._attempt(current, txn, engine, dry_run=dry_run)
             return landed
 
         self.until_committed(plan, self.mark(), attempt)
@@ -122,7 +122,7 @@ class Alteration(DeltaWriter):
         else:
             schema_json = retyped(state.schema_json, name, self.type)
             evolution = Evolution(columns, replaced=True)
-        plan = DeltaPlan(
+        return DeltaPlan(
             incoming=incoming,
             schema=in_files(columns, state.partition_columns),
             schema_json=marked(schema_json, columns),
@@ -134,12 +134,9 @@ class Alteration(DeltaWriter):
             base=state,
             mapped=state.mapped,
         )
-        if in_place or not self.without_spark:
-            self.begin()
-        return plan
 
     def _attempt(
-        self, plan: DeltaPlan, txn: TableTransaction, runtime: Runtime, *, dry_run: bool
+        self, plan: DeltaPlan, txn: TableTransaction, engine: Engine, *, dry_run: bool
     ) -> tuple[Landed, Altered]:
         state, new = _known(plan.base), list[Staged]()
         name = _spelt(state, self.column, self.uri)
@@ -160,7 +157,7 @@ class Alteration(DeltaWriter):
                     "files would have to be written anew",
                     "have the table's owner unset the property.",
                 )
-            done = self._converted(plan, name, found, runtime, dry_run=dry_run)
+            done = self._converted(plan, name, found, engine, dry_run=dry_run)
             new += [item for one in done for item in one.staged]
             rows = sum(one.rows for one in done)
             size = sum(file.bytes for file in found)
@@ -176,7 +173,7 @@ class Alteration(DeltaWriter):
         plan: DeltaPlan,
         name: str,
         entries: Sequence[DataFile],
-        runtime: Runtime,
+        engine: Engine,
         *,
         dry_run: bool,
     ) -> list[Converted]:
@@ -198,7 +195,7 @@ class Alteration(DeltaWriter):
         )
         sink = None if dry_run else self.sink(plan)
         kernel = FileConverter(table, sink, _Exactly(name, columns.field(name), plan.schema))
-        done = convert_files(kernel, entries, runtime)
+        done = convert_files(kernel, entries, engine)
         wrong = [one.wrong for one in done if one.wrong]
         known = declared_type(state.schema.field(name))
         if wrong:

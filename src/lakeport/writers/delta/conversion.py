@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeport.engine.spark.jobs import run_tasks
 from lakeport.model import Staged
 from lakeport.schema.exact import InexactError
 from lakeport.writers.delta.commit.attempt import Attempt
@@ -21,7 +20,7 @@ from lakeport.writers.delta.merge.files import TableFiles, shared_out
 from lakeport.writers.delta.sink import DeltaSink
 
 if TYPE_CHECKING:
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
 
 __all__ = ["Conversion", "Converted", "FileConverter", "convert_files"]
 
@@ -92,22 +91,22 @@ class FileConverter:
 
 
 def convert_files(
-    kernel: FileConverter, files: Sequence[DataFile], runtime: Runtime | None
+    kernel: FileConverter, files: Sequence[DataFile], engine: Engine | None
 ) -> list[Converted]:
-    """Run the kernel on data files; without a runtime, in this thread."""
+    """Run the kernel on data files; without an engine, in this thread."""
     if not files:
         return []
-    if runtime is None:
+    if engine is None:
         return kernel((0, tuple(files)))
 
     def strays(done: list[Converted]) -> None:
         kernel.table.storage.drop_strays([item for one in done for item in one.staged])
 
-    return run_tasks(
-        runtime,
+    table = kernel.table.storage.uri(kernel.table.folder)
+    return engine.run_tasks(
+        f"rewrite files of {table}",
         kernel,
-        list(enumerate(shared_out(files, runtime.cores * _TASKS_PER_CORE))),
-        size=sum(file.bytes for file in files),
+        list(enumerate(shared_out(files, engine.cores * _TASKS_PER_CORE))),
         discard=kernel.discard,
         strays=strays,
     )

@@ -21,7 +21,7 @@ from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
 
 __all__ = ["Changes", "DeltaTableWriter"]
 
@@ -66,9 +66,7 @@ class DeltaTableWriter:
     changes: Changes = Changes()
 
     @classmethod
-    def of(
-        cls, config: DestinationConfig, writer: DeltaWriter, runtime: Runtime
-    ) -> DeltaTableWriter:
+    def of(cls, config: DestinationConfig, writer: DeltaWriter, engine: Engine) -> DeltaTableWriter:
         """Bind a table to what a destination's configuration says."""
         created, updated = (
             header_name(f"{config.internal_columns_prefix}{name}", config.column_header_format)
@@ -81,7 +79,7 @@ class DeltaTableWriter:
             config.mode,
             config.schema_evolution,
             config.run_id or "",
-            DeltaMerger(writer, runtime, created, updated),
+            DeltaMerger(writer, engine, created, updated),
             Changes(
                 config.merge_keys,
                 config.hard_delete,

@@ -40,7 +40,6 @@ from lakeport.writers.delta.log.commits import CommitLog, Mark, app_id
 from lakeport.writers.delta.log.reader import STATE, DataFile, LogFiles, read_contents, replay
 from lakeport.writers.delta.merge.files import TableFiles
 from lakeport.writers.delta.options import DeltaOptions
-from lakeport.writers.delta.plain import leaves_plain
 from lakeport.writers.delta.plan import TARGET_FILE_SIZE, DeltaPlan, TableRequest, plan_table
 from lakeport.writers.delta.schema import file_schema, physical_names
 from lakeport.writers.delta.sink import DeltaSink
@@ -50,7 +49,7 @@ from lakeport.writers.delta.untyped import holders, in_files, open_in_files
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
 
 __all__ = ["DeltaWriter"]
 
@@ -72,9 +71,8 @@ class DeltaWriter:
         stream: the stream's name.
         options: how the table is written.
         run: the run's name, which commits keep that have no other.
-        without_spark: whether plain tables are read and committed to by their logs' files alone.
-        begin: has Spark start, where a plan tells that its commit will ask for the session.
-        runtime: runs what writes data files anew; None: this thread does.
+        by_log: whether plain tables are read and committed to by their logs' files alone.
+        engine: runs what writes data files anew; None: this thread does.
     """
 
     session: Callable[[], SparkSession]
@@ -83,9 +81,8 @@ class DeltaWriter:
     stream: str
     options: DeltaOptions = field(default_factory=DeltaOptions)
     run: str = ""
-    without_spark: bool = False
-    begin: Callable[[], None] = lambda: None
-    runtime: Runtime | None = None
+    by_log: bool = False
+    engine: Engine | None = None
 
     @property
     def uri(self) -> str:
@@ -98,7 +95,7 @@ class DeltaWriter:
         Raises:
             LakeportError: the log can't be read.
         """
-        if self.without_spark:
+        if self.by_log:
             log = LogFiles.recent(self.storage, self.folder)
             if log.newest < 0:
                 return None
@@ -146,8 +143,6 @@ class DeltaWriter:
 
         warnings = change_warnings(plan.evolution, json_way)
         plan = replace(plan, warnings=(*plan.warnings, *warnings))
-        if not (self.without_spark and leaves_plain(plan)):
-            self.begin()
         return plan
 
     def files(self, txn: TableTransaction) -> Sequence[DataFile]:
@@ -216,7 +211,7 @@ class DeltaWriter:
         )
         new = list[Staged]()
         with self.published(new) as staged:
-            done = convert_files(FileConverter(table, self.sink(fill)), found, self.runtime)
+            done = convert_files(FileConverter(table, self.sink(fill)), found, self.engine)
             new += [item for one in done for item in one.staged]
             one = Conversion(
                 self.storage,
@@ -446,8 +441,10 @@ class DeltaWriter:
         """
         crowded = plan.dynamic and attempts >= _WHOLE_TABLE_ATTEMPTS
         found = None
-        if self.without_spark and not crowded:
+        if self.by_log and not crowded:
             found = LogTransaction.begin(self.storage, self.folder, plan)
+        if found is not None and self.engine is not None:
+            found.engine = self.engine.report()
         return found or self._log().begin()
 
     def _log(self) -> DeltaLog:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeport.engine.spark.failures import translated
-from lakeport.engine.spark.jobs import run_tasks, shared_folder
+from lakeport.engine.spark.jobs import JobLabel, run_tasks, shared_folder
 from lakeport.engine.spark.jvm.classes import java_class
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _when_idle(runtime: Runtime, body: Callable[[Runtime], None]) -> None:
 
 def _workers(runtime: Runtime) -> None:
     """Start the Python workers, and let them do for the first time what tasks do."""
-    run_tasks(runtime, _warm_worker, range(runtime.cores))
+    run_tasks(runtime, JobLabel("start Python workers"), _warm_worker, range(runtime.cores))
 
 
 def _commit(runtime: Runtime) -> None:

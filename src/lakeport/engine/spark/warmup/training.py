@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeport.engine.spark.delta_log import delta_log
-from lakeport.engine.spark.jobs import run_frame, run_tasks
+from lakeport.engine.spark.jobs import JobLabel, run_frame, run_tasks
 from lakeport.engine.spark.jvm import archive
 from lakeport.engine.spark.jvm.classes import java_class
 from lakeport.engine.spark.session import Runtime
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["train", "training_load"]
 
 _EXIT_SECONDS = 240.0
+_LABEL = JobLabel("record classes")
 
 
 def train(needs: Iterable[str]) -> Path | None:
@@ -61,9 +62,9 @@ def training_load(runtime: Runtime, needs: frozenset[str]) -> None:
     with scratch("training") as own:
         folder = own / "table"
         folder.mkdir()
-        files = run_tasks(runtime, partial(_write, str(folder)), [0, 1])
+        files = run_tasks(runtime, _LABEL, partial(_write, str(folder)), [0, 1])
         spark = runtime.spark
-        run_frame(runtime, spark.range(10), _count)
+        run_frame(runtime, _LABEL, spark.range(10), _count)
         if "delta" not in needs:
             spark.read.parquet(str(folder)).groupBy("name").count().collect()
             return

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from lakeport import __version__
+from lakeport.engine.base import EngineReport
 from lakeport.errors import LakeportError, ObjectExists, OutcomeUnknown
 from lakeport.model import Mode, Storage
 from lakeport.writers.delta.commit.operation import Operation
@@ -51,6 +52,7 @@ class LogTransaction:
 
     Attributes:
         version: the version that it has read; -1 for no table.
+        engine: what ran the tasks whose files are committed, for the history.
     """
 
     def __init__(self, storage: Storage, folder: str, contents: Contents | None) -> None:
@@ -62,6 +64,7 @@ class LogTransaction:
         self._removed: list[tuple[DataFile, bool]] = []
         self._metadata: str | None = None
         self._read_all = False
+        self.engine = EngineReport()
         self.version = -1 if contents is None else contents.state.version
 
     @classmethod
@@ -186,13 +189,13 @@ class LogTransaction:
         return {
             "timestamp": now,
             "operation": operation.name,
-            "operationParameters": _parameters(operation),
+            "operationParameters": {**_parameters(operation), **self.engine.parameters},
             **({"readVersion": self.version} if self.version >= 0 else {}),
             "isolationLevel": "Serializable",
             "isBlindAppend": not self._read_all,
             "operationMetrics": {name: str(value) for name, value in operation.metrics.items()},
             "userMetadata": operation.user_metadata,
-            "engineInfo": f"lakeport/{__version__}",
+            "engineInfo": " ".join(filter(None, [f"lakeport/{__version__}", self.engine.info])),
             "txnId": own,
         }
 

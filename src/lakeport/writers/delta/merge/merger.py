@@ -36,7 +36,7 @@ from lakeport.writers.delta.sink import DeltaSink
 from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
     from lakeport.writers.delta.commit.log_transaction import TableTransaction
 
 __all__ = ["Anew", "DeltaMerger", "MergePlan"]
@@ -84,14 +84,14 @@ class DeltaMerger:
 
     Attributes:
         writer: plans against the table and commits to it.
-        runtime: runs the kernels.
+        engine: runs the kernels.
         created: name of the column that tells when a row first came; empty for none.
         updated: name of the column that tells when a row last changed; empty for none.
         anew: whether the table begins anew with the first batch.
     """
 
     writer: DeltaWriter
-    runtime: Runtime
+    engine: Engine
     created: str = ""
     updated: str = ""
     anew: Anew = field(default_factory=Anew)
@@ -271,7 +271,7 @@ class DeltaMerger:
     def _merge(
         self, plan: DeltaPlan, txn: TableTransaction, change: Upsert, keys: BatchKeys, mark: Mark
     ) -> Landed:
-        tasks, new = MergeTasks(self.writer, self.runtime), list[Staged]()
+        tasks, new = MergeTasks(self.writer, self.engine), list[Staged]()
         with self.writer.published(new) as files:
             replaced: list[DataFile] = []
             metrics: dict[str, int] = {}
@@ -298,7 +298,7 @@ class DeltaMerger:
             return one.landed(done, len(keys), merged)
 
     def _retire(self, plan: DeltaPlan, txn: TableTransaction, change: Retire, mark: Mark) -> Landed:
-        tasks, new = MergeTasks(self.writer, self.runtime), list[Staged]()
+        tasks, new = MergeTasks(self.writer, self.engine), list[Staged]()
         with self.writer.published(new) as files:
             replaced: list[DataFile] = []
             metrics: dict[str, int] = {}

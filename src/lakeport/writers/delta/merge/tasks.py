@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lakeport.engine.spark.jobs import run_tasks
 from lakeport.model import Staged
 from lakeport.writers.delta.log.reader import DataFile
 from lakeport.writers.delta.merge.changes import Retire, Upsert
@@ -25,7 +24,7 @@ from lakeport.writers.delta.untyped import open_in_files
 from lakeport.writers.delta.writer import DeltaWriter
 
 if TYPE_CHECKING:
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.base import Engine
 
 __all__ = ["MergeTasks"]
 
@@ -38,11 +37,11 @@ class MergeTasks:
 
     Attributes:
         writer: knows where the table is, and how its files are written.
-        runtime: Spark.
+        engine: runs them.
     """
 
     writer: DeltaWriter
-    runtime: Runtime
+    engine: Engine
 
     def rewrite(
         self, plan: DeltaPlan, change: Upsert | Retire, found: Sequence[DataFile]
@@ -59,7 +58,7 @@ class MergeTasks:
             frozenset(physical_names(plan.schema_json, plan.partition_columns).values()),
             open_in_files(plan.schema_json, plan.evolution.schema),
         )
-        groups = shared_out(found, self.runtime.cores * _TASKS_PER_CORE)
+        groups = shared_out(found, self.engine.cores * _TASKS_PER_CORE)
 
         def discard(done: list[Rewritten]) -> None:
             for staged in (staged for one in done for staged in one.staged):
@@ -68,11 +67,10 @@ class MergeTasks:
         def strays(done: list[Rewritten]) -> None:
             storage.drop_strays([staged for one in done for staged in one.staged])
 
-        return run_tasks(
-            self.runtime,
+        return self.engine.run_tasks(
+            f"rewrite files of {self.writer.uri} for a merge",
             Rewrite(table, change, sink),
             list(enumerate(groups)),
-            size=sum(file.bytes for file in found),
             discard=discard,
             strays=strays,
         )
@@ -92,11 +90,10 @@ class MergeTasks:
             for staged in done:
                 storage.discard(staged)
 
-        return run_tasks(
-            self.runtime,
+        return self.engine.run_tasks(
+            f"write new rows of a merge to {self.writer.uri}",
             partial(insert, plan.schema, self.writer.sink(plan)),
             items,
-            size=change.incoming.bytes,
             discard=discard,
             strays=storage.drop_strays,
         )

@@ -50,7 +50,7 @@ class Plans:
 
     def writer(self) -> DeltaWriter:
         storage = self.storage or LocalStorage(str(self.root))
-        return DeltaWriter(no_session, storage, "t", "t", self.options, without_spark=True)
+        return DeltaWriter(no_session, storage, "t", "t", self.options, by_log=True)
 
     def land(
         self,

@@ -1,0 +1,300 @@
+"""The engine of a load: what runs its tasks, and what the load may ask of it.
+
+A load is given one engine when it is prepared (`choose`) and keeps it to its end. Sources, writers
+and commands hand it tasks; only `engine.spark` knows how Spark is spoken to.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakeport.engine.spark.sql.reading import Reading
+
+__all__ = ["Engine", "EngineReport"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineReport:
+    """What ran a load's tasks, for reports.
+
+    Attributes:
+        name: `spark` or `threads`.
+        version: Spark's version; empty for threads, and where Spark never started.
+        master: Spark's master URL, or the number of threads as `threads[2]`.
+        application: Spark's application id; empty for threads.
+        jobs: jobs of the load; 0 for threads.
+        tasks: tasks of the load.
+    """
+
+    name: str = ""
+    version: str = ""
+    master: str = ""
+    application: str = ""
+    jobs: int = 0
+    tasks: int = 0
+
+    @property
+    def info(self) -> str:
+        """The engine as a Delta commit's `engineInfo` names it, such as `Apache-Spark/4.2.0`."""
+        return f"Apache-Spark/{self.version}" if self.version else self.name
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """What a Delta commit's `operationParameters` say of the engine."""
+        facts = {"engine": self.name, "master": self.master, "application": self.application}
+        return {name: value for name, value in facts.items() if value}
+
+    def __str__(self) -> str:
+        """The report in words.
+
+        >>> str(EngineReport("spark", "4.2.0", "local[2]", "local-1", 2, 5))
+        'by Spark 4.2.0, local[2], 2 jobs, 5 tasks'
+        >>> str(EngineReport("threads", master="threads[2]", tasks=1))
+        'by threads of this process, 1 task'
+        """
+        tasks = f"{self.tasks} task{'' if self.tasks == 1 else 's'}"
+        if self.name != "spark":
+            return f"by threads of this process, {tasks}"
+        jobs = f"{self.jobs} job{'' if self.jobs == 1 else 's'}"
+        version = f"Spark {self.version}" if self.version else "Spark"
+        return f"by {version}, {self.master}, {jobs}, {tasks}"
+
+
+class Engine(ABC):
+    """Runs the tasks of one load or command. All methods may be called from any thread.
+
+    Use it as a context manager, or call `close` once: a load of other needs may wait for that.
+
+    Attributes:
+        name: `spark` or `threads`.
+        secrets: values that were handed over and must not be in any message.
+        run: name of the run whose tasks these are; empty for a command.
+        adopted: whether tasks run in a Spark session that somebody else has built.
+        commits_any_table: whether delta-spark is there for Delta tables that are not plain.
+    """
+
+    name: ClassVar[str]
+    run: str = ""
+    adopted: bool = False
+    commits_any_table: bool = True
+
+    def __init__(self) -> None:
+        """Begin without secrets."""
+        self.secrets: set[str] = set()
+
+    def __enter__(self) -> Self:
+        """Use the engine for as long as the body runs."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the engine."""
+        self.close()
+
+    @abstractmethod
+    def run_tasks(
+        self,
+        step: str,
+        function: Callable[[T], list[R]],
+        items: Sequence[T],
+        *,
+        discard: Callable[[list[R]], None] | None = None,
+        strays: Callable[[list[R]], None] | None = None,
+    ) -> list[R]:
+        """Run `function` on every item, one task each; return all results in the items' order.
+
+        Args:
+            step: what the tasks do, in words, such as `write orders to s3://lake/orders`.
+            function: pickled into Spark's tasks (lambdas and partials are fine).
+            items: pickled into the tasks, one each.
+            discard: called with the results of the tasks that succeeded when another one failed.
+            strays: called with the results where other attempts of the same tasks may have left
+                something behind: a worker was lost, or Spark speculates.
+
+        Raises:
+            LakeportError: what the first of the failed tasks raised, the same type and message. An
+                interrupt cancels the tasks and passes.
+        """
+
+    @abstractmethod
+    def run_frame(
+        self,
+        step: str,
+        frame: DataFrame,
+        function: Callable[[Iterator[pa.RecordBatch], int], list[R]],
+        *,
+        discard: Callable[[list[R]], None] | None = None,
+        strays: Callable[[list[R]], None] | None = None,
+    ) -> list[R]:
+        """Run `function` on the record batches and the number of every partition of a frame.
+
+        See `run_tasks` for the arguments, the order of the results and the errors.
+        """
+
+    @abstractmethod
+    def run_job(self, step: str, job: Callable[[], R], *, seconds: float | None = None) -> R:
+        """Run a function that calls Spark itself, in a thread; return its result.
+
+        Args:
+            step: what it does, in words.
+            job: calls Spark.
+            seconds: time limit of a job that leaves nothing to tidy up; nobody waits for its end.
+
+        Raises:
+            TimeoutError: the time limit has passed.
+            LakeportError: what Spark's failure means.
+        """
+
+    @abstractmethod
+    def read_frame(
+        self,
+        session: SparkSession,
+        schema: pa.Schema,
+        items: Sequence[T],
+        read: Callable[[T], Iterator[pa.RecordBatch]],
+    ) -> Reading[T]:
+        """Return a Spark frame whose tasks read one item each; see `Reading` for the arguments."""
+
+    @abstractmethod
+    def require_spark(self, what: str) -> None:
+        """Refuse something that only Spark can do, unless this engine is Spark.
+
+        Args:
+            what: what asks for Spark, such as `` `sql` ``.
+
+        Raises:
+            ConfigError: this engine is threads; the hint names `engine: spark`.
+        """
+
+    @property
+    @abstractmethod
+    def spark(self) -> SparkSession:
+        """The Spark session; waits for it, and raises as `require_spark` and `context` do."""
+
+    @property
+    @abstractmethod
+    def context(self) -> SparkContext:
+        """The Spark context; waits for it, and raises as `require_spark`, or if Spark can't start.
+
+        Raises:
+            MissingDependency: a jar or Java can't be had.
+            SparkFailure: Spark did not start, or was stopped.
+        """
+
+    @abstractmethod
+    def delta_session(
+        self, needs: frozenset[str], root: str = "", settings: Mapping[str, str] | None = None
+    ) -> SparkSession:
+        """The Spark session, able to reach Delta tables in a store; waits for it.
+
+        Args:
+            needs: names of `versions.JARS` that the session must have.
+            root: the store's root as Hadoop names it; empty for a local folder.
+            settings: what Hadoop's connector needs for that root, secrets included.
+
+        Raises:
+            ConfigError: the session lacks something; the hint has the settings to build it with.
+        """
+
+    @abstractmethod
+    def hand_over(self, root: str, settings: Mapping[str, str]) -> None:
+        """Have Spark's file systems reach a store; waits for Spark.
+
+        Args:
+            root: the store's root, or a folder in it, as Hadoop names it.
+            settings: what Hadoop's connector needs for that root, secrets included.
+        """
+
+    @property
+    @abstractmethod
+    def commits_by_log(self) -> bool:
+        """Whether lakeport may commit to plain Delta tables by the files of their log.
+
+        False where the session or its settings name a log store, catalog, default table property
+        or commit hook of their own, which only delta-spark knows of.
+        """
+
+    @property
+    @abstractmethod
+    def is_local(self) -> bool:
+        """Whether tasks run on this machine and see its disk."""
+
+    @property
+    @abstractmethod
+    def has_own_workers(self) -> bool:
+        """Whether tasks run in Python processes, or threads, that this process has made."""
+
+    @property
+    @abstractmethod
+    def cores(self) -> int:
+        """How many tasks run at once; waits for Spark only on a cluster."""
+
+    @property
+    def start_up(self) -> tuple[float | None, float | None]:
+        """When Spark began to start and was there, by `time.monotonic`; None before."""
+        return None, None
+
+    @abstractmethod
+    def report(self) -> EngineReport:
+        """What ran the tasks so far; never waits."""
+
+    @abstractmethod
+    def describe(self, chosen: bool) -> str:
+        """Return which engine this is and why, in words.
+
+        Args:
+            chosen: whether the key `engine` was set.
+        """
+
+    @abstractmethod
+    def check_workers(self, packages: Sequence[str]) -> None:
+        """See that the machines that run the tasks have lakeport and these packages.
+
+        Args:
+            packages: modules that they need beside those of every load.
+
+        Raises:
+            MissingDependency: one is absent; the hint has the settings that bring it.
+            ConfigError: the workers' Python is another version, or there is none.
+            SparkFailure: Spark did not start, or has no workers.
+        """
+
+    @abstractmethod
+    def begin(self, *, commit: bool = False) -> None:
+        """Have the engine start what its first tasks need; never waits, never fails.
+
+        Args:
+            commit: whether delta-spark will commit, too.
+        """
+
+    @abstractmethod
+    def stop(self, *, for_all: bool = False) -> None:
+        """End what is under way, after an interrupt.
+
+        Args:
+            for_all: also where other loads use the session; never where a stream runs on it.
+        """
+
+    @abstractmethod
+    def count_streams(self, change: int) -> None:
+        """Tell that so many more streams run on the session, which nothing replaces then."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let others have what the engine holds; fine when called again."""

@@ -1,0 +1,229 @@
+"""The engine that runs a load's tasks on Spark."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
+
+from lakeport.engine.base import Engine, EngineReport
+from lakeport.engine.spark import adopt, jobs, workers
+from lakeport.engine.spark.filesystems import hand_over, session_for
+from lakeport.engine.spark.jobs import JobLabel
+from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.sql.reading import Reading
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakeport.engine.spark.lease import Store
+
+__all__ = ["SparkEngine"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_CATALOG: Final = "spark.sql.catalog.spark_catalog"
+_DELTA_CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+_DEFAULTS: Final = "spark.databricks.delta.properties.defaults."
+_HOOKS: Final = ("spark.delta.logStore.", _DEFAULTS, "spark.databricks.delta.commitCoordinator")
+_KNOWN_LOG_STORES: Final = ("io.lakeport.", "io.delta.storage.")
+_OWN_LOG_STORES: Final = ("DynamoDB",)
+
+
+class SparkEngine(Engine):
+    """Runs tasks as Spark's: in the active session, a warm one's, or one that lakeport starts.
+
+    Args:
+        needs: names of `versions.JARS` that the session has to have if lakeport starts it.
+        settings: the user's `spark:` mapping.
+        small: whether the load is known to be small, so that a quick start counts most.
+        keep, also, warm, store: as for `Runtime.start`.
+
+    Raises:
+        LakeportError: as `Runtime.start`.
+    """
+
+    name: ClassVar[str] = "spark"
+
+    def __init__(
+        self,
+        needs: frozenset[str],
+        settings: Mapping[str, str],
+        *,
+        small: bool = True,
+        keep: SparkContext | None = None,
+        also: frozenset[str] = frozenset(),
+        warm: str = "off",
+        store: Store | None = None,
+    ) -> None:
+        """Use the session of this process; waits where others use one that does not suit."""
+        self._settings = dict(settings)
+        self._counted = threading.Lock()
+        self._jobs = self._tasks = 0
+        self.session = Runtime.start(
+            needs, settings, small, keep=keep, also=also, warm=warm, store=store, user=self
+        )
+        self.secrets = self.session.secrets
+        self.adopted = self.session.adopted
+
+    def run_tasks(
+        self,
+        step: str,
+        function: Callable[[T], list[R]],
+        items: Sequence[T],
+        *,
+        discard: Callable[[list[R]], None] | None = None,
+        strays: Callable[[list[R]], None] | None = None,
+    ) -> list[R]:
+        """Run `function` on every item, one Spark task each; see `Engine.run_tasks`."""
+        if items:
+            self._count(len(items))
+        label = JobLabel(step, self.run)
+        return jobs.run_tasks(self.session, label, function, items, discard=discard, strays=strays)
+
+    def run_frame(
+        self,
+        step: str,
+        frame: DataFrame,
+        function: Callable[[Iterator[pa.RecordBatch], int], list[R]],
+        *,
+        discard: Callable[[list[R]], None] | None = None,
+        strays: Callable[[list[R]], None] | None = None,
+    ) -> list[R]:
+        """Run `function` on every partition of a frame; see `Engine.run_frame`."""
+        label = JobLabel(step, self.run)
+        found, tasks = jobs.run_frame(
+            self.session, label, frame, function, discard=discard, strays=strays
+        )
+        self._count(tasks)
+        return found
+
+    def read_frame(
+        self,
+        session: SparkSession,
+        schema: pa.Schema,
+        items: Sequence[T],
+        read: Callable[[T], Iterator[pa.RecordBatch]],
+    ) -> Reading[T]:
+        """Return a Spark frame whose tasks read one item each; see `Reading`."""
+        return Reading(self.session, session, schema, items, read)
+
+    def run_job(self, step: str, job: Callable[[], R], *, seconds: float | None = None) -> R:
+        """Run a job that calls Spark itself; see `jobs.in_group`."""
+        return jobs.in_group(self.session, JobLabel(step, self.run), job, seconds=seconds)
+
+    def require_spark(self, what: str) -> None:
+        """Allow it: this is Spark."""
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session; waits for it."""
+        return self.session.spark
+
+    @property
+    def context(self) -> SparkContext:
+        """The Spark context; waits for it."""
+        return self.session.context
+
+    def delta_session(
+        self, needs: frozenset[str], root: str = "", settings: Mapping[str, str] | None = None
+    ) -> SparkSession:
+        """The session, able to reach Delta tables in a store; see `Engine.delta_session`."""
+        if self.session.adopted:
+            adopt.check(self.session.spark, needs)
+        if settings is None:
+            return self.session.spark
+        return session_for(self.session, root, settings)
+
+    def hand_over(self, root: str, settings: Mapping[str, str]) -> None:
+        """Have Spark's file systems reach a store; see `Engine.hand_over`."""
+        hand_over(self.session, root, settings)
+
+    @property
+    def commits_by_log(self) -> bool:
+        """Whether lakeport may commit to plain Delta tables; see `Engine.commits_by_log`."""
+        told = dict(self._settings)
+        if self.session.adopted:
+            with suppress(Exception):  # a session that has ended is told of where it is used
+                told = dict(self.session.context.getConf().getAll())
+        return not any(_is_own(key, value) for key, value in told.items())
+
+    @property
+    def is_local(self) -> bool:
+        """Whether tasks run on this machine and see its disk."""
+        return self.session.is_local
+
+    @property
+    def has_own_workers(self) -> bool:
+        """Whether tasks run in Python processes that lakeport's own session starts here."""
+        return self.session.is_local and not self.session.adopted
+
+    def describe(self, chosen: bool) -> str:
+        """Return which engine this is, where its session comes from, and why, in words."""
+        why = "as `engine` is `spark`" if chosen else "the default"
+        return f"Spark, {self.session.origin}, {why}"
+
+    def check_workers(self, packages: Sequence[str]) -> None:
+        """See that Spark's workers have what tasks import; see `Engine.check_workers`."""
+        workers.check(self.session, packages)
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at once; waits for Spark only on a cluster."""
+        return self.session.cores
+
+    @property
+    def start_up(self) -> tuple[float | None, float | None]:
+        """When Spark began to start and was there, by `time.monotonic`; None before."""
+        return self.session.start_up.began, self.session.start_up.ended
+
+    def begin(self, *, commit: bool = False) -> None:
+        """Have Spark and its Python workers start; never waits."""
+        self.session.begin()
+        if self.has_own_workers:
+            self.session.warm(commit=commit)
+
+    def report(self) -> EngineReport:
+        """What ran the tasks so far; never waits."""
+        version, application = self.session.identity()
+        return EngineReport(
+            self.name, version, self.session.master, application, self._jobs, self._tasks
+        )
+
+    def stop(self, *, for_all: bool = False) -> None:
+        """End a session of lakeport's own, unless others use it; see `Engine.stop`."""
+        if not self.session.streams and (for_all or not self.session.is_shared):
+            self.session.stop()
+
+    def count_streams(self, change: int) -> None:
+        """Tell that so many more streams run on the session."""
+        self.session.streams += change
+
+    def close(self) -> None:
+        """Let a load of other needs have the JVM; fine when called again."""
+        self.session.release(self)
+
+    def _count(self, tasks: int) -> None:
+        with self._counted:
+            self._jobs += 1
+            self._tasks += tasks
+
+
+def _is_own(key: str, value: str) -> bool:
+    """Whether a setting of Spark's names something that commits go through, which is not Delta's.
+
+    >>> _is_own("spark.delta.logStore.s3a.impl", "io.delta.storage.S3DynamoDBLogStore")
+    True
+    >>> _is_own("spark.sql.catalog.spark_catalog", _DELTA_CATALOG)
+    False
+    """
+    if key == _CATALOG:
+        return value != _DELTA_CATALOG
+    if not key.startswith(_HOOKS):
+        return False
+    delta = value.startswith(_KNOWN_LOG_STORES) and not any(x in value for x in _OWN_LOG_STORES)
+    return not (key.startswith("spark.delta.logStore.") and delta)

@@ -1,0 +1,181 @@
+"""The engine of machines without Java: the same tasks, in threads of this process."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, TypeVar
+
+from lakeport.engine.base import Engine, EngineReport
+from lakeport.engine.tasks import Outcome, Policy, gather
+from lakeport.errors import ConfigError
+from lakeport.host.activity import carried
+from lakeport.host.cores import available_cores
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["ThreadEngine"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_MOST_THREADS: Final = 8  # what of a task is Python, they do one after another
+_HINT: Final = (
+    "use `engine: spark`, the default: change the key `engine`, the option `--engine` or the "
+    "variable LAKEPORT_ENGINE, whichever says `threads`."
+)
+
+
+class ThreadEngine(Engine):
+    """Runs tasks in threads of this process; no JVM is ever started."""
+
+    name: ClassVar[str] = "threads"
+    commits_any_table = False
+
+    def __init__(self) -> None:
+        """Begin without tasks."""
+        super().__init__()
+        self._tasks = 0
+        self._lock = threading.Lock()
+
+    def run_tasks(
+        self,
+        step: str,
+        function: Callable[[T], list[R]],
+        items: Sequence[T],
+        *,
+        discard: Callable[[list[R]], None] | None = None,
+        strays: Callable[[list[R]], None] | None = None,
+    ) -> list[R]:
+        """Run `function` on every item; see `Engine.run_tasks`. No task is tried twice."""
+        if not items:
+            return []
+        policy, waiting = Policy(attempts=1), deque(enumerate(items))
+
+        def run() -> list[Outcome]:
+            found: list[Outcome] = []
+            while True:
+                try:
+                    number, item = waiting.popleft()
+                except IndexError:
+                    return found
+                found.append(policy.outcome(number, 0, partial(function, item)))
+                if found[-1].error is not None:
+                    waiting.clear()
+
+        threads = min(len(items), available_cores(), _MOST_THREADS)
+        with ThreadPoolExecutor(threads, "lakeport-task") as executor:
+            running = [executor.submit(carried(run)) for _ in range(threads)]
+            try:
+                outcomes = [outcome for each in running for outcome in each.result()]
+            except BaseException:
+                waiting.clear()
+                done = [one for each in running for ended in each.result() for one in ended.results]
+                if discard is not None and done:
+                    discard(done)
+                raise
+        with self._lock:
+            self._tasks += len(outcomes)
+        return gather(outcomes, discard, None)
+
+    def run_frame(
+        self,
+        step: str,
+        frame: DataFrame,
+        function: Callable[[Iterator[pa.RecordBatch], int], list[R]],
+        *,
+        discard: Callable[[list[R]], None] | None = None,
+        strays: Callable[[list[R]], None] | None = None,
+    ) -> list[R]:
+        """Refuse: a frame is Spark's."""
+        self._refuse("a Spark frame")
+
+    def run_job(self, step: str, job: Callable[[], R], *, seconds: float | None = None) -> R:
+        """Refuse: the job calls Spark."""
+        self._refuse("what is asked for")
+
+    def read_frame(
+        self,
+        session: SparkSession,
+        schema: pa.Schema,
+        items: Sequence[T],
+        read: Callable[[T], Iterator[pa.RecordBatch]],
+    ) -> NoReturn:
+        """Refuse: a frame is Spark's."""
+        self._refuse("a Spark frame")
+
+    def require_spark(self, what: str) -> None:
+        """Refuse `what`; see `Engine.require_spark`."""
+        self._refuse(what)
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise ConfigError(f"{what} takes Spark, and `engine` is `threads`", _HINT)
+
+    @property
+    def spark(self) -> SparkSession:
+        """There is none; raises ConfigError."""
+        self._refuse("what is asked for")
+
+    @property
+    def context(self) -> SparkContext:
+        """There is none; raises ConfigError."""
+        self._refuse("what is asked for")
+
+    def delta_session(
+        self, needs: frozenset[str], root: str = "", settings: Mapping[str, Any] | None = None
+    ) -> SparkSession:
+        """Refuse: only delta-spark can do what is asked of the table."""
+        self._refuse("what is asked of the Delta table")
+
+    def hand_over(self, root: str, settings: Mapping[str, str]) -> None:
+        """Refuse: there are no file systems of Spark's."""
+        self._refuse("what is asked for")
+
+    @property
+    def commits_by_log(self) -> bool:
+        """True: there is no session that could say otherwise."""
+        return True
+
+    @property
+    def is_local(self) -> bool:
+        """True: threads are of this machine."""
+        return True
+
+    @property
+    def has_own_workers(self) -> bool:
+        """True: threads are of this process."""
+        return True
+
+    @property
+    def cores(self) -> int:
+        """How many threads run at once: one for each core that this process may use."""
+        return available_cores()
+
+    def report(self) -> EngineReport:
+        """What ran the tasks so far."""
+        return EngineReport(self.name, master=f"threads[{self.cores}]", tasks=self._tasks)
+
+    def describe(self, chosen: bool) -> str:
+        """Return which engine this is and why, in words."""
+        return f"threads of this process, {self.cores} at once, as `engine` is `threads`"
+
+    def check_workers(self, packages: Sequence[str]) -> None:
+        """Find nothing wrong: what this process has, its threads have."""
+
+    def begin(self, *, commit: bool = False) -> None:
+        """Begin nothing: threads are there at once."""
+
+    def stop(self, *, for_all: bool = False) -> None:
+        """End nothing: tasks end when they look at their load's cancellation."""
+
+    def count_streams(self, change: int) -> None:
+        """Count none: streams are Spark's."""
+
+    def close(self) -> None:
+        """Hold nothing that others could want."""
