@@ -27,8 +27,8 @@ test: install ## Run every test; GROUPS="faults spark" for some, COVERAGE=1 to m
 
 soak: install emulators ## Every case and many examples, histories of many writers, every request failing, fuzzing: for hours
 	@$(PY) -m pytest --soak tests/property tests/contract tests/faults tests/histories
-	@$(PY) -m pytest --soak --by-spark tests/faults/test_requests.py
-	@$(PY) -m pytest --soak --by-spark tests/spark/test_{delta_s3,table_maintenance,table_options}.py
+	@$(PY) -m pytest --soak --delta-spark tests/faults/test_requests.py
+	@$(PY) -m pytest --soak --delta-spark tests/spark/test_{delta_s3,table_maintenance,table_options}.py
 	@$(PY) -m pytest --soak tests/spark/test_log_commits.py tests/streaming tests/warm
 	@$(PY) -m tests.histories --store s3 $(HISTORIES)
 	@$(PY) -m tests.histories --store azure $(HISTORIES)

@@ -32,7 +32,7 @@ SESSION = "tests/spark/test_session.py"
 REQUESTS = ("tests/faults/test_planted.py", "tests/faults/test_requests.py")
 HISTORIES = "tests/histories/test_share.py"  # the others play for minutes
 ALONE = ("tests/unit", "tests/property")
-# A share of the contract: through a warm session's Spark, and as before Spark is there.
+# A share of the contract, through a warm session's Spark.
 LENT = (
     "tests/contract/test_partitions.py",
     *(
@@ -63,21 +63,21 @@ def without(*paths: str) -> list[str]:
 # The longest come first, so that they don't run alone at the end.
 GROUPS = {
     "alone": list(ALONE),
-    "warm": ["tests/warm", "tests/screens"],
+    "warm": ["tests/warm"],
     "spark": ["tests/spark", *without(*DELTA, SESSION)],
     "rest": ["tests", *without(*ALONE, *APART)],
     "faults": ["tests/faults", *without(*REQUESTS)],
-    "delta": ["--by-spark", *DELTA],
+    "delta": ["--delta-spark", *DELTA],
     "contract": ["tests/contract", "tests/docs"],
     "database": ["tests/database"],
     "requests": [*REQUESTS, HISTORIES],
     "cluster": ["tests/cluster"],
-    "commits": ["--by-spark", "tests/contract", "-k", "local-delta"],
+    "commits": ["--delta-spark", "tests/contract", "-k", "local-delta"],
+    "threads": ["--engine=threads", "tests/contract", "tests/screens"],
     "browser": ["tests/browser"],
     "lent": ["--warm", *LENT],
     "wheel": ["tests/wheel"],
     "session": [SESSION],
-    "early": ["--early", *LENT],
     "fuzz": ["tests/fuzz"],
 }
 SERVERLESS = {"alone", "fuzz"}  # they run while the servers are built

@@ -52,6 +52,15 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("soak" if config.getoption("soak") else "share")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only Spark can do where threads are the engine; they refuse it by a test."""
+    if config.getoption("engine") != "threads":
+        return
+    left_out = [item for item in items if item.get_closest_marker("spark")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
 @pytest.fixture
 def soak(request: pytest.FixtureRequest) -> bool:
     """Whether every case is to be tried."""

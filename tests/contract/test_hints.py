@@ -24,6 +24,8 @@ import lakeport
 from lakeport.cli.app import app
 from tests.contract.targets import Target
 
+pytestmark = pytest.mark.spark
+
 SCHEMA = {"type": "SCHEMA", "stream": "t", "key_properties": []}
 WIDE = [{"id": 1, "attrs": {f"k{n}": n for n in range(12)}}]
 

@@ -106,6 +106,7 @@ def test_what_json_lacks_is_refused(lake: Lake) -> None:
         lake.land(pa.table({"v": [float("inf")]}))
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize(
     "sql", ["", "select v, k from source", "select v, max(k) k from source group by v"]
 )
@@ -116,6 +117,7 @@ def test_merge_and_queries_keep_the_encoding(lake: Lake, sql: str) -> None:
     assert lake.values() == ['"q"', '"z"', "7"]
 
 
+@pytest.mark.spark
 def test_texts_that_a_query_makes_are_quoted_and_it_is_told(lake: Lake) -> None:
     records = [{"k": 1, "v": {"a": 1}}, {"k": 2, "v": "b"}]
     for value, told in (("v", False), ("upper(v) v", True)):
@@ -153,6 +155,7 @@ def test_declared_json(lake: Lake) -> None:
     assert lake.values() == ['"b"', "7", "[1]", '{"a":1}']
 
 
+@pytest.mark.spark
 def test_altered_to_json_and_back(lake: Lake) -> None:
     uri = lake.land([{"v": "b"}]).streams[0].table
     table = lakeport.Table(uri)

@@ -402,6 +402,7 @@ def typed(column: pa.DataType, value: Any, ident: int) -> pa.Table:
     )
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("mode", ["append", "merge"])
 def test_wider_types_need_to_be_asked_for(target: Target, land: Land, mode: str) -> None:
     keys = {"table": "t", "mode": mode, "merge_keys": "id", "internal_columns": False}

@@ -157,6 +157,7 @@ def test_of_two_loads_at_a_time_one_lands_and_the_other_says_so(
     assert load(0) == 0
 
 
+@pytest.mark.spark
 @pytest.mark.before_the_store
 def test_a_version_that_is_brought_back_brings_back_what_it_remembered(
     target: Target, tmp_path: Path

@@ -102,6 +102,7 @@ def test_other_files(target: Target, land: Land, tmp_path: Path, suffix: str) ->
     assert report.rows == 3
 
 
+@pytest.mark.spark
 def test_a_spark_frame(target: Target, land: Land) -> None:
     frame = Runtime.start(set(), {}, small=True).spark.createDataFrame(
         [(1, "a"), (2, None), (3, "")], "id long, name string"

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import lakeport
 from tests.contract.targets import Target
 from tests.streaming.kit import COLUMNS, Inbox
+
+pytestmark = pytest.mark.spark
 
 
 def kept(target: Target) -> set[str]:

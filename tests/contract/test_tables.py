@@ -13,6 +13,8 @@ from lakeport.errors import ConfigError
 from tests.contract.conftest import Land
 from tests.contract.targets import Target
 
+pytestmark = pytest.mark.spark
+
 TABLES = pytest.mark.parametrize(
     "target", ["local-delta", "delta_s3-delta", "delta_azure-delta"], indirect=True
 )

@@ -253,6 +253,7 @@ def test_header_case(target: Target, land: Land, case: str) -> None:
     assert list(target.rows("t")[0]) == [getattr(name, case)() for name in names]
 
 
+@pytest.mark.spark
 @pytest.mark.before_the_store
 @pytest.mark.parametrize(
     "names",

@@ -1,0 +1,149 @@
+"""The engine Spark: what it is told of a load, who may use a session, whose session will do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+import lakeport
+from lakeport.engine.spark.session import Runtime
+from tests.emulators import Minio
+from tests.spark.test_session import run_script
+
+
+def test_a_load_says_what_ran_it(runtime: Runtime, tmp_path: Path) -> None:
+    source = tmp_path / "people.csv"
+    source.write_text("id,name\n1,Ada\n2,Bob\n")
+    report = lakeport.land(str(source), tmp_path / "lake")
+    told = report.engine
+    assert (told.name, told.version) == ("spark", str(runtime.context.version))
+    assert told.master == f"local[{runtime.cores}]"
+    assert told.application == str(runtime.context.applicationId)
+    assert (told.jobs, told.tasks) == (1, 1)
+    assert report.to_dict()["engine"]["application"] == told.application
+    (entry,) = lakeport.Table(tmp_path / "lake/people").history()
+    assert entry.engine == f"lakeport/{lakeport.__version__} Apache-Spark/{told.version}"
+    (run,) = lakeport.runs(tmp_path / "lake")
+    assert run.engine == f"spark {told.version}"
+    log = (tmp_path / "lake/people/_delta_log/00000000000000000000.json").read_text()
+    parameters = json.loads(log.splitlines()[0])["commitInfo"]["operationParameters"]
+    assert parameters["engine"] == "spark" and parameters["application"] == told.application
+
+
+def test_jobs_have_descriptions_in_words_and_a_group_a_run(tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    events.mkdir()
+    run_script(f"""
+    import lakeport
+    spark = {{"spark.eventLog.enabled": "true", "spark.eventLog.dir": {events.as_uri()!r},
+             "spark.eventLog.rolling.enabled": "false", "spark.eventLog.compress": "false"}}
+    rows = [{{"id": 1}}, {{"id": 2}}]
+    lakeport.land(rows, {str(tmp_path)!r}, table="t", run_id="nightly", spark=spark)
+    lakeport.land(rows, {str(tmp_path)!r}, table="u", sql="SELECT id FROM source", run_id="second",
+                  spark=spark)
+    from lakeport.engine.spark.session import Runtime
+    Runtime._current.stop(fast=False)
+    """)
+    (log,) = [file for file in events.iterdir() if file.is_file()]
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    jobs = [line for line in lines if line["Event"] == "SparkListenerJobStart"]
+    told = {job["Properties"].get("spark.jobGroup.id"): job for job in jobs}
+    first, second = told["lakeport nightly"], told["lakeport second"]
+    words = f"lakeport: write t, batch 0, to {tmp_path / 't'}, run nightly"
+    assert first["Properties"]["spark.job.description"] == words
+    assert {stage["Stage Name"] for stage in first["Stage Infos"]} == {words}
+    assert "write u, batch 0" in second["Properties"]["spark.job.description"]
+
+
+def test_loads_of_different_settings_side_by_side_all_succeed(tmp_path: Path) -> None:
+    """The JVM is one a process: the second waits for the first's end, and breaks nothing."""
+    out = run_script(f"""
+    import threading
+    import lakeport
+
+    ended = {{}}
+    def land(name, **keys):
+        try:
+            rows = ({{"id": number}} for number in range(1000))
+            ended[name] = lakeport.land(rows, {str(tmp_path)!r}, table=name, **keys).rows
+        except BaseException as error:
+            ended[name] = repr(error)
+
+    settings = {{"spark.sql.shuffle.partitions": "7"}}
+    threads = [
+        threading.Thread(target=land, args=("a",)),
+        threading.Thread(target=land, args=("b",), kwargs={{"spark": settings}}),
+        threading.Thread(target=land, args=("c",), kwargs={{"sql": "SELECT id FROM source"}}),
+        threading.Thread(target=land, args=("d",), kwargs={{"engine": "threads"}}),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print(sorted(ended.items()))
+    """)
+    assert out.strip() == str([(name, 1000) for name in "abcd"])
+    for name in "abcd":
+        assert DeltaTable(tmp_path / name).to_pyarrow_table().num_rows == 1000
+
+
+def test_a_plain_session_of_the_users_lands_in_delta_tables(tmp_path: Path, minio: Minio) -> None:
+    """Without Delta's jars, its catalog, and our log store: the log's files are enough."""
+    bucket = minio.create_bucket("plain-session")
+    config = {"destination": "delta_lake_s3", "bucket": bucket, "table": "t", **minio.config}
+    script = f"""
+    import lakeport
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    spark = builder.getOrCreate()
+    frame = spark.range(10)
+    for _ in range(2):
+        local = lakeport.land(frame, {str(tmp_path)!r}, table="t")
+        away = lakeport.land(frame, {config!r})
+    more = [{{"id": 3}}, {{"id": 11}}]
+    lakeport.land(more, {str(tmp_path)!r}, table="t", mode="merge", merge_keys="id")
+    assert local.engine.application == spark.sparkContext.applicationId
+    try:
+        properties = {{"delta.appendOnly": "true"}}
+        lakeport.land(frame, {str(tmp_path)!r}, table="p", table_properties=properties)
+    except lakeport.ConfigError as error:
+        assert "the active Spark session lacks" in str(error), error
+        print("refused")
+    print(spark.range(3).count())
+    """
+    assert run_script(script, quiet=False).split() == ["refused", "3"]
+    found = DeltaTable(tmp_path / "t").to_pyarrow_table()["id"].to_pylist()
+    assert sorted(found) == sorted([*range(10), *range(10), 11])
+    away = DeltaTable(f"s3://{bucket}/t", storage_options=minio.delta_options)
+    assert away.to_pyarrow_table().num_rows == 20
+
+
+def test_a_load_within_a_load_does_not_wait_for_itself(tmp_path: Path) -> None:
+    out = run_script(f"""
+    import lakeport
+
+    def rows():
+        yield {{"id": 1}}
+        try:
+            lakeport.land([{{"id": 2}}], {str(tmp_path)!r}, table="inner",
+                          spark={{"spark.sql.shuffle.partitions": "7"}})
+        except lakeport.ConfigError as error:
+            print("refused" if "in this thread uses Spark" in str(error) else error)
+        lakeport.land([{{"id": 2}}], {str(tmp_path)!r}, table="inner")
+
+    lakeport.land(rows(), {str(tmp_path)!r}, table="outer")
+    """)
+    assert out.strip() == "refused"
+    assert DeltaTable(tmp_path / "inner").to_pyarrow_table().num_rows == 1
+
+
+@pytest.mark.parametrize("command", ["query", "optimize"])
+def test_tables_commands_say_that_they_take_spark(tmp_path: Path, command: str) -> None:
+    lakeport.land([{"id": 1}], tmp_path, table="t", engine="threads")
+    table = lakeport.Table(tmp_path / "t", engine="threads")
+    with pytest.raises(lakeport.ConfigError, match="takes Spark, and `engine` is `threads`"):
+        table.query("SELECT * FROM t") if command == "query" else table.optimize()
