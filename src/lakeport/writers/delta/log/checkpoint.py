@@ -174,7 +174,8 @@ def write_checkpoint(storage: Storage, folder: str, version: int) -> None:
     storage.put(f"{home}/{version:020d}.checkpoint.parquet", data)
     hint = last_checkpoint(storage, folder) or {}
     newest = hint.get("version")
-    if isinstance(newest, int) and newest > version:
+    newer = isinstance(newest, int) and newest > version
+    if newer and any(storage.list(f"{home}/{newest:020d}.json")):
         return  # a faster writer's
     tags = hint.get("tags")
     cleaned = tags.get(_CLEANED) if isinstance(tags, dict) else None

@@ -168,6 +168,15 @@ def test_a_slow_writer_leaves_the_newer_checkpoint_alone(tmp_path: Path) -> None
     assert (log.folder / "_last_checkpoint").read_bytes() == hint
 
 
+@pytest.mark.parametrize("hint", [b'{"version": 99}', b'{"version": "x", "tags": 7}', b"[]"])
+def test_a_hint_that_is_none_is_written_anew(tmp_path: Path, hint: bytes) -> None:
+    log = Log(tmp_path)
+    log.commit(add("a"))
+    (log.folder / "_last_checkpoint").write_bytes(hint)
+    log.checkpoint()
+    assert json.loads((log.folder / "_last_checkpoint").read_bytes())["version"] == 1
+
+
 def test_a_checkpoint_of_a_log_with_a_gap_is_not_written(tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.commit(add("a"))
