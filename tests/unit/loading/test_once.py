@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 
 import lakeport
 from lakeport.errors import ConfigError
+from lakeport.writers.delta.log import transactions
 
 TWICE = "has its rows twice now"
 LEFT_OUT = "nothing was added"
@@ -192,3 +193,21 @@ def test_frames_are_not_remembered(lake: Path) -> None:
 def test_it_takes_appends_to_delta_tables(lake: Path, keys: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="`once` is for appends to Delta tables"):
         lakeport.land("a.csv", str(lake), once=True, **keys)
+
+
+def test_a_file_is_known_when_checkpoints_have_left_it_out(
+    land: Callable[..., lakeport.StreamReport],
+    lake: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transactions, "_KEPT", 2)
+    sources = [tmp_path / f"{number}.csv" for number in range(11)]
+    for number, source in enumerate(sources):
+        _csv(source, [{"id": number, "name": "n"}])
+        land(source)
+    assert len([*(lake / "t" / "_lakeport" / "transactions").rglob("*.json")]) == 9
+    left_out = land([str(source) for source in sources], once=True)
+    assert (left_out.rows, left_out.skipped_batches) == (0, 1)
+    assert land(sources[0]).rows == 1
+    assert len(DeltaTable(lake / "t").to_pyarrow_table()) == 12
