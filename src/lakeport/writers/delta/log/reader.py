@@ -449,21 +449,25 @@ def _read_part(
         source = pq.ParquetFile(file)
         present = {column.name: column.type for column in source.schema_arrow}
         wanted = {*kinds, "sidecar"} & {*present}
-        groups = [g for g in range(source.num_row_groups) if may_have(source.metadata, g, wanted)]
         below = {child.name for child in present["add"]} if "add" in wanted else set()
         columns = [*(f"add.{name}" for name in _FILE if name in below), *(wanted - {"add"})]
-        table = source.read_row_groups(groups, columns, use_threads=bool(below))
-        typed = None
-        if "stats_parsed" in below and _lacks_text(table):
-            typed = source.read_row_groups(groups, ["add.path", "add.stats_parsed"])
-    into.files.extend(_files(table, typed))
-    for domain in _rows(table, "domainMetadata"):
-        into.domains[domain["domain"]] = domain["configuration"]
-    for txn in _rows(table, "txn"):
-        into.transactions[txn["appId"]] = txn
-    into.metadata = next(_rows(table, "metaData"), into.metadata)
-    into.protocol = next(_rows(table, "protocol"), into.protocol)
-    return [str(row["path"]) for row in _rows(table, "sidecar")]
+        sidecars: list[str] = []
+        for group in range(source.num_row_groups):
+            if not may_have(source.metadata, group, wanted):
+                continue
+            table = source.read_row_group(group, columns, use_threads=bool(below))
+            typed = None
+            if "stats_parsed" in below and _lacks_text(table):
+                typed = source.read_row_group(group, ["add.path", "add.stats_parsed"])
+            into.files.extend(_files(table, typed))
+            for domain in _rows(table, "domainMetadata"):
+                into.domains[domain["domain"]] = domain["configuration"]
+            for txn in _rows(table, "txn"):
+                into.transactions[txn["appId"]] = txn
+            into.metadata = next(_rows(table, "metaData"), into.metadata)
+            into.protocol = next(_rows(table, "protocol"), into.protocol)
+            sidecars += (str(row["path"]) for row in _rows(table, "sidecar"))
+    return sidecars
 
 
 def _read_json(storage: Storage, key: str, into: Checkpoint) -> list[str]:
