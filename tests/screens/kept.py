@@ -25,6 +25,8 @@ _MOMENT = re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 _FRACTION = re.compile(r"(?<=s)\.\d{6}")
 _SIZE = re.compile(r"\b\d+(?:\.\d)? (?=(?:K|M)?B\b)")
 _SECONDS = re.compile(r"\b\d+\.\d(?= s\b)")
+_APPLICATION = re.compile(r"(?<=\blocal-)\d{13}\b")
+_CORES = re.compile(r"(?<=\blocal\[)\d+(?=\])")
 _VERSION = re.compile(r"(?<=lakeport[ /])\d+\.\d+\.\d+\S*")
 
 
@@ -60,6 +62,7 @@ def masked(seen: str) -> str:
     seen = _FRACTION.sub(".ffffff", seen)
     seen = _SIZE.sub(lambda found: re.sub(r"\d", "#", found[0]), seen)
     seen = _VERSION.sub("#.#.#", seen)
+    seen = _CORES.sub("#", _APPLICATION.sub("#" * 13, seen))
     return "\n".join(_without_seconds(_SECONDS.sub("#.#", seen).split("\n")))
 
 
