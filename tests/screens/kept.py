@@ -25,8 +25,7 @@ _MOMENT = re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 _FRACTION = re.compile(r"(?<=s)\.\d{6}")
 _SIZE = re.compile(r"\b\d+(?:\.\d)? (?=(?:K|M)?B\b)")
 _SECONDS = re.compile(r"\b\d+\.\d(?= s\b)")
-_APPLICATION = re.compile(r"(?<=\blocal-)\d{13}\b")
-_CORES = re.compile(r"(?<=\blocal\[)\d+(?=\])")
+_SPARK = re.compile(r"(?<=local\[)\d+(?=\])|(?<=local-)\d{13}")  # its cores, its application
 _VERSION = re.compile(r"(?<=lakeport[ /])\d+\.\d+\.\d+\S*")
 
 
@@ -61,8 +60,7 @@ def masked(seen: str) -> str:
     seen = _MOMENT.sub(lambda found: f"YYYY-MM-DD{found[0][10]}hh:mm:ss", seen)
     seen = _FRACTION.sub(".ffffff", seen)
     seen = _SIZE.sub(lambda found: re.sub(r"\d", "#", found[0]), seen)
-    seen = _VERSION.sub("#.#.#", seen)
-    seen = _CORES.sub("#", _APPLICATION.sub("#" * 13, seen))
+    seen = _VERSION.sub("#.#.#", _SPARK.sub(lambda found: "#" * len(found[0]), seen))
     return "\n".join(_without_seconds(_SECONDS.sub("#.#", seen).split("\n")))
 
 
