@@ -104,6 +104,19 @@ def test_spark_is_not_waited_for_when_there_is_no_time(
     assert report.ok
 
 
+def test_threads_need_nothing_of_spark(minio: Minio) -> None:
+    config = DeltaLakeS3Config(
+        bucket="lake",
+        aws_endpoint=minio.endpoint,
+        aws_access_key_id=minio.keys.access_key,
+        aws_secret_access_key=SecretStr(minio.keys.secret_key),
+        engine="threads",
+    )
+    report = checked(config)
+    assert statuses(report)["conditional writes"] == "ok"
+    assert report.ok and not [item for item in report.items if item.name.startswith("spark")]
+
+
 def test_put_object_alone_passes(minio: Minio) -> None:
     rule = {"Effect": "Allow", "Action": ["s3:PutObject"], "Resource": ["arn:aws:s3:::lake/p/*"]}
     keys = minio.restricted({"Version": "2012-10-17", "Statement": [rule]})

@@ -74,11 +74,10 @@ def check(
     config = load_target(to, keys)
     end = time.monotonic() + (spark_seconds or _SPARK_SECONDS)
     storage = open_storage(config)
-    begun = None
-    if config.connectors():
-        begun = _begin_spark(config, storage)
+    tables = bool(config.connectors())
+    begun = _begin_spark(config, storage) if tables and config.engine == "spark" else None
     late = CheckItem("time", "failed", f"no answer within {seconds:g} s", _LATE_HINT)
-    items = _within(seconds, lambda: _all(config, storage, tables=begun is not None), late)
+    items = _within(seconds, lambda: _all(config, storage, tables=tables), late)
     if begun is not None and all(item.status != "failed" for item in items):
         waited = f"not done within {spark_seconds or _SPARK_SECONDS:g} s"
         late = CheckItem("spark", "failed", waited, "the machine may be overloaded; try again.")
