@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from lakeport.config.classes import config_class, destination_of
 from lakeport.config.inputs.database import DatabaseSource
 from lakeport.config.inputs.files import FilesSource
+from lakeport.engine.spark.delta.files import check_table_files
 from lakeport.engine.spark.filesystems import place_of
-from lakeport.engine.spark.table_files import check_table_files
 from lakeport.errors import ConfigError, PermissionRefused
 from lakeport.host.extras import PACKAGES, missing
 from lakeport.sources.remote import storage_of
@@ -30,11 +30,10 @@ from lakeport.writers.files.writer import FilesWriter
 from lakeport.writers.naming import check_date_format, table_folder, table_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from lakeport.config.base import DestinationConfig
     from lakeport.engine.base import Engine
     from lakeport.engine.spark.lease import Store
+    from lakeport.engine.types import DataFrame, SparkSession
     from lakeport.model import Storage, StoredObject
     from lakeport.writers.base import TableWriter
 

@@ -237,13 +237,13 @@ def test_a_lost_answer_is_recognised_as_our_own_commit(
 ) -> None:
     into = writer(tmp_path)
     land(into, ids(0))
-    commit = Transaction._commit
+    commit = Transaction.commit_actions
 
     def lost(self: Transaction, *args: object) -> int:
         commit(self, *args)  # type: ignore[arg-type]
         raise told("no answer")
 
-    monkeypatch.setattr(Transaction, "_commit", lost)
+    monkeypatch.setattr(Transaction, "commit_actions", lost)
     landed = land(into, ids(1), mode=mode, **run)
     assert (landed.version, landed.rows, landed.skipped) == (1, 1, False)
     assert DeltaTable(str(tmp_path / "t")).version() == 1
@@ -267,7 +267,7 @@ def test_a_refused_commit_leaves_no_files(
     def fails(self: Transaction, *args: object) -> int:
         raise error("no")
 
-    monkeypatch.setattr(Transaction, "_commit", fails)
+    monkeypatch.setattr(Transaction, "commit_actions", fails)
     with pytest.raises(raised):
         land(into, ids(1))
     kept = 2 if error is Unreachable else 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeport.engine.spark.jvm.classes import java_class
+from lakeport.engine.spark.jvm.calls import java_class
 
 if TYPE_CHECKING:
     from lakeport.engine.spark.session import Runtime

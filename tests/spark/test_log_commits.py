@@ -15,8 +15,8 @@ from deltalake import DeltaTable
 
 from lakeport.config.load import load_target
 from lakeport.destinations import open_storage, spark_session
-from lakeport.engine.spark.delta_log import delta_log
-from lakeport.engine.spark.jvm.classes import java_class
+from lakeport.engine.spark.delta.transaction import delta_log
+from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.engine.spark.session import Runtime
 from lakeport.writers.delta.commit.log_transaction import LogTransaction
 from lakeport.writers.delta.log import transactions

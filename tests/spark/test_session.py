@@ -298,7 +298,7 @@ def test_adopting_growing_and_ending() -> None:
     from pathlib import Path
     from unittest.mock import patch
     from lakeport.errors import ConfigError, SourceError
-    from lakeport.sources.frames.spark import normalised
+    from lakeport.engine.spark.sql.frames import normalised
     from lakeport.engine.spark.engine import SparkEngine
     from lakeport.engine.spark.jobs import JobLabel, run_tasks
     from lakeport.engine.spark.session import Runtime

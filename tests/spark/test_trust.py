@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 from pyarrow.fs import S3FileSystem
 
-from lakeport.engine.spark.trust import bundled, trust
+from lakeport.engine.spark.filesystems import bundled, trust
 from tests.emulators import Minio, s3_config
 from tests.faults import kit
 

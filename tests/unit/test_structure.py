@@ -19,6 +19,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 LIGHT = {"__future__", "lakeport", *sys.stdlib_module_names}
 _COMMAND = "a command loads what it runs when it runs: `lakeport version` would take a third longer"
 _SESSION = "a session starts beside a run and on its cores: half of what it imports can wait"
+_LOG = "a look at the log needs no Spark"
 _UNASKED = "most loads have no `sql` and expect nothing: a small one would take a twentieth longer"
 NEEDED = {
     "lakeport.__main__ -> lakeport.cli.output.progress": "a client of a warm session shows nothing",
@@ -32,7 +33,8 @@ NEEDED = {
     "lakeport.mage.flags -> lakeport.config.files": _COMMAND,
     "lakeport.mage.flags -> lakeport.config.mage.catalog": _COMMAND,
     "lakeport.native -> lakeport.native": "what is compiled may not load here",
-    "lakeport.tables.table -> lakeport.engine.choose": "a look at the log needs no Spark",
+    "lakeport.tables.table -> lakeport.engine.choose": _LOG,
+    "lakeport.tables.table -> lakeport.engine.spark.sql.policy": _LOG,
     "lakeport.warm.child -> lakeport.engine.spark.session": _SESSION,
     "lakeport.warm.server -> lakeport.storage.sdks": _SESSION,
     "lakeport.warm.session -> lakeport.warm.keeper": _SESSION,
@@ -123,6 +125,13 @@ def test_the_floors_of_the_contributing_page_are_those_of_the_contract() -> None
     for floor, packages in re.findall(r"^\| (\d+) \| ([^|]+) \|", page, re.MULTILINE):
         floors.setdefault(int(floor), set()).update(re.findall(r"`(\w+)/?`", packages))
     assert [floors[floor] for floor in sorted(floors, reverse=True)] == layers
+
+
+def test_only_the_engine_names_the_types_of_spark() -> None:
+    """The contract of imports does not see those that are for types alone."""
+    theirs = re.compile(r"^ *(?:from|import) (?:delta|py4j|pyspark)\b", re.MULTILINE)
+    found = [path for path in MODULES if theirs.search(path.read_text("utf-8"))]
+    assert [p for p in found if p.relative_to(ROOT).parts[0] != "engine"] == []
 
 
 def named_in_text() -> list[str]:

@@ -20,12 +20,12 @@ from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
 
     from lakeport.config.base import DestinationConfig
     from lakeport.config.expectations import Expectation
     from lakeport.config.keys import Target, TargetKeys
     from lakeport.engine.base import Engine
+    from lakeport.engine.types import DataFrame
     from lakeport.loading.batches.parts import Part
     from lakeport.loading.transform.wanted import Wanted
     from lakeport.model import Batch, Reader, Split

@@ -18,8 +18,8 @@ from lakeport import destinations
 from lakeport.config.inputs.tables import TablesSource
 from lakeport.destinations import check_layout, open_storage, open_table
 from lakeport.engine.choose import choose
-from lakeport.engine.spark.quoting import quoted
-from lakeport.engine.spark.table_files import check_table_files
+from lakeport.engine.spark.delta.files import check_table_files
+from lakeport.engine.spark.sql import quoted
 from lakeport.errors import ConfigError
 from lakeport.model import Mode, Remembered
 from lakeport.sources.open import Source, open_source
@@ -29,10 +29,10 @@ from lakeport.sources.target import TargetTables, one_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark import SparkContext
 
     from lakeport.config.base import DestinationConfig
     from lakeport.engine.base import Engine
+    from lakeport.engine.types import SparkContext
     from lakeport.loading.report import Observer
     from lakeport.model import Memory, Storage
     from lakeport.writers.base import TableWriter

@@ -39,11 +39,10 @@ from lakeport.model import Mode
 from lakeport.sources.options import ReadOptions
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from lakeport.config.base import DestinationConfig
     from lakeport.config.expectations import Expectation
     from lakeport.config.keys import Target, TargetKeys
+    from lakeport.engine.types import DataFrame
     from lakeport.loading.expect.checks import Judge
     from lakeport.loading.progress import Hook
     from lakeport.loading.stream import StreamLoader

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
 
+    from lakeport.engine.types import DataFrame
     from lakeport.errors import BadRecord
     from lakeport.model.bookmarks import Bookmark
     from lakeport.model.storage import Storage

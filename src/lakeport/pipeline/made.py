@@ -21,10 +21,10 @@ from lakeport.config.inputs.database import DatabaseSource
 from lakeport.config.inputs.tables import TablesSource
 from lakeport.config.lake.names import columns_of_query, tables_of
 from lakeport.destinations import open_storage
-from lakeport.engine.spark.active import ensure_active
 from lakeport.engine.spark.failures import translated
-from lakeport.engine.spark.sql.query import named, query, session_like
-from lakeport.engine.spark.sql.row_wise import is_row_wise
+from lakeport.engine.spark.sql import quoted
+from lakeport.engine.spark.sql.frames import empty_frame
+from lakeport.engine.spark.sql.query import is_row_wise, named, query, session_like
 from lakeport.errors import LakeportError, SourceError
 from lakeport.loading.batches.columns import columns_of, union
 from lakeport.loading.policies import Policies
@@ -34,15 +34,13 @@ from lakeport.loading.transform.wanted import Wanted
 from lakeport.model import Batch, Mode, Scan, Split
 from lakeport.pipeline.load import function_of
 from lakeport.schema.named import type_name
-from lakeport.schema.sparktypes import spark_schema
 from lakeport.sources.database.source import described
 from lakeport.sources.tables.delta import DeltaTable
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from lakeport.config.lake import Load
     from lakeport.engine.base import Engine
+    from lakeport.engine.types import DataFrame
 
 __all__ = ["Made", "MadeBy"]
 
@@ -127,10 +125,8 @@ class MadeBy:
 
     def _of_any_types(self, sql: str, names: Iterable[str]) -> str:
         """How a query runs on columns that may be of any type: they are null."""
-        from pyspark.sql.functions import lit
-
         session = session_like(self.engine.spark)
-        nulls = session.range(0).select(*(lit(None).alias(name) for name in names))
+        nulls = session.range(0).selectExpr(*(f"NULL AS {quoted(name)}" for name in names))
         named(session, {SOURCE: nulls})
         return EACH_ALONE if is_row_wise(query(session, sql, {}), SOURCE) else AT_ONCE
 
@@ -156,8 +152,7 @@ class MadeBy:
             if mode is not Mode.OVERWRITE:
                 planned = union([columns_of(Batch(load.name, 0, frame=there)), planned])
         with translated(self.engine.secrets):
-            ensure_active(self.engine.spark)
-            return self.engine.spark.createDataFrame([], spark_schema(planned))
+            return empty_frame(self.engine.spark, planned)
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from lakeport.errors import SchemaConflict
 from lakeport.schema.casting import JSON_TEXT, is_json
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
-__all__ = ["MARK", "from_spark_json", "json_mark", "spark_json", "spark_schema"]
+__all__ = ["MARK", "NULL_FOLDER", "from_spark_json", "json_mark", "spark_json"]
 
 _NAMES: dict[pa.DataType, str] = {
     pa.string(): "string",
@@ -35,6 +32,9 @@ _TYPES: dict[str, pa.DataType] = {name: type_ for type_, name in _NAMES.items()}
 MARK = "lakeport.json"
 """Key of a field's metadata in Delta's log: its texts are JSON, or those at a path below it."""
 
+NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+"""What Spark calls a partition's folder whose value is null; a text of the same reads as null."""
+
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _CHARS = re.compile(r"(?:var)?char\(\d+\)")
 
@@ -53,13 +53,6 @@ def spark_json(schema: pa.Schema) -> str:
         '{"type":"struct","fields":[{"name":"id","type":"long","nullable":true,"metadata":{}}]}'
     """
     return json.dumps(_struct(schema, ""), ensure_ascii=False, separators=(",", ":"))
-
-
-def spark_schema(schema: pa.Schema) -> StructType:
-    """The columns of a schema as Spark's own type; see `spark_json` for the errors."""
-    from pyspark.sql.types import StructType
-
-    return StructType.fromJson(json.loads(spark_json(schema)))
 
 
 def from_spark_json(text: str) -> pa.Schema:

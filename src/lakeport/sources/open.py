@@ -34,10 +34,9 @@ from lakeport.sources.tap.process import TapProcess
 from lakeport.sources.target import TargetTables, one_table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from lakeport.config.base import DestinationConfig
     from lakeport.engine.base import Engine
+    from lakeport.engine.types import DataFrame
     from lakeport.sources.files.source_file import SourceFile
     from lakeport.sources.options import ReadOptions
     from lakeport.sources.spool.location import SpoolLocation

@@ -12,9 +12,8 @@ from lakeport.errors import LakeportError
 from lakeport.loading.report import LandingReport, keep
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
-
     from lakeport.engine.base import Engine
+    from lakeport.engine.types import StreamingQuery
     from lakeport.model import Storage
     from lakeport.streams.microbatches import MicroBatches
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from lakeport.destinations import open_table
 from lakeport.engine.spark.failures import translate
+from lakeport.engine.spark.sql.frames import partitions_of, size_of
 from lakeport.errors import DestinationError, LakeportError
 from lakeport.loading.builder import ReportBuilder
 from lakeport.loading.policies import Policies
@@ -27,10 +28,10 @@ from lakeport.writers.files.writer import number_of_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
 
     from lakeport.config.base import DestinationConfig
     from lakeport.engine.base import Engine
+    from lakeport.engine.types import DataFrame
     from lakeport.model import Storage
 
 __all__ = ["MicroBatches"]
@@ -189,8 +190,7 @@ class MicroBatches:
             policies.min_file_bytes,
             policies.target_file_bytes,
         )
-        partitions = frame._jdf.queryExecution().toRdd().getNumPartitions()
-        return frame.repartition(most) if partitions > most else frame
+        return frame.repartition(most) if partitions_of(frame) > most else frame
 
     def _size(self, frame: DataFrame, number: int) -> int:
         """About how many bytes the micro-batch becomes; -1 if nothing tells.
@@ -198,7 +198,7 @@ class MicroBatches:
         File sources tell what they read; otherwise a micro-batch is taken to be like the one
         before, of which a restarted query finds the journal's entry.
         """
-        read = int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
+        read = size_of(frame)
         if read < _UNKNOWN:
             return int(read * _RATIO)
         if self._bytes < 0 and number > 0:

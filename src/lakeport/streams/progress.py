@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakeport.config.classes import (
     config_class,
@@ -11,7 +11,7 @@ from lakeport.config.classes import (
     named_as_by_users,
     table_destination,
 )
-from lakeport.engine.spark.jvm.classes import java_class
+from lakeport.engine.spark.filesystems import knows_scheme
 from lakeport.sources.remote import storage_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def reach(checkpoint: str | os.PathLike[str], config: DestinationConfig, engine:
         return name
     scheme = name.partition("://")[0]
     if engine.adopted:
-        if not _knows(engine, scheme):
+        if not knows_scheme(engine.spark, scheme):
             engine.delta_session(needs)
         return name
     storage = storage_of(config, named_as_by_users(name))
@@ -57,14 +57,3 @@ def reach(checkpoint: str | os.PathLike[str], config: DestinationConfig, engine:
         return name
     engine.hand_over(storage.hadoop_uri(), storage.hadoop_settings(for_workers=not engine.is_local))
     return storage.hadoop_uri()
-
-
-def _knows(engine: Engine, scheme: str) -> bool:
-    """Whether the session has a file system for URIs of a scheme, whoever's it is."""
-    jvm: Any = engine.spark._jvm
-    conf = engine.spark._jsparkSession.sessionState().newHadoopConf()
-    try:
-        java_class(jvm, "org.apache.hadoop.fs.FileSystem").getFileSystemClass(scheme, conf)
-    except Exception:
-        return False
-    return True

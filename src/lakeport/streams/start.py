@@ -16,27 +16,26 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from lakeport.config.load import load_sink, load_target, names_sink
 from lakeport.destinations import open_table
-from lakeport.engine.spark.checkpoint import bind
-from lakeport.engine.spark.failures import translated
-from lakeport.errors import ConfigError, LakeportError
+from lakeport.engine.spark.sql.frames import normalised, without_marks, without_values
+from lakeport.engine.spark.streaming import bind, start_query
+from lakeport.errors import ConfigError
 from lakeport.loading.prepare import Prepared, prepare
 from lakeport.model import Mode
 from lakeport.sources.frames.source import is_spark_frame
-from lakeport.sources.frames.spark import normalised, without_marks, without_values
 from lakeport.sources.target import one_table
 from lakeport.streams.handle import LandingStream
 from lakeport.streams.microbatches import MicroBatches
 from lakeport.streams.progress import connector, reach
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
-
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import Target, TargetKeys
     from lakeport.engine.base import Engine
+    from lakeport.engine.types import (
+        DataFrame,
+        SparkContext,
+        SparkSession,
+    )
     from lakeport.loading.report import Observer
 
 __all__ = ["land_stream"]
@@ -124,7 +123,12 @@ class _Start:
         place = reach(checkpoint, config, engine)
         folder = bind(frame.sparkSession, place, table.uri)
         ready: Future[MicroBatches] = Future()
-        query = self._query(frame, folder, timing, lambda df, n: ready.result().land(df, n))
+        mode = "update" if config.mode is Mode.MERGE else "append"
+
+        def land(batch: DataFrame, number: int) -> None:
+            ready.result().land(batch, number)
+
+        query = start_query(frame, folder, mode, timing, land, engine.secrets)
         try:
             named = config.model_copy(update={"run_id": str(query.id)})
             batches = MicroBatches(named, storage, engine, name, untyped, self.observer)
@@ -137,27 +141,6 @@ class _Start:
             raise
         ready.set_result(batches)
         return stream
-
-    def _query(
-        self,
-        frame: DataFrame,
-        checkpoint: str,
-        timing: Mapping[str, Any],
-        land: Callable[[DataFrame, int], None],
-    ) -> StreamingQuery:
-        from pyspark.errors import AnalysisException
-
-        mode = "update" if self.prepared.config.mode is Mode.MERGE else "append"
-        try:
-            with translated(self.prepared.engine.secrets):
-                writer = frame.writeStream.option("checkpointLocation", checkpoint)
-                writer = _timed(writer.outputMode(mode), timing)
-                return writer.foreachBatch(land).start()
-        except LakeportError as error:
-            if isinstance(error.__cause__, AnalysisException):
-                hint = "rows of an aggregate that change later can be landed by `mode: merge`."
-                raise ConfigError(error.message, hint if mode == "append" else "") from error
-            raise
 
 
 def _check(config: DestinationConfig, checkpoint: str | os.PathLike[str] | None) -> None:
@@ -219,18 +202,6 @@ def _timing(trigger: str | float | None, available_now: bool) -> dict[str, Any]:
             f"`trigger` is {trigger!r}", "give seconds, 0 or more, or text such as '5 minutes'."
         )
     return {"processingTime": f"{round(trigger * 1000)} milliseconds"}
-
-
-def _timed(writer: DataStreamWriter, timing: Mapping[str, Any]) -> DataStreamWriter:
-    if not timing:
-        return writer
-    try:
-        return writer.trigger(**timing)
-    except Exception as error:
-        raise ConfigError(
-            f"`trigger` is {timing.get('processingTime')!r}, which is no interval",
-            "give seconds, or text such as '30 seconds' or '5 minutes'.",
-        ) from error
 
 
 def _context(given: object) -> SparkContext | None:

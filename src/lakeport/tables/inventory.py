@@ -10,18 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeport.engine.spark.delta_log import delta_log
-from lakeport.engine.spark.jvm.classes import java_class
+from lakeport.engine.spark.delta.maintenance import qualified, removed_paths
 from lakeport.model import StoredObject
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
+    from lakeport.engine.types import SparkSession
     from lakeport.tables.location import TableLocation
 
 __all__ = ["inventory", "shown"]
@@ -50,10 +47,8 @@ def inventory(spark: SparkSession, location: TableLocation, before: float) -> pa
     Raises:
         DestinationError: the store refused.
     """
-    log = delta_log(spark, location.hadoop_uri)
-    removed = _removed(spark, log)
-    path = log.dataPath()
-    root = path.getFileSystem(log.newDeltaHadoopConf()).makeQualified(path).toString()
+    removed = removed_paths(spark, location.hadoop_uri)
+    root = qualified(spark, location.hadoop_uri)
     start = len(f"{location.folder}/") if location.folder else 0
     files = {item.key[start:]: item for item in location.storage.list(location.folder)}
     kept = shown(files, removed, before)
@@ -87,14 +82,3 @@ def shown(
         for name, file in files.items()
         if file.modified < before or name in removed or name.startswith(_CHANGES)
     }
-
-
-def _removed(spark: SparkSession, log: Any) -> set[str]:
-    """Paths of the files that versions of the table's own retention have removed."""
-    from pyspark.sql import DataFrame
-
-    jvm: Any = spark._jvm
-    none = java_class(jvm, "scala.Option").apply(None)
-    state = DataFrame(log.update(False, none, none).stateDF(), spark)
-    rows = state.where("remove IS NOT NULL").select("remove.path").collect()
-    return {unquote(row[0]) for row in rows}

@@ -19,14 +19,13 @@ from lakeport.config.classes import (
 )
 from lakeport.config.load import load_target
 from lakeport.destinations import open_storage, spark_session
-from lakeport.engine.spark.table_files import check_table_files
+from lakeport.engine.spark.delta.files import check_table_files
 from lakeport.errors import ConfigError, DestinationError
 from lakeport.storage.keys import clean_prefix
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from lakeport.engine.base import Engine
+    from lakeport.engine.types import SparkSession
     from lakeport.model import Storage
 
 __all__ = ["TableLocation", "locate"]

@@ -6,26 +6,22 @@ import re
 import time
 import uuid
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lakeport.config.explain import nearest
-from lakeport.engine.spark.active import active
-from lakeport.engine.spark.failures import first_line, translated
-from lakeport.engine.spark.jvm.classes import java_class
-from lakeport.engine.spark.quoting import quoted
+from lakeport.engine.spark.delta import maintenance
+from lakeport.engine.spark.sql import quoted
 from lakeport.errors import ConfigError
 from lakeport.tables.inventory import inventory
-from lakeport.tables.query_policy import check_expression
 from lakeport.tables.records import VacuumReport
-from lakeport.writers.delta.commit.session import USER_METADATA
 from lakeport.writers.delta.log.commits import CommitLog, Mark
-from lakeport.writers.delta.optimize import maintenance_session, no_condition, sql_name
+from lakeport.writers.delta.optimize import no_condition
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
+    from lakeport.engine.types import SparkSession
     from lakeport.tables.location import TableLocation
     from lakeport.writers.delta.log.reader import Contents
 
@@ -44,8 +40,6 @@ RETENTION_HOURS = 168
 
 _DURATION = re.compile(r"(\d+)\s*([hdw])?", re.IGNORECASE)
 _HOURS = {"h": 1, "d": 24, "w": 168}
-_DELTA = "spark.databricks.delta"
-_INVENTORY = "inventory"
 
 
 def hours(text: str) -> int:
@@ -110,21 +104,12 @@ def need_partitions(contents: Contents, where: str) -> None:
 
 
 def check_condition(spark: SparkSession, contents: Contents, where: str) -> None:
-    """Refuse what is not one expression on a row alone; see `query_policy.check_expression`.
+    """Refuse what is not one expression on a row alone; see `policy.check_expression`.
 
     Raises:
         ConfigError: it is none.
     """
-    from pyspark.errors import ParseException
-
-    session = maintenance_session(spark, {})
-    parser: Any = session._jsparkSession.sessionState().sqlParser()
-    with active(session):
-        try:
-            condition = parser.parseExpression(where)
-        except ParseException as error:
-            raise no_condition(where, first_line(error), contents) from error
-    check_expression(session._jvm, condition)
+    maintenance.check_condition(spark, where, lambda why: no_condition(where, why, contents))
 
 
 def check_retention(retain: int | None, *, force: bool) -> None:
@@ -166,38 +151,28 @@ def vacuum(
         ConfigError: nobody forced a retention of less than the table's own.
         LakeportError: Delta refused.
     """
-    with translated():
-        wanted = _retention(spark, location.hadoop_uri, retain, force)
-        mark = Mark("", "", -1, "", "", str(uuid.uuid4()))
-        session = maintenance_session(
-            spark,
-            {
-                f"{_DELTA}.retentionDurationCheck.enabled": str(not force).lower(),
-                f"{_DELTA}.vacuum.parallelDelete.enabled": "true",
-                f"{_DELTA}.vacuum.logging.enabled": "true",
-                USER_METADATA: mark.text(),
-            },
-        )
-        command = f"VACUUM {sql_name(location.hadoop_uri)}"
-        if wanted < RETENTION_HOURS:
-            before = time.time() - RETENTION_HOURS * 3600
-            files = session.createDataFrame(inventory(session, location, before))
-            files.createOrReplaceTempView(_INVENTORY)
-            command += f" USING INVENTORY (TABLE {_INVENTORY})"
-        command += f" RETAIN {wanted:d} HOURS"
-        rows = session.sql(command + (" DRY RUN" if dry_run else "")).collect()
-    if dry_run:
-        return VacuumReport(newest, dry_run=True, files=tuple(sorted(str(row[0]) for row in rows)))
-    return _vacuumed(CommitLog(location.storage, location.folder), mark, newest)
-
-
-def _retention(spark: SparkSession, uri: str, retain: int | None, force: bool) -> int:
-    """For how many hours files are kept."""
+    uri = location.hadoop_uri
+    own = maintenance.retention_hours(spark, uri)
     if retain is None:
-        return max(RETENTION_HOURS, _own_retention(spark, uri))
-    own = _own_retention(spark, uri)
-    _at_least(own, retain, "the table keeps them longer: its users", force)
-    return retain
+        wanted = max(RETENTION_HOURS, own)
+    else:
+        _at_least(own, retain, "the table keeps them longer: its users", force)
+        wanted = retain
+    before = time.time() - RETENTION_HOURS * 3600
+    shown = partial(inventory, location=location, before=before)
+    mark = Mark("", "", -1, "", "", str(uuid.uuid4()))
+    files = maintenance.vacuum(
+        spark,
+        uri,
+        wanted,
+        user_metadata=mark.text(),
+        dry_run=dry_run,
+        force=force,
+        files=shown if wanted < RETENTION_HOURS else None,
+    )
+    if dry_run:
+        return VacuumReport(newest, dry_run=True, files=tuple(files))
+    return _vacuumed(CommitLog(location.storage, location.folder), mark, newest)
 
 
 def _vacuumed(log: CommitLog, mark: Mark, read: int) -> VacuumReport:
@@ -209,15 +184,6 @@ def _vacuumed(log: CommitLog, mark: Mark, read: int) -> VacuumReport:
         deleted=int(counted.get("numDeletedFiles", 0)),
         bytes=int(counted.get("sizeOfDataToDelete", 0)),
     )
-
-
-def _own_retention(spark: SparkSession, uri: str) -> int:
-    """How many hours the table keeps deleted files by its own properties."""
-    jvm: Any = spark._jvm
-    logs = java_class(jvm, "org.apache.spark.sql.delta.DeltaLog")
-    none = java_class(jvm, "scala.Option").apply(None)
-    snapshot = logs.forTable(spark._jsparkSession, uri).update(False, none, none)
-    return int(logs.tombstoneRetentionMillis(snapshot.metadata())) // 3_600_000
 
 
 def _at_least(least: int, retain: int, who: str, force: bool) -> None:

@@ -32,11 +32,11 @@ from lakeport.tables.records import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import StoreKeys, Target
     from lakeport.engine.base import Engine
+    from lakeport.engine.types import SparkSession
     from lakeport.tables.lake import LakeTable
     from lakeport.tables.versions import Versions
     from lakeport.tables.views import DeltaView, FilesView
@@ -193,13 +193,8 @@ class Table:
             SourceError: there is no table, or no such version.
             SparkFailure: the query took longer than `timeout`.
         """
-        from lakeport.tables.queries import (
-            check_beginning,
-            fetch,
-            in_time,
-            read_table,
-            run_query,
-        )
+        from lakeport.engine.spark.sql.policy import run_query
+        from lakeport.tables.queries import check_beginning, fetch, in_time, read_table
 
         check_beginning(sql)
         found = self._versions().files_or_version(version, timestamp)

@@ -14,23 +14,21 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from lakeport.engine.spark.delta.transaction import Restoration
 from lakeport.errors import CommitConflict, SourceError
 from lakeport.schema.named import command
 from lakeport.tables.records import RestoreReport, UndoReport
 from lakeport.tables.versions import Versions
 from lakeport.tables.views import entry, gone
-from lakeport.writers.delta.commit.operation import Restoration
-from lakeport.writers.delta.commit.transaction import DeltaLog
+from lakeport.writers.delta.commit.transaction import Transaction
 from lakeport.writers.delta.log.actions import parse_path, transaction_action
 from lakeport.writers.delta.log.commits import Commit, CommitLog
 from lakeport.writers.delta.log.reader import Contents, DataFile
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
+    from lakeport.engine.types import SparkSession
     from lakeport.model import Storage
     from lakeport.tables.location import TableLocation
-    from lakeport.writers.delta.commit.transaction import Transaction
 
 __all__ = ["find_run", "restore", "undo", "version_before"]
 
@@ -118,9 +116,9 @@ def undo(spark: SparkSession, location: TableLocation, run_id: str) -> UndoRepor
         CommitConflict: others have changed the table since, or do so now.
     """
     log = CommitLog(location.storage, location.folder)
-    txn = DeltaLog(spark, log).begin()
+    txn = Transaction(spark, log)
     before, undone = version_before(log.back_from(txn.version), run_id, location.uri)
-    version = _bring_back(spark, txn, location, before)
+    version = _bring_back(txn, location, before)
     return UndoReport(version, before, undone)
 
 
@@ -137,13 +135,11 @@ def restore(spark: SparkSession, location: TableLocation, version: int) -> Resto
         CommitConflict: others change the table at the same time.
     """
     log = CommitLog(location.storage, location.folder)
-    made = _bring_back(spark, DeltaLog(spark, log).begin(), location, version)
+    made = _bring_back(Transaction(spark, log), location, version)
     return RestoreReport(made, version)
 
 
-def _bring_back(
-    spark: SparkSession, txn: Transaction, location: TableLocation, version: int
-) -> int:
+def _bring_back(txn: Transaction, location: TableLocation, version: int) -> int:
     """Commit an older version's contents; runs whose batches go are no longer taken for done."""
     versions = Versions.of(location.storage, location.folder)
     then, now = (versions.contents(number) for number in (version, txn.version))
@@ -153,7 +149,7 @@ def _bring_back(
     was, is_now = _told_metadata(then), _told_metadata(now)
     if was != is_now:
         txn.set_metadata(json.dumps({"metaData": was}, ensure_ascii=False))
-    txn.remove([txn.file(file) for file in away])
+    txn.remove(away)
     actions = [file.add() for file in back]
     for name, count in _counters(location, version, txn.version).items():
         txn.watch(name)

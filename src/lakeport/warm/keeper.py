@@ -19,8 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NoReturn
 
+from lakeport.engine.spark.filesystems import forget
 from lakeport.engine.spark.jvm import jars
-from lakeport.engine.spark.jvm.classes import java_class
+from lakeport.engine.spark.lease import open_gateway
 from lakeport.engine.spark.session import Runtime
 from lakeport.errors import LakeportError
 from lakeport.host.process import is_there
@@ -168,9 +169,7 @@ class _Keeper:
             channel.send({"taken": taken})
 
     def _open_door(self, run: str, pool: str, sql: bool) -> Any:
-        context = self._runtime.context
-        made = java_class(context._jvm, "io.lakeport.warm.RunGateway")
-        return made(context._jsc.sc(), run, pool, sql)
+        return open_gateway(self._runtime.context, run, pool, sql=sql)
 
     def _close_door(self, door: Any) -> bool:
         """End what the run does in the JVM; what does not end keeps its store's settings for long.
@@ -187,18 +186,7 @@ class _Keeper:
     def _close_store(self, store: str, names: list[str]) -> None:
         """Forget a store that no run uses any more, and how it was reached."""
         with suppress(Exception):
-            self._call(self._forget, store, names)
-
-    def _forget(self, store: str, names: list[str]) -> None:
-        jvm: Any = self._runtime.context._jvm
-        conf = self._runtime.context._jsc.hadoopConfiguration()
-        if "delta" in self._runtime.needs:
-            java_class(jvm, "org.apache.spark.sql.delta.DeltaLog").clearCache()
-        uri = java_class(jvm, "java.net.URI")(store)
-        with suppress(Exception):
-            java_class(jvm, "org.apache.hadoop.fs.FileSystem").get(uri, conf).close()
-        for name in names:
-            conf.unset(name)
+            self._call(forget, self._runtime, store, names)
 
     def _call(self, function: Any, *arguments: Any) -> Any:
         """Call the JVM from one of a few threads, as each thread has its own connection to it."""

@@ -189,7 +189,7 @@ def _watched(folder: str) -> Iterator[None]:
     modules = (sys.modules[__name__], naming)
     for module in modules:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    commit = Transaction._commit
+    commit = Transaction.commit_actions
 
     def committed(self: Transaction, *arguments: Any) -> int:
         root = json.loads(Path(folder, "plan").read_text())["root"]
@@ -208,7 +208,7 @@ def _watched(folder: str) -> Iterator[None]:
         with ExitStack() as stack:
             for each in _patches(folder):
                 stack.enter_context(each)
-            stack.enter_context(patch.object(Transaction, "_commit", committed))
+            stack.enter_context(patch.object(Transaction, "commit_actions", committed))
             stack.enter_context(patch.object(LocalConfig, "storage", storage))
             yield
     finally:

@@ -12,7 +12,7 @@ from socket import SHUT_RDWR
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.engine.spark.jvm import jars
-from lakeport.engine.spark.jvm.classes import java_class
+from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.engine.spark.jvm.versions import AWS_SDK, DELTA, HADOOP, SCALA
 from lakeport.engine.spark.settings import DELTA_SETTINGS, LOG_STORE, LOG_STORE_SETTINGS
 from lakeport.errors import ConfigError

@@ -9,7 +9,7 @@ from typing import Final
 from lakeport.errors import causes
 from lakeport.scrub import scrub
 
-__all__ = ["MaskedCause", "from_java", "java_messages", "mask_causes", "of_spark"]
+__all__ = ["MaskedCause", "from_java", "java_messages", "lost_call", "mask_causes", "of_spark"]
 
 _DEEPEST: Final = 12
 
@@ -28,6 +28,11 @@ def from_java(error: BaseException) -> bool:
             return True
         trace = trace.tb_next
     return False
+
+
+def lost_call(error: BaseException) -> bool:
+    """Whether an error says that the JVM did not answer a call, which may go on there."""
+    return any(kind.__name__ == "Py4JNetworkError" for kind in type(error).__mro__)
 
 
 def of_spark(error: BaseException) -> bool:

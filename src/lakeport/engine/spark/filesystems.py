@@ -1,4 +1,4 @@
-"""Spark's own way to a store: credentials for Hadoop's connectors, and a log store that is safe.
+"""Spark's own way to a store: credentials and certificates for Hadoop's connectors.
 
 Credentials go to the running session's Hadoop configuration, right before the store is first used:
 never on a command line, nor among Spark's settings, which it shows.
@@ -6,25 +6,33 @@ never on a command line, nor among Spark's settings, which it shows.
 
 from __future__ import annotations
 
+import os
+import re
+import ssl
 import threading
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from lakeport.engine.spark import adopt
 from lakeport.engine.spark.failures import translated
-from lakeport.engine.spark.jvm.classes import java_class
-from lakeport.engine.spark.trust import trust
+from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     from lakeport.engine.spark.session import Runtime
 
-__all__ = ["hand_over", "place_of", "session_for"]
+__all__ = ["bundled", "forget", "hand_over", "knows_scheme", "place_of", "session_for", "trust"]
 
+_FILE_SYSTEM: Final = "org.apache.hadoop.fs.FileSystem"
+_PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_TRUST_STORE: Final = "javax.net.ssl.trustStore"
 _lock = threading.Lock()
 _handed: WeakKeyDictionary[Runtime, dict[str, dict[str, str]]] = WeakKeyDictionary()
 
@@ -86,6 +94,30 @@ def place_of(root: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
+def knows_scheme(spark: SparkSession, scheme: str) -> bool:
+    """Return whether a session has a file system for URIs of a scheme, whoever's it is."""
+    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    try:
+        java_class(spark._jvm, _FILE_SYSTEM).getFileSystemClass(scheme, conf)
+    except Exception:
+        return False
+    return True
+
+
+def forget(runtime: Runtime, place: str, names: Collection[str]) -> None:
+    """Close a store's file system, and unset how it was reached.
+
+    Args:
+        runtime: Spark.
+        place: the store, as `place_of` gives it.
+        names: the settings by which it was reached.
+    """
+    with suppress(Exception):
+        _close(runtime, place)
+    for name in names:
+        runtime.context._jsc.hadoopConfiguration().unset(name)
+
+
 def _set(
     runtime: Runtime, place: str, settings: Mapping[str, str], before: Mapping[str, str] | None
 ) -> None:
@@ -93,16 +125,18 @@ def _set(
     runtime.configure(settings)
     if before is None:
         return
-    context: Any = runtime.context
-    conf, jvm = context._jsc.hadoopConfiguration(), context._jvm
     with translated(runtime.secrets):
         for key in before.keys() - settings.keys():
-            conf.unset(key)
-        java_class(jvm, "org.apache.hadoop.fs.FileSystem").get(
-            java_class(jvm, "java.net.URI")(place), conf
-        ).close()
-        if "delta" in runtime.needs:
-            java_class(jvm, "org.apache.spark.sql.delta.DeltaLog").clearCache()
+            runtime.context._jsc.hadoopConfiguration().unset(key)
+        _close(runtime, place)
+
+
+def _close(runtime: Runtime, place: str) -> None:
+    """Close the file system object of a store, which Hadoop and Delta keep."""
+    jvm, conf = runtime.context._jvm, runtime.context._jsc.hadoopConfiguration()
+    if "delta" in runtime.needs:
+        java_class(jvm, "org.apache.spark.sql.delta.DeltaLog").clearCache()
+    java_class(jvm, _FILE_SYSTEM).get(java_class(jvm, "java.net.URI")(place), conf).close()
 
 
 def _speaks_tls(place: str, settings: Mapping[str, str]) -> bool:
@@ -126,3 +160,52 @@ def _check_flags(runtime: Runtime, bucket: str) -> None:
                 f"`{start}create.performance` lets a commit overwrite another one",
                 "turn it off for buckets that hold tables.",
             )
+
+
+def bundled(environ: Mapping[str, str]) -> bytes:
+    """The certificates that botocore would trust instead of its own, as a PEM file's content.
+
+    Args:
+        environ: holds the file's path in AWS_CA_BUNDLE or REQUESTS_CA_BUNDLE.
+
+    Returns:
+        Nothing for a file that can't be read: the AWS SDK for Python refuses it.
+
+    >>> bundled({})
+    b''
+    """
+    path = environ.get("AWS_CA_BUNDLE") or environ.get("REQUESTS_CA_BUNDLE")
+    if not path:
+        return b""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+        return b"\n".join(_PEM.findall(Path(path).read_bytes()))
+    except OSError:
+        return b""
+
+
+def trust(context: SparkContext) -> None:
+    """Have the driver's JVM trust the bundled certificates too, beside those of Java's own.
+
+    It counts for connections that are opened afterwards. A trust store that the JVM was given, by
+    its user or an earlier call, stays.
+    """
+    gateway: Any = context._gateway
+    java: Any = gateway.jvm.java
+    system = java.lang.System
+    if system.getProperty(_TRUST_STORE) or not (pem := bundled(os.environ)):
+        return
+    store = java.security.KeyStore.getInstance("JKS")
+    own = Path(system.getProperty("java.home"), "lib", "security", "cacerts")
+    # The stores of Java are read without their password, which only guards against changes.
+    store.load(java.io.FileInputStream(str(own)) if own.is_file() else None, None)
+    kind = java.security.cert.CertificateFactory.getInstance("X.509")
+    found = kind.generateCertificates(java.io.ByteArrayInputStream(pem))
+    for number, certificate in enumerate(found):
+        store.setCertificateEntry(f"bundled-{number}", certificate)
+    target = Path(system.getProperty("java.io.tmpdir"), "lakeport-trusted.jks")
+    output = java.io.FileOutputStream(str(target))
+    store.store(output, gateway.new_array(gateway.jvm.char, 1))
+    output.close()
+    system.setProperty(_TRUST_STORE, str(target))
+    system.setProperty(f"{_TRUST_STORE}Type", "JKS")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lakeport.engine.spark import adopt
 from lakeport.engine.spark.failures import translated
 from lakeport.engine.spark.jvm import gateway
-from lakeport.engine.spark.jvm.classes import java_class
+from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.errors import ConfigError, LakeportError
 from lakeport.host.surroundings import Surroundings
 from lakeport.host.warm.channel import Channel, connect
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from pyspark import SparkContext
 
-__all__ = ["Lease", "Refused", "Store", "lease_for"]
+__all__ = ["Lease", "Refused", "Store", "lease_for", "open_gateway"]
 
 Store = Callable[[], tuple[str, Mapping[str, str]]]
 """A store's root as Hadoop names it, and the settings by which its connector reaches it."""
@@ -70,6 +70,19 @@ def lease_for(warm: str, settings: Mapping[str, str], store: Store | None) -> Le
 def required(reason: str) -> ConfigError:
     """The error for a run that must have a warm session and can't."""
     return ConfigError(f"`warm: require`, and no warm session can be used: {reason}", _NONE_SUITS)
+
+
+def open_gateway(context: SparkContext, run: str, pool: str, *, sql: bool) -> Any:
+    """Open a door into this process's JVM for one run; return it, in the JVM.
+
+    Args:
+        context: the session's that is lent.
+        run: the run's name, which its jobs have as a tag.
+        pool: the pool of Spark's scheduler in which they run.
+        sql: whether the run gets a session of Spark SQL.
+    """
+    made = java_class(context._jvm, "io.lakeport.warm.RunGateway")
+    return made(context._jsc.sc(), run, pool, sql)
 
 
 class Lease:

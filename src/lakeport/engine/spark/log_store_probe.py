@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from lakeport.engine.spark.failures import translated
-from lakeport.engine.spark.jvm.classes import java_class
+from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.errors import DestinationError, LakeportError
 
 if TYPE_CHECKING:

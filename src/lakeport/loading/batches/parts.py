@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeport.engine.spark.failures import translated
-from lakeport.engine.spark.quoting import quoted
+from lakeport.engine.spark.sql import quoted
 from lakeport.errors import LakeportError
 from lakeport.loading.conflicts import first_misfit
 from lakeport.loading.expect.sieve import Findings, Sieve
@@ -23,8 +23,7 @@ from lakeport.sources.csv.reader import CsvReader
 from lakeport.sources.files.folders import FolderReader
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
+    from lakeport.engine.types import DataFrame
     from lakeport.loading.transform.transform import Made
 
 __all__ = ["Part", "Task", "misfit", "staged_of", "without_type"]

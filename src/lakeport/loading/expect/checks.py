@@ -27,8 +27,7 @@ from lakeport.loading.expect.verdict import failure, result_of
 from lakeport.model import Mode
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
+    from lakeport.engine.types import DataFrame
     from lakeport.loading.expect.result import ExpectationResult
     from lakeport.model import Batch
 

@@ -7,22 +7,26 @@ of other rows and tables are joined to it, so that all of them are told in one r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.config.expectations import Expectation
-from lakeport.engine.spark.causes import java_messages
-from lakeport.engine.spark.failures import translated
-from lakeport.engine.spark.jvm.classes import java_class
-from lakeport.engine.spark.quoting import quoted
-from lakeport.engine.spark.sql.query import refused
+from lakeport.engine.spark.sql import quoted
+from lakeport.engine.spark.sql.frames import (
+    bits,
+    column,
+    count_of_key,
+    expression,
+    literal,
+    pattern_problem,
+)
+from lakeport.engine.spark.sql.query import refusing
 from lakeport.errors import ConfigError
 from lakeport.loading.expect.verdict import no_column
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from lakeport.engine.types import Column, DataFrame
 
 __all__ = ["MASK", "masked"]
 
@@ -47,9 +51,7 @@ def masked(
     Raises:
         ConfigError: an expectation names what is not there, or is no expression.
     """
-    from pyspark.sql import functions as f
-
-    columns, bits = frame.columns, f.lit(0).cast("bigint")
+    columns, told = frame.columns, list[tuple[int, Column]]()
     for number, one in enumerate(expected):
         if one.kind in ("unique", "references"):
             frame, failing = _by_keys(frame, one, number, others, known)
@@ -57,36 +59,34 @@ def masked(
             failing = _checked(frame, one)
         else:
             continue
-        bits = bits + f.when(failing, f.lit(1 << number)).otherwise(f.lit(0)).cast("bigint")
-    return frame.select(*map(quoted, columns), bits.alias(MASK))
+        told.append((number, failing))
+    return frame.select(*map(quoted, columns), bits(told).alias(MASK))
 
 
 def _failing(one: Expectation) -> Column:
     """Whether a row fails; null where nothing tells."""
-    from pyspark.sql import functions as f
-
     match one.kind:
         case "not_null":
-            return reduce(or_, [_column(name).isNull() for name in one.not_null])
+            return reduce(or_, [column(name).isNull() for name in one.not_null])
         case "in":
             return reduce(
                 or_,
-                [~_column(n).isin(*map(_literal, values)) for n, values in one.one_of.items()],
+                [~column(n).isin(*map(literal, values)) for n, values in one.one_of.items()],
             )
         case "between":
-            return reduce(or_, [_outside(_column(n), *ends) for n, ends in one.between.items()])
+            return reduce(or_, [_outside(column(n), *ends) for n, ends in one.between.items()])
         case "matches":
             return reduce(
                 or_,
-                [~_column(n).rlike(rf"\A(?:{pattern})\z") for n, pattern in one.matches.items()],
+                [~column(n).rlike(rf"\A(?:{pattern})\z") for n, pattern in one.matches.items()],
             )
         case _:
-            return ~f.expr(one.check)
+            return ~expression(one.check)
 
 
-def _outside(column: Column, low: Any, high: Any) -> Column:
-    ends = [] if low is None else [column < _literal(low)]
-    ends += [] if high is None else [column > _literal(high)]
+def _outside(value: Column, low: Any, high: Any) -> Column:
+    ends = [] if low is None else [value < literal(low)]
+    ends += [] if high is None else [value > literal(high)]
     return reduce(or_, ends)
 
 
@@ -98,10 +98,7 @@ def _by_keys(
     known: DataFrame | None,
 ) -> tuple[DataFrame, Column]:
     """The frame with what is needed to tell of a key, and whether a row fails by its key."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    complete = reduce(lambda a, b: a & b, [_column(name).isNotNull() for name in one.columns])
+    complete = reduce(lambda a, b: a & b, [column(name).isNotNull() for name in one.columns])
     if one.kind == "references":
         if one.references_table not in others:
             raise ConfigError(
@@ -110,10 +107,9 @@ def _by_keys(
             )
         frame, found = _joined(frame, one, number, others[one.references_table])
         return frame, complete & found.isNull()
-    same = Window.partitionBy(*map(quoted, one.columns))
     count = f"{MASK} {number}"
-    frame = frame.withColumn(count, f.count(f.lit(1)).over(same))
-    failing = f.col(quoted(count)) > 1
+    frame = frame.withColumn(count, count_of_key(one.columns))
+    failing = column(count) > 1
     if known is not None and all(_has(known, name) for name in one.columns):
         frame, found = _joined(frame, one, number, known)
         failing = failing | found.isNotNull()
@@ -124,37 +120,33 @@ def _joined(
     frame: DataFrame, one: Expectation, number: int, other: DataFrame
 ) -> tuple[DataFrame, Column]:
     """The frame beside another one's keys, and a column that is null where there is none."""
-    from pyspark.sql import functions as f
-
     found = f"{MASK} {number} found"
     keys = [f"{found} {i}" for i in range(len(one.columns))]
     theirs = one.references_columns or one.columns
     for name in theirs:
         _need(other, name, one)
-    there = other.select(*[_column(n).alias(k) for n, k in zip(theirs, keys, strict=True)])
-    there = there.distinct().withColumn(found, f.lit(True))
-    on = [_column(n) == f.col(quoted(k)) for n, k in zip(one.columns, keys, strict=True)]
-    return frame.join(there, on, "left"), f.col(quoted(found))
+    there = other.select(*[column(n).alias(k) for n, k in zip(theirs, keys, strict=True)])
+    there = there.distinct().withColumn(found, literal(True))
+    on = [column(n) == column(k) for n, k in zip(one.columns, keys, strict=True)]
+    return frame.join(there, on, "left"), column(found)
 
 
 def _checked(frame: DataFrame, one: Expectation) -> Column:
     """Whether a row fails, an expression that Spark can make sense of."""
-    from pyspark.errors import AnalysisException, ParseException
-
     subject = f"expectation {one.title}"
     for pattern in one.matches.values():
-        _check_pattern(frame, pattern, subject)
+        if problem := pattern_problem(frame.sparkSession, pattern):
+            raise ConfigError(
+                f"{subject}: it is no regular expression of Java's: {problem}",
+                "its whole text is to match, such as [A-Z]{3}.",
+            )
     known = ", ".join(name for name in frame.columns if not name.startswith(MASK))
-    with translated():
-        try:
-            failing = _failing(one)
-            frame.where(failing)  # where nothing can stand that is not of one row
-            if one.check:
-                _need_boolean(frame, one.check, subject)
-            return failing
-        except (AnalysisException, ParseException) as error:
-            problem = refused(error, f"the columns are {known}.", subject)
-    raise problem
+    with refusing(f"the columns are {known}.", subject):
+        failing = _failing(one)
+        frame.where(failing)  # where nothing can stand that is not of one row
+        if one.check:
+            _need_boolean(frame, one.check, subject)
+        return failing
 
 
 def _need_boolean(frame: DataFrame, check: str, subject: str) -> None:
@@ -167,18 +159,6 @@ def _need_boolean(frame: DataFrame, check: str, subject: str) -> None:
         )
 
 
-def _check_pattern(frame: DataFrame, pattern: str, subject: str) -> None:
-    jvm: Any = frame.sparkSession._jvm
-    try:
-        java_class(jvm, "java.util.regex.Pattern").compile(pattern)
-    except Exception as error:
-        reason = next(iter(java_messages(error)), "").partition(": ")[2].partition("\n")[0]
-        problem = f"{subject}: it is no regular expression of Java's: {reason or pattern}"
-    else:
-        return
-    raise ConfigError(problem, "its whole text is to match, such as [A-Z]{3}.")
-
-
 def _need(frame: DataFrame, name: str, one: Expectation) -> None:
     if not _has(frame, name):
         raise no_column(one, name, frame.columns)
@@ -186,17 +166,3 @@ def _need(frame: DataFrame, name: str, one: Expectation) -> None:
 
 def _has(frame: DataFrame, name: str) -> bool:
     return name.lower() in {column.lower() for column in frame.columns}
-
-
-def _column(name: str) -> Column:
-    from pyspark.sql import functions as f
-
-    return f.col(quoted(name))
-
-
-def _literal(value: Any) -> Column:
-    from pyspark.sql import functions as f
-
-    if isinstance(value, datetime) and value.tzinfo is None:
-        value = value.replace(tzinfo=UTC)
-    return f.lit(value)

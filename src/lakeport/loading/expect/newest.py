@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakeport.destinations import table_rows
 from lakeport.engine.spark.failures import translated
-from lakeport.engine.spark.quoting import quoted
+from lakeport.engine.spark.sql import quoted
 from lakeport.errors import ConfigError, SourceError
 from lakeport.loading.expect.sieve import seconds_of
 from lakeport.loading.expect.verdict import no_column
@@ -23,9 +23,8 @@ from lakeport.writers.naming import table_folder
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame
-
     from lakeport.config.expectations import Expectation
+    from lakeport.engine.types import DataFrame
     from lakeport.loading.prepare import Prepared
 
 __all__ = ["NewestOfTable", "check_columns"]

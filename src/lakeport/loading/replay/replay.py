@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lakeport.config.load import load_target
 from lakeport.destinations import open_storage, open_table
-from lakeport.engine.spark.quoting import quoted
+from lakeport.engine.spark.sql.frames import cast_to
 from lakeport.errors import InputError, RunMismatch, SourceError
 from lakeport.host.scratch import scratch
 from lakeport.loading.prepare import prepare
@@ -23,17 +23,15 @@ from lakeport.loading.replay.target import wanted_of
 from lakeport.loading.run import land
 from lakeport.model import Mode
 from lakeport.schema.named import command
-from lakeport.schema.sparktypes import spark_schema
 from lakeport.schema.untyped import is_open
 from lakeport.shape.columns import internal_names
 from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from lakeport.config.base import DestinationConfig
     from lakeport.config.expectations import Expectation
     from lakeport.config.keys import StoreKeys, Target
+    from lakeport.engine.types import DataFrame
     from lakeport.loading.report import LandingReport, Observer
 
 __all__ = ["Replayed", "replay"]
@@ -223,18 +221,9 @@ def _edited(file: Path) -> Iterator[bytes]:
 
 def _as_in(table: pa.Schema) -> Callable[[DataFrame], DataFrame]:
     """Gives a frame's columns the types that the table has for them."""
-    types = spark_schema(table)
-    known = {field.name.lower(): field.dataType for field in types}
 
     def cast(frame: DataFrame) -> DataFrame:
-        return frame.select(
-            *(
-                frame[quoted(name)].cast(known[name.lower()]).alias(name)
-                if name.lower() in known
-                else frame[quoted(name)]
-                for name in frame.columns
-            )
-        )
+        return cast_to(frame, table)
 
     return cast
 

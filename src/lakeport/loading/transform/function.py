@@ -10,10 +10,11 @@ from threading import Lock
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from lakeport.engine.spark.sql.frames import is_frame
 from lakeport.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from lakeport.engine.types import DataFrame
 
 __all__ = ["applied", "function_named"]
 
@@ -77,10 +78,8 @@ def applied(function: Callable[[DataFrame], Any], frame: DataFrame) -> DataFrame
     Raises:
         ConfigError: it is no Spark DataFrame.
     """
-    from pyspark.sql import DataFrame
-
     found = function(frame)
-    if not isinstance(found, DataFrame):
+    if not is_frame(found):
         name = getattr(function, "__name__", "the function")
         raise ConfigError(
             f"`python`: {name} gave a value of type {type(found).__name__!r}",

@@ -18,20 +18,18 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from lakeport.engine.spark.failures import translated
-from lakeport.engine.spark.sql.query import check_query, named, query, session_like
+from lakeport.engine.spark.sql.frames import normalised, opened, without_values
+from lakeport.engine.spark.sql.query import check_query, is_row_wise, named, query, session_like
 from lakeport.engine.spark.sql.reading import Reading
-from lakeport.engine.spark.sql.row_wise import is_row_wise
 from lakeport.loading.batches.columns import columns_of
 from lakeport.loading.transform.function import applied, function_named
 from lakeport.model import Batch, Reader, Split
 from lakeport.schema.untyped import emptied_columns
 from lakeport.shape.columns import fitted
-from lakeport.sources.frames.spark import normalised, opened, without_values
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from lakeport.engine.base import Engine
+    from lakeport.engine.types import DataFrame, SparkSession
 
 __all__ = ["AT_ONCE", "EACH_ALONE", "SOURCE", "Item", "Made", "Transform"]
 

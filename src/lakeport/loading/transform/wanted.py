@@ -16,8 +16,8 @@ from lakeport.writers.naming import table_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
 
+    from lakeport.engine.types import DataFrame
     from lakeport.loading.expect.checks import Checks, Judge
     from lakeport.loading.prepare import Prepared
     from lakeport.loading.transform.transform import Transform

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.config.inputs.database import DatabaseSource
 from lakeport.engine.spark.failures import translate
+from lakeport.engine.spark.sql import quoted
+from lakeport.engine.spark.sql.frames import normalised
 from lakeport.errors import ConfigError, LakeportError, MissingDependency, SourceError
 from lakeport.model import Batch, Flush
 from lakeport.schema.named import like, listed
-from lakeport.sources.frames.spark import normalised
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from lakeport.engine.base import Engine
+    from lakeport.engine.types import DataFrame
 
 __all__ = ["JdbcFlushes"]
 
@@ -111,11 +111,9 @@ class JdbcFlushes:
         }
 
     def _bounds(self, frame: DataFrame, name: str) -> tuple[Any, Any]:
-        from pyspark.sql import functions as f
-
-        column = frame[f"`{name.replace('`', '``')}`"]
+        ends = [f"CAST({end}({quoted(name)}) AS STRING)" for end in ("min", "max")]
         try:
-            row = frame.select(f.min(column).cast("string"), f.max(column).cast("string")).first()
+            row = frame.selectExpr(*ends).first()
         except Exception as error:
             problem = _problem(error, self.engine.secrets)
         else:

@@ -1,7 +1,7 @@
 """Frames as sources: pandas, Polars, Arrow, anything with `__arrow_c_stream__`, and records.
 
 A frame is spooled batch by batch into Arrow IPC streams, which tasks map into memory. A Spark
-DataFrame is not spooled at all: see `frames.spark`.
+DataFrame is not spooled at all: see `engine.spark.sql.frames`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
+from lakeport.engine.spark.sql.frames import digest_of, normalised, without_marks, without_values
 from lakeport.errors import SourceError
 from lakeport.host.activity import advance
 from lakeport.model import Batch, Flush, Scan, Split
@@ -23,7 +24,6 @@ from lakeport.schema.types import check_names, normalise
 from lakeport.schema.untyped import open_columns, with_text
 from lakeport.sources.frames.pandas import pandas_batches
 from lakeport.sources.frames.records import RecordOptions, record_batches
-from lakeport.sources.frames.spark import digest_of, normalised, without_marks, without_values
 from lakeport.sources.parquet.reader import aligned
 from lakeport.sources.splits import open_split
 from lakeport.sources.spool.location import open_new

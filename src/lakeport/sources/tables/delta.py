@@ -8,24 +8,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeport.engine.spark.active import ensure_active
+from lakeport.engine.spark.delta.files import Snapshot, check_actions, check_log
 from lakeport.engine.spark.failures import translated
-from lakeport.engine.spark.jvm.classes import java_class
-from lakeport.engine.spark.table_files import check_actions, check_log, check_snapshot
 from lakeport.errors import ConfigError, SourceError
 from lakeport.sources.remote import storage_of
 from lakeport.storage.local.store import LocalStorage
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from lakeport.config.base import DestinationConfig
     from lakeport.engine.base import Engine
+    from lakeport.engine.types import DataFrame
     from lakeport.model import Storage
 
 __all__ = ["DeltaTable"]
 
-_DELTA = "org.apache.spark.sql.delta"
 _FEED = "delta.enableChangeDataFeed"
 _FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 _NEW = ("insert", "update_postimage")
@@ -53,30 +49,25 @@ class DeltaTable:
         self._engine, self._roots = engine, config.table_roots
         engine.hand_over(self.storage.hadoop_uri(), self.storage.hadoop_settings())
         check_log(self.storage, "", self._roots)
-        with translated(engine.secrets):
-            spark = engine.spark
-            ensure_active(spark)
-            logs = java_class(spark._jvm, f"{_DELTA}.DeltaLog")
-            self._log = logs.forTable(spark._jsparkSession, self.storage.hadoop_uri())
-            self._snapshot = self._log.update(False, self._none, self._none)
-            self.version = int(self._snapshot.version())
+        uri = self.storage.hadoop_uri()
+        self._snapshot = Snapshot(engine.spark, uri, secrets=engine.secrets)
+        self.version = self._snapshot.version
         if self.version < 0:
             raise SourceError(
                 f"{self.storage.uri()!r} is no Delta table",
                 "name the folder of one; files are named as files.",
             )
-        check_snapshot(engine.spark, self._snapshot, self.storage.hadoop_uri(), self._roots)
+        self._snapshot.check_files(self._roots)
 
     @cached_property
     def id(self) -> str:
         """Tells this table from another one that takes its place."""
-        return str(self._snapshot.metadata().id())
+        return self._snapshot.id
 
     @cached_property
     def has_feed(self) -> bool:
         """Whether the table keeps a change data feed."""
-        value = self._snapshot.metadata().configuration().get(_FEED)
-        return bool(value.isDefined() and value.get().lower() == "true")
+        return (self._snapshot.property(_FEED) or "").lower() == "true"
 
     def whole(self) -> DataFrame:
         """All rows of the version."""
@@ -88,19 +79,9 @@ class DeltaTable:
         Args:
             added: the `add` actions, as the log has them.
         """
-        from pyspark.sql import DataFrame
-
-        spark, added = self._engine.spark, list(added)
+        added = list(added)
         check_actions(map(json.loads, added), self.storage.hadoop_uri(), self._roots)
-        with translated(self._engine.secrets):
-            ensure_active(spark)
-            actions = java_class(spark._jvm, f"{_DELTA}.actions.Action")
-            files = java_class(spark._jvm, "java.util.ArrayList")()
-            for text in added:
-                files.add(actions.fromJson(text))
-            to_seq = java_class(spark._jvm, "org.apache.spark.api.python.PythonUtils").toSeq
-            frame = self._log.createDataFrame(self._snapshot, to_seq(files), False, self._none)
-            return DataFrame(frame, spark)
+        return self._snapshot.rows_of(added)
 
     def fed(self, after: int) -> tuple[DataFrame, bool]:
         """Rows that came or changed behind a version, as the change feed has them.
@@ -124,10 +105,6 @@ class DeltaTable:
         with translated(self._engine.secrets):
             reader = self._engine.spark.read.format("delta").options(**options)
             return reader.load(self.storage.hadoop_uri())
-
-    @property
-    def _none(self) -> Any:
-        return java_class(self._engine.spark._jvm, "scala.Option").apply(None)
 
 
 def _storage(place: str, config: DestinationConfig) -> Storage:

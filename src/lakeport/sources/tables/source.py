@@ -7,19 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from lakeport.engine.spark.sql.frames import without_marks
 from lakeport.errors import ConfigError, SourceError
 from lakeport.model import Bookmark, Flush, Memory, Mode
 from lakeport.sources.frames.source import FrameSource
-from lakeport.sources.frames.spark import without_marks
 from lakeport.sources.tables.commits import Changes, changes_between
 from lakeport.sources.tables.delta import DeltaTable
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from lakeport.config.base import DestinationConfig
     from lakeport.config.inputs.tables import TablesSource
     from lakeport.engine.base import Engine
+    from lakeport.engine.types import DataFrame
 
 __all__ = ["TableFlushes", "bookmark_name"]
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from lakeport.html.facts import MOST_POINTS, ColumnFacts, TableFacts
+from lakeport.schema.sparktypes import NULL_FOLDER
 from lakeport.tables.overview.footers import Footer, footer_columns, read_footer
 from lakeport.tables.overview.partitions import partition_facts
 from lakeport.tables.views import FilesView, size_facts, type_word
 from lakeport.writers.delta.compaction import SMALL_FILE_BYTES, target_bytes
-from lakeport.writers.delta.log.actions import NULL_FOLDER
 from lakeport.writers.files.loads import growth, loads
 
 if TYPE_CHECKING:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lakeport.engine.spark.delta.transaction import Operation
 from lakeport.model import Staged
 from lakeport.schema.exact import InexactError
 from lakeport.writers.delta.commit.attempt import Attempt
 from lakeport.writers.delta.commit.log_transaction import TableTransaction
-from lakeport.writers.delta.commit.operation import Operation
-from lakeport.writers.delta.commit.transaction import Added
 from lakeport.writers.delta.log.reader import DataFile
 from lakeport.writers.delta.merge.files import TableFiles, shared_out
 from lakeport.writers.delta.sink import DeltaSink
@@ -122,9 +121,9 @@ class Conversion(Attempt):
 
     replaced: Sequence[DataFile] = ()
 
-    def removed(self, txn: TableTransaction, adds: Sequence[str]) -> list[Added]:
+    def removed(self, txn: TableTransaction, adds: Sequence[str]) -> list[DataFile]:
         """The files that were written anew."""
-        return [txn.file(file) for file in self.replaced]
+        return list(self.replaced)
 
     def operation(self, removed: int) -> Operation:
         """An overwrite where files go."""

@@ -1,37 +1,29 @@
-"""Merging small files through Delta's OPTIMIZE: when it is asked for, and after a run.
-
-OPTIMIZE runs in a session of its own, whose settings suit the table's size: Delta's defaults are
-made for tables of thousands of folders.
-"""
+"""Merging small files through Delta's OPTIMIZE: when it is asked for, and after a run."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeport.engine.spark.failures import first_line, translated
-from lakeport.engine.spark.quoting import quoted
-from lakeport.engine.spark.settings import COMMIT_SETTINGS
-from lakeport.engine.spark.table_files import check_table_files
+from lakeport.engine.spark.delta import maintenance
+from lakeport.engine.spark.delta.files import check_table_files
+from lakeport.engine.spark.sql import quoted
 from lakeport.errors import ConfigError, LakeportError, SourceError
+from lakeport.schema.sparktypes import NULL_FOLDER
 from lakeport.writers.delta.commit.outcome import settle
-from lakeport.writers.delta.commit.session import USER_METADATA
 from lakeport.writers.delta.compaction import condition, crowded, target_bytes
-from lakeport.writers.delta.log.actions import NULL_FOLDER
 from lakeport.writers.delta.log.commits import Commit, CommitLog, Mark
 from lakeport.writers.delta.log.reader import Contents, LogFiles, read_contents
 from lakeport.writers.delta.schema import physical_names
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
+    from lakeport.engine.types import SparkSession
     from lakeport.model import Storage
 
-__all__ = ["Optimized", "compact", "maintenance_session", "no_condition", "optimize", "sql_name"]
+__all__ = ["Optimized", "compact", "no_condition", "optimize"]
 
-_DELTA = "spark.databricks.delta"
 _AT_ONCE = 100
 """Partitions that one OPTIMIZE names: a longer condition takes Spark's parser long."""
 
@@ -107,29 +99,34 @@ def optimize(
         OutcomeUnknown: nothing tells whether the commit was made, or will be.
         LakeportError: Delta refused.
     """
-    target = str(target_bytes(contents.state.properties))
-    sizes = {f"{_DELTA}.optimize.{which}FileSize": target for which in ("min", "max")}
-    mark = Mark("", "", -1, "", "", str(uuid.uuid4()))
-    session = maintenance_session(spark, {**sizes, USER_METADATA: mark.text()})
-    command = f"OPTIMIZE {sql_name(log.hadoop_uri)}"
-    # Spark reads partitions off the folders that it writes: it would make nulls of this text.
     state = contents.state
+    mark = Mark("", "", -1, "", "", str(uuid.uuid4()))
+    # Spark reads partitions off the folders that it writes: it would make nulls of this text.
     names = physical_names(state.schema_json, state.partition_columns)
     values = [file.partition for file in contents.files]
     texts = [n for n, key in names.items() if any(v.get(key) == NULL_FOLDER for v in values)]
-    # What may be a comment at the end of a condition stays in its line.
-    conditions = [f"({where}\n)"] if where is not None else []
-    conditions += [f"NOT ({quoted(name)} <=> '{NULL_FOLDER}')" for name in texts]
-    if conditions:
-        command += f" WHERE {' AND '.join(conditions)}"
-    if sort_by:
-        command += f" ZORDER BY ({', '.join(sort_by)})"
     try:
-        return _run(session, command, where, contents)
+        metrics = maintenance.optimize(
+            spark,
+            log.hadoop_uri,
+            file_bytes=target_bytes(state.properties),
+            user_metadata=mark.text(),
+            where=where,
+            also=[f"NOT ({quoted(name)} <=> '{NULL_FOLDER}')" for name in texts],
+            sort_by=sort_by,
+            refusal=lambda reason: no_condition(where or "", reason, contents),
+        )
     except ConfigError:
         raise
     except LakeportError as failure:
-        return _told(settle(log, lambda c: c.mark == mark, contents.state.version, failure))
+        return _told(settle(log, lambda c: c.mark == mark, state.version, failure))
+    return Optimized(
+        files_removed=metrics.get("numFilesRemoved", 0),
+        files_added=metrics.get("numFilesAdded", 0),
+        bytes_removed=(metrics.get("filesRemoved") or {}).get("totalSize") or 0,
+        bytes_added=(metrics.get("filesAdded") or {}).get("totalSize") or 0,
+        partitions=metrics.get("partitionsOptimized", 0),
+    )
 
 
 def no_condition(where: str, reason: str, contents: Contents) -> ConfigError:
@@ -139,53 +136,6 @@ def no_condition(where: str, reason: str, contents: Contents) -> ConfigError:
         f"{where!r} is no condition on partition columns: {reason}",
         f"write one SQL expression on partition columns, such as \"day >= '2024-05-01'\". The "
         f"table's are {columns}.",
-    )
-
-
-def sql_name(uri: str) -> str:
-    """A table in SQL text. Delta's own builder of OPTIMIZE leaves quotes in a path as they are.
-
-    >>> sql_name("file:///lake/a`b")
-    'delta.`file:///lake/a``b`'
-    """
-    return "delta." + quoted(uri)
-
-
-def maintenance_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
-    """A session of its own, with as many tasks for each step as there are cores for them."""
-    tasks = str(max(2, spark.sparkContext.defaultParallelism))
-    own = spark.newSession()
-    base = {
-        **COMMIT_SETTINGS,
-        "spark.sql.shuffle.partitions": tasks,
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": tasks,
-        "spark.sql.variable.substitute": "false",
-        f"{_DELTA}.snapshotPartitions": "2",
-        f"{_DELTA}.v2.enableMode": "NONE",
-    }
-    for name, value in {**base, **settings}.items():
-        own.conf.set(name, value)
-    return own
-
-
-def _run(session: SparkSession, command: str, where: str | None, contents: Contents) -> Optimized:
-    from pyspark.errors import AnalysisException
-
-    with translated():
-        try:
-            done = session.sql(command)
-        except AnalysisException as error:
-            if where is None:
-                raise
-            raise no_condition(where, first_line(error), contents) from error
-        found = done.select("metrics").first()
-    metrics = found[0].asDict(recursive=True) if found else {}
-    return Optimized(
-        files_removed=metrics.get("numFilesRemoved", 0),
-        files_added=metrics.get("numFilesAdded", 0),
-        bytes_removed=(metrics.get("filesRemoved") or {}).get("totalSize") or 0,
-        bytes_added=(metrics.get("filesAdded") or {}).get("totalSize") or 0,
-        partitions=metrics.get("partitionsOptimized", 0),
     )
 
 

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeport.errors import CommitConflict, RunMismatch, SchemaConflict
+from lakeport.engine.spark.delta.transaction import checked_properties, conflict
+from lakeport.errors import CommitConflict, ConfigError, RunMismatch, SchemaConflict
 from lakeport.host import ending
 from lakeport.model import Bookmark, Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import (
@@ -33,7 +34,7 @@ from lakeport.writers.delta.commit.attempt import Attempt, Done
 from lakeport.writers.delta.commit.known_content import LEFT_OUT, NOT_TOLD, KnownContent
 from lakeport.writers.delta.commit.log_transaction import LogTransaction, TableTransaction
 from lakeport.writers.delta.commit.staged_files import StagedFiles, published
-from lakeport.writers.delta.commit.transaction import DeltaLog, conflict
+from lakeport.writers.delta.commit.transaction import Transaction
 from lakeport.writers.delta.conversion import Conversion, FileConverter, convert_files
 from lakeport.writers.delta.log.bookmarks import DeltaMemory
 from lakeport.writers.delta.log.commits import CommitLog, Mark, app_id
@@ -47,9 +48,8 @@ from lakeport.writers.delta.state import TableState
 from lakeport.writers.delta.untyped import holders, in_files, open_in_files
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from lakeport.engine.base import Engine
+    from lakeport.engine.types import SparkSession
 
 __all__ = ["DeltaWriter"]
 
@@ -102,7 +102,7 @@ class DeltaWriter:
             found = replay(self.storage, log, log.newest, STATE - {"txn"})
             if found is not None and "clustering" not in found.state.features:
                 return found.state
-        return self._log().begin().state()
+        return self._by_spark().state()
 
     def plan(
         self,
@@ -124,7 +124,7 @@ class DeltaWriter:
     ) -> DeltaPlan:
         """A plan for the request, with what the options say beside it."""
         options = self.options
-        properties = self._log().checked(options.properties) if options.properties else {}
+        properties = self._checked(options.properties) if options.properties else {}
         if state is None:
             properties = {TARGET_FILE_SIZE: str(options.target_file_bytes), **properties}
         request = replace(
@@ -445,10 +445,24 @@ class DeltaWriter:
             found = LogTransaction.begin(self.storage, self.folder, plan)
         if found is not None and self.engine is not None:
             found.engine = self.engine.report()
-        return found or self._log().begin()
+        return found or self._by_spark()
 
-    def _log(self) -> DeltaLog:
-        return DeltaLog(self.session(), self._commits())
+    def _by_spark(self) -> Transaction:
+        """A transaction of delta-spark's."""
+        return Transaction(self.session(), self._commits())
+
+    def _checked(self, properties: Mapping[str, str]) -> dict[str, str]:
+        """Table properties under the names that Delta, or lakeport, knows them by."""
+        others = dict(properties)
+        own = [others.pop(n) for n in properties if n.lower() == TARGET_FILE_SIZE.lower()]
+        for value in own:
+            if not value.isdecimal() or int(value) < 1:
+                raise ConfigError(
+                    f"`table_properties`: {TARGET_FILE_SIZE} is {value!r}",
+                    "write whole bytes, such as 268435456.",
+                )
+        found = checked_properties(self.session(), others) if others else {}
+        return {**found, TARGET_FILE_SIZE: own[-1]} if own else found
 
     def try_commit(self, attempt: Attempt, txn: TableTransaction, files: StagedFiles) -> Done:
         """Commit.

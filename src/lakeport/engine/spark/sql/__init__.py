@@ -1,1 +1,12 @@
-"""Spark SQL over what tasks read: the frame, the query on it, and what its plan tells."""
+"""Spark SQL: frames, queries and names in them."""
+
+__all__ = ["quoted"]
+
+
+def quoted(name: str) -> str:
+    """Return a name, of a column, view or path, as Spark SQL takes it whatever is in it.
+
+    >>> quoted("a`b")
+    '`a``b`'
+    """
+    return "`" + name.replace("`", "``") + "`"

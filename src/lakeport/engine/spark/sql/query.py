@@ -1,27 +1,38 @@
-"""One query on named frames, in a session of its own: parsed, analysed, and refused in words."""
+"""One query on named frames, in a session of its own: parsed, analysed, refused in words."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from lakeport.engine.spark.active import active
 from lakeport.engine.spark.failures import translated
-from lakeport.engine.spark.jvm.classes import java_class
-from lakeport.engine.spark.quoting import quoted
+from lakeport.engine.spark.jvm.calls import active, each, java_class
+from lakeport.engine.spark.sql import quoted
 from lakeport.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["check_query", "named", "query", "refused", "session_like"]
+__all__ = ["analysed", "check_query", "is_row_wise", "named", "query", "refusing", "session_like"]
 
 _DATASET: Final = "org.apache.spark.sql.classic.Dataset"
 _HINT: Final = "`sql` is one query in Spark SQL, such as SELECT * FROM source WHERE id IS NOT NULL."
 _NOISE: Final = re.compile(r"^\[[\w.]+\] |\s*SQLSTATE: \w+|\s*;? ?\(?line \d+,? pos \d+\)?;?")
 _PLACE: Final = re.compile(r"line (\d+),? pos (\d+)")
+_ROW_BY_ROW: Final = frozenset(
+    {
+        "CTERelationDef",
+        "CTERelationRef",
+        "Filter",
+        "Generate",
+        "Project",
+        "SubqueryAlias",
+        "WithCTE",
+    }
+)
 
 
 def session_like(spark: SparkSession) -> SparkSession:
@@ -40,7 +51,7 @@ def named(session: SparkSession, frames: Mapping[str, DataFrame]) -> None:
     with active(session), translated():
         for name, frame in frames.items():
             plan = frame._jdf.queryExecution().analyzed()
-            _frame(session, plan).createOrReplaceTempView(quoted(name))
+            analysed(session, plan).createOrReplaceTempView(quoted(name))
 
 
 def check_query(session: SparkSession, sql: str) -> Any:
@@ -61,7 +72,7 @@ def check_query(session: SparkSession, sql: str) -> Any:
         try:
             kind = str(parser.parsePlan(text).getClass().getSimpleName())
         except ParseException:
-            raise refused(failure) from None
+            raise _refused(failure) from None
     raise ConfigError(f"`sql` is a command ({kind}), and only queries are run", _HINT)
 
 
@@ -76,29 +87,82 @@ def query(session: SparkSession, sql: str, columns: Mapping[str, tuple[str, ...]
     Raises:
         ConfigError: the text is no query, or names what is not there.
     """
-    from pyspark.errors import AnalysisException
-
     plan = check_query(session, sql)
-    with active(session), translated():
-        try:
-            return _frame(session, plan)
-        except AnalysisException as error:
-            known = (f"`{name}` has {', '.join(names)}" for name, names in columns.items())
-            problem = refused(error, f"{'; '.join(known)}.")
-    raise problem
+    known = (f"`{name}` has {', '.join(names)}" for name, names in columns.items())
+    with active(session), refusing(f"{'; '.join(known)}."):
+        return analysed(session, plan)
 
 
-def _frame(session: SparkSession, plan: Any) -> DataFrame:
+def analysed(session: SparkSession, plan: Any) -> DataFrame:
+    """Return the frame of a parser's plan, which the JVM analyses and does not run."""
     from pyspark.sql.classic.dataframe import DataFrame
 
-    jvm: Any = session._jvm
-    return DataFrame(java_class(jvm, _DATASET).ofRows(session._jsparkSession, plan), session)
+    dataset = java_class(session._jvm, _DATASET)
+    return DataFrame(dataset.ofRows(session._jsparkSession, plan), session)
 
 
-def refused(error: PySparkException, hint: str = _HINT, subject: str = "`sql`") -> ConfigError:
+@contextmanager
+def refusing(hint: str, subject: str = "`sql`") -> Iterator[None]:
+    """Raise what Spark's parser or analyser says of SQL as a ConfigError; others as `translated`.
+
+    Args:
+        hint: the error's.
+        subject: what has the SQL, in words.
+    """
+    from pyspark.errors import AnalysisException, ParseException
+
+    with translated():
+        try:
+            yield
+            return
+        except (AnalysisException, ParseException) as error:
+            problem = _refused(error, hint, subject)
+    raise problem from None
+
+
+def _refused(error: PySparkException, hint: str = _HINT, subject: str = "`sql`") -> ConfigError:
     """The parser's and the analyser's words, without codes, plans and traces."""
     said = str(error).strip()
     place = _PLACE.search(said)
     where = f" (line {place[1]}, column {int(place[2]) + 1})" if place else ""
     sentence = _NOISE.sub("", said.partition("\n")[0]).strip().rstrip(".;")
     return ConfigError(f"{subject}: {sentence}{where}", hint)
+
+
+def is_row_wise(frame: DataFrame, source: str) -> bool:
+    """Whether a frame gives the same rows when its source comes piece by piece.
+
+    So do projections, filters and what unfolds lists; whatever else there is, such as an
+    aggregate, a window, a join, a limit, a subquery or a random number, may need all rows.
+
+    Args:
+        frame: not run; Spark has analysed it.
+        source: the view that the pieces are of.
+    """
+    reads = 0
+    for node in _nodes(frame._jdf.queryExecution().analyzed()):
+        if _is_view(node, source):
+            reads += 1
+        elif node.getClass().getSimpleName() not in _ROW_BY_ROW or not _is_plain(node):
+            return False
+    return reads == 1
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    if plan.getClass().getSimpleName() != "View":
+        for child in each(plan.children()):
+            yield from _nodes(child)
+
+
+def _is_view(node: Any, name: str) -> bool:
+    if node.getClass().getSimpleName() != "View":
+        return False
+    return str(node.desc().identifier().table()).lower() == name.lower()
+
+
+def _is_plain(node: Any) -> bool:
+    """Whether its expressions tell the same of the same row, whatever the others are."""
+    return bool(node.subqueries().isEmpty()) and all(
+        expression.deterministic() for expression in each(node.expressions())
+    )

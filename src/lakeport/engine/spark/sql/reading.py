@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import pyarrow as pa
 
 from lakeport.engine.spark.jobs import attempt_number
+from lakeport.engine.spark.sql.frames import spark_schema
 from lakeport.engine.spark.sql.mapped import mapped
 from lakeport.engine.tasks import Outcome, Policy
-from lakeport.schema.sparktypes import spark_schema
 
 if TYPE_CHECKING:
     from pyspark import Accumulator

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeport.engine.spark.failures import translated
 from lakeport.engine.spark.jobs import JobLabel, run_tasks, shared_folder
-from lakeport.engine.spark.jvm.classes import java_class
+from lakeport.engine.spark.jvm.calls import java_class
 
 if TYPE_CHECKING:
     from lakeport.engine.spark.session import Runtime

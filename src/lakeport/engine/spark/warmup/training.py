@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeport.engine.spark.delta_log import delta_log
+from lakeport.engine.spark.delta.transaction import delta_log
 from lakeport.engine.spark.jobs import JobLabel, run_frame, run_tasks
 from lakeport.engine.spark.jvm import archive
-from lakeport.engine.spark.jvm.classes import java_class
+from lakeport.engine.spark.jvm.calls import java_class
 from lakeport.engine.spark.session import Runtime
 from lakeport.engine.spark.warmup.first_use import commit
 from lakeport.engine.spark.warmup.training_store import empty_bucket

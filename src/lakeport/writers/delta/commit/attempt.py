@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lakeport.engine.spark.failures import translate
-from lakeport.engine.spark.quoting import quoted
-from lakeport.errors import DestinationError, InputError, LakeportError, SparkFailure
+from lakeport.engine.spark.delta.rows import DeltaRows, StagedRows
+from lakeport.engine.spark.delta.transaction import Operation
+from lakeport.errors import LakeportError, SparkFailure
 from lakeport.model import Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy
-from lakeport.schema.sparktypes import spark_schema
 from lakeport.writers.delta.commit.known_content import NOT_TOLD, KnownContent, overwritten
 from lakeport.writers.delta.commit.log_transaction import TableTransaction
-from lakeport.writers.delta.commit.operation import Operation
 from lakeport.writers.delta.commit.outcome import settle
-from lakeport.writers.delta.commit.session import committing_session
-from lakeport.writers.delta.commit.transaction import Added, Transaction
+from lakeport.writers.delta.commit.transaction import Transaction
 from lakeport.writers.delta.features import LACKING_READERS, feature_notes
 from lakeport.writers.delta.log.actions import (
-    NULL_FOLDER,
     add_action,
     clustering_action,
     metadata_action,
@@ -31,18 +26,15 @@ from lakeport.writers.delta.log.actions import (
     transaction_action,
 )
 from lakeport.writers.delta.log.commits import Commit, CommitLog, Mark
-from lakeport.writers.delta.log.reader import row_count
+from lakeport.writers.delta.log.reader import DataFile, row_count
 from lakeport.writers.delta.plan import DeltaPlan
 from lakeport.writers.delta.schema import physical_names
 from lakeport.writers.delta.sink import EMPTY_VALUES
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from lakeport.engine.types import SparkSession
 
-__all__ = ["Attempt", "Done", "check_partitions"]
-
-_CONSTRAINT = re.compile(r"(CHECK|NOT NULL) constraint (?:violated for column: )?`?(\w+(?:\.\w+)*)")
-_GENERATED = re.compile(r"CHECK constraint Generated Column ")
+__all__ = ["Attempt", "Done"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +110,7 @@ class Attempt:
             actions.append(overwritten(txn.version + 1, moment))
         publish()
         version = txn.commit(actions, self.operation(len(removed)))
-        return Done(version, len(removed), row_count(one.file for one in removed))
+        return Done(version, len(removed), row_count(removed))
 
     def through_spark(self, spark: SparkSession, read: int) -> Done:
         """Have Spark's writer read the published files and write them, with every rule checked.
@@ -138,7 +130,7 @@ class Attempt:
         nothing = SparkFailure("Spark wrote nothing")
         failure: LakeportError = nothing
         try:
-            self._write(spark)
+            self.run_in_spark(spark)
         except LakeportError as error:
             failure = error
         try:
@@ -153,52 +145,28 @@ class Attempt:
     def _is_mine(self, commit: Commit) -> bool:
         return commit.mark is not None and commit.mark.commit_id == self.mark.commit_id
 
-    def _write(self, spark: SparkSession) -> None:
-        try:
-            self.run_in_spark(spark)
-        except Exception as error:
-            if _GENERATED.search(str(error)):
-                raise InputError(
-                    "a row has another value in a generated column than the table's rule gives",
-                    "leave the column out of the source: the table fills it; nothing was "
-                    "committed.",
-                ) from error
-            broken = _CONSTRAINT.search(str(error))
-            if broken:
-                raise InputError(
-                    f"a row breaks the table's {broken[1]} constraint {broken[2]!r}",
-                    "correct the source, or drop the constraint; nothing was committed.",
-                ) from error
-            raise translate(error) from error
-
     def run_in_spark(self, spark: SparkSession) -> None:
         """Write with Spark, in one commit that carries the mark."""
-        overwrite = self.plan.mode is Mode.OVERWRITE
-        writer = (
-            self._frame(committing_session(spark, {}))
-            .write.format("delta")
-            .mode("overwrite" if overwrite else "append")
+        plan, schema = self.plan, self.plan.schema
+        filled = plan.base.filled if plan.base else frozenset()
+        absent = filled & {*plan.evolution.missing}
+        uris = [self.storage.hadoop_uri(item.key) for item in self.staged]
+        self._table(spark).write(
+            StagedRows(schema, uris),
+            [name for name in schema.names if name not in absent],
+            overwrite=plan.mode is Mode.OVERWRITE,
+            dynamic=plan.dynamic,
         )
-        options: dict[str, Any] = {"userMetadata": self.mark.text()}
-        for app, number in self.mark.transactions.items():  # Spark takes one: the bookmark's
-            options |= {"txnAppId": app, "txnVersion": number}
-        if self.plan.request.policy is EvolutionPolicy.EVOLVE:
-            full = overwrite and not self.plan.dynamic
-            options["overwriteSchema" if full else "mergeSchema"] = "true"
-        if overwrite:
-            options["partitionOverwriteMode"] = "dynamic" if self.plan.dynamic else "static"
-        writer.options(**options).save(self.storage.hadoop_uri(self.folder))
 
-    def _frame(self, spark: SparkSession) -> DataFrame:
-        schema = spark_schema(self.plan.schema)
-        if not self.staged:
-            return spark.createDataFrame([], schema)
-        paths = [self.storage.hadoop_uri(item.key) for item in self.staged]
-        filled = self.plan.base.filled if self.plan.base else frozenset()
-        absent = filled & {*self.plan.evolution.missing}
-        rows = spark.read.schema(schema).parquet(*paths)
-        check_partitions(rows, self.plan.partition_columns)
-        return rows.select(*(quoted(name) for name in schema.names if name not in absent))
+    def _table(self, spark: SparkSession) -> DeltaRows:
+        return DeltaRows(
+            spark,
+            self.storage.hadoop_uri(self.folder),
+            self.plan.partition_columns,
+            self.mark.text(),
+            self.mark.transactions,
+            evolve=self.plan.request.policy is EvolutionPolicy.EVOLVE,
+        )
 
     def _add(self, item: Staged, moment: int) -> str:
         path = item.key.removeprefix(f"{self.folder}/") if self.folder else item.key
@@ -220,7 +188,7 @@ class Attempt:
         changed = {"schemaString": text, "configuration": dict(plan.properties)}
         return json.dumps({"metaData": {**plan.base.metadata, **changed}}, ensure_ascii=False)
 
-    def removed(self, txn: TableTransaction, adds: Sequence[str]) -> list[Added]:
+    def removed(self, txn: TableTransaction, adds: Sequence[str]) -> list[DataFile]:
         """The files that the commit removes: none, all, or those of the batch's partitions.
 
         Partitions are compared by value, as several writers spell one in several ways. Delta can
@@ -245,7 +213,7 @@ class Attempt:
             return tuple(parse_value(values.get(name), type_) for name, type_ in types.items())
 
         present = {typed(item.partition) for item in self.staged}
-        return [f for f in txn.all_files() if typed(f.file.partition) in present]
+        return [file for file in txn.all_files() if typed(file.partition) in present]
 
     def operation(self, removed: int) -> Operation:
         """How the commit describes itself in the table's history."""
@@ -312,35 +280,3 @@ def _notes(plan: DeltaPlan, staged: Sequence[Staged]) -> list[str]:
             f"{', '.join(plan.needs_spark)}."
         )
     return notes
-
-
-def check_partitions(rows: DataFrame, columns: Sequence[str], *, of_table: bool = False) -> None:
-    """Refuse a text that Spark, which reads partitions off the folders it writes, makes null.
-
-    Args:
-        rows: the batch's, or the table's own, which a change of other rows may write anew.
-        columns: those by which the table is partitioned.
-        of_table: whether the rows are the table's.
-
-    Raises:
-        InputError: a row of the batch has it in one of the columns.
-        DestinationError: a row of the table has.
-    """
-    texts = {name for name, type_ in rows.dtypes if type_ == "string"}
-    for name in columns:
-        if name not in texts or rows.where(rows[quoted(name)] == NULL_FOLDER).isEmpty():
-            continue
-        said = (
-            f"has {NULL_FOLDER!r} in the partition column {name!r}, which Spark writes as null, "
-            "and only Spark can write to this table"
-        )
-        if of_table:
-            raise DestinationError(
-                f"a row of the table {said}",
-                "give such rows another value by Spark's own UPDATE, or use `mode: append`; "
-                "nothing was committed.",
-            )
-        raise InputError(
-            f"a row {said}",
-            "correct the source, or land in a table without such features; nothing was committed.",
-        )

@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from lakeport import __version__
 from lakeport.engine.base import EngineReport
+from lakeport.engine.spark.delta.transaction import Operation, conflict
 from lakeport.errors import LakeportError, ObjectExists, OutcomeUnknown
 from lakeport.model import Mode, Storage
-from lakeport.writers.delta.commit.operation import Operation
 from lakeport.writers.delta.commit.outcome import settle
-from lakeport.writers.delta.commit.transaction import Added, Transaction, conflict
+from lakeport.writers.delta.commit.transaction import Transaction
 from lakeport.writers.delta.log.actions import action_line
 from lakeport.writers.delta.log.checkpoint import checkpoint_due, small, write_checkpoint
 from lakeport.writers.delta.log.commits import Commit, CommitLog
@@ -106,18 +106,14 @@ class LogTransaction:
         known = {} if self._contents is None else self._contents.transactions
         return self._commits.told_by(self.version, known, apps)
 
-    def all_files(self) -> list[Added]:
+    def all_files(self) -> list[DataFile]:
         """Every file of the table. Any change to the table then conflicts with this commit."""
         self.read_all()
-        return [Added(file, None) for file in self.files()]
+        return list(self.files())
 
     def files(self) -> Sequence[DataFile]:
         """Every file of the table."""
         return () if self._contents is None else self._contents.files
-
-    def file(self, file: DataFile) -> Added:
-        """A file that the log has, to be removed."""
-        return Added(file, None)
 
     def set_metadata(self, action: str, *, replaces: bool = False) -> None:
         """Change the table's schema, or create the table.
@@ -132,14 +128,14 @@ class LogTransaction:
         """Have any change to the table conflict with this commit."""
         self._read_all = True
 
-    def remove(self, files: Iterable[Added], *, changes_rows: bool = True) -> None:
+    def remove(self, files: Iterable[DataFile], *, changes_rows: bool = True) -> None:
         """Remove files with the commit.
 
         Args:
             files: the files.
             changes_rows: whether the table has other rows by the commit.
         """
-        self._removed += [(one.file, changes_rows) for one in files]
+        self._removed += [(file, changes_rows) for file in files]
 
     def commit(self, actions: Sequence[str], operation: Operation) -> int:
         """Commit, whatever blind appends others have made meanwhile: as `Transaction.commit`."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from lakeport.engine.spark.causes import lost_call
 from lakeport.errors import LakeportError, OutcomeUnknown, Unreachable, causes
 from lakeport.schema.named import command
 from lakeport.writers.delta.log.commits import Commit, CommitLog
@@ -62,7 +63,5 @@ def settle(
 
 def _unanswered(error: BaseException) -> bool:
     """Whether the JVM or the store did not answer, so that the commit may be under way yet."""
-    from py4j.protocol import Py4JNetworkError
-
-    silent = (OutcomeUnknown, Py4JNetworkError, Unreachable)
-    return any(isinstance(cause, silent) for cause in causes(error))
+    silent = (OutcomeUnknown, Unreachable)
+    return any(isinstance(cause, silent) or lost_call(cause) for cause in causes(error))

@@ -24,10 +24,10 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 
 from lakeport.errors import ConfigError, DestinationError
+from lakeport.schema.sparktypes import NULL_FOLDER
 
 __all__ = [
     "CLUSTERING_DOMAIN",
-    "NULL_FOLDER",
     "action_line",
     "add_action",
     "check_partition_type",
@@ -44,7 +44,6 @@ __all__ = [
 ]
 
 CLUSTERING_DOMAIN = "delta.clustering"
-NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _NAME_LIMIT = 200
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(map(chr, range(0x20)))
 _URI_SAFE = "/-_.!~*'();:@&=+$,"

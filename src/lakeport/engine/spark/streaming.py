@@ -1,4 +1,6 @@
-"""A stream's checkpoint: Spark's own folder, and one small file of ours in it.
+"""Streaming queries: started on a frame, with a checkpoint that belongs to one table.
+
+A checkpoint is Spark's own folder, and one small file of ours in it:
 
 `lakeport.json` says into which table the query lands. A checkpoint knows what has been read, not
 where it went: used for another table, it would leave out everything that was read before.
@@ -9,22 +11,71 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.engine.spark.failures import translated
-from lakeport.engine.spark.jvm.classes import java_class
-from lakeport.errors import ConfigError, DestinationError, SparkFailure
+from lakeport.engine.spark.jvm.calls import java_class
+from lakeport.errors import ConfigError, DestinationError, LakeportError, SparkFailure
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["among", "bind"]
+__all__ = ["among", "bind", "start_query"]
 
 _FILE: Final = "lakeport.json"
 _VERSION: Final = 1
 _FRESH: Final = "give each table a checkpoint folder of its own."
+
+
+def start_query(
+    frame: DataFrame,
+    checkpoint: str,
+    mode: str,
+    timing: Mapping[str, Any],
+    land: Callable[[DataFrame, int], None],
+    secrets: Collection[str],
+) -> StreamingQuery:
+    """Start a query that hands each micro-batch of a frame to a function.
+
+    Args:
+        frame: a streaming frame.
+        checkpoint: the folder, as `bind` gives it.
+        mode: Spark's output mode, `append` or `update`.
+        timing: arguments of Spark's `trigger`; none for one micro-batch after the other.
+        land: takes a micro-batch and its number, in a thread of Spark's.
+        secrets: values that must not be in any message.
+
+    Raises:
+        ConfigError: the query can't be a stream, or the trigger is no interval.
+        LakeportError: Spark refused.
+    """
+    from pyspark.errors import AnalysisException
+
+    try:
+        with translated(secrets):
+            writer = frame.writeStream.option("checkpointLocation", checkpoint)
+            return _timed(writer.outputMode(mode), timing).foreachBatch(land).start()
+    except LakeportError as error:
+        if isinstance(error.__cause__, AnalysisException):
+            hint = "rows of an aggregate that change later can be landed by `mode: merge`."
+            raise ConfigError(error.message, hint if mode == "append" else "") from error
+        raise
+
+
+def _timed(writer: DataStreamWriter, timing: Mapping[str, Any]) -> DataStreamWriter:
+    if not timing:
+        return writer
+    try:
+        return writer.trigger(**timing)
+    except Exception as error:
+        raise ConfigError(
+            f"`trigger` is {timing.get('processingTime')!r}, which is no interval",
+            "give seconds, or text such as '30 seconds' or '5 minutes'.",
+        ) from error
 
 
 def bind(spark: SparkSession, checkpoint: str | os.PathLike[str], table: str) -> str:

@@ -1,4 +1,4 @@
-"""What a query may do, decided on its parsed plan before any of it is analysed or run.
+"""Queries that may read one table alone, held to that before any of them is analysed or run.
 
 Spark's parser makes a tree of plan nodes, expressions, collections and plain values. The whole of
 it is checked, and whatever is not known here to read the table alone is refused: commands, scripts,
@@ -7,13 +7,21 @@ other tables, paths, and functions that reach outside, wherever in the query the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from lakeport.engine.spark.jvm.classes import java_class
+from lakeport.engine.spark.failures import first_line, translated
+from lakeport.engine.spark.jvm.calls import active, java_class
+from lakeport.engine.spark.sql import quoted
+from lakeport.engine.spark.sql.query import analysed
 from lakeport.errors import ConfigError
 
-__all__ = ["check_expression", "check_query"]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["SINGLE_SELECT", "check_expression", "run_query"]
+
+SINGLE_SELECT: Final = "write a single SELECT on `t`; nothing else runs."
 
 _CATALYST: Final = "org.apache.spark.sql.catalyst."
 _EXPRESSIONS: Final = f"{_CATALYST}expressions."
@@ -74,28 +82,73 @@ _TABLE_FUNCTIONS: Final = _named(
 )
 
 
-def check_query(jvm: Any, plan: Any, names: Collection[str], *, case_sensitive: bool) -> None:
-    """Refuse a query that does anything but read one table.
+def run_query(
+    spark: SparkSession, frame: DataFrame, names: Sequence[str], sql: str, limit: int
+) -> DataFrame:
+    """Return one query on a table as a frame that has not run yet.
 
     Args:
-        jvm: Spark's.
-        plan: what Spark's parser made of the query.
-        names: what the query may call the table.
-        case_sensitive: whether the session tells names apart by their case.
+        spark: a session of its own, which gets the views.
+        frame: reads the table.
+        names: what the query may call it.
+        sql: one SELECT that reads the table alone.
+        limit: at most so many rows.
 
     Raises:
-        ConfigError: the query is none, or reaches outside the table.
+        ConfigError: the text is not such a query, reaches outside the table, or Spark can't make
+            sense of it.
     """
-    checker = _TreeChecker(
-        jvm, "this is not one query of the table alone", case_sensitive=case_sensitive
-    )
-    checker.check(plan, frozenset(names))
+    from pyspark.errors import AnalysisException, ParseException
+
+    # `${env:NAME}` in the text would become the variable's value.
+    spark.conf.set("spark.sql.variable.substitute", "false")
+    parser: Any = spark._jsparkSession.sessionState().sqlParser()
+    with active(spark):
+        try:
+            plan = parser.parsePlan(sql)
+        except ParseException as error:
+            raise ConfigError(
+                f"this is not one query: {first_line(error)}", SINGLE_SELECT
+            ) from error
+        sensitive = spark.conf.get("spark.sql.caseSensitive") == "true"
+        verdict = "this is not one query of the table alone"
+        checker = _TreeChecker(spark._jvm, verdict, case_sensitive=sensitive)
+        checker.check(plan, frozenset(names))
+        for name in names:
+            frame.createOrReplaceTempView(quoted(name))
+        with translated():
+            try:
+                found = analysed(spark, plan)  # the plan that was checked, not the text once more
+            except AnalysisException as error:
+                columns = ", ".join(frame.columns)
+                raise ConfigError(
+                    f"Spark can't run the query: {first_line(error)}",
+                    f"the table's columns are {columns}.",
+                ) from error
+    return found.limit(limit)
 
 
-def check_expression(jvm: Any, expression: Any) -> None:
-    """Refuse a condition that reads a table or reaches outside; see `check_query`."""
-    checker = _TreeChecker(jvm, "this is no condition on a row alone", case_sensitive=False)
-    checker.check(expression, frozenset())
+def check_expression(spark: SparkSession, text: str, refusal: Callable[[str], ConfigError]) -> None:
+    """Refuse what is not one expression on a row alone: it reads a table, or reaches outside.
+
+    Args:
+        spark: the session whose settings count.
+        text: the condition.
+        refusal: makes the error of a text that Spark can't parse, of Spark's reason.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    from pyspark.errors import ParseException
+
+    parser: Any = spark._jsparkSession.sessionState().sqlParser()
+    with active(spark):
+        try:
+            condition = parser.parseExpression(text)
+        except ParseException as error:
+            raise refusal(first_line(error)) from error
+    verdict = "this is no condition on a row alone"
+    _TreeChecker(spark._jvm, verdict, case_sensitive=False).check(condition, frozenset())
 
 
 class _TreeChecker:

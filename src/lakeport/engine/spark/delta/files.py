@@ -1,4 +1,4 @@
-"""Which files a Delta table's log may name, before Spark reads them.
+"""What Spark reads of a Delta table: a version, and the files that its log may name for that.
 
 A log is written by others, and Delta opens what it names: `file:///etc/...`, `../../other/...`, a
 path of another bucket. Here a table's files lie in its own folder, or below prefixes that the user
@@ -9,28 +9,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from lakeport.engine.spark.delta_log import delta_snapshot
+from lakeport.engine.spark.delta.transaction import delta_log
 from lakeport.engine.spark.failures import translated
+from lakeport.engine.spark.jvm.calls import ensure_active, java_class, option, scala_seq
 from lakeport.errors import SourceError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from lakeport.model import Storage
 
-__all__ = [
-    "check_actions",
-    "check_log",
-    "check_path",
-    "check_snapshot",
-    "check_table_files",
-    "is_inside",
-]
+__all__ = ["Snapshot", "check_actions", "check_log", "check_path", "check_table_files", "is_inside"]
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _ALIASES = {"s3": "s3a", "s3n": "s3a", "abfs": "abfss"}
@@ -155,24 +149,81 @@ def check_table_files(
         LakeportError: the log can't be read.
     """
     check_log(storage, folder, roots)
-    table = storage.hadoop_uri(folder)
-    with translated():
-        snapshot = delta_snapshot(spark, table, version)
-        check_snapshot(spark, snapshot, table, roots)
+    Snapshot(spark, storage.hadoop_uri(folder), version).check_files(roots)
 
 
-def check_snapshot(
-    spark: SparkSession, snapshot: Any, table: str, roots: Sequence[str] = ()
-) -> None:
-    """Do the same with Delta's own snapshot of a table; only paths that look odd are fetched."""
-    from pyspark.sql import DataFrame
+class Snapshot:
+    """A Delta table at one version, as delta-spark reads it.
 
-    odd = f"path rlike '{_ODD_SQL}' or deletionVector.storageType in ('p', 'u')"
-    with translated():
-        files = DataFrame(snapshot.allFiles().toDF(), spark)
-        text = "to_json(struct(path, deletionVector)) AS file"
-        rows = files.where(odd).selectExpr(text).collect()
-    check_actions(({"add": json.loads(row.file)} for row in rows), table, roots)
+    Args:
+        spark: a session that reaches the table.
+        uri: the table, as Hadoop writes URIs.
+        version: the version; None for the newest.
+        secrets: values that must not be in any message.
+
+    Attributes:
+        version: the version; -1 where there is no table.
+
+    Raises:
+        LakeportError: the log can't be read, or there is no such version.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        uri: str,
+        version: int | None = None,
+        secrets: Collection[str] = (),
+    ) -> None:
+        """Open the log."""
+        self._spark, self._uri, self._secrets = spark, uri, secrets
+        self._none = option(spark._jvm)
+        with translated(secrets):
+            ensure_active(spark)
+            self._log = delta_log(spark, uri)
+            self._snapshot = (
+                self._log.update(False, self._none, self._none)
+                if version is None
+                else self._log.getSnapshotAt(version, self._none, self._none, False)
+            )
+            self.version = int(self._snapshot.version())
+
+    @property
+    def id(self) -> str:
+        """The table's id."""
+        return str(self._snapshot.metadata().id())
+
+    def property(self, name: str) -> str | None:
+        """Return a table property; None if it is not set."""
+        value = self._snapshot.metadata().configuration().get(name)
+        return str(value.get()) if value.isDefined() else None
+
+    def check_files(self, roots: Sequence[str] = ()) -> None:
+        """Refuse a file outside of the table's folder; only paths that look odd are fetched.
+
+        Raises:
+            SourceError: there is one.
+        """
+        from pyspark.sql import DataFrame
+
+        odd = f"path rlike '{_ODD_SQL}' or deletionVector.storageType in ('p', 'u')"
+        with translated(self._secrets):
+            files = DataFrame(self._snapshot.allFiles().toDF(), self._spark)
+            text = "to_json(struct(path, deletionVector)) AS file"
+            rows = files.where(odd).selectExpr(text).collect()
+        check_actions(({"add": json.loads(row.file)} for row in rows), self._uri, roots)
+
+    def rows_of(self, actions: Iterable[str]) -> DataFrame:
+        """Return the rows of some of the table's files, given by their `add` actions."""
+        from pyspark.sql import DataFrame
+
+        jvm = self._spark._jvm
+        with translated(self._secrets):
+            ensure_active(self._spark)
+            parsed = java_class(jvm, "org.apache.spark.sql.delta.actions.Action")
+            files = scala_seq(jvm, map(parsed.fromJson, actions))
+            frame = self._log.createDataFrame(self._snapshot, files, False, self._none)
+            return DataFrame(frame, self._spark)
 
 
 def _normal(uri: str) -> str:

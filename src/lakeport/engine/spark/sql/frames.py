@@ -1,25 +1,51 @@
-"""Spark DataFrames with the types that a table stores, by expressions only: nothing is run."""
+"""Spark frames and columns: made, cast to the types that a table stores, measured.
+
+All but `digest_of` make expressions only: nothing is run.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pyarrow as pa
 
-from lakeport.engine.spark.quoting import quoted
+from lakeport.engine.spark.causes import java_messages
+from lakeport.engine.spark.jvm.calls import ensure_active, java_class
+from lakeport.engine.spark.sql import quoted
 from lakeport.errors import SourceError
 from lakeport.schema import marks
 from lakeport.schema.marks import UNTYPED
+from lakeport.schema.sparktypes import spark_json
 from lakeport.schema.types import check_names, from_spark_json
 from lakeport.schema.untyped import is_open, open_columns
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
-__all__ = ["digest_of", "normalised", "opened", "without_marks", "without_values"]
+__all__ = [
+    "bits",
+    "cast_to",
+    "column",
+    "count_of_key",
+    "digest_of",
+    "empty_frame",
+    "expression",
+    "is_frame",
+    "literal",
+    "normalised",
+    "opened",
+    "partitions_of",
+    "pattern_problem",
+    "size_of",
+    "spark_schema",
+    "without_marks",
+    "without_values",
+]
 
 _PLAIN = {
     "BooleanType",
@@ -35,6 +61,100 @@ _PLAIN = {
     "BinaryType",
 }
 _TEXT = {"StringType", "CharType", "VarcharType", "NullType"}
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """Return the columns of a schema as Spark's own type; see `spark_json` for the errors."""
+    from pyspark.sql.types import StructType
+
+    return StructType.fromJson(json.loads(spark_json(schema)))
+
+
+def is_frame(value: object) -> TypeGuard[DataFrame]:
+    """Return whether a value is a DataFrame of Spark SQL."""
+    from pyspark.sql import DataFrame
+
+    return isinstance(value, DataFrame)
+
+
+def empty_frame(spark: SparkSession, schema: pa.Schema) -> DataFrame:
+    """Return a frame of these columns without rows."""
+    ensure_active(spark)
+    return spark.createDataFrame([], spark_schema(schema))
+
+
+def cast_to(frame: DataFrame, schema: pa.Schema) -> DataFrame:
+    """Return a frame whose columns have the types that a schema has for columns of their names."""
+    known = {field.name.lower(): field.dataType for field in spark_schema(schema)}
+    return frame.select(
+        *(
+            frame[quoted(name)].cast(known[name.lower()]).alias(name)
+            if name.lower() in known
+            else frame[quoted(name)]
+            for name in frame.columns
+        )
+    )
+
+
+def column(name: str) -> Column:
+    """Return the column of a name, whatever is in it."""
+    from pyspark.sql import functions as f
+
+    return f.col(quoted(name))
+
+
+def literal(value: Any) -> Column:
+    """Return a value as a column; a moment without a zone is UTC."""
+    from pyspark.sql import functions as f
+
+    if isinstance(value, datetime) and value.tzinfo is None:
+        value = value.replace(tzinfo=UTC)
+    return f.lit(value)
+
+
+def expression(sql: str) -> Column:
+    """Return an expression in Spark SQL as a column."""
+    from pyspark.sql import functions as f
+
+    return f.expr(sql)
+
+
+def count_of_key(names: Sequence[str]) -> Column:
+    """Return, for each row, how many rows have its values in these columns."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    return f.count(f.lit(1)).over(Window.partitionBy(*map(quoted, names)))
+
+
+def bits(conditions: Iterable[tuple[int, Column]]) -> Column:
+    """Return a number with the bits set whose conditions are true, of (bit, condition) pairs."""
+    from pyspark.sql import functions as f
+
+    found = f.lit(0).cast("bigint")
+    for bit, condition in conditions:
+        found = found + f.when(condition, f.lit(1 << bit)).otherwise(f.lit(0)).cast("bigint")
+    return found
+
+
+def pattern_problem(spark: SparkSession, pattern: str) -> str:
+    """Return what Java says against a regular expression; empty where it is one."""
+    try:
+        java_class(spark._jvm, "java.util.regex.Pattern").compile(pattern)
+    except Exception as error:
+        words = next(iter(java_messages(error)), "").partition(": ")[2].partition("\n")[0]
+        return words or pattern
+    return ""
+
+
+def partitions_of(frame: DataFrame) -> int:
+    """Return how many partitions a frame has."""
+    return int(frame._jdf.queryExecution().toRdd().getNumPartitions())
+
+
+def size_of(frame: DataFrame) -> int:
+    """Return how many bytes a frame reads, as Spark estimates it; huge where nothing tells."""
+    return int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
 
 
 def normalised(frame: DataFrame, stream: str) -> DataFrame:

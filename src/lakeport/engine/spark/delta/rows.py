@@ -1,0 +1,264 @@
+"""Rows of a Delta table changed by Spark's own writer and DML, for tables that nothing else may.
+
+Every rule of the table is checked then, and a rule that a row breaks is told in words. What became
+of the commit its maker looks up in the log, by the user metadata that it was given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from lakeport.engine.spark.delta.transaction import USER_METADATA, committing_session
+from lakeport.engine.spark.failures import translate
+from lakeport.engine.spark.sql import quoted
+from lakeport.engine.spark.sql.frames import empty_frame, literal, spark_schema
+from lakeport.errors import DestinationError, InputError
+from lakeport.schema.sparktypes import NULL_FOLDER
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    import pyarrow as pa
+    from delta.tables import DeltaTable
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = ["DeltaRows", "StagedRows"]
+
+_CONSTRAINT: Final = re.compile(
+    r"(CHECK|NOT NULL) constraint (?:violated for column: )?`?(\w+(?:\.\w+)*)"
+)
+_GENERATED: Final = re.compile(r"CHECK constraint Generated Column ")
+_TXN: Final = "spark.databricks.delta.write.txn"
+_ORDER: Final = "lakeport position in the batch"
+_FILE: Final = "lakeport file of the batch"
+_RANK: Final = "lakeport rank"
+_AUTO_MERGE: Final = "spark.databricks.delta.schema.autoMerge.enabled"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRows:
+    """Rows in Parquet files that a table is to have.
+
+    Attributes:
+        schema: their columns.
+        uris: the files, as Hadoop names them, in the order of the rows.
+    """
+
+    schema: pa.Schema
+    uris: Sequence[str]
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """Return all rows."""
+        if not self.uris:
+            return empty_frame(spark, self.schema)
+        return spark.read.schema(spark_schema(self.schema)).parquet(*self.uris)
+
+    def last_of_each(self, spark: SparkSession, keys: Sequence[str]) -> DataFrame:
+        """Return the last row of each key."""
+        from pyspark.sql import Window, functions
+
+        columns = spark_schema(self.schema)
+        parts = [
+            spark.read.schema(columns)
+            .parquet(uri)
+            .select(
+                "*",
+                functions.lit(number).alias(_FILE),
+                functions.col("_metadata.row_index").alias(_ORDER),
+            )
+            for number, uri in enumerate(self.uris)
+        ]
+        rows = parts[0]
+        for part in parts[1:]:
+            rows = rows.unionByName(part)
+        order = Window.partitionBy(*map(quoted, keys)).orderBy(
+            functions.col(_FILE).desc(), functions.col(_ORDER).desc()
+        )
+        return (
+            rows.withColumn(_RANK, functions.row_number().over(order))
+            .where(functions.col(_RANK) == 1)
+            .drop(_RANK, _FILE, _ORDER)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaRows:
+    """A table whose rows one commit of Spark's own is to change.
+
+    Its methods raise InputError where a row breaks a rule of the table, DestinationError where a
+    row of the table can't be written anew, and LakeportError for what else Spark says.
+
+    Attributes:
+        spark: a session that may write to the table.
+        uri: the table, as Hadoop names it.
+        partition_columns: the columns by which it is partitioned.
+        user_metadata: what the commit says about itself.
+        transactions: application -> the number that it comes to; Spark takes one.
+        evolve: whether the commit may add columns.
+    """
+
+    spark: SparkSession
+    uri: str
+    partition_columns: Sequence[str]
+    user_metadata: str
+    transactions: Mapping[str, int]
+    evolve: bool
+
+    def write(
+        self, rows: StagedRows, columns: Collection[str], *, overwrite: bool, dynamic: bool
+    ) -> None:
+        """Append rows, or replace those of the table, or of the rows' partitions.
+
+        Args:
+            rows: the rows.
+            columns: those of their columns that are written; the table fills the others itself.
+            overwrite: replace rows.
+            dynamic: only those of the partitions that the rows are in.
+        """
+        options: dict[str, Any] = {"userMetadata": self.user_metadata}
+        for app, number in self.transactions.items():
+            options |= {"txnAppId": app, "txnVersion": number}
+        if self.evolve:
+            options["overwriteSchema" if overwrite and not dynamic else "mergeSchema"] = "true"
+        if overwrite:
+            options["partitionOverwriteMode"] = "dynamic" if dynamic else "static"
+        with _rules_in_words():
+            frame = rows.frame(committing_session(self.spark, {}))
+            if rows.uris:
+                _check_partitions(frame, self.partition_columns)
+                frame = frame.select(*map(quoted, columns))
+            mode = "overwrite" if overwrite else "append"
+            frame.write.format("delta").mode(mode).options(**options).save(self.uri)
+
+    def merge(
+        self,
+        rows: StagedRows,
+        keys: Sequence[str],
+        *,
+        kept: str = "",
+        gone: str = "",
+        bare: str = "",
+        own: Collection[str] = (),
+    ) -> None:
+        """Have the rows of the table (`target`) take the values of those with their key (`source`).
+
+        Args:
+            rows: the rows, of which the last one of each key counts.
+            keys: the columns that identify a row.
+            kept: column whose value in the table stays, if there is one; empty for none.
+            gone: condition on a row whose key is deleted; empty for none.
+            bare: condition on a row that leaves the columns `own` as they are; empty for none.
+            own: see `bare`.
+        """
+        with _rules_in_words():
+            table = self._table()
+            source = rows.last_of_each(table.toDF().sparkSession, keys)
+            here = [name for name in self.partition_columns if name in source.columns]
+            _check_partitions(source, here)
+            new: dict[str, str | Column] = {
+                quoted(name): f"source.{quoted(name)}" for name in rows.schema.names
+            }
+            updated = dict(new)
+            if kept in rows.schema.names:
+                updated[quoted(kept)] = f"coalesce(target.{quoted(kept)}, source.{quoted(kept)})"
+            same = " AND ".join(f"target.{quoted(key)} = source.{quoted(key)}" for key in keys)
+            merge = table.alias("target").merge(source.alias("source"), same)
+            if gone:
+                merge = merge.whenMatchedDelete(gone)
+            if bare:
+                stay = set(map(quoted, own))
+                some = {name: value for name, value in updated.items() if name not in stay}
+                merge = merge.whenMatchedUpdate(bare, some)
+            merge = merge.whenMatchedUpdate(set=updated)
+            merge.whenNotMatchedInsert(f"NOT ({gone})" if gone else "true", new).execute()
+
+    def delete(self, condition: str) -> None:
+        """Remove the rows for which a condition is true."""
+        with _rules_in_words():
+            self._table().delete(condition)
+
+    def update(self, condition: str, values: Mapping[str, datetime], *, new: str) -> None:
+        """Set columns of the rows for which a condition is true.
+
+        Args:
+            condition: on a row of the table.
+            values: column -> the moment that it is set to.
+            new: the one of the columns that the table need not have yet.
+        """
+        with _rules_in_words():
+            table = self._table(new)
+            table.update(condition, {quoted(n): literal(value) for n, value in values.items()})
+
+    def _table(self, new: str = "") -> DeltaTable:
+        """The table for one change of rows, in a session of its own whose settings say the mark."""
+        from delta.tables import DeltaTable
+
+        settings = {USER_METADATA: self.user_metadata}
+        for app, number in self.transactions.items():
+            settings |= {f"{_TXN}AppId": app, f"{_TXN}Version": str(number)}
+        if self.evolve:
+            settings[_AUTO_MERGE] = "true"
+        own = committing_session(self.spark, settings)
+        present = self.spark.read.format("delta").load(self.uri)
+        _check_partitions(present, self.partition_columns, of_table=True)
+        if new and new not in present.columns:
+            # An UPDATE adds no column; the commit that does is not the change, and has no mark.
+            column = f"{quoted(new)} TIMESTAMP"
+            self.spark.sql(f"ALTER TABLE delta.{quoted(self.uri)} ADD COLUMNS ({column})")
+        return DeltaTable.forPath(own, self.uri)
+
+
+@contextmanager
+def _rules_in_words() -> Iterator[None]:
+    """Raise an InputError for a rule of the table that a row breaks; others as `translate`."""
+    try:
+        yield
+    except Exception as error:
+        if _GENERATED.search(str(error)):
+            raise InputError(
+                "a row has another value in a generated column than the table's rule gives",
+                "leave the column out of the source: the table fills it; nothing was committed.",
+            ) from error
+        broken = _CONSTRAINT.search(str(error))
+        if broken:
+            raise InputError(
+                f"a row breaks the table's {broken[1]} constraint {broken[2]!r}",
+                "correct the source, or drop the constraint; nothing was committed.",
+            ) from error
+        raise translate(error) from error
+
+
+def _check_partitions(rows: DataFrame, columns: Sequence[str], *, of_table: bool = False) -> None:
+    """Refuse a text that Spark, which reads partitions off the folders it writes, makes null.
+
+    Args:
+        rows: the batch's, or the table's own, which a change of other rows may write anew.
+        columns: those by which the table is partitioned.
+        of_table: whether the rows are the table's.
+
+    Raises:
+        InputError: a row of the batch has it in one of the columns.
+        DestinationError: a row of the table has.
+    """
+    texts = {name for name, type_ in rows.dtypes if type_ == "string"}
+    for name in columns:
+        if name not in texts or rows.where(rows[quoted(name)] == NULL_FOLDER).isEmpty():
+            continue
+        said = (
+            f"has {NULL_FOLDER!r} in the partition column {name!r}, which Spark writes as null, "
+            "and only Spark can write to this table"
+        )
+        if of_table:
+            raise DestinationError(
+                f"a row of the table {said}",
+                "give such rows another value by Spark's own UPDATE, or use `mode: append`; "
+                "nothing was committed.",
+            )
+        raise InputError(
+            f"a row {said}",
+            "correct the source, or land in a table without such features; nothing was committed.",
+        )

@@ -1,0 +1,366 @@
+"""Transactions of delta-spark, driven through py4j by the JSON text of actions.
+
+Conflict detection, log stores, checkpoints and protocol upgrades are delta-spark's, and no Spark
+job is run where there is another way. Errors are those of `lakeport.errors`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
+
+from lakeport.engine.spark.causes import from_java
+from lakeport.engine.spark.failures import translate, translate_jvm_errors
+from lakeport.engine.spark.jvm.calls import (
+    active,
+    each,
+    ensure_active,
+    java_class,
+    option,
+    scala_seq,
+)
+from lakeport.engine.spark.settings import COMMIT_SETTINGS
+from lakeport.errors import CommitConflict, ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "USER_METADATA",
+    "DeltaTransaction",
+    "Operation",
+    "Restoration",
+    "checked_properties",
+    "committing_session",
+    "conflict",
+    "delta_log",
+]
+
+USER_METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
+"""Setting of a session that gives its commits their user metadata."""
+_DELTA: Final = "org.apache.spark.sql.delta"
+_CONFLICTS: Final = frozenset(
+    {
+        "ConcurrentAppendException",
+        "ConcurrentDeleteDeleteException",
+        "ConcurrentDeleteReadException",
+        "ConcurrentTransactionException",
+        "ConcurrentWriteException",
+        "DeltaConcurrentModificationException",
+        "MetadataChangedException",
+        "ProtocolChangedException",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """How a commit describes itself in the table's history.
+
+    Attributes:
+        overwrite: it replaces rows.
+        dynamic: only those of some partitions.
+        new_schema: it may replace the schema.
+        partition_columns: the table's, for the commit that creates it.
+        user_metadata: free text kept with the commit.
+        metrics: numbers for the history, such as `numFiles`.
+        name: WRITE, MERGE, DELETE or UPDATE.
+        condition: SQL text of which rows a MERGE, DELETE or UPDATE is about.
+    """
+
+    overwrite: bool
+    dynamic: bool
+    new_schema: bool
+    partition_columns: tuple[str, ...]
+    user_metadata: str
+    metrics: Mapping[str, int]
+    name: str = "WRITE"
+    condition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Restoration:
+    """A commit that brings an older version's contents back.
+
+    Attributes:
+        version: the older version.
+        metrics: numbers for the history.
+    """
+
+    version: int
+    metrics: Mapping[str, int]
+
+
+class DeltaTransaction:
+    """One optimistic transaction of delta-spark's. Use each for one commit.
+
+    Args:
+        spark: a session with Delta's jars.
+        uri: the table, as Hadoop writes URIs.
+
+    Attributes:
+        version: the version that it has read; -1 for no table.
+
+    Raises:
+        LakeportError: the log can't be read.
+    """
+
+    def __init__(self, spark: SparkSession, uri: str) -> None:
+        """Begin on the table's newest version."""
+        self._spark = spark
+        self._jvm: Any = spark._jvm
+        self._actions = java_class(self._jvm, f"{_DELTA}.actions.Action")
+        with translate_jvm_errors(()):
+            ensure_active(spark)
+            self._txn = delta_log(spark, uri).startTransaction()
+            self._snapshot = self._txn.snapshot()
+            self.version = int(self._txn.readVersion())
+        self._removed: list[Any] = []
+
+    @property
+    def id(self) -> str:
+        """The transaction's id, which its commit names."""
+        return str(self._txn.txnId())
+
+    def metadata(self) -> str:
+        """Return the table's `metaData` action as JSON text. May run a Spark job."""
+        return str(self._snapshot.metadata().json())
+
+    def protocol(self) -> str:
+        """Return the table's `protocol` action as JSON text. May run a Spark job."""
+        return str(self._snapshot.protocol().json())
+
+    def clustering(self) -> list[list[str]]:
+        """Return the columns by which the table is clustered, as paths of physical names."""
+        tables = java_class(self._jvm, f"{_DELTA}.skipping.clustering.ClusteredTableUtils")
+        found = tables.getClusteringColumnsOptional(self._snapshot)
+        columns = each(found.get()) if found.isDefined() else ()
+        return [[str(part) for part in each(column.physicalName())] for column in columns]
+
+    def watch(self, app_id: str) -> None:
+        """Conflict with commits that others make for the same application."""
+        self._txn.readTxn().addOne(app_id)
+
+    def all_adds(self) -> list[str]:
+        """Return an `add` action for each file of the table; a change to any conflicts."""
+        self._txn.readWholeTable()
+        checksum = self._snapshot.checksumOpt()
+        known = checksum.get().allFiles() if checksum.isDefined() else None
+        found = known.get() if known is not None and known.isDefined() else self._txn.filterFiles()
+        return [str(action.json()) for action in each(found)]
+
+    def adds_beside(self, actions: Sequence[str]) -> list[str]:
+        """Return `add` actions of the files in the partitions of these, compared by value.
+
+        Runs a Spark job. Only a change to those partitions conflicts with this commit.
+        """
+        found = self._txn.filterFiles(scala_seq(self._jvm, map(self._action, actions)))
+        return [str(action.json()) for action in each(found)]
+
+    def set_metadata(self, action: str, *, replaces: bool = False) -> None:
+        """Change the table's schema or properties, or create it.
+
+        Args:
+            action: a `metaData` action as JSON text.
+            replaces: the schema need not fit the data files that are there.
+
+        Raises:
+            LakeportError: Delta refuses the change.
+        """
+        with translate_jvm_errors(()):
+            if replaces:
+                self._txn.updateMetadataForTableOverwrite(self._action(action))
+            else:
+                self._txn.updateMetadata(self._action(action), False)
+
+    def read_all(self) -> None:
+        """Have any change to the table conflict with this commit, but for blind appends."""
+        self._txn.readWholeTable()
+
+    def remove_adds(self, actions: Iterable[str], *, changes_rows: bool) -> None:
+        """Remove files with the commit.
+
+        Args:
+            actions: their `add` actions.
+            changes_rows: whether the table has other rows by the commit.
+        """
+        now = int(time.time() * 1000)
+        files = map(self._action, actions)
+        self._removed += [file.removeWithTimestamp(now, changes_rows) for file in files]
+
+    def commit_actions(self, actions: Sequence[str], operation: Operation | Restoration) -> int:
+        """Commit, whatever blind appends others have made meanwhile; return the new version.
+
+        Args:
+            actions: `add` and `txn` actions as JSON text.
+            operation: what the history says.
+
+        Raises:
+            CommitConflict: another writer changed what this transaction has read; nothing landed.
+            LakeportError: the commit was not made, or nothing was heard of it.
+        """
+        try:
+            entries = scala_seq(self._jvm, [*self._removed, *map(self._action, actions)])
+            _register_metrics(self._spark, self._txn, operation.metrics)
+            with _annotated(self._spark, operation):
+                return int(self._txn.commit(entries, _described(self._spark, operation)))
+        except Exception as error:
+            if not from_java(error):  # a lost connection to the JVM is one of its own
+                raise
+            failure = translate(error)
+            if isinstance(failure, CommitConflict) or _java_name(error) in _CONFLICTS:
+                raise conflict() from error
+            raise failure from error
+
+    def _action(self, text: str) -> Any:
+        return self._actions.fromJson(text)
+
+
+def conflict() -> CommitConflict:
+    """The error for a commit whose table another writer has changed meanwhile."""
+    return CommitConflict(
+        "another writer changed the table at the same time",
+        "nothing of this batch was committed; run it again.",
+    )
+
+
+def delta_log(spark: SparkSession, uri: str) -> Any:
+    """Return Delta's `DeltaLog` of the table at a URI, as Hadoop writes URIs."""
+    return java_class(spark._jvm, f"{_DELTA}.DeltaLog").forTable(spark._jsparkSession, uri)
+
+
+def committing_session(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
+    """A session like this one, with settings for one commit, which knows its own work again."""
+    from pyspark.sql import SparkSession as Session
+
+    own = Session(spark.sparkContext, spark._jsparkSession.cloneSession())
+    for name, value in {**COMMIT_SETTINGS, **settings}.items():
+        own.conf.set(name, value)
+    return own
+
+
+def _annotated(
+    spark: SparkSession, operation: Operation | Restoration
+) -> AbstractContextManager[None]:
+    """Run this thread's commit in a session whose settings suit it.
+
+    They have it know its own work again, and give it user metadata where its description has no
+    room for that.
+    """
+    settings = dict(COMMIT_SETTINGS)
+    if isinstance(operation, Operation) and operation.name != "WRITE":
+        settings[USER_METADATA] = operation.user_metadata
+    if all(spark.conf.get(name, None) == value for name, value in settings.items()):
+        return nullcontext()
+    return active(committing_session(spark, settings))
+
+
+def checked_properties(spark: SparkSession, properties: Mapping[str, str]) -> dict[str, str]:
+    """Return table properties under the names that Delta knows them by.
+
+    Raises:
+        ConfigError: Delta knows no such property, or not that value.
+    """
+    ensure_active(spark)
+    maker = java_class(spark._jvm, "org.apache.spark.api.python.PythonUtils")
+    configs = getattr(java_class(spark._jvm, f"{_DELTA}.DeltaConfigs$"), "MODULE$")
+    found: dict[str, str] = {}
+    for name, value in properties.items():
+        try:
+            values = maker.toScalaMap(dict(properties))
+            pair = configs.validateConfiguration(name, value, False, values)
+        except Exception as error:
+            known = {f"delta.{key}": key for key in configs.entries().keySet()}
+            others = [other for other in known if other != name.lower()]
+            close = get_close_matches(name.lower(), others, n=1)
+            reason = translate(error).message.partition(": ")[2]
+            raise ConfigError(
+                f"`table_properties`: {name} can't be {value!r}: {reason}",
+                f"did you mean `{configs.entries().get(known[close[0]]).key()}`?"
+                if close and name.lower() not in known
+                else "Delta's documentation lists the properties and their values.",
+            ) from error
+        found[str(pair._1())] = str(pair._2())
+    return found
+
+
+def _java_name(error: Exception) -> str:
+    """The Java exception's class; empty where there is none, as the JVM did not answer."""
+    from py4j.protocol import Py4JError
+
+    raised: Any = error
+    try:
+        return str(raised.java_exception.getClass().getSimpleName())
+    except (AttributeError, Py4JError):
+        return ""
+
+
+def _described(spark: SparkSession, operation: Operation | Restoration) -> Any:
+    """Delta's own description of a commit, as the transaction in the JVM takes it."""
+    jvm: Any = spark._jvm
+    if isinstance(operation, Restoration):
+        version = option(jvm, java_class(jvm, "java.lang.Long")(operation.version))
+        return _kind(jvm, "Restore")(version, option(jvm))
+    if operation.name == "WRITE":
+        return _write(jvm, operation)
+    parser: Any = spark._jsparkSession.sessionState().sqlParser()
+    condition = parser.parseExpression(operation.condition)
+    if operation.name == "DELETE":
+        return _kind(jvm, "Delete")(scala_seq(jvm, [condition]))
+    if operation.name == "UPDATE":
+        return _kind(jvm, "Update")(option(jvm, condition))
+    return _merge(jvm, condition)
+
+
+def _register_metrics(spark: SparkSession, txn: Any, metrics: Mapping[str, int]) -> None:
+    """Have a transaction of the JVM put numbers into the history."""
+    jvm: Any = spark._jvm
+    maker = java_class(jvm, "org.apache.spark.sql.execution.metric.SQLMetrics")
+    context = spark.sparkContext._jsc.sc()
+    made = java_class(jvm, "java.util.HashMap")()
+    for name, value in metrics.items():
+        metric = maker.createMetric(context, name)
+        metric.set(value)
+        made.put(name, metric)
+    scala_map = java_class(jvm, "org.apache.spark.api.python.PythonUtils").toScalaMap(made)
+    txn.registerSQLMetrics(spark._jsparkSession, scala_map)
+
+
+def _write(jvm: Any, operation: Operation) -> Any:
+    modes = java_class(jvm, "org.apache.spark.sql.SaveMode")
+    columns = operation.partition_columns
+    none = option(jvm)
+    return _kind(jvm, "Write")(
+        modes.Overwrite if operation.overwrite else modes.Append,
+        option(jvm, scala_seq(jvm, columns)) if columns else none,
+        none,
+        option(jvm, operation.user_metadata),
+        option(jvm, operation.dynamic or None),
+        option(jvm, operation.new_schema or None),
+        none,
+        none,
+        none,
+    )
+
+
+def _merge(jvm: Any, condition: Any) -> Any:
+    clause = _kind(jvm, "MergePredicate")
+    none = option(jvm)
+    update, insert = (clause(none, action) for action in ("update", "insert"))
+    return _kind(jvm, "Merge")(
+        option(jvm, condition),
+        none,
+        none,
+        none,
+        scala_seq(jvm, [update]),
+        scala_seq(jvm, [insert]),
+        scala_seq(jvm, []),
+    )
+
+
+def _kind(jvm: Any, name: str) -> Any:
+    return java_class(jvm, f"org.apache.spark.sql.delta.DeltaOperations${name}")
