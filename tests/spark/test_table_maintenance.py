@@ -119,21 +119,21 @@ def rows(*ids: int, **more: Any) -> pa.Table:
 def test_what_keeps_a_table_in_order_is_found_when_its_answer_is_lost(
     tmp_path: Path, runtime: Any, monkeypatch: pytest.MonkeyPatch, told: type[LakeportError]
 ) -> None:
-    from lakeport.writers.delta import optimize
+    from lakeport.engine.spark.delta import maintenance
 
     for number in (1, 2):
         lakeport.land(rows(number), tmp_path, table="t", run_id=f"r{number}")
     table = lakeport.Table(tmp_path / "t")
 
     def losing(call: Callable[..., Any]) -> Callable[..., Any]:
-        def lost(*arguments: Any) -> Any:
-            call(*arguments)
+        def lost(*arguments: Any, **named: Any) -> Any:
+            call(*arguments, **named)
             raise told("no answer")
 
         return lost
 
     with monkeypatch.context() as patch:
-        patch.setattr(optimize, "_run", losing(optimize._run))
+        patch.setattr(maintenance, "optimize", losing(maintenance.optimize))
         done = table.optimize()
     assert (done.files_removed, done.files_added, done.version) == (2, 1, 2)
     assert 0 < done.bytes_added < done.bytes_removed

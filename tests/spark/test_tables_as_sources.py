@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from lakeport.config.base import DestinationConfig
 from lakeport.config.inputs.tables import TablesSource
 from lakeport.config.load import load_target
+from lakeport.engine.spark.engine import SparkEngine
 from lakeport.engine.spark.session import Runtime
 from lakeport.errors import ConfigError, LakeportError, SourceError
 from lakeport.model import Batch, Flush
@@ -30,13 +31,13 @@ MAPPED = {"delta.columnMapping.mode": "name"}
 class Loads:
     """A source table `t`, and loads of what is new in it."""
 
-    def __init__(self, runtime: Runtime, folder: Path) -> None:
-        self.runtime, self.folder = runtime, folder
+    def __init__(self, engine: SparkEngine, folder: Path) -> None:
+        self.engine, self.folder = engine, folder
         self.path = folder / "t"
         self.memory = KeptMemory(LocalStorage(str(folder / "lake")))
 
     def sql(self, text: str) -> None:
-        self.runtime.spark.sql(text.format(t=f"delta.`{self.path}`"))
+        self.engine.spark.sql(text.format(t=f"delta.`{self.path}`"))
 
     def create(self, **properties: str) -> None:
         told = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
@@ -62,7 +63,7 @@ class Loads:
             ReadOptions(),
             config,
             spool,
-            self.runtime,
+            self.engine,
             lambda *_: None,
             self.tables(config),
         )
@@ -84,8 +85,9 @@ def rows(batch: Batch) -> list[Any]:
 
 
 @pytest.fixture
-def loads(runtime: Runtime, tmp_path: Path) -> Loads:
-    return Loads(runtime, tmp_path)
+def loads(runtime: Runtime, tmp_path: Path) -> Iterator[Loads]:
+    with SparkEngine(runtime.needs, {}) as engine:
+        yield Loads(engine, tmp_path)
 
 
 @pytest.mark.parametrize("properties", [{}, FEED, VECTORS, MAPPED], ids=str)
@@ -221,7 +223,7 @@ def opened(loads: Loads) -> Callable[..., Any]:
             ReadOptions(),
             config,
             SpoolLocation(loads.folder),
-            loads.runtime,
+            loads.engine,
             lambda *_: None,
             loads.tables(config),
         )
@@ -233,7 +235,7 @@ def test_whole_tables_are_frames_by_their_names(
     loads: Loads, opened: Callable[..., Any], tmp_path: Path
 ) -> None:
     loads.create()
-    loads.runtime.spark.range(3).write.format("delta").save(str(tmp_path / "other"))
+    loads.engine.spark.range(3).write.format("delta").save(str(tmp_path / "other"))
     with pytest.raises(ConfigError, match="the source has 2 tables"):
         list(opened(t=loads.path, other=tmp_path / "other"))
     source = opened(t=loads.path, other=tmp_path / "other")

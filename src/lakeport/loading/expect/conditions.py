@@ -51,7 +51,8 @@ def masked(
     Raises:
         ConfigError: an expectation names what is not there, or is no expression.
     """
-    columns, told = frame.columns, list[tuple[int, Column]]()
+    columns = frame.columns
+    told: list[tuple[int, Column]] = []
     for number, one in enumerate(expected):
         if one.kind in ("unique", "references"):
             frame, failing = _by_keys(frame, one, number, others, known)
