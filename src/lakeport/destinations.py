@@ -84,10 +84,9 @@ def check_place(config: DestinationConfig, storage: Storage) -> None:
             raise enclosed(place, folder)
 
 
-def commits_by_spark(config: DestinationConfig, engine: Engine) -> bool:
-    """Whether delta-spark makes the commits whatever the table is like."""
-    asked = config.table_properties or config.cluster_by or not engine.commits_by_log
-    return config.file_type == "delta" and bool(asked)
+def needs_delta_spark(config: DestinationConfig) -> bool:
+    """Whether delta-spark makes the commits, whatever the table is like."""
+    return config.file_type == "delta" and bool(config.table_properties or config.cluster_by)
 
 
 def check_engine(

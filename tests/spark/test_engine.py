@@ -147,3 +147,25 @@ def test_tables_commands_say_that_they_take_spark(tmp_path: Path, command: str) 
     table = lakeport.Table(tmp_path / "t", engine="threads")
     with pytest.raises(lakeport.ConfigError, match="takes Spark, and `engine` is `threads`"):
         table.query("SELECT * FROM t") if command == "query" else table.optimize()
+
+
+def test_plain_tables_land_where_deltas_jars_cannot_be_had(tmp_path: Path) -> None:
+    out = run_script(f"""
+    import os
+    os.environ["LAKEPORT_CACHE"] = {str(tmp_path / "cache")!r}
+    os.environ["LAKEPORT_MAVEN_URL"] = "http://127.0.0.1:9/"
+    os.environ["LAKEPORT_CDS"] = "off"
+    import lakeport
+
+    print(lakeport.land([{{"id": 1}}], {str(tmp_path)!r}, table="t").rows)
+    print(lakeport.land([{{"id": 2}}], {str(tmp_path)!r}, table="t").rows)
+    properties = {{"delta.enableChangeDataFeed": "true"}}
+    try:
+        lakeport.land([{{"id": 1}}], {str(tmp_path)!r}, table="u", table_properties=properties)
+    except lakeport.MissingDependency as error:
+        assert "can't be downloaded" in str(error), error
+        print("told")
+    print(lakeport.land([{{"id": 3}}], {str(tmp_path)!r}, table="t").rows)
+    """)
+    assert out.split() == ["1", "1", "told", "1"]
+    assert DeltaTable(tmp_path / "t").to_pyarrow_table().num_rows == 3

@@ -218,12 +218,15 @@ def prepare(
     if observer is not None:
         for text in warnings:
             observer.on_warning(text)
+    needs = config.jars if destinations.needs_delta_spark(config) else frozenset()
+    if isinstance(source, TablesSource):
+        needs |= config.jars | source.jars
     engine = choose(
         config.engine,
-        config.jars,
+        needs,
         config.spark,
         keep=keep,
-        also=also | source.jars if isinstance(source, TablesSource) else also,
+        also=also | config.jars,
         warm=config.warm if warm else "off",
         store=destinations.spark_store(config, storage, config.jars),
     )
@@ -232,5 +235,6 @@ def prepare(
     known = one_table(config)
     destinations.check_engine(config, storage, engine, [known] if known else ())
     if begin:
-        engine.begin(commit=destinations.commits_by_spark(config, engine))
+        by_spark = destinations.needs_delta_spark(config) or not engine.commits_by_log
+        engine.begin(commit=by_spark and config.file_type == "delta")
     return Prepared(config, storage, engine, warnings)

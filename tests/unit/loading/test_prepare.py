@@ -26,6 +26,9 @@ class FakeEngine(ThreadEngine):
         cls.asked.append((frozenset(needs), also))
         return cls()
 
+    def require_spark(self, what: str) -> None:
+        """Allow it, as Spark does."""
+
 
 @pytest.fixture(autouse=True)
 def engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
@@ -36,9 +39,11 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
 
 def test_tables_of_delta_get_its_jars_and_files_none(tmp_path: Path) -> None:
     prepare(load_target(tmp_path))
+    prepare(load_target(tmp_path, {"table_properties": {"delta.appendOnly": "true"}}))
     prepare(load_target(tmp_path, {"file_type": "csv"}), also=frozenset({"s3a"}))
-    delta, files = FakeEngine.asked
-    assert delta == (frozenset({"delta"}), frozenset())
+    plain, other, files = FakeEngine.asked
+    assert plain == (frozenset(), frozenset({"delta"}))  # its log's files do without, if need be
+    assert other == (frozenset({"delta"}), frozenset({"delta"}))
     assert files == (frozenset(), frozenset({"s3a"}))
 
 

@@ -80,7 +80,7 @@ class SparkEngine(Engine):
         strays: Callable[[list[R]], None] | None = None,
     ) -> list[R]:
         """Run `function` on every item, one Spark task each; see `Engine.run_tasks`."""
-        if items:
+        if items and self.session.context:  # jobs that never began are none
             self._count(len(items))
         label = JobLabel(step, self.run)
         return jobs.run_tasks(self.session, label, function, items, discard=discard, strays=strays)
@@ -135,6 +135,8 @@ class SparkEngine(Engine):
         """The session, able to reach Delta tables in a store; see `Engine.delta_session`."""
         if self.session.adopted:
             adopt.check(self.session.spark, needs)
+        elif self.session.context and not needs <= self.session.needs and self.session.lacking:
+            raise self.session.lacking
         if settings is None:
             return self.session.spark
         return session_for(self.session, root, settings)

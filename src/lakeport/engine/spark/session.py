@@ -64,6 +64,7 @@ class Runtime:
         streams: number of streaming queries on it; while there is one, nothing takes its place.
         secrets: values that were handed over and must not be in any message.
         start_up: from when to when it started; one waits for it.
+        lacking: why the jars of `also` could not be had; None where they could.
     """
 
     _current: ClassVar[Runtime | None] = None
@@ -85,6 +86,7 @@ class Runtime:
         self.adopted = False
         self.streams = 0
         self.secrets: set[str] = set()
+        self.lacking: LakeportError | None = None
         self._given = dict(settings)
         self._owner = os.getpid()
         self._lock = threading.RLock()
@@ -99,6 +101,7 @@ class Runtime:
         self._builder = threading.Thread(target=self._build, name="lakeport-spark", daemon=True)
         self._folder: Path | None = None
         self._identity = ("", "")
+        self._also = frozenset[str]()
         self._users: WeakKeyDictionary[object, int] = WeakKeyDictionary()
         self._master = master_of(settings)
         self.attempts = attempts_of({"spark.master": self._master, **settings})
@@ -107,7 +110,7 @@ class Runtime:
         self._own = partial(Launch, given=settings, small=small, options=options)
         self._asked = needs | also
         if adopt.find() is None:
-            self.needs = jars.with_cached(self._asked)
+            self.needs, self._also = jars.with_cached(needs), also
             heap_mb(settings)
             self._launch = lease_for(warm, settings, store)
         else:
@@ -135,7 +138,8 @@ class Runtime:
             settings: the user's `spark:` mapping; without effect on a session that is adopted.
             small: whether the load is known to be small, so that a quick start counts most.
             keep: a context that must go on, because the source is a frame of its session.
-            also: further names, which a session that is adopted need not have.
+            also: further names, which a session need not have: what they are needed for later is
+                refused then.
             warm: `auto` to have a warm session's Spark where one suits, `require` to have no other.
             store: what is used of a warm session's.
             user: who uses the session until `release`; while there is one, nothing takes its place.
@@ -145,11 +149,11 @@ class Runtime:
                 needed; or no warm session suits, and one is required.
             MissingDependency: there is no Java that Spark runs on.
         """
-        own = frozenset(needs) | also
+        own = frozenset(needs)
         with cls._changed:
             while True:
                 current = cls._current
-                if current is not None and current._serves(own, settings, warm, store):
+                if current is not None and current._serves(own, also, settings, warm, store):
                     break
                 if current is not None and not current.adopted:
                     current._check_idle(own, keep)
@@ -210,7 +214,7 @@ class Runtime:
             if (running := adopt.find()) is not None:
                 self._adopt(running)
             else:
-                self._launch = self._launch or self._own(find_java(), self.needs)
+                self._launch = self._launch or self._own(find_java(), self.needs, also=self._also)
                 atexit.register(self.stop)
                 self.start_up.begin()
                 self._builder.start()
@@ -385,15 +389,19 @@ class Runtime:
         return self.alive and not self._stopped and self._error is None
 
     def _serves(
-        self, needs: frozenset[str], settings: Mapping[str, str], warm: str, store: Store | None
+        self,
+        needs: frozenset[str],
+        also: frozenset[str],
+        settings: Mapping[str, str],
+        warm: str,
+        store: Store | None,
     ) -> bool:
         """Whether a new run can go on with this session."""
         fitting = self._begun or adopt.find() is None
-        if (
-            not (self._usable and not self.adopted and fitting)
-            or not needs <= self.needs
-            or dict(settings) != self._given
-        ):
+        if not self._usable or self.adopted or not fitting or dict(settings) != self._given:
+            return False
+        known = self.needs | self._also if self.lacking is None else self.needs | also
+        if not needs <= self.needs or not also <= known:
             return False
         lease = self._launch
         if not isinstance(lease, Lease):
@@ -445,17 +453,22 @@ class Runtime:
         launch = self._launch
         assert launch is not None
         if isinstance(launch, Launch):
-            return launch.open()
+            return self._opened(launch)
         try:
             context = launch.open(self._asked)
         except Refused as refusal:
             if self._required:
                 raise required(str(refusal)) from None
-            own = self._own(find_java(), self.needs)
+            own = self._own(find_java(), self.needs, also=self._also)
             with self._lock:
                 if self._stopped:
                     raise stopped() from None
                 self._launch = own
-            return own.open()
+            return self._opened(own)
         self.needs = launch.needs
+        return context
+
+    def _opened(self, launch: Launch) -> SparkContext:
+        context = launch.open()
+        self.needs, self.lacking = launch.needs, launch.lacking
         return context

@@ -17,7 +17,7 @@ from lakeport.engine.spark.failures import translate
 from lakeport.engine.spark.jvm import archive, gateway, jars
 from lakeport.engine.spark.jvm.java import Java
 from lakeport.engine.spark.settings import heap_mb, is_local, master_of, session_settings
-from lakeport.errors import SparkFailure
+from lakeport.errors import MissingDependency, SparkFailure
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -39,9 +39,12 @@ class Launch:
         given: the user's `spark:` mapping.
         small: whether a quick start counts most.
         options: further JVM options, for making class archives.
+        also: further names, without which it starts where their jars can't be had.
 
     Attributes:
         jvm: the process; None until there is one.
+        needs: those names that it has, once it is open.
+        lacking: why it has not all of `also`; None where it has.
     """
 
     def __init__(
@@ -52,8 +55,11 @@ class Launch:
         *,
         small: bool,
         options: Sequence[str] = (),
+        also: frozenset[str] = frozenset(),
     ) -> None:
         self.jvm: gateway.Gateway | None = None
+        self.needs = needs | also
+        self.lacking: MissingDependency | None = None
         self._java = java
         self._needs = needs
         self._given = dict(given)
@@ -61,7 +67,7 @@ class Launch:
         self._options = tuple(options)
         self._master = master_of(given)
         self._local = is_local(self._master)
-        self._on_path = needs
+        self._on_path = needs | also
         self._lock = threading.Lock()
         self._closed = False
         self._joined = False
@@ -77,9 +83,7 @@ class Launch:
             SparkFailure: Spark did not start, or was closed meanwhile.
         """
         try:
-            if self._local and not self._options:  # an archive is made for what it was asked for
-                self._on_path = jars.with_cached(self._needs)
-            needed = jars.ensure(self._on_path, go_on=self._go_on)
+            needed = self._jars()
             self._open_gateway(needed)
             try:
                 return self._open_context(needed)
@@ -96,6 +100,21 @@ class Launch:
             if self.jvm is not None:
                 self.jvm.kill()
             raise
+
+    def _jars(self) -> list[Path]:
+        """Return the jars of the class path, fetched; without those of `also` that can't be had."""
+        cached = self._local and not self._options  # an archive is made for what it was asked for
+        if cached:
+            self._on_path = jars.with_cached(self.needs)
+        try:
+            return jars.ensure(self._on_path, go_on=self._go_on)
+        except MissingDependency as problem:
+            if self._needs == self.needs:
+                raise
+            self.lacking = problem
+            self.needs = jars.with_cached(self._needs) if cached else self._needs
+            self._on_path = self.needs
+            return jars.ensure(self._on_path, go_on=self._go_on)
 
     @property
     def alive(self) -> bool:
@@ -176,7 +195,7 @@ class Launch:
 
         jvm = self.jvm
         assert jvm is not None
-        settings = session_settings(self._needs, self._given, jvm.folder)
+        settings = session_settings(self.needs, self._given, jvm.folder)
         if not self._local and needed:
             listed = [*filter(None, [settings.get("spark.jars")]), *map(str, needed)]
             settings["spark.jars"] = ",".join(listed)
