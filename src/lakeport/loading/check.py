@@ -24,7 +24,7 @@ from lakeport.writers.naming import HOME
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.keys import Target, TargetKeys
-    from lakeport.engine.spark.log_store_probe import LogStoreProbe
+    from lakeport.engine.spark.delta.log_store_probe import LogStoreProbe
     from lakeport.model import Storage
 
 __all__ = ["CheckItem", "CheckReport", "check"]
@@ -122,7 +122,7 @@ def _begin_spark(config: DestinationConfig, storage: Storage) -> Callable[[], Lo
         return fail
 
     def ready() -> LogStoreProbe:
-        from lakeport.engine.spark.log_store_probe import LogStoreProbe
+        from lakeport.engine.spark.delta.log_store_probe import LogStoreProbe
 
         session = spark_session(config, storage, engine, writes=False)()
         folder = storage.hadoop_uri(f"_lakeport/check-{uuid.uuid4().hex}")

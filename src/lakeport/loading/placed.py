@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lakeport.engine.spark.causes import of_spark
+from lakeport.engine.spark.failures import of_spark
 from lakeport.errors import DestinationError, PermissionRefused, Unreachable
 
 __all__ = ["placed"]

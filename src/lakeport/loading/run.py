@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from lakeport.config.inputs.base import secrets_of
 from lakeport.config.load import load_target
-from lakeport.engine.spark.causes import mask_causes
-from lakeport.engine.spark.failures import translate_jvm_errors
+from lakeport.engine.spark.failures import mask_causes, translate_jvm_errors
 from lakeport.errors import BadRecord, LakeportError
 from lakeport.host import first_effect
 from lakeport.host.activity import activity, joining

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from lakeport.config.explain import nearest
 from lakeport.engine.spark.delta import maintenance
 from lakeport.engine.spark.sql import quoted
 from lakeport.errors import ConfigError
-from lakeport.tables.inventory import inventory
+from lakeport.model import StoredObject
 from lakeport.tables.records import VacuumReport
 from lakeport.writers.delta.log.commits import CommitLog, Mark
 from lakeport.writers.delta.optimize import no_condition
@@ -39,6 +40,18 @@ RETENTION_HOURS = 168
 """What readers and writers are sure to be done in: a week."""
 
 _DURATION = re.compile(r"(\d+)\s*([hdw])?", re.IGNORECASE)
+_INVENTORY = pa.schema(
+    [
+        ("path", pa.string()),
+        ("length", pa.int64()),
+        ("isDir", pa.bool_()),
+        ("modificationTime", pa.int64()),
+    ]
+)
+"""What `VACUUM ... USING INVENTORY` reads (`VacuumCommand.INVENTORY_INVENTORY` of delta-spark)."""
+
+_CHANGES = "_change_data/"
+
 _HOURS = {"h": 1, "d": 24, "w": 168}
 
 
@@ -159,7 +172,7 @@ def vacuum(
         _at_least(own, retain, "the table keeps them longer: its users", force)
         wanted = retain
     before = time.time() - RETENTION_HOURS * 3600
-    shown = partial(inventory, location=location, before=before)
+    shown = partial(_inventory, location=location, before=before)
     mark = Mark("", "", -1, "", "", str(uuid.uuid4()))
     files = maintenance.vacuum(
         spark,
@@ -210,3 +223,56 @@ def _parts(schema: pa.Schema, name: str) -> list[str]:
         f"there is no column {name!r}" + (f"; did you mean {close!r}?" if close else ""),
         f"the columns are {', '.join(schema.names)}.",
     )
+
+
+def _inventory(spark: SparkSession, location: TableLocation, before: float) -> pa.Table:
+    """The files of a table that VACUUM may look at, and their folders. Runs a Spark job.
+
+    A file that no version names is left over from a writer that ended, or belongs to one at work,
+    which names it with its next commit: nothing tells which. VACUUM takes it for left over when it
+    is older than the retention, so a short one would delete the files of writers at work, and what
+    they commit could not be read. So such files are left out until they are a week old.
+
+    Args:
+        spark: a session with Delta.
+        location: where the table is.
+        before: newer files that no version has named are left out; Unix seconds.
+
+    Raises:
+        DestinationError: the store refused.
+    """
+    removed = maintenance.removed_paths(spark, location.hadoop_uri)
+    root = maintenance.qualified(spark, location.hadoop_uri)
+    start = len(f"{location.folder}/") if location.folder else 0
+    files = {item.key[start:]: item for item in location.storage.list(location.folder)}
+    kept = _shown(files, removed, before)
+    folders = {str(folder) for name in kept for folder in PurePosixPath(name).parents} - {"."}
+    rows = [
+        *((f"{root}/{name}", f.bytes, False, int(f.modified * 1000)) for name, f in kept.items()),
+        *((f"{root}/{folder}", 0, True, 0) for folder in folders),
+    ]
+    named = [dict(zip(_INVENTORY.names, row, strict=True)) for row in rows]
+    return pa.Table.from_pylist(named, _INVENTORY)
+
+
+def _shown(
+    files: Mapping[str, StoredObject], removed: Collection[str], before: float
+) -> dict[str, StoredObject]:
+    """The files that can't be those of a writer at work.
+
+    Change data counts as left over at once: no version's rows depend on it.
+
+    Args:
+        files: by their paths in the table.
+        removed: paths of files that a version has removed.
+        before: newer files that no version has named are left out; Unix seconds.
+
+    >>> files = {name: StoredObject(name, 1, modified=9.0) for name in ("removed", "unknown")}
+    >>> list(_shown(files, {"removed"}, before=5.0))
+    ['removed']
+    """
+    return {
+        name: file
+        for name, file in files.items()
+        if file.modified < before or name in removed or name.startswith(_CHANGES)
+    }

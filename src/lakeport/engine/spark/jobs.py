@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from lakeport.engine.spark.failures import translate
-from lakeport.engine.spark.sql.mapped import mapped
 from lakeport.engine.tasks import Outcome, Policy, gather
 from lakeport.host.activity import carried, reached_share, working_for
 
@@ -23,10 +22,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import SparkContext
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     from lakeport.engine.spark.session import Runtime
 
-__all__ = ["JobLabel", "attempt_number", "in_group", "run_frame", "run_tasks", "shared_folder"]
+__all__ = [
+    "JobLabel",
+    "attempt_number",
+    "in_group",
+    "mapped",
+    "run_frame",
+    "run_tasks",
+    "shared_folder",
+]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -165,6 +173,29 @@ def _needed(
     """`strays` if an attempt may have been lost, which never happens on a local master."""
     again = any(outcome.attempt for outcome in outcomes)
     return strays if again or (strays is not None and runtime.speculates) else None
+
+
+def mapped(
+    frame: DataFrame,
+    function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    schema: StructType | str,
+) -> DataFrame:
+    """Return what `DataFrame.mapInArrow` does, which asks for pandas and makes no use of it.
+
+    The function gets the columns under their numbers.
+    """
+    from pyspark.sql.classic.dataframe import DataFrame
+    from pyspark.sql.udf import UserDefinedFunction
+    from pyspark.util import PythonEvalType
+
+    # A dot or backtick in a name would be taken for a part of an expression.
+    numbers = [str(number) for number in range(len(frame.columns))]
+    plain = frame.toDF(*numbers) if numbers else frame
+    kind = PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+    column: Any = UserDefinedFunction(function, schema, evalType=kind)(
+        *map(plain.__getitem__, numbers)
+    )
+    return DataFrame(plain._jdf.mapInArrow(column._jc, False, None), plain.sparkSession)
 
 
 def in_group(

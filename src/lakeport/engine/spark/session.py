@@ -10,6 +10,7 @@ import atexit
 import os
 import shutil
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -22,7 +23,6 @@ from lakeport.engine.spark.failures import translate, translated
 from lakeport.engine.spark.jvm import jars
 from lakeport.engine.spark.jvm.java import find_java
 from lakeport.engine.spark.jvm.launch import Launch, stopped
-from lakeport.engine.spark.jvm.start_up import StartUp
 from lakeport.engine.spark.lease import Lease, Refused, Store, lease_for, required
 from lakeport.engine.spark.settings import (
     attempts_of,
@@ -46,6 +46,27 @@ if TYPE_CHECKING:
 __all__ = ["Runtime"]
 
 _LOOK_SECONDS: Final = 1.0
+
+
+class _StartUp(threading.Event):
+    """Is set once Spark is there, or will never be.
+
+    Attributes:
+        began: when the start began, by `time.monotonic`; None where none was needed yet.
+        ended: when it was over; None before.
+    """
+
+    began: float | None = None
+    ended: float | None = None
+
+    def begin(self) -> None:
+        """Begin."""
+        self.began = time.monotonic()
+
+    def set(self) -> None:
+        """Be over."""
+        self.ended = self.ended or time.monotonic()
+        super().set()
 
 
 class Runtime:
@@ -91,7 +112,7 @@ class Runtime:
         self._owner = os.getpid()
         self._lock = threading.RLock()
         self._session_lock = threading.Lock()  # making one takes a second: jobs need not wait
-        self.start_up = StartUp()
+        self.start_up = _StartUp()
         self._begun = self._awaited = self._stopped = False
         self._first_use = FirstUse()
         self._error: LakeportError | None = None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from lakeport.engine.spark.causes import mask_causes
+from lakeport.engine.spark.failures import mask_causes
 from lakeport.engine.spark.sql.values import Uncomputed, uncomputed
 from lakeport.errors import InputError
 from lakeport.scrub import scrub

@@ -155,8 +155,8 @@ class DeltaRows:
             own: see `bare`.
         """
         with _rules_in_words():
-            table = self._table()
-            source = rows.last_of_each(table.toDF().sparkSession, keys)
+            session, table = self._opened()
+            source = rows.last_of_each(session, keys)
             here = [name for name in self.partition_columns if name in source.columns]
             _check_partitions(source, here)
             new: dict[str, str | Column] = {
@@ -179,7 +179,8 @@ class DeltaRows:
     def delete(self, condition: str) -> None:
         """Remove the rows for which a condition is true."""
         with _rules_in_words():
-            self._table().delete(condition)
+            _, table = self._opened()
+            table.delete(condition)
 
     def update(self, condition: str, values: Mapping[str, datetime], *, new: str) -> None:
         """Set columns of the rows for which a condition is true.
@@ -190,11 +191,11 @@ class DeltaRows:
             new: the one of the columns that the table need not have yet.
         """
         with _rules_in_words():
-            table = self._table(new)
+            _, table = self._opened(new)
             table.update(condition, {quoted(n): literal(value) for n, value in values.items()})
 
-    def _table(self, new: str = "") -> DeltaTable:
-        """The table for one change of rows, in a session of its own whose settings say the mark."""
+    def _opened(self, new: str = "") -> tuple[SparkSession, DeltaTable]:
+        """A session of its own whose settings say the mark, and the table in it."""
         from delta.tables import DeltaTable
 
         settings = {USER_METADATA: self.user_metadata}
@@ -209,7 +210,7 @@ class DeltaRows:
             # An UPDATE adds no column; the commit that does is not the change, and has no mark.
             column = f"{quoted(new)} TIMESTAMP"
             self.spark.sql(f"ALTER TABLE delta.{quoted(self.uri)} ADD COLUMNS ({column})")
-        return DeltaTable.forPath(own, self.uri)
+        return own, DeltaTable.forPath(own, self.uri)
 
 
 @contextmanager

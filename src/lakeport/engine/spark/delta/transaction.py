@@ -9,12 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
-from lakeport.engine.spark.causes import from_java
-from lakeport.engine.spark.failures import translate, translate_jvm_errors
+from lakeport.engine.spark.failures import from_java, translate, translate_jvm_errors
 from lakeport.engine.spark.jvm.calls import (
     active,
     each,
@@ -72,12 +71,12 @@ class Operation:
         condition: SQL text of which rows a MERGE, DELETE or UPDATE is about.
     """
 
-    overwrite: bool
-    dynamic: bool
-    new_schema: bool
-    partition_columns: tuple[str, ...]
-    user_metadata: str
-    metrics: Mapping[str, int]
+    overwrite: bool = False
+    dynamic: bool = False
+    new_schema: bool = False
+    partition_columns: tuple[str, ...] = ()
+    user_metadata: str = ""
+    metrics: Mapping[str, int] = field(default_factory=dict)
     name: str = "WRITE"
     condition: str = ""
 

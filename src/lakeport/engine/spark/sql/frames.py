@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import pyarrow as pa
 
-from lakeport.engine.spark.causes import java_messages
+from lakeport.engine.spark.failures import java_messages
 from lakeport.engine.spark.jvm.calls import ensure_active, java_class
 from lakeport.engine.spark.sql import quoted
 from lakeport.errors import SourceError

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import pyarrow as pa
 
-from lakeport.engine.spark.jobs import attempt_number
+from lakeport.engine.spark.jobs import attempt_number, mapped
 from lakeport.engine.spark.sql.frames import spark_schema
-from lakeport.engine.spark.sql.mapped import mapped
 from lakeport.engine.tasks import Outcome, Policy
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakeport.engine.spark.delta.transaction import DeltaTransaction, Operation
 from lakeport.engine.spark.failures import translated
 from lakeport.engine.spark.jobs import JobLabel, run_tasks, shared_folder
-from lakeport.engine.spark.jvm.calls import java_class
 
 if TYPE_CHECKING:
     from lakeport.engine.spark.session import Runtime
@@ -79,12 +79,8 @@ def _warm_worker(number: int) -> list[int]:
 
 def commit(runtime: Runtime, folder: Path, files: list[tuple[str, int]], version: int) -> None:
     """Commit data files the way loads do, through Delta's own transaction."""
-    spark = runtime.spark
-    jvm: Any = spark._jvm
-    logs = java_class(jvm, "org.apache.spark.sql.delta.DeltaLog")
-    parsed = java_class(jvm, "org.apache.spark.sql.delta.actions.Action")
     now = int(time.time() * 1000)
-    transaction = logs.forTable(spark._jsparkSession, str(folder)).startTransaction()
+    txn = DeltaTransaction(runtime.spark, str(folder))
     actions: list[dict[str, Any]] = [
         {
             "add": {
@@ -99,7 +95,7 @@ def commit(runtime: Runtime, folder: Path, files: list[tuple[str, int]], version
         for name, size in files
     ]
     actions.append({"txn": {"appId": "training", "version": version, "lastUpdated": now}})
-    if transaction.readVersion() < 0:
+    if txn.version < 0:
         columns = [
             {"name": name, "type": kind, "nullable": True, "metadata": {}}
             for name, kind in (("id", "long"), ("name", "string"))
@@ -112,15 +108,6 @@ def commit(runtime: Runtime, folder: Path, files: list[tuple[str, int]], version
             "configuration": {},
             "createdTime": now,
         }
-        text = json.dumps({"metaData": metadata})
-        transaction.updateMetadata(parsed.fromJson(text), False)
-    batch = java_class(jvm, "java.util.ArrayList")()
-    for action in actions:
-        batch.add(parsed.fromJson(json.dumps(action)))
-    none = java_class(jvm, "scala.Option").empty()
+        txn.set_metadata(json.dumps({"metaData": metadata}))
     # A write: after anything else, Delta works out the table's whole state for its checksum.
-    write = java_class(jvm, "org.apache.spark.sql.delta.DeltaOperations$Write")
-    operation = write(java_class(jvm, "org.apache.spark.sql.SaveMode").Append, *[none] * 8)
-    transaction.commit(
-        java_class(jvm, "org.apache.spark.api.python.PythonUtils").toSeq(batch), operation
-    )
+    txn.commit_actions([*map(json.dumps, actions)], Operation())

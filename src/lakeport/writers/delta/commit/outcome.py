@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lakeport.engine.spark.causes import lost_call
+from lakeport.engine.spark.failures import lost_call
 from lakeport.errors import LakeportError, OutcomeUnknown, Unreachable, causes
 from lakeport.schema.named import command
 from lakeport.writers.delta.log.commits import Commit, CommitLog

@@ -48,10 +48,6 @@ class ChangeAttempt(Attempt):
         """MERGE, DELETE or UPDATE."""
         name, condition = self._described()
         return Operation(
-            overwrite=False,
-            dynamic=False,
-            new_schema=False,
-            partition_columns=(),
             user_metadata=self.mark.text(),
             metrics=self.metrics,
             name=name,
