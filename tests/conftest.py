@@ -88,12 +88,12 @@ def one_spark(
         with delta_spark_session(tmp_path_factory.mktemp("session")):
             yield
         return
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
 
-    runtime = Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
-    assert runtime.context
+    driver = DriverSession.start({"delta", "s3a", "azure"}, {}, small=True)
+    assert driver.context
     yield
-    runtime.stop()
+    driver.stop()
 
 
 @contextmanager
@@ -126,7 +126,7 @@ def delta_spark_session(folder: Path) -> Iterator[None]:
 @contextmanager
 def warm_session(folder: Path) -> Iterator[None]:
     """A warm session that this process's loads require."""
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
     from tests.warm.kit import Warm, cache
 
     with Warm(cache(folder)) as warm, pytest.MonkeyPatch.context() as patch:
@@ -135,8 +135,8 @@ def warm_session(folder: Path) -> Iterator[None]:
             patch.setenv(name, value)
         yield
         assert warm.served() > 0
-        if Runtime._current is not None:
-            Runtime._current.stop()
+        if DriverSession._current is not None:
+            DriverSession._current.stop()
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ import pytest
 from deltalake import DeltaTable
 
 import lakeport
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from tests.cluster.standalone import SHORT_LIVED, Standalone, packed_environment
 from tests.emulators import Minio
 
@@ -29,8 +29,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     """Two workers; the session that the tests started on them ends with them."""
     with Standalone(tmp_path_factory.mktemp("cluster")) as started:
         yield started
-        if Runtime._current is not None:
-            Runtime._current.stop()
+        if DriverSession._current is not None:
+            DriverSession._current.stop()
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +60,7 @@ def spark(
         "spark.speculation.multiplier": "3",
         "spark.speculation.minTaskRuntime": "2s",
     }
-    Runtime.start({"delta", "s3a"}, settings, small=True)
+    DriverSession.start({"delta", "s3a"}, settings, small=True)
     return settings
 
 

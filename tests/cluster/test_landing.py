@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeport.engine.spark import workers
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import ConfigError, MissingDependency
 from tests.cluster.conftest import Bucket, singer
 from tests.cluster.standalone import Standalone, contents
@@ -29,8 +29,8 @@ def only_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAKEPORT_SPOOL_DIR", HERE)
 
 
-def runtime() -> Runtime:
-    found = Runtime._current
+def driver() -> DriverSession:
+    found = DriverSession._current
     assert found is not None
     return found
 
@@ -93,7 +93,7 @@ def test_frames_land_and_uneven_work_is_said(bucket: Bucket) -> None:
     assert sorted(bucket.delta("pandas").to_pyarrow_table()["id"].to_pylist()) == list(range(1000))
     from pyspark.sql import functions as f
 
-    session = runtime().spark
+    session = driver().spark
     text = f.sha2(f.col("id").cast("string"), 256)
     even = session.range(200_000, numPartitions=4).withColumn("text", text)
     report = bucket.land(
@@ -129,13 +129,13 @@ def test_what_workers_lack_is_said_first(
 ) -> None:
     bucket.land(io.BytesIO(singer(1)), table="before")
     with pytest.raises(MissingDependency, match="lack the Python package no_such_sdk") as lack:
-        workers.check(runtime(), ["no_such_sdk"])
+        workers.check(driver(), ["no_such_sdk"])
     assert "spark.archives = env.tar.gz#environment" in lack.value.hint
-    monkeypatch.setattr(runtime().context, "pythonExec", str(cluster.python))
+    monkeypatch.setattr(driver().context, "pythonExec", str(cluster.python))
     with pytest.raises(MissingDependency, match="lack the Python package lakeport ") as lack:
         bucket.land(io.BytesIO(singer(1)), table="after")
     assert "--py-files lakeport.zip" in lack.value.hint
-    monkeypatch.setattr(runtime().context, "pythonExec", "/no/such/python")
+    monkeypatch.setattr(driver().context, "pythonExec", "/no/such/python")
     with pytest.raises(ConfigError, match="have no Python where they look for it"):
         bucket.land(io.BytesIO(singer(1)), table="after")
     assert bucket.files("after") == []
@@ -145,7 +145,7 @@ def test_no_credential_shows_anywhere(bucket: Bucket, cluster: Standalone, event
     bucket.land(io.BytesIO(singer(2_000)), "delta_lake_s3")
     bucket.land(io.BytesIO(singer(2_000)), table="files")
     secret = bucket.minio.secret_key.encode()
-    context: Any = runtime().context
+    context: Any = driver().context
     application, ui = context.applicationId, context.uiWebUrl
     shown: dict[str, bytes] = {}
     for path in ("environment", "executors", "jobs", "stages"):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from tests.cluster.conftest import Bucket
 from tests.cluster.standalone import Standalone
 
@@ -23,8 +23,8 @@ ROWS = PARTITIONS * 10 * 65_536
 
 def slow_frame(gate: Path) -> Any:
     """A frame whose partitions come in ten pieces, the last ones when the gate's file is there."""
-    runtime = Runtime._current
-    assert runtime is not None
+    driver = DriverSession._current
+    assert driver is not None
     path = str(gate)
 
     def slowly(batches: Any) -> Any:
@@ -35,7 +35,7 @@ def slow_frame(gate: Path) -> Any:
             time.sleep(0.06)
             yield batch
 
-    return runtime.spark.range(ROWS, numPartitions=PARTITIONS).mapInArrow(slowly, "id long")
+    return driver.spark.range(ROWS, numPartitions=PARTITIONS).mapInArrow(slowly, "id long")
 
 
 def python_workers(cluster: Standalone) -> tuple[int, list[int]]:
@@ -96,7 +96,7 @@ def test_a_lost_worker_costs_no_rows_no_doubles_no_orphans(
     bucket: Bucket, cluster: Standalone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Only that attempts were repeated shall tell that something may have been left behind.
-    monkeypatch.setattr(Runtime, "speculates", False)
+    monkeypatch.setattr(DriverSession, "speculates", False)
     gate = tmp_path / "gate"
     with halted_midway(bucket, cluster, gate, cluster.kill_worker) as frozen:
         report = bucket.land(slow_frame(gate), "delta_lake_s3", table="numbers")

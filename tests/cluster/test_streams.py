@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import lakeport
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from tests.cluster.conftest import Bucket
 from tests.streaming.kit import until
 
@@ -42,10 +42,10 @@ def test_streams_go_on_from_checkpoints_in_the_store(bucket: Bucket) -> None:
     assert bucket.uploads() == []
 
     # The table that the stream left: some of its rows change, then its small files are merged.
-    runtime = Runtime._current
-    assert runtime is not None
+    driver = DriverSession._current
+    assert driver is not None
     changed = f"{LONG_AGO:%Y-%m-%d %H:%M:%S}"
-    frame = runtime.spark.range(100, numPartitions=4).selectExpr(
+    frame = driver.spark.range(100, numPartitions=4).selectExpr(
         "CASE WHEN id < 90 THEN id ELSE -id END AS value", f"TIMESTAMP '{changed}' AS timestamp"
     )
     report = bucket.land(frame, "delta_lake_s3", table="delta", mode="merge", merge_keys=["value"])

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 import lakeport
 from lakeport import DatabaseSource
 from lakeport.engine.spark.engine import SparkEngine
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import ConfigError, MissingDependency, SourceError
 from lakeport.sources.database.jdbc import JdbcFlushes
 
@@ -26,18 +26,18 @@ CANARY = "canary5ecret"
 @pytest.fixture
 def uri() -> Iterator[str]:
     """A database in the memory of Spark's JVM."""
-    runtime = Runtime._current
-    assert runtime is not None
+    driver = DriverSession._current
+    assert driver is not None
     name = f"jdbc:derby:memory:d{secrets.token_hex(6)}"
     found = f"{name};create=true;user=APP;password={CANARY}"
-    connection = runtime.spark._jvm.java.sql.DriverManager.getConnection(found)
+    connection = driver.spark._jvm.java.sql.DriverManager.getConnection(found)
     statement = connection.createStatement()
     statement.execute("CREATE TABLE T (ID INT PRIMARY KEY, N DECIMAL(9,2), S VARCHAR(9), D DATE)")
     for i in range(40):
         statement.execute(f"INSERT INTO T VALUES ({i}, {i}.25, 's{i}', DATE('2024-01-02'))")
     connection.close()
     yield found
-    runtime.spark.catalog.clearCache()
+    driver.spark.catalog.clearCache()
 
 
 def land(folder: Path, uri: str, **keys: Any) -> Any:
@@ -56,9 +56,9 @@ def test_a_table_lands(tmp_path: Path, uri: str, how: dict[str, Any]) -> None:
 
 
 def test_a_plan_of_sparks_holds_no_password(uri: str) -> None:
-    assert Runtime._current is not None
+    assert DriverSession._current is not None
     source = DatabaseSource(database=uri, table="T", split_by="ID", splits=2)
-    (flush,) = JdbcFlushes(source, "t", SparkEngine(Runtime._current.needs, {}))
+    (flush,) = JdbcFlushes(source, "t", SparkEngine(DriverSession._current.needs, {}))
     frame = flush.batches[0].frame
     assert frame is not None
     assert CANARY not in frame._jdf.queryExecution().toString()

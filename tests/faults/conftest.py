@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from tests.emulators import Azurite, FakeGcs, Minio
 from tests.faults.kit import Lake, Outcome
 from tests.faults.requests.scenario import Scenario, scenarios
@@ -42,11 +42,11 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Runtime]:
+def spark() -> Iterator[DriverSession]:
     """The session that loads in this process use."""
-    runtime = Runtime.start({"delta"}, {}, small=True)
-    runtime.context  # noqa: B018  # waits for it
-    yield runtime
+    driver = DriverSession.start({"delta"}, {}, small=True)
+    driver.context  # noqa: B018  # waits for it
+    yield driver
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +54,7 @@ def found(
     minio: Minio,
     azurite: Azurite,
     fake_gcs: FakeGcs,
-    spark: Runtime,
+    spark: DriverSession,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[dict[str, Scenario]]:
     """The scenarios in which requests fail, by name; their tables are made once."""
@@ -68,7 +68,7 @@ Command = Callable[..., Outcome]
 
 @pytest.fixture
 def command(
-    spark: Runtime,
+    spark: DriverSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],

@@ -18,7 +18,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 import lakeport
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import InputError, OutcomeUnknown, RunMismatch
 from lakeport.storage.local.store import LocalStorage
 from lakeport.writers.delta.commit.transaction import Transaction
@@ -118,7 +118,7 @@ def check_prefix(lake: Lake, states: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_death_at_every_step(spark: Runtime, lake: Lake, after: bool) -> None:
+def test_death_at_every_step(spark: DriverSession, lake: Lake, after: bool) -> None:
     for step in count(1):
         fate = Fate(step, after=after)
         one = Lake(lake.root / str(step), lake.format)
@@ -136,7 +136,7 @@ def test_death_at_every_step(spark: Runtime, lake: Lake, after: bool) -> None:
     assert step > 6  # a death at each of these was survived
 
 
-def test_death_again_and_again(spark: Runtime, lake: Lake) -> None:
+def test_death_again_and_again(spark: DriverSession, lake: Lake) -> None:
     """Each attempt dies a little later than the one before, in the same lake."""
     for step in count(1):
         fate = Fate(step, after=step % 2 == 0)
@@ -148,7 +148,7 @@ def test_death_again_and_again(spark: Runtime, lake: Lake) -> None:
     assert lake.ids() == list(range(ROWS))
 
 
-def test_death_between_the_streams_of_a_batch(spark: Runtime, lake: Lake) -> None:
+def test_death_between_the_streams_of_a_batch(spark: DriverSession, lake: Lake) -> None:
     """STATE waits for every stream; what one of them landed stays as it is."""
     lines = users(3, stream="left") + users(3, stream="right") + singer(state(left=3, right=3))
     for step in count(1):
@@ -166,7 +166,7 @@ def test_death_between_the_streams_of_a_batch(spark: Runtime, lake: Lake) -> Non
         assert one.ids("left") == one.ids("right") == [0, 1, 2]
 
 
-def test_the_same_run_with_another_column_after_a_death(spark: Runtime, lake: Lake) -> None:
+def test_the_same_run_with_another_column_after_a_death(spark: DriverSession, lake: Lake) -> None:
     """What a batch that landed had taught about undeclared fields holds for the repeated run."""
     rows = [{"id": i, "extra": i if i < BATCH else None} for i in range(ROWS)]
     lines = singer(
@@ -184,7 +184,7 @@ def test_the_same_run_with_another_column_after_a_death(spark: Runtime, lake: La
             break
 
 
-def test_other_cuts_after_a_death_are_refused(spark: Runtime, lake: Lake) -> None:
+def test_other_cuts_after_a_death_are_refused(spark: DriverSession, lake: Lake) -> None:
     """A run is repeated with the same batches; another size of them adds nothing."""
     for step in count(1):
         fate = Fate(step, after=True)
@@ -199,7 +199,7 @@ def test_other_cuts_after_a_death_are_refused(spark: Runtime, lake: Lake) -> Non
     assert lake.ids() == list(range(ROWS))
 
 
-def test_death_with_bad_records(spark: Runtime, lake: Lake) -> None:
+def test_death_with_bad_records(spark: DriverSession, lake: Lake) -> None:
     """Each bad record is set aside once, whenever the run died, and counts against the limit."""
     bad = (3, BATCH + 3)
     rows = [record("users", id="x" if i in bad else i) for i in range(ROWS)]
@@ -221,7 +221,7 @@ def test_death_with_bad_records(spark: Runtime, lake: Lake) -> None:
             break
 
 
-def test_a_repeated_run_keeps_its_limit_of_bad_records(spark: Runtime, lake: Lake) -> None:
+def test_a_repeated_run_keeps_its_limit_of_bad_records(spark: DriverSession, lake: Lake) -> None:
     """Batches that are skipped bring their bad records into the count."""
     rows = [record("users", id="x" if i in (3, BATCH + 3) else i) for i in range(ROWS)]
     lines = singer(schema("users", {"id": INTEGER, "name": STRING}, "id"), *rows)
@@ -249,7 +249,7 @@ class Mute:
 
 @pytest.mark.parametrize("lands", [True, False])
 def test_the_answer_to_a_commit_is_lost(
-    spark: Runtime, delta_lake: Lake, monkeypatch: pytest.MonkeyPatch, lands: bool
+    spark: DriverSession, delta_lake: Lake, monkeypatch: pytest.MonkeyPatch, lands: bool
 ) -> None:
     """A commit that is in the log keeps its files; one that is not is an error, and is repeated."""
     real = Transaction.commit

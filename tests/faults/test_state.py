@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import lakeport
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import LakeportError
 from tests.contract.targets import record, schema, singer, state
 from tests.faults.conftest import Command
@@ -67,7 +67,7 @@ def test_a_tap_that_dies_behind_a_record_s_brace(lake: Lake, command: Command) -
 STREAMS = ("left", "middle", "right")
 
 
-def test_states_of_many_streams_over_many_flushes(spark: Runtime, lake: Lake) -> None:
+def test_states_of_many_streams_over_many_flushes(spark: DriverSession, lake: Lake) -> None:
     """Each STATE finds everything before it in the tables at the moment in which it goes out."""
     lines: list[Any] = [schema(name, {"id": INTEGER}) for name in STREAMS]
     for number in range(40):
@@ -99,7 +99,7 @@ def test_states_of_many_streams_over_many_flushes(spark: Runtime, lake: Lake) ->
         assert len(lake.rows(name)) == _count(lines, name)
 
 
-def test_no_state_goes_out_behind_a_stream_that_failed(spark: Runtime, lake: Lake) -> None:
+def test_no_state_goes_out_behind_a_stream_that_failed(spark: DriverSession, lake: Lake) -> None:
     """One stream's bad record holds the STATE of all, though the others may have landed."""
     lines = [schema(name, {"id": INTEGER}) for name in STREAMS]
     lines += [record(name, id=1) for name in STREAMS]

@@ -69,11 +69,11 @@ class Job:
 def lakeport_writer(job: Job) -> Act:
     """Does steps as a user of lakeport does."""
     import lakeport
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
     from lakeport.errors import CommitConflict, ConfigError, InputError, RunMismatch, SchemaConflict
 
-    runtime = Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
-    runtime.spark  # noqa: B018  # no step begins before it is there
+    driver = DriverSession.start({"delta", "s3a", "azure"}, {}, small=True)
+    driver.spark  # noqa: B018  # no step begins before it is there
     target = lakeport.Table(job.config["table"], job.config)
     refusals = (CommitConflict, ConfigError, InputError, RunMismatch, SchemaConflict)
     modes = {"append": "append", "merge": "merge", "replace": "overwrite"}

@@ -22,7 +22,7 @@ import pyarrow as pa
 import lakeport
 from lakeport.cli.app import main as program
 from lakeport.config.load import load_target
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 
 
 def shown(configs: Sequence[Mapping[str, Any]], folder: Path) -> str:
@@ -60,23 +60,23 @@ def main(events: str, configs: Sequence[dict[str, Any]]) -> None:
         "spark.eventLog.dir": f"file://{events}",
         "spark.eventLog.compress": "false",
     }
-    runtime = Runtime.start({"delta", "s3a", "azure"}, settings, small=True)
+    driver = DriverSession.start({"delta", "s3a", "azure"}, settings, small=True)
     for config in configs:
-        land_and_read(runtime, config, settings)
-    show_views(runtime)
+        land_and_read(driver, config, settings)
+    show_views(driver)
     for config in configs:
         use_the_program(config, settings)
     known = {secret for config in configs for secret in load_target(config).secrets()}
-    search_the_disk({*runtime.secrets, *known})
-    runtime.stop(fast=False)
+    search_the_disk({*driver.secrets, *known})
+    driver.stop(fast=False)
 
 
-def land_and_read(runtime: Runtime, config: dict[str, Any], settings: dict[str, str]) -> None:
+def land_and_read(driver: DriverSession, config: dict[str, Any], settings: dict[str, str]) -> None:
     """Two loads, and what Spark says of their table and of one that is not there."""
     lakeport.land(pa.table({"id": [1]}), config, spark=settings)
     report = lakeport.land(pa.table({"id": [2]}), config, spark=settings, mode="overwrite")
     print(report.to_json())
-    spark, root = runtime.spark, str(report.streams[0].table)
+    spark, root = driver.spark, str(report.streams[0].table)
     root = root.replace("s3://", "s3a://")
     print(spark.read.format("delta").load(root).count())
     print(spark.sql(f"DESCRIBE HISTORY delta.`{root}`").collect())
@@ -85,20 +85,20 @@ def land_and_read(runtime: Runtime, config: dict[str, Any], settings: dict[str, 
     except Exception as error:
         from lakeport.engine.spark.failures import translate
 
-        print(translate(error, runtime.secrets))
+        print(translate(error, driver.secrets))
 
 
-def show_views(runtime: Runtime) -> None:
+def show_views(driver: DriverSession) -> None:
     """Settings, the JVM's command line and log, and the pages that Spark serves."""
-    spark = runtime.spark
+    spark = driver.spark
     spark.conf.set("spark.sql.shuffle.partitions", "3")
-    print(runtime.context.getConf().getAll())
+    print(driver.context.getConf().getAll())
     print(spark.sql("SET -v").collect(), spark.sql("SET").collect())
-    assert runtime._launch is not None
-    jvm = runtime._launch.jvm
+    assert driver._launch is not None
+    jvm = driver._launch.jvm
     assert jvm is not None
     print("cmdline", Path(f"/proc/{jvm.process.pid}/cmdline").read_text())
-    web, app = runtime.context.uiWebUrl, runtime.context.applicationId
+    web, app = driver.context.uiWebUrl, driver.context.applicationId
     for page in (f"api/v1/applications/{app}/environment", "environment/", "jobs/", "SQL/"):
         print(urlopen(f"{web}/{page}").read().decode())
     print(jvm.log.read_text())

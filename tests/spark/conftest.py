@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
 
 os.environ["LAKEPORT_CDS"] = "use"
 
 
 @pytest.fixture(scope="session")
-def runtime() -> Iterator[Runtime]:
+def driver() -> Iterator[DriverSession]:
     """A session of our own with Delta, for every destination."""
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
 
-    started = Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
+    started = DriverSession.start({"delta", "s3a", "azure"}, {}, small=True)
     yield started

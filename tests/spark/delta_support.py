@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeport.engine.spark.engine import SparkEngine
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from lakeport.model import Landed
 from lakeport.storage.local.store import LocalStorage
 from lakeport.writers.delta.options import DeltaOptions
@@ -19,19 +19,19 @@ from lakeport.writers.delta.writer import DeltaWriter
 
 
 @cache
-def runtime() -> Runtime:
+def driver() -> DriverSession:
     """The process's own session."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    return Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
+    return DriverSession.start({"delta", "s3a", "azure"}, {}, small=True)
 
 
 def engine() -> SparkEngine:
     """An engine on that session."""
-    return SparkEngine(runtime().needs, {})
+    return SparkEngine(driver().needs, {})
 
 
 def session() -> Any:
-    return runtime().spark
+    return driver().spark
 
 
 def writer(root: Any, folder: str = "t", stream: str = "t", **more: Any) -> DeltaWriter:

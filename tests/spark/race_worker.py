@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakeport.engine.spark.filesystems import session_for
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import LakeportError
 from lakeport.storage.s3.hadoop import hadoop_settings
 from lakeport.storage.s3.settings import AwsSettings
@@ -75,13 +75,13 @@ class Meeting(DeltaWriter):
         return super().try_commit(*arguments, **keys)
 
 
-def change(runtime: Runtime, task: dict[str, Any]) -> dict[str, Any]:
+def change(driver: DriverSession, task: dict[str, Any]) -> dict[str, Any]:
     """Make the commits; return the ids of those that were reported as done, and the errors."""
     settings = AwsSettings(*task["keys"], endpoint=task["endpoint"], region="us-east-1")
     storage = Named(task["bucket"], "lake", settings, scheme=task["scheme"])
     root, hadoop = storage.hadoop_uri(), hadoop_settings(task["bucket"], settings)
     writer = Meeting(
-        lambda: session_for(runtime, root, hadoop),
+        lambda: session_for(driver, root, hadoop),
         storage,
         task["table"],
         "stream",
@@ -96,7 +96,7 @@ def change(runtime: Runtime, task: dict[str, Any]) -> dict[str, Any]:
             if task.get("mode") == "optimize":
                 optimize(writer, task)
             elif task.get("mode") == "merge":
-                merge(runtime, writer, task, number)
+                merge(driver, writer, task, number)
             else:
                 append(writer, task, number)
         except LakeportError as error:
@@ -112,11 +112,11 @@ def append(writer: DeltaWriter, task: dict[str, Any], number: int) -> None:
     writer.commit(plan, writer.sink(plan).write(aligned(plan, rows), 0))
 
 
-def merge(runtime: Runtime, writer: DeltaWriter, task: dict[str, Any], number: int) -> None:
+def merge(driver: DriverSession, writer: DeltaWriter, task: dict[str, Any], number: int) -> None:
     fresh = [task["fresh"] + number - task["first"]] if "fresh" in task else []
     ids = [*task.get("ids", []), *fresh]
     rows = pa.table({"id": ids, "value": [number] * len(ids)})
-    merger = DeltaMerger(writer, runtime)
+    merger = DeltaMerger(writer, driver)
     plan = merger.plan(rows.schema, ["id"])
     merger.commit(plan, merger.sink(plan).write(iter(rows.to_batches()), 0))
 
@@ -144,12 +144,12 @@ def optimize(writer: Meeting, task: dict[str, Any]) -> None:
 
 def main() -> None:
     """Serve until standard input ends."""
-    runtime = Runtime.start({"delta", "s3a"}, SETTINGS, small=True)
-    runtime.spark  # noqa: B018
+    driver = DriverSession.start({"delta", "s3a"}, SETTINGS, small=True)
+    driver.spark  # noqa: B018
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
-        print(json.dumps(change(runtime, json.loads(line))), flush=True)
-    runtime.stop()
+        print(json.dumps(change(driver, json.loads(line))), flush=True)
+    driver.stop()
 
 
 if __name__ == "__main__":

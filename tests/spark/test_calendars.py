@@ -22,7 +22,7 @@ from lakeport.schema.calendars import HybridCalendar
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
 
 ZONES = ["UTC", "America/Los_Angeles", "Asia/Kathmandu"]
 DAYS = ["0001-01-01", "1001-01-01", "1500-02-28", "1582-10-04", "1582-10-15", "1600-02-29"]
@@ -56,11 +56,11 @@ moments = st.integers(-719_160 * _DAY, -20_000 * _DAY) | st.integers(-719_160 * 
 
 
 @pytest.fixture
-def legacy(runtime: Runtime) -> Callable[..., SparkSession]:
+def legacy(driver: DriverSession) -> Callable[..., SparkSession]:
     """Make a session with a time zone and settings of Parquet."""
 
     def session(zone: str, **parquet: str) -> SparkSession:
-        own = runtime.spark.newSession()
+        own = driver.spark.newSession()
         own.conf.set("spark.sql.session.timeZone", zone)
         own.conf.set("spark.sql.avro.datetimeRebaseModeInWrite", "LEGACY")
         for name, value in parquet.items():
@@ -126,7 +126,7 @@ def test_parquet(
     at=st.lists(moments, min_size=80, max_size=80),
 )
 def test_any_count_of_spark_2(
-    runtime: Runtime, tmp_path: Path, zone: str, days: list[int], at: list[int]
+    driver: DriverSession, tmp_path: Path, zone: str, days: list[int], at: list[int]
 ) -> None:
     edges = [0, -141_427, -141_428, -719_164, -171_595, -171_596]
     days, at = days + edges, [*at, *(day * _DAY for day in edges[:3]), -1, -(10**15), -(10**16)]
@@ -140,7 +140,7 @@ def test_any_count_of_spark_2(
     path = tmp_path / "t.parquet"
     pq.write_table(table, path)
     expected = (
-        runtime.spark.read.parquet(str(path)).selectExpr("unix_date(d)", "unix_micros(t)").collect()
+        driver.spark.read.parquet(str(path)).selectExpr("unix_date(d)", "unix_micros(t)").collect()
     )
     calendar = HybridCalendar.of_parquet(pq.read_metadata(path))
     assert calendar is not None

@@ -16,12 +16,12 @@ from tests.unit.sources.csv.numbers import (
 )
 
 if TYPE_CHECKING:
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
 
 
-def test_where_spark_differs(runtime: Runtime, tmp_path: Path) -> None:
+def test_where_spark_differs(driver: DriverSession, tmp_path: Path) -> None:
     texts = one_row(tmp_path / "t.csv")
-    frame = runtime.spark.read.csv(str(tmp_path / "t.csv"), header=True, inferSchema=True)
+    frame = driver.spark.read.csv(str(tmp_path / "t.csv"), header=True, inferSchema=True)
     outside = {"0000-01-01", "10000-01-01"}  # dates to Spark, of years that Python does not have
     names = [f"c{n}" for n, text in enumerate(texts) if text not in outside]
     [row] = frame.select(names).collect()

@@ -11,7 +11,7 @@ import openpyxl
 import pytest
 
 import lakeport
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import SourceError
 
 CSV = b"id,t\n" + b"".join(b"%d,%x\n" % (n, n * 2654435761 % 2**32) for n in range(20_000))
@@ -57,12 +57,12 @@ def flipped(data: bytes, at: int | None = None) -> bytes:
     ids=lambda value: value if isinstance(value, str) and "." in value else "",
 )
 def test_damaged_files_are_refused(
-    runtime: Runtime, tmp_path: Path, name: str, data: bytes, told: str
+    driver: DriverSession, tmp_path: Path, name: str, data: bytes, told: str
 ) -> None:
     (tmp_path / name).write_bytes(data)
     (tmp_path / "well.csv").write_bytes(CSV)
     lake = tmp_path / "lake"
-    assert runtime.context.applicationId  # once the session is there, tasks are Spark's
+    assert driver.context.applicationId  # once the session is there, tasks are Spark's
     for source in ([tmp_path / name], [tmp_path / name, tmp_path / "well.csv"]):
         if source[1:] and name.endswith(".xlsx"):
             continue

@@ -29,7 +29,7 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
 
 
 @pytest.fixture(autouse=True)
-def with_spark(runtime: Any) -> None:
+def with_spark(driver: Any) -> None:
     """One session for the module; `land` takes it up."""
 
 
@@ -152,11 +152,11 @@ def test_a_wrong_key_and_container_are_named(azurite: Azurite) -> None:
     assert ids(azurite, "right") == [1]
 
 
-def test_one_of_several_writers_wins_each_version(azurite: Azurite, runtime: Any) -> None:
+def test_one_of_several_writers_wins_each_version(azurite: Azurite, driver: Any) -> None:
     """Delta's own log store is enough on Azure: it renames, which never overwrites, unlocked."""
     settings = AzureSettings(azurite.account, azurite.account_key, endpoint=azurite.endpoint)
-    runtime.configure(hadoop_settings(settings))
-    jvm, conf = runtime.spark._jvm, runtime.spark._jsc.hadoopConfiguration()
+    driver.configure(hadoop_settings(settings))
+    jvm, conf = driver.spark._jvm, driver.spark._jsc.hadoopConfiguration()
     root = f"abfs://lake@{azurite.account}.dfs.core.windows.net/race/_delta_log"
     make_path = jvm.org.apache.hadoop.fs.Path
     make_path(root).getFileSystem(conf).mkdirs(make_path(root))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from delta_support import runtime, session
+from delta_support import driver, session
 from deltalake import DeltaTable
 
 import lakeport
@@ -37,7 +37,7 @@ def marked(*ids: int) -> pa.Table:
 
 
 def test_tables_with_rules_are_merged_by_spark(tmp_path: Path) -> None:
-    runtime()
+    driver()
     path = tmp_path / "t"
     lakeport.land(people(_1="a", _2="b", _3="c"), tmp_path, table="t")
     sql = session().sql
@@ -79,7 +79,7 @@ def test_tables_with_rules_are_merged_by_spark(tmp_path: Path) -> None:
 def test_a_merge_that_meets_another_writer_looks_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runtime()
+    driver()
     path = tmp_path / "t"
     lakeport.land(people(_1="a", _2="b"), tmp_path, table="t")
     commit, met = LogTransaction.commit, list[str]()
@@ -143,7 +143,7 @@ def test_files_of_other_writers_are_merged_into(tmp_path: Path) -> None:
     names = {f"_{i}": f"n{i}" for i in (*range(0, 100, 2), 200)}
     lakeport.land(people(**names), tmp_path, **MERGE)
     frame = session().read.format("delta").load(str(path))
-    assert before > 4 * runtime().cores
+    assert before > 4 * driver().cores
     assert frame.select("id").distinct().count() == frame.count() == 101
     assert frame.where("name = concat('n', id)").count() == 51
     assert frame.where("m['k'] = id AND tree[0].x = id AND d = id").count() == 100
@@ -168,7 +168,7 @@ def users(*lines: dict[str, Any], active: int = 2, **declared: Any) -> io.BytesI
 def test_rows_are_retired_by_columns_that_the_source_declares(
     tmp_path: Path, version: str, deleted: dict[str, Any], marked: bool
 ) -> None:
-    runtime()
+    driver()
     declared = {"_sdc_table_version": {"type": ["null", version]}, "_sdc_deleted_at": deleted}
     old = {"id": 1, "_sdc_table_version": 1 if version == "integer" else "1"}
     lakeport.land(users({"record": old}, active=1, **declared), tmp_path)
@@ -179,7 +179,7 @@ def test_rows_are_retired_by_columns_that_the_source_declares(
 
 
 def test_a_mark_that_can_hold_no_time_is_refused(tmp_path: Path) -> None:
-    runtime()
+    driver()
     declared = {
         "_sdc_table_version": {"type": "integer"},
         "_sdc_deleted_at": {"type": ["null", "boolean"]},
@@ -190,7 +190,7 @@ def test_a_mark_that_can_hold_no_time_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_state_rides_with_the_last_commit_before_it(tmp_path: Path) -> None:
-    runtime()
+    driver()
 
     def lines(column: str, number: int) -> list[dict[str, Any]]:
         schema = {"properties": {"id": {"type": "integer"}, column: {"type": "integer"}}}
@@ -209,7 +209,7 @@ def test_a_state_rides_with_the_last_commit_before_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("hard", [True, False])
 def test_rows_without_a_version_stay_where_spark_retires(tmp_path: Path, hard: bool) -> None:
-    runtime()
+    driver()
     path, keys = tmp_path / "users", {"mode": "merge", "hard_delete": hard}
     versions = {"_sdc_table_version": {"type": ["null", "integer"]}}
     lakeport.land(users({"record": {"id": 1}}, **versions), tmp_path, **keys)
@@ -229,7 +229,7 @@ def test_rows_without_a_version_stay_where_spark_retires(tmp_path: Path, hard: b
 
 
 def test_conditions_and_marks_where_spark_merges(tmp_path: Path) -> None:
-    runtime()
+    driver()
     path, keys = tmp_path / "users", {"mode": "merge"}
     text = {"type": ["null", "string"]}
     declared = {"op": text, "v": text, "_sdc_deleted_at": {**text, "format": "date-time"}}

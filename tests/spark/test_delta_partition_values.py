@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from pyspark.sql.functions import col
 
 import lakeport
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import ConfigError, DestinationError, InputError
 
 HARD = [
@@ -120,7 +120,7 @@ def test_wider_types_beside_overwritten_partitions(
     assert found() == [(quarter, 9), (1, 10), (2**40, 11), (two, 9), (None, 10)]
 
 
-def test_spark_makes_no_null_of_the_text_for_one(tmp_path: Path, runtime: Runtime) -> None:
+def test_spark_makes_no_null_of_the_text_for_one(tmp_path: Path, driver: DriverSession) -> None:
     """Delta's own writer takes partitions from the folders that it writes."""
     text, rows = "__HIVE_DEFAULT_PARTITION__", list[dict[str, Any]]()
     for n in range(2):

@@ -83,7 +83,7 @@ def commits(store: Any, table: str, bucket: str = "lake") -> list[int]:
 
 
 @pytest.fixture(autouse=True)
-def with_spark(runtime: Any) -> None:
+def with_spark(driver: Any) -> None:
     """One session for the module; `land` takes it up."""
 
 
@@ -235,10 +235,10 @@ def test_a_lost_answer_to_the_commit_lands_once() -> None:
     ("name", "value"), [("performance.flags", "mkdir, create"), ("create.performance", "true")]
 )
 def test_settings_that_overwrite_silently_are_refused_before_anything_is_written(
-    minio: Minio, runtime: Any, name: str, value: str
+    minio: Minio, driver: Any, name: str, value: str
 ) -> None:
     bucket = minio.create_bucket("fast-" + name.replace(".", "-"))
-    runtime.configure({f"fs.s3a.bucket.{bucket}.{name}": value})
+    driver.configure({f"fs.s3a.bucket.{bucket}.{name}": value})
     with pytest.raises(ConfigError, match="lets a commit overwrite another"):
         lakeport.land(rows(1), keys(minio, bucket, table="t"))
     found = minio.client().list_objects_v2(Bucket=bucket).get("Contents", [])
@@ -461,7 +461,7 @@ def test_beside_delta_rs_nothing_is_lost(minio: Minio, writers: Writers) -> None
     assert commits(minio, table) == list(range(31))
 
 
-def test_what_a_store_quotes_of_a_request_is_in_no_traceback(runtime: Any) -> None:
+def test_what_a_store_quotes_of_a_request_is_in_no_traceback(driver: Any) -> None:
     token = "canary/of-the-" + "session+token=="
     with EchoStore() as store:
         config = {
@@ -474,11 +474,11 @@ def test_what_a_store_quotes_of_a_request_is_in_no_traceback(runtime: Any) -> No
         }
         target = load_target(config)
         assert isinstance(target, DeltaLakeS3Config)
-        hand_over(runtime, "s3a://echo", target.storage().hadoop_settings())
-        hadoop = runtime.context._jvm.org.apache.hadoop.fs
+        hand_over(driver, "s3a://echo", target.storage().hadoop_settings())
+        hadoop = driver.context._jvm.org.apache.hadoop.fs
         folder = hadoop.Path("s3a://echo/a")
-        with pytest.raises(PermissionRefused) as caught, translated(runtime.secrets):
-            folder.getFileSystem(runtime.context._jsc.hadoopConfiguration()).listStatus(folder)
+        with pytest.raises(PermissionRefused) as caught, translated(driver.secrets):
+            folder.getFileSystem(driver.context._jsc.hadoopConfiguration()).listStatus(folder)
     told = "".join(traceback.format_exception(caught.value))
     assert "X-Amz-Security-Token" in told
     assert canary.leaks(told, [token, config["aws_access_key_id"]]) == []

@@ -9,19 +9,19 @@ import pytest
 from deltalake import DeltaTable
 
 import lakeport
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from tests.emulators import Minio
 from tests.spark.test_session import run_script
 
 
-def test_a_load_says_what_ran_it(runtime: Runtime, tmp_path: Path) -> None:
+def test_a_load_says_what_ran_it(driver: DriverSession, tmp_path: Path) -> None:
     source = tmp_path / "people.csv"
     source.write_text("id,name\n1,Ada\n2,Bob\n")
     report = lakeport.land(str(source), tmp_path / "lake")
     told = report.engine
-    assert (told.name, told.version) == ("spark", str(runtime.context.version))
-    assert told.master == f"local[{runtime.cores}]"
-    assert told.application == str(runtime.context.applicationId)
+    assert (told.name, told.version) == ("spark", str(driver.context.version))
+    assert told.master == f"local[{driver.cores}]"
+    assert told.application == str(driver.context.applicationId)
     assert (told.jobs, told.tasks) == (1, 1)
     assert report.to_dict()["engine"]["application"] == told.application
     (entry,) = lakeport.Table(tmp_path / "lake/people").history()
@@ -44,8 +44,8 @@ def test_jobs_have_descriptions_in_words_and_a_group_a_run(tmp_path: Path) -> No
     lakeport.land(rows, {str(tmp_path)!r}, table="t", run_id="nightly", spark=spark)
     lakeport.land(rows, {str(tmp_path)!r}, table="u", sql="SELECT id FROM source", run_id="second",
                   spark=spark)
-    from lakeport.engine.spark.session import Runtime
-    Runtime._current.stop(fast=False)
+    from lakeport.engine.spark.session import DriverSession
+    DriverSession._current.stop(fast=False)
     """)
     (log,) = [file for file in events.iterdir() if file.is_file()]
     lines = [json.loads(line) for line in log.read_text().splitlines()]

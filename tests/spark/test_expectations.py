@@ -24,7 +24,7 @@ from lakeport.loading.expect.conditions import MASK, masked
 from lakeport.writers.files.writer import FilesWriter
 
 if TYPE_CHECKING:
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
 
 ROWS = pa.table(
     {
@@ -63,7 +63,11 @@ def failed(report: lakeport.LandingReport) -> dict[str, int]:
     ],
 )
 def test_rows_that_fail_are_set_aside_and_the_others_land(
-    runtime: Runtime, tmp_path: Path, given_: dict[str, Any], landed: list[int | None], sql: str
+    driver: DriverSession,
+    tmp_path: Path,
+    given_: dict[str, Any],
+    landed: list[int | None],
+    sql: str,
 ) -> None:
     one = {**given_, "otherwise": "quarantine"}
     report = lakeport.land(ROWS, tmp_path, table="t", sql=sql, expect=[one])
@@ -77,7 +81,7 @@ def test_rows_that_fail_are_set_aside_and_the_others_land(
 
 @pytest.mark.parametrize("sql", ["", "SELECT * FROM source"])
 def test_a_failure_commits_nothing_and_names_the_expectation(
-    runtime: Runtime, tmp_path: Path, sql: str
+    driver: DriverSession, tmp_path: Path, sql: str
 ) -> None:
     with pytest.raises(ExpectationFailed) as caught:
         lakeport.land(ROWS, tmp_path, table="t", sql=sql, expect=[{"not_null": ["id", "s"]}])
@@ -92,7 +96,7 @@ def test_a_failure_commits_nothing_and_names_the_expectation(
     assert stream["expectations"][0]["failed"] == 1
 
 
-def test_warnings_are_counted_and_everything_lands(runtime: Runtime, tmp_path: Path) -> None:
+def test_warnings_are_counted_and_everything_lands(driver: DriverSession, tmp_path: Path) -> None:
     expect = [
         {"between": {"x": [0, 2]}, "otherwise": "warn"},
         {"rows": {"at_most": 1}, "otherwise": "warn"},
@@ -106,7 +110,7 @@ def test_warnings_are_counted_and_everything_lands(runtime: Runtime, tmp_path: P
     )
 
 
-def test_all_rows_together(runtime: Runtime, tmp_path: Path) -> None:
+def test_all_rows_together(driver: DriverSession, tmp_path: Path) -> None:
     now = datetime.now(UTC)
     old = pa.table({"at": [now - timedelta(days=3), now - timedelta(days=9)]})
     lakeport.land(
@@ -126,7 +130,7 @@ def test_all_rows_together(runtime: Runtime, tmp_path: Path) -> None:
 
 
 def test_keys_are_unique_among_the_rows_that_the_table_has(
-    runtime: Runtime, tmp_path: Path
+    driver: DriverSession, tmp_path: Path
 ) -> None:
     unique = {"unique": "id", "otherwise": "quarantine"}
     lakeport.land(pa.table({"id": [1, 2]}), tmp_path, table="t", expect=[unique])
@@ -138,13 +142,13 @@ def test_keys_are_unique_among_the_rows_that_the_table_has(
 
 
 def test_references_are_looked_up_in_the_lake_and_among_the_views(
-    runtime: Runtime, tmp_path: Path
+    driver: DriverSession, tmp_path: Path
 ) -> None:
     lakeport.land(pa.table({"key": [1, 2]}), tmp_path, table="customers")
     one = {"references": {"id": "customers.key"}, "otherwise": "quarantine"}
     lakeport.land(ROWS, tmp_path, table="t", expect=[one])
     assert ids(tmp_path / "t") == [1, 2, 2, None]
-    views = {"customers": runtime.spark.createDataFrame([(5,)], "key long")}
+    views = {"customers": driver.spark.createDataFrame([(5,)], "key long")}
     lakeport.land(ROWS, tmp_path, table="u", expect=[one], views=views)
     assert ids(tmp_path / "u") == [5, None]
     with pytest.raises(ConfigError, match="there is no table 'absent'"):
@@ -165,7 +169,7 @@ def test_references_are_looked_up_in_the_lake_and_among_the_views(
     ],
 )
 def test_a_wrong_expectation_is_told_in_words(
-    runtime: Runtime, tmp_path: Path, given_: dict[str, Any], words: str
+    driver: DriverSession, tmp_path: Path, given_: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         lakeport.land(ROWS, tmp_path, table="t", expect=[given_])
@@ -173,7 +177,7 @@ def test_a_wrong_expectation_is_told_in_words(
     assert not (tmp_path / "t").exists()
 
 
-def test_too_many_rows_set_aside_fail_the_load(runtime: Runtime, tmp_path: Path) -> None:
+def test_too_many_rows_set_aside_fail_the_load(driver: DriverSession, tmp_path: Path) -> None:
     one = {"not_null": "id", "otherwise": "quarantine"}
     lakeport.land(ROWS, tmp_path, table="t", expect=[one], max_bad_records="20%")
     with pytest.raises(InputError, match="1 of 5 records are bad"):
@@ -214,12 +218,12 @@ CONDITIONS: tuple[tuple[dict[str, Any], str], ...] = (
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_the_rows_that_fail_are_those_of_sql(
-    runtime: Runtime, values: list[dict[str, Any]]
+    driver: DriverSession, values: list[dict[str, Any]]
 ) -> None:
     table = pa.Table.from_pylist(values, SCHEMA)
-    others = {"o": runtime.spark.createDataFrame([(1,), (2,), (2,)], "k long")}
+    others = {"o": driver.spark.createDataFrame([(1,), (2,), (2,)], "k long")}
     expected = [Expectation(**given_) for given_, _ in CONDITIONS]
-    told = masked(runtime.spark.createDataFrame(table), expected, others, None)
+    told = masked(driver.spark.createDataFrame(table), expected, others, None)
     bits = [row[MASK] for row in told.select(f"`{MASK}`").collect()]
     wanted = ", ".join(f"({sql}) IS TRUE AS c{i}" for i, (_, sql) in enumerate(CONDITIONS))
     sums = ", ".join(f"count(*) FILTER (c{i})" for i in range(len(CONDITIONS)))
@@ -247,7 +251,7 @@ TYPED = pa.table(
 )
 
 
-def test_arrow_and_spark_find_the_same_rows(runtime: Runtime) -> None:
+def test_arrow_and_spark_find_the_same_rows(driver: DriverSession) -> None:
     given_: list[dict[str, Any]] = [{"not_null": name} for name in TYPED.column_names]
     limits: dict[str, list[Any]] = {
         "n": [0, 2, 2**63 - 1],
@@ -267,7 +271,7 @@ def test_arrow_and_spark_find_the_same_rows(runtime: Runtime) -> None:
     expected = [Expectation(**one) for one in given_]
     assert not any(needs_spark(one, TYPED.schema) for one in expected)
     (batch,) = TYPED.to_batches()
-    frame = runtime.spark.createDataFrame(TYPED)
+    frame = driver.spark.createDataFrame(TYPED)
     for some in (expected[:40], expected[40:]):
         _, bits = marked(some, batch)
         told = [row[MASK] for row in masked(frame, some, {}, None).select(f"`{MASK}`").collect()]
@@ -279,7 +283,7 @@ def test_arrow_and_spark_find_the_same_rows(runtime: Runtime) -> None:
 
 
 def test_rows_that_are_staged_again_are_judged_once(
-    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    driver: DriverSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit, taken = FilesWriter.commit, [True]
 

@@ -28,37 +28,37 @@ from lakeport.errors import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
 from lakeport.engine.tasks import TaskTraceError
 
 LABEL = JobLabel("test")
 
 
-def test_results_in_the_order_of_the_items(runtime: Runtime) -> None:
+def test_results_in_the_order_of_the_items(driver: DriverSession) -> None:
     def work(base: int, item: int) -> list[int]:
         time.sleep(0.02 * (5 - item))
         return [base + item, -item]
 
-    assert run_tasks(runtime, LABEL, partial(work, 100), range(5)) == [
+    assert run_tasks(driver, LABEL, partial(work, 100), range(5)) == [
         100, 0, 101, -1, 102, -2, 103, -3, 104, -4,
     ]  # fmt: skip
 
 
-def test_no_items(runtime: Runtime) -> None:
-    assert run_tasks(runtime, LABEL, lambda _: [1], []) == []
+def test_no_items(driver: DriverSession) -> None:
+    assert run_tasks(driver, LABEL, lambda _: [1], []) == []
 
 
-def test_tasks_run_in_warm_processes_of_their_own(runtime: Runtime) -> None:
+def test_tasks_run_in_warm_processes_of_their_own(driver: DriverSession) -> None:
     def work(_: int) -> list[tuple[int, bool]]:
         import sys
 
         return [(os.getpid(), "pyarrow.parquet" in sys.modules)]
 
-    found = run_tasks(runtime, LABEL, work, range(4))
+    found = run_tasks(driver, LABEL, work, range(4))
     assert all(pid != os.getpid() and warm for pid, warm in found)
 
 
-def test_the_collector_passes_over_what_tasks_have_loaded(runtime: Runtime) -> None:
+def test_the_collector_passes_over_what_tasks_have_loaded(driver: DriverSession) -> None:
     def work(_: int) -> list[tuple[int, bool]]:
         import gc
         import wave  # which nothing else loads
@@ -67,7 +67,7 @@ def test_the_collector_passes_over_what_tasks_have_loaded(runtime: Runtime) -> N
 
     collected: dict[int, list[bool]] = {}
     for _ in range(5):
-        for pid, known in run_tasks(runtime, LABEL, work, range(4)):
+        for pid, known in run_tasks(driver, LABEL, work, range(4)):
             collected.setdefault(pid, []).append(known)
     assert all(known[0] for known in collected.values())
     assert not any(again for known in collected.values() for again in known[1:])
@@ -83,14 +83,14 @@ def test_the_collector_passes_over_what_tasks_have_loaded(runtime: Runtime) -> N
         InputError("plain"),
     ],
 )
-def test_errors_come_out_as_they_were(runtime: Runtime, error: Exception) -> None:
+def test_errors_come_out_as_they_were(driver: DriverSession, error: Exception) -> None:
     def work(item: int) -> list[int]:
         if item == 1:
             raise error
         return [item]
 
     with pytest.raises(type(error)) as caught:
-        run_tasks(runtime, LABEL, work, [0, 1])
+        run_tasks(driver, LABEL, work, [0, 1])
     assert str(caught.value) == str(error)
     if isinstance(error, BadRecords):
         assert isinstance(caught.value, BadRecords)
@@ -99,7 +99,7 @@ def test_errors_come_out_as_they_were(runtime: Runtime, error: Exception) -> Non
 
 
 def test_the_first_failure_counts_and_those_behind_it_do_not_start(
-    runtime: Runtime, tmp_path: Path
+    driver: DriverSession, tmp_path: Path
 ) -> None:
     def work(item: int) -> list[int]:
         if item == 0:
@@ -112,38 +112,38 @@ def test_the_first_failure_counts_and_those_behind_it_do_not_start(
 
     dropped: list[int] = []
     with pytest.raises(InputError, match="item 0"):
-        run_tasks(runtime, LABEL, work, range(60), discard=dropped.extend)
+        run_tasks(driver, LABEL, work, range(60), discard=dropped.extend)
     begun = sorted(int(path.name) for path in tmp_path.iterdir())
     assert len(begun) < 58
     assert sorted(dropped) == begun
 
 
-def test_an_unforeseen_error_tells_where_and_not_the_data(runtime: Runtime) -> None:
+def test_an_unforeseen_error_tells_where_and_not_the_data(driver: DriverSession) -> None:
     def work(_: int) -> list[int]:
         return [int("value of a record")]
 
     with pytest.raises(SparkFailure, match=r"ValueError in work \(test_jobs.py:") as caught:
-        run_tasks(runtime, LABEL, work, [1])
+        run_tasks(driver, LABEL, work, [1])
     assert "value of a record" not in str(caught.value)
     assert isinstance(caught.value.__cause__, TaskTraceError)
     assert "value of a record" in str(caught.value.__cause__)
 
 
-def test_a_worker_that_dies(runtime: Runtime) -> None:
+def test_a_worker_that_dies(driver: DriverSession) -> None:
     def work(_: int) -> list[int]:
         os._exit(3)
 
     with pytest.raises(SparkFailure, match="Python worker"):
-        run_tasks(runtime, LABEL, work, [1])
-    assert run_tasks(runtime, LABEL, lambda x: [x], [1]) == [1]
+        run_tasks(driver, LABEL, work, [1])
+    assert run_tasks(driver, LABEL, lambda x: [x], [1]) == [1]
 
 
-def test_results_that_can_not_be_pickled(runtime: Runtime) -> None:
+def test_results_that_can_not_be_pickled(driver: DriverSession) -> None:
     with pytest.raises(SparkFailure):
-        run_tasks(runtime, LABEL, lambda _: [threading.Lock()], [1])
+        run_tasks(driver, LABEL, lambda _: [threading.Lock()], [1])
 
 
-def test_several_threads(runtime: Runtime) -> None:
+def test_several_threads(driver: DriverSession) -> None:
     found: dict[int, list[int] | Exception] = {}
 
     def land(number: int) -> None:
@@ -153,7 +153,7 @@ def test_several_threads(runtime: Runtime) -> None:
             return [number * 10 + item]
 
         try:
-            found[number] = run_tasks(runtime, LABEL, work, range(3))
+            found[number] = run_tasks(driver, LABEL, work, range(3))
         except InputError as error:
             found[number] = error
 
@@ -167,44 +167,44 @@ def test_several_threads(runtime: Runtime) -> None:
     assert isinstance(found[2], InputError)
 
 
-def test_frames(runtime: Runtime) -> None:
+def test_frames(driver: DriverSession) -> None:
     def work(batches: Iterator[pa.RecordBatch], partition: int) -> list[tuple[int, int]]:
         return [(partition, sum(batch.column("id").to_pylist())) for batch in batches]
 
-    frame = runtime.spark.range(0, 10, 1, 3)
-    assert run_frame(runtime, LABEL, frame, work) == ([(0, 3), (1, 12), (2, 30)], 3)
+    frame = driver.spark.range(0, 10, 1, 3)
+    assert run_frame(driver, LABEL, frame, work) == ([(0, 3), (1, 12), (2, 30)], 3)
 
 
-def test_frames_without_rows(runtime: Runtime) -> None:
-    frame = runtime.spark.range(0).repartition(2)
+def test_frames_without_rows(driver: DriverSession) -> None:
+    frame = driver.spark.range(0).repartition(2)
 
     def work(batches: Iterator[pa.RecordBatch], _: int) -> list[int]:
         return [batch.num_rows for batch in batches]
 
-    assert sum(run_frame(runtime, LABEL, frame, work)[0]) == 0
+    assert sum(run_frame(driver, LABEL, frame, work)[0]) == 0
 
 
-def test_frames_with_names_that_spark_takes_for_expressions(runtime: Runtime) -> None:
-    frame = runtime.spark.sql("select 1 as `a.b`, 2 as `a``b`, 3 as `a b`")
+def test_frames_with_names_that_spark_takes_for_expressions(driver: DriverSession) -> None:
+    frame = driver.spark.sql("select 1 as `a.b`, 2 as `a``b`, 3 as `a b`")
 
     def work(batches: Iterator[pa.RecordBatch], _: int) -> list[dict[str, int]]:
         return [row for batch in batches for row in batch.to_pylist()]
 
-    assert run_frame(runtime, LABEL, frame, work)[0] == [{"a.b": 1, "a`b": 2, "a b": 3}]
+    assert run_frame(driver, LABEL, frame, work)[0] == [{"a.b": 1, "a`b": 2, "a b": 3}]
 
 
 def test_a_local_session_with_another_python_is_told_which_one_to_set(
-    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+    driver: DriverSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/venv/bin/python")
     with pytest.raises(MissingDependency, match="no_such_package") as lack:
-        workers.check(runtime, ["no_such_package"])
+        workers.check(driver, ["no_such_package"])
     assert lack.value.hint.endswith(
         "PYSPARK_PYTHON (or `spark.pyspark.python`) to this process' Python: /venv/bin/python"
     )
 
 
-def test_errors_in_frames(runtime: Runtime) -> None:
+def test_errors_in_frames(driver: DriverSession) -> None:
     def work(batches: Iterator[pa.RecordBatch], partition: int) -> list[int]:
         for batch in batches:
             if partition == 1:
@@ -212,18 +212,18 @@ def test_errors_in_frames(runtime: Runtime) -> None:
             assert batch.num_rows
         return [partition]
 
-    frame = runtime.spark.range(0, 3_000_000, 1, 3)
+    frame = driver.spark.range(0, 3_000_000, 1, 3)
     dropped: list[int] = []
     with pytest.raises(UnknownFields, match="field 'x'"):
-        run_frame(runtime, LABEL, frame, work, discard=dropped.extend)
+        run_frame(driver, LABEL, frame, work, discard=dropped.extend)
     assert 0 in dropped
-    counted = run_frame(runtime, LABEL, frame, lambda batches, n: [sum(1 for _ in batches) and n])
+    counted = run_frame(driver, LABEL, frame, lambda batches, n: [sum(1 for _ in batches) and n])
     assert counted == ([0, 1, 2], 3)
 
 
-def test_errors_of_the_plan(runtime: Runtime) -> None:
-    runtime.spark.conf.set("spark.sql.ansi.enabled", "true")
-    frame = runtime.spark.createDataFrame([("secret value",)], "a string").selectExpr("int(a)")
+def test_errors_of_the_plan(driver: DriverSession) -> None:
+    driver.spark.conf.set("spark.sql.ansi.enabled", "true")
+    frame = driver.spark.createDataFrame([("secret value",)], "a string").selectExpr("int(a)")
     with pytest.raises(InputError) as caught:
-        run_frame(runtime, LABEL, frame, lambda batches, _: [batch.num_rows for batch in batches])
+        run_frame(driver, LABEL, frame, lambda batches, _: [batch.num_rows for batch in batches])
     assert "secret value" not in str(caught.value)

@@ -14,7 +14,7 @@ from lakeport.pipeline.lineage.query import lineage_of
 from tests.unit.pipeline.hooks import endpoint
 
 if TYPE_CHECKING:
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
 
 LAKE = """
 target: {destination: local, path: ./lake, file_type: delta}
@@ -65,7 +65,7 @@ def fields(facet: Mapping[str, Any], key: str = "inputFields") -> list[tuple[Any
 
 
 @pytest.fixture
-def lake(tmp_path: Path, runtime: Runtime) -> Path:
+def lake(tmp_path: Path, driver: DriverSession) -> Path:
     """A lake's file that has just been written; its runs use the session of these tests."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text(
@@ -207,8 +207,8 @@ TABLES = {
         "SELECT id FROM source LEFT ANTI JOIN air ON source.name = air.name",
     ],
 )
-def test_columns_come_from_what_spark_says(runtime: Runtime, sql: str) -> None:
-    spark = runtime.spark.newSession()
+def test_columns_come_from_what_spark_says(driver: DriverSession, sql: str) -> None:
+    spark = driver.spark.newSession()
     types = {"items": "array<int>", "place": "struct<lat:double>", "name": "string"}
     for name, columns in TABLES.items():
         schema = ", ".join(f"`{each}` {types.get(each, 'int')}" for each in columns)

@@ -12,28 +12,28 @@ import pytest
 from lakeport.engine.spark.jvm.calls import java_class
 
 if TYPE_CHECKING:
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
 
 HADOOP = "org.apache.hadoop.fs"
 NAMES = ("plain", "a b", "50%", "größe", "x=1")
 
 
 @pytest.fixture
-def hadoop(runtime: Runtime) -> Callable[..., Any]:
+def hadoop(driver: DriverSession) -> Callable[..., Any]:
     """A class of Hadoop's file systems, by its name."""
-    jvm = runtime.context._jvm
+    jvm = driver.context._jvm
     return lambda name: java_class(jvm, f"{HADOOP}.{name}")
 
 
 @pytest.fixture
-def disk(runtime: Runtime, hadoop: Callable[..., Any]) -> Any:
-    conf = runtime.context._jsc.hadoopConfiguration()
+def disk(driver: DriverSession, hadoop: Callable[..., Any]) -> Any:
+    conf = driver.context._jsc.hadoopConfiguration()
     return hadoop("FileSystem").getLocal(conf)
 
 
 @pytest.fixture
-def context(runtime: Runtime, hadoop: Callable[..., Any]) -> Any:
-    conf = runtime.context._jsc.hadoopConfiguration()
+def context(driver: DriverSession, hadoop: Callable[..., Any]) -> Any:
+    conf = driver.context._jsc.hadoopConfiguration()
     return hadoop("FileContext").getLocalFSFileContext(conf)
 
 
@@ -69,13 +69,13 @@ def test_permissions_of_what_is_not_there_are_refused(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_rename_keeps_what_is_there(
-    tmp_path: Path, context: Any, hadoop: Callable[..., Any], runtime: Runtime, name: str
+    tmp_path: Path, context: Any, hadoop: Callable[..., Any], driver: DriverSession, name: str
 ) -> None:
     """As a commit makes a version: from a temporary file, and only where there is none yet."""
     new, old = tmp_path / f"{name}.new", tmp_path / name
     new.write_text("second")
-    option = java_class(runtime.context._jvm, f"{HADOOP}.Options$Rename")
-    none = runtime.context._gateway.new_array(option, 1)
+    option = java_class(driver.context._jvm, f"{HADOOP}.Options$Rename")
+    none = driver.context._gateway.new_array(option, 1)
     none[0] = option.NONE
     first, second = (hadoop("Path")(f"file:{path}") for path in (new, old))
     context.rename(first, second, none)
@@ -87,10 +87,10 @@ def test_a_rename_keeps_what_is_there(
 
 
 def test_of_many_renames_to_one_name_one_is_made(
-    tmp_path: Path, context: Any, hadoop: Callable[..., Any], runtime: Runtime
+    tmp_path: Path, context: Any, hadoop: Callable[..., Any], driver: DriverSession
 ) -> None:
-    option = java_class(runtime.context._jvm, f"{HADOOP}.Options$Rename")
-    none = runtime.context._gateway.new_array(option, 0)
+    option = java_class(driver.context._jvm, f"{HADOOP}.Options$Rename")
+    none = driver.context._gateway.new_array(option, 0)
 
     def rename(number: int, name: str) -> bool:
         new = tmp_path / f"{name}.{number}"

@@ -17,7 +17,7 @@ from lakeport.config.load import load_target
 from lakeport.destinations import open_storage, spark_session
 from lakeport.engine.spark.delta.transaction import delta_log
 from lakeport.engine.spark.jvm.calls import java_class
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from lakeport.writers.delta.commit.log_transaction import LogTransaction
 from lakeport.writers.delta.log import transactions
 from lakeport.writers.delta.writer import DeltaWriter
@@ -56,7 +56,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_delta_spark_goes_on_with_such_a_table(
-    tmp_path: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, driver: DriverSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = begun(monkeypatch)
     for number in range(12):
@@ -89,7 +89,7 @@ def test_delta_spark_goes_on_with_such_a_table(
     assert ids(place) == list(range(13))
 
 
-def test_checkpoints_keep_what_vacuum_has_to_know(tmp_path: Path, runtime: Runtime) -> None:
+def test_checkpoints_keep_what_vacuum_has_to_know(tmp_path: Path, driver: DriverSession) -> None:
     place = tmp_path / "t"
     for number in range(11):
         land(alone(writer(tmp_path)), rows(number), mode="overwrite")
@@ -101,7 +101,7 @@ def test_checkpoints_keep_what_vacuum_has_to_know(tmp_path: Path, runtime: Runti
 
 
 def test_delta_spark_knows_what_checkpoints_leave_out(
-    tmp_path: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, driver: DriverSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transactions, "_KEPT", 3)
     mark = {"sequence": 0, "digest": "d"}
@@ -127,7 +127,7 @@ def none(spark: Any) -> Any:
 
 
 def test_a_cleaned_log_is_read_by_all(
-    tmp_path: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, driver: DriverSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = begun(monkeypatch)
     log = tmp_path / "t" / "_delta_log"
@@ -152,7 +152,10 @@ def test_a_cleaned_log_is_read_by_all(
     "properties", [{"delta.enableDeletionVectors": "true"}, {"delta.enableChangeDataFeed": "true"}]
 )
 def test_a_table_that_is_no_longer_plain_is_delta_sparks(
-    tmp_path: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, properties: dict[str, str]
+    tmp_path: Path,
+    driver: DriverSession,
+    monkeypatch: pytest.MonkeyPatch,
+    properties: dict[str, str],
 ) -> None:
     made = begun(monkeypatch)
     land(alone(writer(tmp_path)), rows(1))
@@ -187,7 +190,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     return {**keys, **server.config}, f"az://{container}/t", server.delta_options
 
 
-def test_writers_of_two_kinds_at_once(target: Target, runtime: Runtime, soak: bool) -> None:
+def test_writers_of_two_kinds_at_once(target: Target, driver: DriverSession, soak: bool) -> None:
     keys, place, options = target
     each = 20 if soak else 5
     config = load_target(keys)

@@ -27,9 +27,9 @@ _buckets = (f"bucket{number}" for number in itertools.count())
 class Store:
     """A log store on a bucket of a stub."""
 
-    def __init__(self, runtime: Any, stub: BrokenS3, name: str = "", **settings: str) -> None:
+    def __init__(self, driver: Any, stub: BrokenS3, name: str = "", **settings: str) -> None:
         self.stub, self.bucket = stub, stub.create_bucket(next(_buckets))
-        self.jvm = runtime.spark._jvm
+        self.jvm = driver.spark._jvm
         given = {
             "endpoint": stub.endpoint,
             "endpoint.region": "us-east-1",
@@ -45,8 +45,8 @@ class Store:
             "retry.throttle.interval": "10ms",
             **{key.replace("_", "."): value for key, value in settings.items()},
         }
-        runtime.configure({f"fs.s3a.bucket.{self.bucket}.{k}": v for k, v in given.items()})
-        self.conf = runtime.spark._jsc.hadoopConfiguration()
+        driver.configure({f"fs.s3a.bucket.{self.bucket}.{k}": v for k, v in given.items()})
+        self.conf = driver.spark._jsc.hadoopConfiguration()
         kind = self.jvm.io.lakeport.delta.ConditionalS3LogStore
         self.java = self.jvm.io.delta.storage.S3SingleDriverLogStore if name else kind
         self.java = self.java(self.conf)
@@ -83,8 +83,8 @@ def stub() -> Iterator[BrokenS3]:
 
 
 @pytest.fixture
-def store(runtime: Any, stub: BrokenS3) -> Store:
-    return Store(runtime, stub)
+def store(driver: Any, stub: BrokenS3) -> Store:
+    return Store(driver, stub)
 
 
 def failure(store: Store, *lines: str) -> tuple[str, str]:
@@ -120,16 +120,16 @@ def test_so_is_one_that_another_writer_puts_meanwhile(store: Store) -> None:
     assert store.body == b"theirs"
 
 
-def test_control_the_stock_store_loses_that_commit(runtime: Any, stub: BrokenS3) -> None:
-    store = Store(runtime, stub, STOCK)
+def test_control_the_stock_store_loses_that_commit(driver: Any, stub: BrokenS3) -> None:
+    store = Store(driver, stub, STOCK)
     theirs = store.beaten()
     store.write("mine")
     assert (theirs.times, store.body) == (0, b"mine\n")
 
 
-def test_control_a_store_that_ignores_conditions_loses_it_too(runtime: Any) -> None:
+def test_control_a_store_that_ignores_conditions_loses_it_too(driver: Any) -> None:
     with BrokenS3() as liar:
-        store = Store(runtime, liar)
+        store = Store(driver, liar)
         theirs = store.beaten()
         store.write("mine")
         assert (theirs.times, store.body) == (0, b"mine\n")
@@ -208,8 +208,8 @@ def test_overwriting_is_the_stock_stores(store: Store) -> None:
 LARGE = "x" * (6 << 20)
 
 
-def test_a_commit_in_parts_is_conditional_too(runtime: Any, stub: BrokenS3) -> None:
-    store = Store(runtime, stub, multipart_size="5M")
+def test_a_commit_in_parts_is_conditional_too(driver: Any, stub: BrokenS3) -> None:
+    store = Store(driver, stub, multipart_size="5M")
     store.write(LARGE, LARGE)
     assert len(store.body) == 2 * (len(LARGE) + 1)
     assert failure(store, LARGE, LARGE)[0] == TAKEN
@@ -219,9 +219,9 @@ def test_a_commit_in_parts_is_conditional_too(runtime: Any, stub: BrokenS3) -> N
 
 @pytest.mark.parametrize("kind", ["reset-after", "reset-before", "error-body"])
 def test_a_commit_in_parts_survives_what_one_put_does(
-    runtime: Any, stub: BrokenS3, kind: Any
+    driver: Any, stub: BrokenS3, kind: Any
 ) -> None:
-    store = Store(runtime, stub, multipart_size="5M")
+    store = Store(driver, stub, multipart_size="5M")
     stub.inject(Fault(kind, on="CompleteMultipartUpload", key=KEY))
     store.write(LARGE, LARGE)
     assert len(store.body) == 2 * (len(LARGE) + 1)
@@ -238,17 +238,17 @@ def test_a_commit_in_parts_survives_what_one_put_does(
     ids=str,
 )
 def test_settings_that_overwrite_silently_are_refused(
-    runtime: Any, stub: BrokenS3, setting: dict[str, str]
+    driver: Any, stub: BrokenS3, setting: dict[str, str]
 ) -> None:
-    store = Store(runtime, stub, **setting)
+    store = Store(driver, stub, **setting)
     kind, words = failure(store)
     assert kind == "java.lang.IllegalStateException"
     assert "lets a commit overwrite another one" in words
     assert stub.keys(store.bucket) == []
 
 
-def test_other_performance_flags_are_fine(runtime: Any, stub: BrokenS3) -> None:
-    store = Store(runtime, stub, performance_flags="mkdir,delete")
+def test_other_performance_flags_are_fine(driver: Any, stub: BrokenS3) -> None:
+    store = Store(driver, stub, performance_flags="mkdir,delete")
     store.write("mine")
     assert store.body == b"mine\n"
 

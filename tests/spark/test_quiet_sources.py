@@ -20,7 +20,7 @@ from lakeport import DatabaseSource, FilesSource, TablesSource, TapSource
 from lakeport.errors import ConfigError, ExpectationFailed
 
 if TYPE_CHECKING:
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
 
 TAP = """
 import json, sys
@@ -96,7 +96,7 @@ def made(kind: str, folder: Path) -> tuple[Any, Grow, dict[str, Any]]:
 @pytest.mark.parametrize("file_type", ["delta", "parquet"])
 @pytest.mark.parametrize("kind", SOURCES)
 def test_a_source_that_has_gone_quiet_is_noticed_and_no_rows_are_missed(
-    runtime: Runtime, tmp_path: Path, kind: str, file_type: str
+    driver: DriverSession, tmp_path: Path, kind: str, file_type: str
 ) -> None:
     source, grow, keys = made(kind, tmp_path)
     silent = kind == "silent tap"
@@ -126,7 +126,7 @@ def test_a_source_that_has_gone_quiet_is_noticed_and_no_rows_are_missed(
     assert land(source, ROWS, fresh("2 days"))[0] == 0
 
 
-def test_the_tables_name_of_the_column_is_asked(runtime: Runtime, tmp_path: Path) -> None:
+def test_the_tables_name_of_the_column_is_asked(driver: DriverSession, tmp_path: Path) -> None:
     source, grow, keys = made("files", tmp_path)
     keys |= {"table": "t", "file_type": "delta", "rename": {"at": "Moment"}}
     grow(1, 3.0)
@@ -138,7 +138,7 @@ def test_the_tables_name_of_the_column_is_asked(runtime: Runtime, tmp_path: Path
 
 
 def test_rows_that_are_deleted_are_not_asked_for_their_age(
-    runtime: Runtime, tmp_path: Path
+    driver: DriverSession, tmp_path: Path
 ) -> None:
     source, grow, keys = made("files", tmp_path)
     keys |= {"table": "t", "file_type": "delta"}
@@ -147,9 +147,9 @@ def test_rows_that_are_deleted_are_not_asked_for_their_age(
     lakeport.land(source, tmp_path / "lake", **keys)
     table = f"delta.`{tmp_path}/lake/t`"
     vectors = "'delta.enableDeletionVectors' = 'true'"
-    runtime.spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({vectors})")
-    runtime.spark.sql(f"OPTIMIZE {table}")
-    runtime.spark.sql(f"DELETE FROM {table} WHERE id = 2")
+    driver.spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({vectors})")
+    driver.spark.sql(f"OPTIMIZE {table}")
+    driver.spark.sql(f"DELETE FROM {table} WHERE id = 2")
     log = sorted((tmp_path / "lake/t/_delta_log").glob("*.json"))
     assert '"deletionVector"' in log[-1].read_text()
     report = lakeport.land(source, tmp_path / "lake", expect=[fresh("4 days", "warn")], **keys)
@@ -157,7 +157,7 @@ def test_rows_that_are_deleted_are_not_asked_for_their_age(
     assert told.detail == "the newest value of the table is 3.0 days old"
 
 
-def test_csv_files_do_not_tell_and_a_warning_says_so(runtime: Runtime, tmp_path: Path) -> None:
+def test_csv_files_do_not_tell_and_a_warning_says_so(driver: DriverSession, tmp_path: Path) -> None:
     source, grow, keys = made("files", tmp_path)
     keys |= {"table": "t", "file_type": "csv"}
     grow(1, 3.0)
@@ -170,7 +170,7 @@ def test_csv_files_do_not_tell_and_a_warning_says_so(runtime: Runtime, tmp_path:
 @pytest.mark.parametrize("file_type", ["delta", "parquet"])
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 def test_a_source_that_is_read_whole_and_has_no_row_brings_none(
-    runtime: Runtime, tmp_path: Path, file_type: str, mode: str
+    driver: DriverSession, tmp_path: Path, file_type: str, mode: str
 ) -> None:
     if mode == "overwrite" and file_type == "parquet":
         mode = "append"
@@ -188,7 +188,7 @@ def test_a_source_that_is_read_whole_and_has_no_row_brings_none(
         assert DeltaTable(tmp_path / "lake/s").version() == 0
 
 
-def test_a_tap_that_brings_no_stream_brings_no_row(runtime: Runtime, tmp_path: Path) -> None:
+def test_a_tap_that_brings_no_stream_brings_no_row(driver: DriverSession, tmp_path: Path) -> None:
     source, _, _ = made("silent tap", tmp_path)
     (tmp_path / "rows.json").write_text("[]")
     with pytest.raises(ExpectationFailed, match=r"rows\(at_least 1\): 0 rows"):
@@ -205,7 +205,7 @@ def test_a_tap_that_brings_no_stream_brings_no_row(runtime: Runtime, tmp_path: P
 )
 @pytest.mark.parametrize("sql", ["", "SELECT * FROM source"])
 def test_what_has_no_age_is_refused(
-    runtime: Runtime, tmp_path: Path, column: str, words: str, sql: str
+    driver: DriverSession, tmp_path: Path, column: str, words: str, sql: str
 ) -> None:
     rows = pa.table({"id": [1], "at": ["2024-05-01"]})
     expect = [{"fresh": {"column": column, "within": "1 day"}}]
@@ -215,6 +215,6 @@ def test_what_has_no_age_is_refused(
     assert not (tmp_path / "t").exists()
 
 
-def test_a_column_that_never_had_a_value_has_none(runtime: Runtime, tmp_path: Path) -> None:
+def test_a_column_that_never_had_a_value_has_none(driver: DriverSession, tmp_path: Path) -> None:
     with pytest.raises(ExpectationFailed, match=r"fresh\(at\): no value"):
         lakeport.land([{"id": 1, "at": None}], tmp_path, table="t", expect=[fresh("1 day")])

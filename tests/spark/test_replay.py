@@ -17,7 +17,7 @@ from lakeport.cli.app import main
 from lakeport.errors import ConfigError, InputError, SourceError
 
 if TYPE_CHECKING:
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
 
 
 def singer(*records: Any) -> io.BytesIO:
@@ -34,7 +34,7 @@ def ids(path: Path) -> list[Any]:
 
 
 @pytest.fixture
-def lake(runtime: Runtime, tmp_path: Path) -> Path:
+def lake(driver: DriverSession, tmp_path: Path) -> Path:
     """A table with one record landed and two set aside by the run `r`."""
     source = singer({"id": 1}, {"id": "2", "p": 0.5}, {"id": "x"})
     lakeport.land(source, tmp_path, on_bad_record="quarantine", run_id="r")
@@ -72,7 +72,7 @@ def test_what_fails_again_is_set_aside_again(lake: Path) -> None:
 
 
 def test_rows_that_were_not_as_expected_come_back_with_the_tables_types(
-    runtime: Runtime, tmp_path: Path
+    driver: DriverSession, tmp_path: Path
 ) -> None:
     from datetime import UTC, date, datetime
     from decimal import Decimal
@@ -95,7 +95,7 @@ def test_rows_that_were_not_as_expected_come_back_with_the_tables_types(
     assert {name: found[name].to_pylist() for name in rows} == rows
 
 
-def test_corrected_records_come_from_a_file(runtime: Runtime, tmp_path: Path) -> None:
+def test_corrected_records_come_from_a_file(driver: DriverSession, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     (tmp_path / "t.csv").write_text("id,name\n1,Ada\nx,Bob\n")
     keys: Any = {"on_bad_record": "quarantine", "columns": {"id": "integer"}}
@@ -121,7 +121,7 @@ def test_several_runs_are_replayed_each_or_named(lake: Path) -> None:
 
 
 def test_samples_of_a_failed_load_are_shown_and_not_landed(
-    runtime: Runtime, tmp_path: Path
+    driver: DriverSession, tmp_path: Path
 ) -> None:
     with pytest.raises(lakeport.ExpectationFailed):
         lakeport.land(pa.table({"id": [None, 1]}), tmp_path, table="t", expect=[{"not_null": "id"}])
@@ -144,7 +144,9 @@ def test_the_command_line_shows_and_replays(lake: Path, capsys: pytest.CaptureFi
     assert main(["quarantine", "show", str(lake / "empty")]) == 0
 
 
-def test_what_a_query_gives_gets_the_types_of_the_table(runtime: Runtime, tmp_path: Path) -> None:
+def test_what_a_query_gives_gets_the_types_of_the_table(
+    driver: DriverSession, tmp_path: Path
+) -> None:
     rows = pa.table(
         {
             "id": [1, 2],
@@ -165,7 +167,7 @@ def test_what_a_query_gives_gets_the_types_of_the_table(runtime: Runtime, tmp_pa
     }
 
 
-@pytest.mark.usefixtures("runtime")
+@pytest.mark.usefixtures("driver")
 def test_what_a_load_of_a_lakes_file_set_aside_lands_as_the_load_does(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("id,v\n1,5\n2,6\n1,-7\n")
     file = tmp_path / "lake.yaml"
@@ -181,7 +183,7 @@ def test_what_a_load_of_a_lakes_file_set_aside_lands_as_the_load_does(tmp_path: 
 
 
 def test_rows_are_not_landed_where_nothing_says_what_is_expected_of_them(
-    runtime: Runtime, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    driver: DriverSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     expect = [{"not_null": "v", "otherwise": "quarantine"}, {"rows": {"at_least": 1}}]
     lakeport.land([{"id": 1, "v": 1}, {"id": 2, "v": None}], tmp_path, table="t", expect=expect)
@@ -200,7 +202,7 @@ def test_rows_are_not_landed_where_nothing_says_what_is_expected_of_them(
     assert ids(tmp_path / "t") == [1, 2]
 
 
-@pytest.mark.usefixtures("runtime")
+@pytest.mark.usefixtures("driver")
 def test_a_lakes_file_says_what_is_expected_again(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("id,v\n1,5\n2,-6\n3,-7\n")
     file = tmp_path / "lake.yaml"
@@ -225,7 +227,7 @@ def test_a_lakes_file_says_what_is_expected_again(tmp_path: Path) -> None:
     assert found.select(["id", "v"]).to_pydict() == {"id": [1, 2, 3], "v": [5, 6, -7]}
 
 
-@pytest.mark.usefixtures("runtime")
+@pytest.mark.usefixtures("driver")
 def test_a_lakes_file_makes_rows_of_records_as_its_load_does(tmp_path: Path) -> None:
     lines = [{"id": 1, "v": 5}, {"id": 2, "v": "six"}, {"id": 3, "v": -7}]
     (tmp_path / "in.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))

@@ -13,7 +13,7 @@ import lakeport
 from lakeport.cli.app import main
 
 if TYPE_CHECKING:
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
 
 EACH, WHOLE = "each batch on its own", "the whole input at once"
 UNREAD = "its source's columns are known once it is read"
@@ -62,7 +62,7 @@ loads:
 
 
 @pytest.fixture
-def lake(tmp_path: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Path:
+def lake(tmp_path: Path, driver: DriverSession, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A lake's file of which nothing has landed yet."""
     with sqlite3.connect(tmp_path / "shop.db") as shop:
         shop.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, total REAL)")

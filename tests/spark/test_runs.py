@@ -10,12 +10,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import lakeport
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from lakeport.pipeline.observer import Together
 from lakeport.pipeline.report import LoadReport
 from tests.emulators import Minio
 
-pytestmark = pytest.mark.usefixtures("runtime")
+pytestmark = pytest.mark.usefixtures("driver")
 
 FILE = """
 target: {destination: local, path: ./lake, file_type: delta}
@@ -45,7 +45,7 @@ def rows(folder: Path, table: str, *columns: str) -> list[tuple[object, ...]]:
     return sorted(tuple(row.values()) for row in found.to_pylist())
 
 
-def test_tables_are_made_of_tables_in_their_order(tmp_path: Path, runtime: Runtime) -> None:
+def test_tables_are_made_of_tables_in_their_order(tmp_path: Path, driver: DriverSession) -> None:
     text = "id,carrier\n1,AA\n2,AA\n3,UA\n"
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.csv").write_text(text)
@@ -62,12 +62,12 @@ def test_tables_are_made_of_tables_in_their_order(tmp_path: Path, runtime: Runti
     assert again["flights"].rows == again["follow"].rows == 1
     assert rows(tmp_path, "follow", "id") == [(1,), (2,), (3,), (4,)]
     assert rows(tmp_path, "daily", "carrier", "flights") == [("AA", 2), ("UA", 2)]
-    assert runtime.alive
-    assert Runtime._current is runtime
+    assert driver.alive
+    assert DriverSession._current is driver
 
 
-def test_the_session_schedules_fairly(runtime: Runtime) -> None:
-    conf = runtime.context.getConf()
+def test_the_session_schedules_fairly(driver: DriverSession) -> None:
+    conf = driver.context.getConf()
     assert conf.get("spark.scheduler.mode") == "FAIR"
 
 
@@ -88,7 +88,7 @@ class Crossings(Together):
 
 
 def test_loads_with_two_keys_for_one_bucket_each_use_their_own(
-    tmp_path: Path, runtime: Runtime, minio: Minio
+    tmp_path: Path, driver: DriverSession, minio: Minio
 ) -> None:
     """Spark's file system of a bucket knows one key: while a load uses it, no other is set."""
     bucket, options = minio.create_bucket("keys-by-folder"), minio.delta_options

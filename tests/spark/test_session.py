@@ -17,7 +17,7 @@ import pytest
 
 from lakeport.engine.spark.failures import translate, translated
 from lakeport.engine.spark.jobs import JobLabel, run_tasks
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from lakeport.engine.spark.warmup import first_use
 from lakeport.engine.spark.warmup.first_use import FirstUse
 from lakeport.errors import ConfigError, LakeportError, SchemaConflict
@@ -53,12 +53,12 @@ def test_calls_that_lose_the_jvm_at_the_end_are_not_told() -> None:
     script = """
         import atexit, inspect, logging
         from py4j import java_gateway
-        from lakeport.engine.spark.session import Runtime
+        from lakeport.engine.spark.session import DriverSession
 
         words = "Exception while sending command."
         assert words in inspect.getsource(java_gateway)
         atexit.register(logging.error, words)  # runs last, and speaks as py4j's threads do
-        Runtime.start(set(), {}, small=True).begin()
+        DriverSession.start(set(), {}, small=True).begin()
     """
     assert run_script(script) == ""
 
@@ -67,12 +67,12 @@ def test_a_call_that_loses_the_jvm_is_not_logged() -> None:
     script = """
         import os, signal, threading
         from contextlib import suppress
-        from lakeport.engine.spark.session import Runtime
+        from lakeport.engine.spark.session import DriverSession
 
-        runtime = Runtime.start(set(), {}, small=True)
-        java = runtime.context._jvm.java
+        driver = DriverSession.start(set(), {}, small=True)
+        java = driver.context._jvm.java
         java.lang.System.nanoTime()
-        jvm = runtime._launch.jvm.process
+        jvm = driver._launch.jvm.process
         os.kill(jvm.pid, signal.SIGSTOP)  # it takes the call, and never reads it
         threading.Timer(1, jvm.kill).start()
         with suppress(Exception):
@@ -90,21 +90,21 @@ def gone(pids: list[int], seconds: float = 30) -> bool:
     return False
 
 
-def test_settings(runtime: Runtime) -> None:
-    conf = runtime.spark.conf
+def test_settings(driver: DriverSession) -> None:
+    conf = driver.spark.conf
     assert conf.get("spark.sql.session.timeZone") == "UTC"
-    assert conf.get("spark.sql.shuffle.partitions") == str(runtime.cores)
+    assert conf.get("spark.sql.shuffle.partitions") == str(driver.cores)
     assert conf.get("spark.databricks.delta.snapshotPartitions") == "2"
-    assert runtime.context.uiWebUrl is None
-    assert runtime.is_local
-    assert not runtime.adopted
-    assert runtime.context.defaultParallelism == runtime.cores
+    assert driver.context.uiWebUrl is None
+    assert driver.is_local
+    assert not driver.adopted
+    assert driver.context.defaultParallelism == driver.cores
 
 
-def test_the_command_line_holds_no_settings(runtime: Runtime) -> None:
-    assert runtime.context is not None
-    assert runtime._launch is not None
-    gateway = runtime._launch.jvm
+def test_the_command_line_holds_no_settings(driver: DriverSession) -> None:
+    assert driver.context is not None
+    assert driver._launch is not None
+    gateway = driver._launch.jvm
     assert gateway is not None
     line = command_line(gateway.process.pid)
     assert "spark.sql" not in line
@@ -112,88 +112,88 @@ def test_the_command_line_holds_no_settings(runtime: Runtime) -> None:
     assert "redaction" not in line
 
 
-def test_the_jvm_and_the_workers_leave_no_core_dumps(runtime: Runtime) -> None:
+def test_the_jvm_and_the_workers_leave_no_core_dumps(driver: DriverSession) -> None:
     def limit(_: int) -> list[tuple[int, int]]:
         import resource
 
         return [resource.getrlimit(resource.RLIMIT_CORE)]
 
-    assert run_tasks(runtime, LABEL, limit, [1]) == [(0, 0)]
-    assert runtime._launch is not None and runtime._launch.jvm is not None
-    pid = runtime._launch.jvm.process.pid
+    assert run_tasks(driver, LABEL, limit, [1]) == [(0, 0)]
+    assert driver._launch is not None and driver._launch.jvm is not None
+    pid = driver._launch.jvm.process.pid
     limits = Path(f"/proc/{pid}/limits").read_text()
     assert re.search(r"Max core file size +0 +0 ", limits)
     assert "HeapDumpOnOutOfMemoryError" not in command_line(pid)
     assert "-XX:-CreateCoredumpOnCrash" in command_line(pid)
 
 
-def test_secrets_reach_hadoop_and_nothing_else(runtime: Runtime) -> None:
+def test_secrets_reach_hadoop_and_nothing_else(driver: DriverSession) -> None:
     key = "fs.s3a.bucket.canaries.secret.key"
-    runtime.configure({key: CANARY})
-    assert runtime.context._jsc.hadoopConfiguration().get(key) == CANARY
-    shown = [str(row) for row in runtime.spark.sql("SET").collect()]
-    shown += [str(pair) for pair in runtime.context.getConf().getAll()]
-    assert runtime._launch is not None
-    gateway = runtime._launch.jvm
+    driver.configure({key: CANARY})
+    assert driver.context._jsc.hadoopConfiguration().get(key) == CANARY
+    shown = [str(row) for row in driver.spark.sql("SET").collect()]
+    shown += [str(pair) for pair in driver.context.getConf().getAll()]
+    assert driver._launch is not None
+    gateway = driver._launch.jvm
     assert gateway is not None
     shown += [command_line(gateway.process.pid), gateway.log.read_text()]
     assert not any(CANARY in text for text in shown)
-    jvm = runtime.context._jvm
+    jvm = driver.context._jvm
     assert jvm is not None
     with pytest.raises(Exception) as caught:
         jvm.java.lang.Integer.parseInt(CANARY)
-    told = translate(caught.value, runtime.secrets)
+    told = translate(caught.value, driver.secrets)
     assert CANARY not in str(told)
     assert "***" in str(told)
 
 
 def test_a_setting_that_looks_like_a_secret_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"spark\.hadoop\.fs\.s3a\.secret\.key") as caught:
-        Runtime(frozenset(), {"spark.hadoop.fs.s3a.secret.key": CANARY}, small=True)
+        DriverSession(frozenset(), {"spark.hadoop.fs.s3a.secret.key": CANARY}, small=True)
     assert CANARY not in str(caught.value)
 
 
-def test_taken_up_again(runtime: Runtime) -> None:
-    assert Runtime.start({"delta"}, {}, small=False) is runtime
-    assert Runtime.start(set(), {}, small=True) is runtime
+def test_taken_up_again(driver: DriverSession) -> None:
+    assert DriverSession.start({"delta"}, {}, small=False) is driver
+    assert DriverSession.start(set(), {}, small=True) is driver
 
 
-def test_warming_up_leaves_nothing_behind(runtime: Runtime) -> None:
-    runtime.warm()
+def test_warming_up_leaves_nothing_behind(driver: DriverSession) -> None:
+    driver.warm()
     for thread in threading.enumerate():
         # By name: others are listed before they can be joined, while someone starts them.
         if thread.name == "lakeport-warm":
             thread.join(60)
-    assert runtime._launch is not None
-    gateway = runtime._launch.jvm
+    assert driver._launch is not None
+    gateway = driver._launch.jvm
     assert gateway is not None
     assert list((gateway.folder / "failed").iterdir()) == []
-    assert run_tasks(runtime, LABEL, lambda x: [x], [1]) == [1]
+    assert run_tasks(driver, LABEL, lambda x: [x], [1]) == [1]
 
 
-def test_delta_works(runtime: Runtime, tmp_path: Path) -> None:
+def test_delta_works(driver: DriverSession, tmp_path: Path) -> None:
     from deltalake import DeltaTable
 
     from lakeport.engine.spark.warmup.training import training_load
 
-    training_load(runtime, frozenset({"delta"}))
+    training_load(driver, frozenset({"delta"}))
     path = str(tmp_path / "table")
-    runtime.spark.range(5).write.format("delta").save(path)
+    driver.spark.range(5).write.format("delta").save(path)
     assert sorted(DeltaTable(path).to_pyarrow_table()["id"].to_pylist()) == [0, 1, 2, 3, 4]
 
 
-def test_errors_of_delta_are_ours(runtime: Runtime, tmp_path: Path) -> None:
+def test_errors_of_delta_are_ours(driver: DriverSession, tmp_path: Path) -> None:
     path = str(tmp_path / "table")
-    runtime.spark.range(5).write.format("delta").save(path)
-    other = runtime.spark.createDataFrame([("x",)], "name string")
+    driver.spark.range(5).write.format("delta").save(path)
+    other = driver.spark.createDataFrame([("x",)], "name string")
     with pytest.raises(SchemaConflict) as caught, translated():
         other.write.format("delta").mode("append").save(path)
     assert "\tat " not in str(caught.value)
     with pytest.raises(LakeportError, match="no such table"), translated():
-        runtime.spark.read.format("delta").load(str(tmp_path / "none")).collect()
+        driver.spark.read.format("delta").load(str(tmp_path / "none")).collect()
 
 
-def test_a_session_warms_up_once(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_warms_up_once(driver: DriverSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every landing asks for it; a table committed to for each would cost more than the landing."""
     begun: list[str] = []
     both = threading.Semaphore(0)
@@ -204,9 +204,9 @@ def test_a_session_warms_up_once(runtime: Runtime, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(first_use, "_workers", partial(begin, "workers"))
     monkeypatch.setattr(first_use, "_commit", partial(begin, "commit"))
-    monkeypatch.setattr(runtime, "_first_use", FirstUse())
+    monkeypatch.setattr(driver, "_first_use", FirstUse())
     for _ in range(3):
-        runtime.warm()
+        driver.warm()
     assert both.acquire(timeout=60)
     assert both.acquire(timeout=60)
     assert sorted(begun) == ["commit", "workers"]
@@ -219,7 +219,7 @@ def test_a_load_imports_no_pandas(file_type: str, tmp_path: Path) -> None:
         from pathlib import Path
         from lakeport.cli import programs
         from lakeport.engine.spark.jobs import JobLabel, run_tasks
-        from lakeport.engine.spark.session import Runtime
+        from lakeport.engine.spark.session import DriverSession
 
         def loaded(_):
             import pyarrow
@@ -233,48 +233,49 @@ def test_a_load_imports_no_pandas(file_type: str, tmp_path: Path) -> None:
         programs.run("lakeport", ["land", str(source), *target])
         print()
         print("pandas" in sys.modules)
-        print(*run_tasks(Runtime.start(set(), {{}}, small=True), JobLabel("test"), loaded, [1]))
+        driver = DriverSession.start(set(), {{}}, small=True)
+        print(*run_tasks(driver, JobLabel("test"), loaded, [1]))
     """
     assert run_script(script).split()[-3:] == ["False", "False", "DataFrame"]
 
 
-def test_workers_come_from_the_daemon_on_standby(runtime: Runtime) -> None:
-    jvm = runtime._launch.jvm if runtime._launch is not None else None
+def test_workers_come_from_the_daemon_on_standby(driver: DriverSession) -> None:
+    jvm = driver._launch.jvm if driver._launch is not None else None
     assert jvm is not None and jvm.workers is not None
-    assert run_tasks(runtime, LABEL, lambda _: [os.getppid()], [1, 2]) == [jvm.workers.pid] * 2
+    assert run_tasks(driver, LABEL, lambda _: [os.getppid()], [1, 2]) == [jvm.workers.pid] * 2
 
 
-def test_numpy_values_still_reach_the_jvm(runtime: Runtime) -> None:
+def test_numpy_values_still_reach_the_jvm(driver: DriverSession) -> None:
     import numpy as np
 
-    longs, lists = runtime.spark._jvm.java.lang.Long, runtime.spark._jvm.java.util.Arrays
+    longs, lists = driver.spark._jvm.java.lang.Long, driver.spark._jvm.java.util.Arrays
     assert longs.valueOf(np.int64(3)) == 3
     assert lists.toString(np.array([1, 2], "int64")) == "[1, 2]"
 
 
-def test_an_interrupt_cancels(runtime: Runtime) -> None:
+def test_an_interrupt_cancels(driver: DriverSession) -> None:
     def slow(seconds: float) -> list[int]:
         time.sleep(seconds)
         return [1]
 
-    assert run_tasks(runtime, LABEL, slow, [0.0]) == [1]
+    assert run_tasks(driver, LABEL, slow, [0.0]) == [1]
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
     begun = time.monotonic()
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        run_tasks(runtime, LABEL, slow, [60.0])
+        run_tasks(driver, LABEL, slow, [60.0])
     assert time.monotonic() - begun < 50
-    assert run_tasks(runtime, LABEL, slow, [0.0]) == [1]
+    assert run_tasks(driver, LABEL, slow, [0.0]) == [1]
 
 
 def test_nothing_outlives_a_killed_driver() -> None:
     script = """
     import os, sys, time
     from lakeport.engine.spark.jobs import JobLabel, run_tasks
-    from lakeport.engine.spark.session import Runtime
-    runtime = Runtime.start({"delta"}, {}, small=True)
-    workers = run_tasks(runtime, JobLabel("test"), lambda _: [os.getpid(), os.getppid()], [0, 1])
-    print(runtime._launch.jvm.process.pid, *workers, flush=True)
+    from lakeport.engine.spark.session import DriverSession
+    driver = DriverSession.start({"delta"}, {}, small=True)
+    workers = run_tasks(driver, JobLabel("test"), lambda _: [os.getpid(), os.getppid()], [0, 1])
+    print(driver._launch.jvm.process.pid, *workers, flush=True)
     time.sleep(600)
     """
     with subprocess.Popen(
@@ -301,14 +302,14 @@ def test_adopting_growing_and_ending() -> None:
     from lakeport.engine.spark.sql.frames import normalised
     from lakeport.engine.spark.engine import SparkEngine
     from lakeport.engine.spark.jobs import JobLabel, run_tasks
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
 
     # No jars in the cache: none on the class path.
     with tempfile.TemporaryDirectory() as cache, patch.dict(os.environ, LAKEPORT_CACHE=cache):
-        own = Runtime.start(set(), {"spark.app.name": "mine"}, small=True)
+        own = DriverSession.start(set(), {"spark.app.name": "mine"}, small=True)
         session = own.spark
     pid = own._launch.jvm.process.pid
-    Runtime._current = None      # as if somebody else had built it
+    DriverSession._current = None      # as if somebody else had built it
     needs = frozenset({"delta", "s3a"})
     plain = SparkEngine(needs, {})  # which can land files, and plain tables
     assert plain.adopted and plain.run_tasks("test", lambda x: [x], [1]) == [1]
@@ -327,7 +328,7 @@ def test_adopting_growing_and_ending() -> None:
         assert 'lakeport-logstore.jar")' in told
     else:
         raise SystemExit("adopted what lacks Delta")
-    adopted = Runtime.start(set(), {}, small=True)
+    adopted = DriverSession.start(set(), {}, small=True)
     assert adopted.adopted and adopted.spark is session and adopted.attempts == 1
     assert run_tasks(adopted, JobLabel("test"), lambda x: [x + 1], [1, 2]) == [2, 3]
     adopted.stop()
@@ -341,14 +342,14 @@ def test_adopting_growing_and_ending() -> None:
     else:
         raise SystemExit("took a frame of a session that was stopped")
 
-    again = Runtime.start({"delta"}, {}, small=True)
+    again = DriverSession.start({"delta"}, {}, small=True)
     assert run_tasks(again, JobLabel("test"), lambda x: [x + 1], [1]) == [2]
     own._launch.jvm.kill()
     assert not Path(f"/proc/{pid}").exists()
     assert run_tasks(again, JobLabel("test"), lambda x: [x + 1], [1]) == [2]
     folder = again._launch.jvm.folder
-    assert Runtime.start({"delta", "s3a"}, {}, small=True) is again  # all jars are there
-    grown = Runtime.start({"delta", "s3a", "azure"}, {"spark.app.name": "other"}, small=True)
+    assert DriverSession.start({"delta", "s3a"}, {}, small=True) is again  # all jars are there
+    grown = DriverSession.start({"delta", "s3a", "azure"}, {"spark.app.name": "other"}, small=True)
     assert grown is not again and not folder.exists()
     jvm = grown.context._jvm
     conf = grown.context._jsc.hadoopConfiguration()
@@ -371,9 +372,9 @@ def test_adopting_growing_and_ending() -> None:
 def test_a_jvm_that_ends_at_its_start() -> None:
     run_script("""
     from lakeport.errors import SparkFailure
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
     wrong = {"spark.driver.extraJavaOptions": "--add-modules=no.such"}
-    bad = Runtime.start(set(), wrong, small=True)
+    bad = DriverSession.start(set(), wrong, small=True)
     try:
         bad.context
     except SparkFailure as error:
@@ -391,7 +392,7 @@ def test_a_damaged_class_archive_is_dropped(tmp_path: Path) -> None:
     from lakeport.engine.spark.jvm import gateway
     from lakeport.engine.spark.jvm import jars
     from lakeport.engine.spark.jvm.java import find_java
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
 
     os.environ["LAKEPORT_CDS"] = "on"
     java = find_java()
@@ -404,8 +405,8 @@ def test_a_damaged_class_archive_is_dropped(tmp_path: Path) -> None:
     file.with_suffix(".size").write_text("5000")
     archive.places = lambda *_: [file]
     archive.refresh = lambda *_: None
-    runtime = Runtime.start(set(), {{}}, small=True)
-    assert runtime.context is not None
+    driver = DriverSession.start(set(), {{}}, small=True)
+    assert driver.context is not None
     assert file.exists() == cached  # Java 25 sees the damage, and does without
-    runtime.stop()
+    driver.stop()
     """)

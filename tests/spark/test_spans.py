@@ -13,14 +13,14 @@ import pytest
 from deltalake import DeltaTable
 
 import lakeport
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from tests.spans import check, check_landed, singer, write_people
 
 
 @pytest.fixture(autouse=True)
-def spark(runtime: Runtime) -> Any:
+def spark(driver: DriverSession) -> Any:
     """A session that is there: tasks are its own from the start."""
-    return runtime.spark
+    return driver.spark
 
 
 @pytest.fixture

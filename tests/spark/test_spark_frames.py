@@ -11,7 +11,7 @@ from lakeport.errors import InputError, SourceError
 from lakeport.sources.frames.source import FrameSource, is_spark_frame
 
 if TYPE_CHECKING:
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
 
 
 def normal(frame: Any) -> Any:
@@ -21,15 +21,15 @@ def normal(frame: Any) -> Any:
     return batch.frame
 
 
-def test_a_frame_of_plain_types_is_handed_on_as_it_is(runtime: Runtime) -> None:
-    frame = runtime.spark.sql("select 1 as id, 'x' as `a.b`, array(map('k', 1.5d)) as l")
+def test_a_frame_of_plain_types_is_handed_on_as_it_is(driver: DriverSession) -> None:
+    frame = driver.spark.sql("select 1 as id, 'x' as `a.b`, array(map('k', 1.5d)) as l")
     assert is_spark_frame(frame)
     assert normal(frame) is frame
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
-def test_naive_timestamps_are_utc_in_every_session(runtime: Runtime, zone: str) -> None:
-    spark = runtime.spark
+def test_naive_timestamps_are_utc_in_every_session(driver: DriverSession, zone: str) -> None:
+    spark = driver.spark
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
@@ -45,10 +45,10 @@ def test_naive_timestamps_are_utc_in_every_session(runtime: Runtime, zone: str) 
     assert row == {"w.x": datetime(2024, 3, 10, 2, 30, 0, 123456, tzinfo=UTC), "n": None}
 
 
-def test_what_no_table_stores_is_refused_by_name(runtime: Runtime) -> None:
+def test_what_no_table_stores_is_refused_by_name(driver: DriverSession) -> None:
     with pytest.raises(SourceError, match="column 'gap' has the Spark type interval"):
-        normal(runtime.spark.sql("select interval 1 day as gap, 1 as id"))
+        normal(driver.spark.sql("select interval 1 day as gap, 1 as id"))
     with pytest.raises(InputError, match="'id'"):
-        normal(runtime.spark.sql("select 1 as id, 2 as id"))
+        normal(driver.spark.sql("select 1 as id, 2 as id"))
     with pytest.raises(InputError, match="'Id'"):
-        normal(runtime.spark.sql("select 1 as id, 2 as Id"))
+        normal(driver.spark.sql("select 1 as id, 2 as Id"))

@@ -31,7 +31,7 @@ COMMIT = {"on": "PutObject", "key": "_delta_log/"}
 
 
 @pytest.fixture(autouse=True)
-def with_spark(runtime: Any) -> Iterator[None]:
+def with_spark(driver: Any) -> Iterator[None]:
     """One session for the module; `land` takes it up, and commits by it."""
     yield
 

@@ -17,7 +17,7 @@ import pytest
 from deltalake import DeltaTable
 
 import lakeport
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import LakeportError, SourceError
 
 
@@ -31,7 +31,7 @@ def secret(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def table(tmp_path: Path, runtime: Runtime) -> Path:
+def table(tmp_path: Path, driver: DriverSession) -> Path:
     lakeport.land([{"id": 1}], tmp_path / "lake", table="t", internal_columns=False)
     return tmp_path / "lake" / "t"
 
@@ -159,7 +159,7 @@ def test_a_shallow_clone_is_read_where_its_files_are_allowed(
         lakeport.land(source, tmp_path / "copies", table="more", table_roots=str(secret.parent))
 
 
-def test_odd_names_of_partitions_are_inside(tmp_path: Path, runtime: Runtime) -> None:
+def test_odd_names_of_partitions_are_inside(tmp_path: Path, driver: DriverSession) -> None:
     values = ["../x", "..", "a/../b", "/etc", "file:///etc", "a:b", "%2e%2e", "x"]
     rows = [{"id": n, "p": value} for n, value in enumerate(values)]
     lakeport.land(rows, tmp_path / "lake", table="t", partition_keys="p", columns={"p": "string"})

@@ -106,7 +106,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def lake(request: pytest.FixtureRequest, tmp_path: Path, runtime: Any) -> Lake:
+def lake(request: pytest.FixtureRequest, tmp_path: Path, driver: Any) -> Lake:
     return PLACES[request.param](request, tmp_path)
 
 
@@ -117,7 +117,7 @@ def rows(*ids: int, **more: Any) -> pa.Table:
 
 @pytest.mark.parametrize("told", [Unreachable, CommitConflict])
 def test_what_keeps_a_table_in_order_is_found_when_its_answer_is_lost(
-    tmp_path: Path, runtime: Any, monkeypatch: pytest.MonkeyPatch, told: type[LakeportError]
+    tmp_path: Path, driver: Any, monkeypatch: pytest.MonkeyPatch, told: type[LakeportError]
 ) -> None:
     from lakeport.engine.spark.delta import maintenance
 

@@ -17,7 +17,7 @@ ROWS = pa.table({"id": [1, 2], "day": ["a", "b"]})
 
 
 @pytest.fixture
-def lake(tmp_path: Path, runtime: Any) -> str:
+def lake(tmp_path: Path, driver: Any) -> str:
     return str(tmp_path)
 
 

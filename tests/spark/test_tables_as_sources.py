@@ -13,7 +13,7 @@ from lakeport.config.base import DestinationConfig
 from lakeport.config.inputs.tables import TablesSource
 from lakeport.config.load import load_target
 from lakeport.engine.spark.engine import SparkEngine
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import ConfigError, LakeportError, SourceError
 from lakeport.model import Batch, Flush
 from lakeport.sources.open import open_source
@@ -85,8 +85,8 @@ def rows(batch: Batch) -> list[Any]:
 
 
 @pytest.fixture
-def loads(runtime: Runtime, tmp_path: Path) -> Iterator[Loads]:
-    with SparkEngine(runtime.needs, {}) as engine:
+def loads(driver: DriverSession, tmp_path: Path) -> Iterator[Loads]:
+    with SparkEngine(driver.needs, {}) as engine:
         yield Loads(engine, tmp_path)
 
 

@@ -21,7 +21,7 @@ from lakeport.loading.transform.function import function_named
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
 
 PEOPLE = pa.table({"id": [1, 2, 3], "name": ["Ada", None, "Bob"], "year": [2013, 2013, 2014]})
 
@@ -44,7 +44,9 @@ def singer(*records: Mapping[str, Any], **properties: str) -> io.BytesIO:
     return io.BytesIO("".join(json.dumps(message) + "\n" for message in messages).encode())
 
 
-def test_a_query_makes_the_rows_and_columns_of_the_table(runtime: Runtime, tmp_path: Path) -> None:
+def test_a_query_makes_the_rows_and_columns_of_the_table(
+    driver: DriverSession, tmp_path: Path
+) -> None:
     sql = "SELECT *, year * 100 + id AS ym FROM source WHERE name IS NOT NULL;"
     report = lakeport.land(PEOPLE, tmp_path, table="t", sql=sql, partition_keys=["ym"])
     assert report.rows == 2
@@ -54,7 +56,7 @@ def test_a_query_makes_the_rows_and_columns_of_the_table(runtime: Runtime, tmp_p
 
 
 def test_an_aggregate_is_made_of_all_flushes_and_lands_once(
-    runtime: Runtime, tmp_path: Path
+    driver: DriverSession, tmp_path: Path
 ) -> None:
     source = singer(*({"id": i, "v": i % 3} for i in range(30)), id="integer", v="integer")
     states: list[bytes] = []
@@ -71,7 +73,7 @@ def test_an_aggregate_is_made_of_all_flushes_and_lands_once(
 
 
 def test_each_flush_is_transformed_on_its_own_where_rows_are(
-    runtime: Runtime, tmp_path: Path
+    driver: DriverSession, tmp_path: Path
 ) -> None:
     source = singer(*({"id": i} for i in range(30)), id="integer")
     sql = "SELECT id * 2 AS d FROM source WHERE id % 2 = 0"
@@ -80,7 +82,9 @@ def test_each_flush_is_transformed_on_its_own_where_rows_are(
     assert rows(tmp_path / "s") == [(i * 2,) for i in range(0, 30, 2)]
 
 
-def test_undeclared_fields_and_merges_go_through_a_query(runtime: Runtime, tmp_path: Path) -> None:
+def test_undeclared_fields_and_merges_go_through_a_query(
+    driver: DriverSession, tmp_path: Path
+) -> None:
     sql = "SELECT * FROM source"
     for value in ("a", "b"):
         source = singer({"id": 1, "new": value}, {"id": 2}, id="integer")
@@ -88,7 +92,7 @@ def test_undeclared_fields_and_merges_go_through_a_query(runtime: Runtime, tmp_p
     assert rows(tmp_path / "s") == [(1, "b"), (2, None)]
 
 
-def test_bad_records_are_told_as_without_a_query(runtime: Runtime, tmp_path: Path) -> None:
+def test_bad_records_are_told_as_without_a_query(driver: DriverSession, tmp_path: Path) -> None:
     sql = "SELECT id FROM source"
     with pytest.raises(BadRecords, match="line 3, column 'id': wrong type"):
         lakeport.land(singer({"id": 1}, {"id": "x"}, id="integer"), tmp_path, sql=sql)
@@ -98,8 +102,8 @@ def test_bad_records_are_told_as_without_a_query(runtime: Runtime, tmp_path: Pat
     assert (report.rows, report.rejected) == (1, 1)
 
 
-def test_other_frames_and_spark_frames_can_be_read(runtime: Runtime, tmp_path: Path) -> None:
-    spark = runtime.spark
+def test_other_frames_and_spark_frames_can_be_read(driver: DriverSession, tmp_path: Path) -> None:
+    spark = driver.spark
     names = spark.createDataFrame([(1, "one")], "id int, word string")
     sql = "SELECT s.id, word FROM source s LEFT JOIN names n ON s.id = n.id"
     lakeport.land(spark.range(2), tmp_path, table="t", sql=sql, views={"names": names})
@@ -107,13 +111,13 @@ def test_other_frames_and_spark_frames_can_be_read(runtime: Runtime, tmp_path: P
     assert not spark.catalog.tableExists("source")
 
 
-def test_odd_names_and_types_pass_unchanged(runtime: Runtime, tmp_path: Path) -> None:
+def test_odd_names_and_types_pass_unchanged(driver: DriverSession, tmp_path: Path) -> None:
     table = pa.table({"a.b": [1], "c`d": [b"x"], "e": [[{"f": 1.5}]], "g": [pa.scalar(None)]})
     lakeport.land(table, tmp_path, table="t", sql="SELECT * FROM source")
     assert rows(tmp_path / "t") == [(1, b"x", [{"f": 1.5}], None)]
 
 
-def test_a_function_gets_what_the_query_gave(runtime: Runtime, tmp_path: Path) -> None:
+def test_a_function_gets_what_the_query_gave(driver: DriverSession, tmp_path: Path) -> None:
     def doubled(frame: DataFrame) -> DataFrame:
         return frame.selectExpr("id * 2 AS id")
 
@@ -168,7 +172,7 @@ def test_a_function_is_that_of_the_folder_or_none(
     ],
 )
 def test_what_is_no_query_is_told_in_words(
-    runtime: Runtime, tmp_path: Path, sql: str, words: str
+    driver: DriverSession, tmp_path: Path, sql: str, words: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         lakeport.land(PEOPLE, tmp_path, table="t", sql=sql)
@@ -178,13 +182,13 @@ def test_what_is_no_query_is_told_in_words(
 
 
 def test_variables_of_the_environment_stay_out_of_a_query(
-    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    driver: DriverSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lakeport.land(PEOPLE, tmp_path, table="t", sql="SELECT '${env:HOME}' AS x FROM source LIMIT 1")
     assert rows(tmp_path / "t") == [("${env:HOME}",)]
 
 
-def test_several_streams_are_refused(runtime: Runtime, tmp_path: Path) -> None:
+def test_several_streams_are_refused(driver: DriverSession, tmp_path: Path) -> None:
     lines = singer({"id": 1}, id="integer").getvalue()
     both = io.BytesIO(lines + lines.replace(b'"s"', b'"t"'))
     with pytest.raises(ConfigError, match="are about one stream, and the source has 's', 't'"):
@@ -192,7 +196,7 @@ def test_several_streams_are_refused(runtime: Runtime, tmp_path: Path) -> None:
 
 
 def test_a_run_repeated_lands_once_and_another_query_is_another_content(
-    runtime: Runtime, tmp_path: Path
+    driver: DriverSession, tmp_path: Path
 ) -> None:
     sql = "SELECT id FROM source"
     for _ in range(2):
@@ -207,7 +211,9 @@ def test_a_run_repeated_lands_once_and_another_query_is_another_content(
         )
 
 
-def test_a_plan_tells_the_columns_and_how_a_query_is_run(runtime: Runtime, tmp_path: Path) -> None:
+def test_a_plan_tells_the_columns_and_how_a_query_is_run(
+    driver: DriverSession, tmp_path: Path
+) -> None:
     plan = lakeport.plan(PEOPLE, tmp_path, table="t", sql="SELECT id, upper(name) AS n FROM source")
     assert [c.name for c in plan.streams[0].columns][:2] == ["id", "n"]
     assert "transform: each batch on its own" in plan.streams[0].notes
@@ -217,14 +223,16 @@ def test_a_plan_tells_the_columns_and_how_a_query_is_run(runtime: Runtime, tmp_p
         lakeport.plan(PEOPLE, tmp_path, table="t", sql="SELECT nope FROM source")
 
 
-def test_a_query_without_rows_makes_a_table(runtime: Runtime, tmp_path: Path) -> None:
+def test_a_query_without_rows_makes_a_table(driver: DriverSession, tmp_path: Path) -> None:
     empty = PEOPLE.slice(0, 0)
     report = lakeport.land(empty, tmp_path, table="t", sql="SELECT id + 1 AS i FROM source")
     assert report.rows == 0
     assert rows(tmp_path / "t") == []
 
 
-def test_a_value_that_can_not_be_computed_fails_the_load(runtime: Runtime, tmp_path: Path) -> None:
+def test_a_value_that_can_not_be_computed_fails_the_load(
+    driver: DriverSession, tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match="fails for some row") as caught:
         lakeport.land(PEOPLE, tmp_path, table="t", sql="SELECT int(name) AS n FROM source")
     assert "Ada" not in str(caught.value)
@@ -232,7 +240,7 @@ def test_a_value_that_can_not_be_computed_fails_the_load(runtime: Runtime, tmp_p
 
 
 def test_what_a_table_remembers_moves_also_where_no_row_is_left(
-    runtime: Runtime, tmp_path: Path
+    driver: DriverSession, tmp_path: Path
 ) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.csv").write_text("id\n1\n2\n")
@@ -245,7 +253,7 @@ def test_what_a_table_remembers_moves_also_where_no_row_is_left(
     assert rows(tmp_path / "t") == [(3,)]
 
 
-def test_once_is_refused_where_spark_makes_the_rows(runtime: Runtime, tmp_path: Path) -> None:
+def test_once_is_refused_where_spark_makes_the_rows(driver: DriverSession, tmp_path: Path) -> None:
     sql = "SELECT * FROM source"
     with pytest.raises(ConfigError, match="`once` and `sql` exclude each other"):
         lakeport.land(PEOPLE, tmp_path, table="t", sql=sql, once=True)
@@ -255,7 +263,7 @@ def test_once_is_refused_where_spark_makes_the_rows(runtime: Runtime, tmp_path: 
 
 @pytest.mark.parametrize("sql", ["lpad(zip, 6, '0')", "concat('0', zip)"])
 def test_types_are_of_the_sources_columns_also_of_those_that_a_query_uses_up(
-    runtime: Runtime, tmp_path: Path, sql: str
+    driver: DriverSession, tmp_path: Path, sql: str
 ) -> None:
     people = tmp_path / "people.csv"
     people.write_text("id,zip,day\n1,01234,2020-01-31\n")

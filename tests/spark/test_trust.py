@@ -112,15 +112,15 @@ def test_delta_tables_land_in_a_store_of_a_private_authority(
 
 
 def test_the_authorities_that_java_knows_stay_trusted(
-    store: TlsMinio, tmp_path: Path, runtime: Any, monkeypatch: pytest.MonkeyPatch
+    store: TlsMinio, tmp_path: Path, driver: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    java = runtime.context._jvm.java
+    java = driver.context._jvm.java
     names = ("javax.net.ssl.trustStore", "javax.net.ssl.trustStoreType", "java.io.tmpdir")
     before = {name: java.lang.System.clearProperty(name) for name in names}
     monkeypatch.setenv("AWS_CA_BUNDLE", str(store.certificate))
     try:
         java.lang.System.setProperty("java.io.tmpdir", str(tmp_path))
-        trust(runtime.context)
+        trust(driver.context)
         path = java.lang.System.getProperty(names[0])
     finally:
         for name, value in before.items():

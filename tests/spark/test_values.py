@@ -14,7 +14,7 @@ from lakeport.errors import InputError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
 
 SECRET = "4711-sesame"
 ROWS = pa.table({"id": [1, 2], "s": ["1", SECRET], "n": [5, 0], "big": [1, 2**62]})
@@ -45,7 +45,7 @@ def failing(folder: Path, source: Any = ROWS, **given: Any) -> InputError:
     ],
 )
 def test_sql_is_named_with_the_part_that_fails(
-    runtime: Runtime, tmp_path: Path, expression: str, why: str, hint: str
+    driver: DriverSession, tmp_path: Path, expression: str, why: str, hint: str
 ) -> None:
     # One row is fine: that the other one is not shows at run time alone.
     error = failing(tmp_path, sql=f"SELECT id,\n  {expression} AS v FROM source;")
@@ -55,7 +55,7 @@ def test_sql_is_named_with_the_part_that_fails(
 
 
 @pytest.mark.parametrize("sql", ["", "SELECT *, id + 1 AS more FROM source"])
-def test_the_expectation_is_named(runtime: Runtime, tmp_path: Path, sql: str) -> None:
+def test_the_expectation_is_named(driver: DriverSession, tmp_path: Path, sql: str) -> None:
     checks = [{"not_null": "id"}, {"check": "id > 0"}, {"check": "CAST(s AS INT) > 0"}]
     error = failing(tmp_path, sql=sql, expect=checks)
     words = "`CAST(s AS INT)` (line 1, column 1) fails for some row: " + CAST
@@ -64,14 +64,14 @@ def test_the_expectation_is_named(runtime: Runtime, tmp_path: Path, sql: str) ->
     assert failing(tmp_path, sql=sql, expect=named).message == f"expectation positive: {words}"
 
 
-def test_sql_is_named_where_both_could_fail(runtime: Runtime, tmp_path: Path) -> None:
+def test_sql_is_named_where_both_could_fail(driver: DriverSession, tmp_path: Path) -> None:
     error = failing(tmp_path, sql="SELECT id, 1 / n AS v FROM source", expect=[{"check": "v > 0"}])
     assert error.message.startswith("`sql`: `1 / n` (line 1, column 12) fails")
 
 
 @pytest.mark.parametrize("kind", [{"between": {"s": [1, 2]}}, {"in": {"s": [1, 2]}}])
 def test_a_comparison_with_values_of_another_type(
-    runtime: Runtime, tmp_path: Path, kind: dict[str, Any]
+    driver: DriverSession, tmp_path: Path, kind: dict[str, Any]
 ) -> None:
     error = failing(tmp_path, expect=[kind, {"check": "id > 0"}])
     assert error.message.startswith(f"expectation {next(iter(kind))}(s) fails for some row: ")
@@ -79,7 +79,7 @@ def test_a_comparison_with_values_of_another_type(
 
 
 def test_those_are_named_that_may_have_failed_where_spark_does_not_tell(
-    runtime: Runtime, tmp_path: Path
+    driver: DriverSession, tmp_path: Path
 ) -> None:
     sql = "SELECT id, CAST(big AS INT) AS v FROM source"
     why = "fails for some row: a value of type BIGINT does not fit into INT"
@@ -91,7 +91,9 @@ def test_those_are_named_that_may_have_failed_where_spark_does_not_tell(
     assert error.message == f"one of `sql`, expectation check(v > 0) {why}"
 
 
-def test_a_functions_and_a_users_frame_are_told_apart(runtime: Runtime, tmp_path: Path) -> None:
+def test_a_functions_and_a_users_frame_are_told_apart(
+    driver: DriverSession, tmp_path: Path
+) -> None:
     def function(frame: DataFrame) -> DataFrame:
         return frame.selectExpr("CAST(s AS INT) AS v")
 
@@ -99,6 +101,6 @@ def test_a_functions_and_a_users_frame_are_told_apart(runtime: Runtime, tmp_path
     words = f"`CAST(s AS INT)` (line 1, column 1) fails for some row: {CAST}"
     error = failing(tmp_path, python=function, expect=expect)
     assert error.message == f"`python`: {words}"
-    frame = function(runtime.spark.createDataFrame(ROWS))
+    frame = function(driver.spark.createDataFrame(ROWS))
     error = failing(tmp_path, frame, expect=expect)
     assert error.message == f"the frame that is landed: {words}"

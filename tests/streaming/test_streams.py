@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import lakeport
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from lakeport.engine.spark.settings import cores_of
 from lakeport.errors import ConfigError, LakeportError, SchemaConflict, SourceError
 from lakeport.loading.report import LandingReport
@@ -52,8 +52,8 @@ def rate(rows: int) -> Callable[[Any], Any]:
     return lambda spark: spark.readStream.format("rate").option("rowsPerSecond", rows).load()
 
 
-def running() -> Runtime:
-    found = Runtime._current
+def running() -> DriverSession:
+    found = DriverSession._current
     assert found is not None
     return found
 

@@ -31,10 +31,10 @@ from tests.faults.kit import land as land_anywhere
 
 _TRACED = Path(__file__).parent / "traced"
 _WAITS = """
-from lakeport.engine.spark.session import Runtime
-runtime = Runtime.start(set(), {}, small=True, warm="require")
-assert runtime.context.parallelize([1], 1).map(str).collect() == ["1"]
-runtime.stop()
+from lakeport.engine.spark.session import DriverSession
+driver = DriverSession.start(set(), {}, small=True, warm="require")
+assert driver.context.parallelize([1], 1).map(str).collect() == ["1"]
+driver.stop()
 """
 
 

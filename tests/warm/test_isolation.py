@@ -154,10 +154,10 @@ def test_a_program_of_the_users(shared: Warm, tmp_path: Path) -> None:
 
 LOOK = """
 import json, sys
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 
-runtime = Runtime.start(set(), {}, small=True, warm="require")
-context = runtime.context
+driver = DriverSession.start(set(), {}, small=True, warm="require")
+context = driver.context
 active = context._jvm.org.apache.spark.sql.SparkSession.active()
 print(json.dumps({
     "tags": [str(tag) for tag in context.getJobTags()],
@@ -165,7 +165,7 @@ print(json.dumps({
     "session": active.hashCode(),
 }), flush=True)
 print(sys.stdin.readline())
-runtime.stop()
+driver.stop()
 """
 
 
@@ -193,15 +193,15 @@ def test_each_has_its_own_session_pool_and_tag(shared: Warm) -> None:
 
 ASKS = """
 import os, sys
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 
 os.getppid = lambda: int(sys.argv[1])  # as the session's own runs have it
-runtime = Runtime.start(set(), {}, small=True, warm="require")
-runtime.spark.conf.set("spark.sql.shuffle.partitions", "3")
-jvm = runtime.context._jvm
+driver = DriverSession.start(set(), {}, small=True, warm="require")
+driver.spark.conf.set("spark.sql.shuffle.partitions", "3")
+jvm = driver.context._jvm
 sessions = jvm.org.apache.spark.sql.SparkSession
-print(runtime.spark.range(5).count(), sessions.active().conf().get("spark.sql.shuffle.partitions"))
-runtime.stop()
+print(driver.spark.range(5).count(), sessions.active().conf().get("spark.sql.shuffle.partitions"))
+driver.stop()
 """
 
 
@@ -222,7 +222,7 @@ def test_a_run_without_sql_has_a_session_if_it_asks(shared: Warm) -> None:
 SOON_ANOTHER = """
 import threading, time
 from lakeport.engine.spark import adopt
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 
 joining, detach = threading.Event(), adopt.detach
 
@@ -233,10 +233,10 @@ def slow():
     detach()
 
 adopt.detach = slow
-first = Runtime.start(set(), {}, small=True, warm="require")
+first = DriverSession.start(set(), {}, small=True, warm="require")
 first.begin()
 assert joining.wait(120)
-second = Runtime.start(set(), {}, small=True, warm="require")
+second = DriverSession.start(set(), {}, small=True, warm="require")
 found = second.context.parallelize([1], 1).map(str).collect()
 first._builder.join()
 from pyspark import SparkContext

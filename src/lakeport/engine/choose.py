@@ -37,7 +37,7 @@ def choose(
         needs: names of `versions.JARS` that the work needs of Spark.
         settings: the user's `spark:` mapping.
         small: whether the load is known to be small, so that a quick start counts most.
-        keep, also, warm, store: as for `Runtime.start`.
+        keep, also, warm, store: as for `DriverSession.start`.
 
     Raises:
         ConfigError: a setting is wrong, or the process's Spark lacks something.

@@ -203,7 +203,7 @@ def prepare(
 
     Args:
         config: the target's config.
-        keep, also: as for `Runtime.start`.
+        keep, also: as for `DriverSession.start`.
         warm: whether the config may ask for a warm session's Spark.
         observer: hears the warnings at once, also where the load does not get any further.
         source: what is going to be landed, where that is known; tables ask for Spark.

@@ -114,10 +114,10 @@ def _run(command: Command) -> int:
 def _begin(channel: Channel) -> None:
     """Tell the client that the run has an effect from now on; leave it to him if Spark is lost."""
     from lakeport.engine.spark.session import (
-        Runtime,  # as late as a run: a session starts without it
+        DriverSession,  # as late as a run: a session starts without it
     )
 
-    if Runtime.lost():
+    if DriverSession.lost():
         _decline(channel)
     channel.send({"begun": True})
 

@@ -22,7 +22,7 @@ from typing import Any, Final, NoReturn
 from lakeport.engine.spark.filesystems import forget
 from lakeport.engine.spark.jvm import jars
 from lakeport.engine.spark.lease import open_gateway
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import LakeportError
 from lakeport.host.process import is_there
 from lakeport.host.warm.channel import Channel
@@ -75,7 +75,7 @@ class _Keeper:
         self._session = session
         self._told = told
         self._starter = starter
-        self._made: Runtime | None = None
+        self._made: DriverSession | None = None
         self._making = threading.Lock()
         self._begun = math.inf
         self._claims = Claims(self._close_store)
@@ -84,12 +84,12 @@ class _Keeper:
         self._pools: set[int] = set()
 
     @property
-    def _runtime(self) -> Runtime:
+    def _driver(self) -> DriverSession:
         """Spark, which begins to start when it is first asked for."""
         with self._making:
             if self._made is None:
                 settings = {**_SETTINGS, "spark.driver.memory": self._session.memory}
-                self._made = Runtime(jars.with_cached(()), settings, small=True)
+                self._made = DriverSession(jars.with_cached(()), settings, small=True)
                 self._begun = time.monotonic()
             return self._made
 
@@ -112,7 +112,7 @@ class _Keeper:
         """Start Spark, and have loaded what jobs and commits need, once it is in nobody's way."""
         if self._made is None:
             if not is_there(self._starter):
-                self._runtime.begin()
+                self._driver.begin()
         elif not self._pools and time.monotonic() > self._begun + _LEISURE_SECONDS:
             self._made.warm()
 
@@ -146,7 +146,7 @@ class _Keeper:
                 sql = bool(asked["sql"])
                 door = self._call(self._open_door, run, pool, sql)
                 if sql:
-                    self._runtime.warm(workers=False)  # a commit, while the run reads its input
+                    self._driver.warm(workers=False)  # a commit, while the run reads its input
                 self._told.sendall(b"+")
                 try:
                     self._serve(channel, run, door)
@@ -160,7 +160,7 @@ class _Keeper:
 
     def _serve(self, channel: Channel, run: str, door: Any) -> None:
         told = {"port": self._call(door.port), "secret": self._call(door.secret), "tag": run}
-        channel.send({**told, "needs": sorted(self._runtime.needs)})
+        channel.send({**told, "needs": sorted(self._driver.needs)})
         while True:
             message, _ = channel.receive()
             if message is None or "claims" not in message:
@@ -169,7 +169,7 @@ class _Keeper:
             channel.send({"taken": taken})
 
     def _open_door(self, run: str, pool: str, sql: bool) -> Any:
-        return open_gateway(self._runtime.context, run, pool, sql=sql)
+        return open_gateway(self._driver.context, run, pool, sql=sql)
 
     def _close_door(self, door: Any) -> bool:
         """End what the run does in the JVM; what does not end keeps its store's settings for long.
@@ -181,12 +181,12 @@ class _Keeper:
             for _ in range(_TRIES):
                 if self._call(door.close, _CALLS_MS):
                     return True
-        return not self._runtime.alive
+        return not self._driver.alive
 
     def _close_store(self, store: str, names: list[str]) -> None:
         """Forget a store that no run uses any more, and how it was reached."""
         with suppress(Exception):
-            self._call(forget, self._runtime, store, names)
+            self._call(forget, self._driver, store, names)
 
     def _call(self, function: Any, *arguments: Any) -> Any:
         """Call the JVM from one of a few threads, as each thread has its own connection to it."""

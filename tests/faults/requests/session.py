@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from tests.emulators import Azurite, FakeGcs, Minio
 from tests.faults.requests.sites import Site, sites
 
@@ -20,7 +20,7 @@ def running(data: Path) -> Iterator[dict[str, Site]]:
     Args:
         data: a folder for the stores' data.
     """
-    runtime = Runtime.start({"delta", "s3a", "azure"}, {}, small=True)
+    driver = DriverSession.start({"delta", "s3a", "azure"}, {}, small=True)
     try:
         with (
             Minio(data / "minio") as minio,
@@ -30,4 +30,4 @@ def running(data: Path) -> Iterator[dict[str, Site]]:
         ):
             yield found
     finally:
-        runtime.stop()
+        driver.stop()

@@ -199,8 +199,8 @@ def alteration(storage: LocalStorage, type_: pa.DataType) -> tuple[Alteration, E
 def test_rows_that_land_meanwhile_get_the_type_too(tmp_path: Path) -> None:
     land(tmp_path, [1])
     more = [lambda: land(tmp_path, [3]), lambda: land(tmp_path, [2])]
-    made, runtime = alteration(Crowded(str(tmp_path), more), pa.float64())
-    done = made.alter(runtime)
+    made, engine = alteration(Crowded(str(tmp_path), more), pa.float64())
+    done = made.alter(engine)
     assert (done.version, done.files) == (3, 3)
     assert read(tmp_path) == [1.0, 2.0, 3.0]
     named = {Path(uri).name for uri in DeltaTable(str(tmp_path / "t")).file_uris()}
@@ -214,11 +214,11 @@ def test_rows_that_land_meanwhile_get_the_type_too(tmp_path: Path) -> None:
 
 def test_a_value_that_lands_meanwhile_can_stop_it(tmp_path: Path) -> None:
     land(tmp_path, [1])
-    made, runtime = alteration(
+    made, engine = alteration(
         Crowded(str(tmp_path), [lambda: land(tmp_path, [2**60 + 1])]), pa.float64()
     )
     with pytest.raises(SchemaConflict, match=str(2**60 + 1)):
-        made.alter(runtime)
+        made.alter(engine)
     assert read(tmp_path) == [1, 2**60 + 1]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import lakeport
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import ConfigError
 from lakeport.tables.compaction import report
 from lakeport.tables.maintenance import hours, sort_columns
@@ -55,7 +55,7 @@ def test_mistakes_do_not_wait_for_spark(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lakeport.land([{"id": 1}], tmp_path, table="t")
-    monkeypatch.delattr(Runtime, "start")
+    monkeypatch.delattr(DriverSession, "start")
     with pytest.raises(ConfigError, match=said):
         ask(lakeport.Table(tmp_path / "t"))
 

@@ -11,7 +11,7 @@ from lakeport.engine.base import Engine, EngineReport
 from lakeport.engine.spark import adopt, jobs, workers
 from lakeport.engine.spark.filesystems import hand_over, session_for
 from lakeport.engine.spark.jobs import JobLabel
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from lakeport.engine.spark.sql.reading import Reading
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ class SparkEngine(Engine):
         needs: names of `versions.JARS` that the session has to have if lakeport starts it.
         settings: the user's `spark:` mapping.
         small: whether the load is known to be small, so that a quick start counts most.
-        keep, also, warm, store: as for `Runtime.start`.
+        keep, also, warm, store: as for `DriverSession.start`.
 
     Raises:
-        LakeportError: as `Runtime.start`.
+        LakeportError: as `DriverSession.start`.
     """
 
     name: ClassVar[str] = "spark"
@@ -64,7 +64,7 @@ class SparkEngine(Engine):
         self._settings = dict(settings)
         self._counted = threading.Lock()
         self._jobs = self._tasks = 0
-        self.session = Runtime.start(
+        self.session = DriverSession.start(
             needs, settings, small, keep=keep, also=also, warm=warm, store=store, user=self
         )
         self.secrets = self.session.secrets

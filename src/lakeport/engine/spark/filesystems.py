@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
 
 __all__ = ["bundled", "forget", "hand_over", "knows_scheme", "place_of", "session_for", "trust"]
 
@@ -34,14 +34,14 @@ _FILE_SYSTEM: Final = "org.apache.hadoop.fs.FileSystem"
 _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _TRUST_STORE: Final = "javax.net.ssl.trustStore"
 _lock = threading.Lock()
-_handed: WeakKeyDictionary[Runtime, dict[str, dict[str, str]]] = WeakKeyDictionary()
+_handed: WeakKeyDictionary[DriverSession, dict[str, dict[str, str]]] = WeakKeyDictionary()
 
 
-def session_for(runtime: Runtime, root: str, settings: Mapping[str, str]) -> SparkSession:
+def session_for(session: DriverSession, root: str, settings: Mapping[str, str]) -> SparkSession:
     """The session, able to reach a store; waits for it.
 
     Args:
-        runtime: Spark.
+        session: Spark.
         root: the store's root as Hadoop names it, such as `s3a://bucket`.
         settings: what Hadoop's connector needs for that root, secrets included.
 
@@ -49,21 +49,21 @@ def session_for(runtime: Runtime, root: str, settings: Mapping[str, str]) -> Spa
         ConfigError: the session would let two writers overwrite each other's commits on S3.
         SparkFailure: Spark did not start.
     """
-    spark = runtime.spark
+    spark = session.spark
     parts = urlsplit(root)
     with _lock:
-        if parts.scheme == "s3a" and _known(runtime).get(place_of(root)) != settings:
+        if parts.scheme == "s3a" and _known(session).get(place_of(root)) != settings:
             adopt.check(spark, frozenset({"delta", "s3a"}))
-            _check_flags(runtime, parts.netloc)
-    hand_over(runtime, root, settings)
+            _check_flags(session, parts.netloc)
+    hand_over(session, root, settings)
     return spark
 
 
-def hand_over(runtime: Runtime, root: str, settings: Mapping[str, str]) -> None:
+def hand_over(session: DriverSession, root: str, settings: Mapping[str, str]) -> None:
     """Have the session's file systems reach a store; waits for the session.
 
     Args:
-        runtime: Spark.
+        session: Spark.
         root: the store's root, or a folder in it, as Hadoop names it.
         settings: what Hadoop's connector needs for that root, secrets included.
 
@@ -71,17 +71,17 @@ def hand_over(runtime: Runtime, root: str, settings: Mapping[str, str]) -> None:
         SparkFailure: Spark did not start.
     """
     with _lock:
-        known, place = _known(runtime), place_of(root)
+        known, place = _known(session), place_of(root)
         if known.get(place) != settings:
-            runtime.claim(place, settings)
-            if not runtime.adopted and _speaks_tls(place, settings):
-                trust(runtime.context)
-            _set(runtime, place, settings, known.get(place))
+            session.claim(place, settings)
+            if not session.adopted and _speaks_tls(place, settings):
+                trust(session.context)
+            _set(session, place, settings, known.get(place))
             known[place] = dict(settings)
 
 
-def _known(runtime: Runtime) -> dict[str, dict[str, str]]:
-    return _handed.setdefault(runtime, {})
+def _known(session: DriverSession) -> dict[str, dict[str, str]]:
+    return _handed.setdefault(session, {})
 
 
 def place_of(root: str) -> str:
@@ -104,37 +104,40 @@ def knows_scheme(spark: SparkSession, scheme: str) -> bool:
     return True
 
 
-def forget(runtime: Runtime, place: str, names: Collection[str]) -> None:
+def forget(session: DriverSession, place: str, names: Collection[str]) -> None:
     """Close a store's file system, and unset how it was reached.
 
     Args:
-        runtime: Spark.
+        session: Spark.
         place: the store, as `place_of` gives it.
         names: the settings by which it was reached.
     """
     with suppress(Exception):
-        _close(runtime, place)
+        _close(session, place)
     for name in names:
-        runtime.context._jsc.hadoopConfiguration().unset(name)
+        session.context._jsc.hadoopConfiguration().unset(name)
 
 
 def _set(
-    runtime: Runtime, place: str, settings: Mapping[str, str], before: Mapping[str, str] | None
+    session: DriverSession,
+    place: str,
+    settings: Mapping[str, str],
+    before: Mapping[str, str] | None,
 ) -> None:
     """Set what is new; a connector that was opened with other settings is opened anew."""
-    runtime.configure(settings)
+    session.configure(settings)
     if before is None:
         return
-    with translated(runtime.secrets):
+    with translated(session.secrets):
         for key in before.keys() - settings.keys():
-            runtime.context._jsc.hadoopConfiguration().unset(key)
-        _close(runtime, place)
+            session.context._jsc.hadoopConfiguration().unset(key)
+        _close(session, place)
 
 
-def _close(runtime: Runtime, place: str) -> None:
+def _close(session: DriverSession, place: str) -> None:
     """Close the file system object of a store, which Hadoop and Delta keep."""
-    jvm, conf = runtime.context._jvm, runtime.context._jsc.hadoopConfiguration()
-    if "delta" in runtime.needs:
+    jvm, conf = session.context._jvm, session.context._jsc.hadoopConfiguration()
+    if "delta" in session.needs:
         java_class(jvm, "org.apache.spark.sql.delta.DeltaLog").clearCache()
     java_class(jvm, _FILE_SYSTEM).get(java_class(jvm, "java.net.URI")(place), conf).close()
 
@@ -145,9 +148,9 @@ def _speaks_tls(place: str, settings: Mapping[str, str]) -> bool:
     return parts.scheme == "s3a" and wanted != "false"
 
 
-def _check_flags(runtime: Runtime, bucket: str) -> None:
+def _check_flags(session: DriverSession, bucket: str) -> None:
     """S3A's option to create faster turns a create that must not overwrite into one that does."""
-    conf = runtime.context._jsc.hadoopConfiguration()
+    conf = session.context._jsc.hadoopConfiguration()
     for start in ("fs.s3a.", f"fs.s3a.bucket.{bucket}."):
         flags = (conf.get(f"{start}performance.flags") or "").lower().split(",")
         if {"create", "*"} & {flag.strip() for flag in flags}:

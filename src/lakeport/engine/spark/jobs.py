@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
 
 __all__ = [
     "JobLabel",
@@ -73,7 +73,7 @@ class JobLabel:
 
 
 def run_tasks(
-    runtime: Runtime,
+    session: DriverSession,
     label: JobLabel,
     function: Callable[[T], list[R]],
     items: Sequence[T],
@@ -84,9 +84,9 @@ def run_tasks(
     """Run `function` on every item, one Spark task each; see `Engine.run_tasks`."""
     if not items:
         return []
-    context = runtime.context
-    with shared_folder(runtime) as flags:
-        policy = Policy(runtime.attempts, flags, runtime.surroundings)
+    context = session.context
+    with shared_folder(session) as flags:
+        policy = Policy(session.attempts, flags, session.surroundings)
         task = partial(_run_items, function, policy)
 
         def job() -> list[Outcome]:
@@ -95,12 +95,12 @@ def run_tasks(
             found: list[Outcome] = context.runJob(numbered, task)
             return found
 
-        outcomes = in_group(runtime, label, job)
-    return gather(outcomes, discard, _needed(runtime, outcomes, strays))
+        outcomes = in_group(session, label, job)
+    return gather(outcomes, discard, _needed(session, outcomes, strays))
 
 
 def run_frame(
-    runtime: Runtime,
+    session: DriverSession,
     label: JobLabel,
     df: DataFrame,
     function: Callable[[Iterator[pa.RecordBatch], int], list[R]],
@@ -113,23 +113,23 @@ def run_frame(
     Returns:
         The results, and the number of partitions.
     """
-    with shared_folder(runtime) as flags:
+    with shared_folder(session) as flags:
         names = df.columns
-        policy = Policy(runtime.attempts, flags, runtime.surroundings)
+        policy = Policy(session.attempts, flags, session.surroundings)
         task = partial(_run_batches, function, policy, names)
 
         def job() -> list[Outcome]:
             rows = mapped(df, task, f"{_COLUMN} binary").collect()
             return [pickle.loads(row[0]) for row in rows]  # noqa: S301  # of our own tasks
 
-        outcomes = in_group(runtime, label, job)
-        return gather(outcomes, discard, _needed(runtime, outcomes, strays)), len(outcomes)
+        outcomes = in_group(session, label, job)
+        return gather(outcomes, discard, _needed(session, outcomes, strays)), len(outcomes)
 
 
 @contextmanager
-def shared_folder(runtime: Runtime) -> Iterator[str]:
+def shared_folder(session: DriverSession) -> Iterator[str]:
     """A folder that the tasks of one job share, empty text where they share no disk."""
-    place = runtime.job_folder()
+    place = session.job_folder()
     folder = "" if place is None else tempfile.mkdtemp(dir=place)
     try:
         yield folder
@@ -168,11 +168,11 @@ def attempt_number() -> int:
 
 
 def _needed(
-    runtime: Runtime, outcomes: list[Outcome], strays: Callable[[list[R]], None] | None
+    session: DriverSession, outcomes: list[Outcome], strays: Callable[[list[R]], None] | None
 ) -> Callable[[list[R]], None] | None:
     """`strays` if an attempt may have been lost, which never happens on a local master."""
     again = any(outcome.attempt for outcome in outcomes)
-    return strays if again or (strays is not None and runtime.speculates) else None
+    return strays if again or (strays is not None and session.speculates) else None
 
 
 def mapped(
@@ -199,7 +199,7 @@ def mapped(
 
 
 def in_group(
-    runtime: Runtime, label: JobLabel, job: Callable[[], R], *, seconds: float | None = None
+    session: DriverSession, label: JobLabel, job: Callable[[], R], *, seconds: float | None = None
 ) -> R:
     """Run `job` in a thread, in the run's job group; cancel what it does on an interrupt.
 
@@ -207,7 +207,7 @@ def in_group(
     JVM in the middle.
 
     Args:
-        runtime: where to run.
+        session: where to run.
         label: what Spark says of it.
         job: what to run.
         seconds: time limit of a job that leaves nothing to tidy up; nobody waits for its end.
@@ -216,7 +216,7 @@ def in_group(
         TimeoutError: the time limit has passed.
         LakeportError: what `failures.translate` makes of the failure.
     """
-    context = runtime.context
+    context = session.context
     tag, pool = f"lakeport-{uuid.uuid4()}", working_for() or "default"
     found: list[R] = []
     failed: list[BaseException] = []
@@ -233,7 +233,7 @@ def in_group(
             ):
                 context.setLocalProperty(name, value)
             found.append(job())
-            if runtime.speculates:
+            if session.speculates:
                 _settle(context, tag)
         except BaseException as error:
             failed.append(error)
@@ -250,7 +250,7 @@ def in_group(
         done.wait(_LEAVE_SECONDS if seconds is None else 0)
         raise
     if failed:
-        failure = translate(failed[0], runtime.secrets)
+        failure = translate(failed[0], session.secrets)
         raise failure from failure.__cause__
     return found[0]
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["Runtime"]
+__all__ = ["DriverSession"]
 
 _LOOK_SECONDS: Final = 1.0
 
@@ -69,10 +69,10 @@ class _StartUp(threading.Event):
         super().set()
 
 
-class Runtime:
-    """A Spark session with what a run has to know about it.
+class DriverSession:
+    """The Spark session that the loads of this process share, with what they have to know of it.
 
-    Make one with `Runtime.start`. All methods may be called from any thread.
+    Make one with `DriverSession.start`. All methods may be called from any thread.
 
     Args:
         options: further JVM options, for making class archives.
@@ -88,7 +88,7 @@ class Runtime:
         lacking: why the jars of `also` could not be had; None where they could.
     """
 
-    _current: ClassVar[Runtime | None] = None
+    _current: ClassVar[DriverSession | None] = None
     _changed: ClassVar[threading.Condition] = threading.Condition()
 
     def __init__(
@@ -148,7 +148,7 @@ class Runtime:
         warm: str = "off",
         store: Store | None = None,
         user: object = None,
-    ) -> Runtime:
+    ) -> DriverSession:
         """Adopt the active session, take up our own again, or make one that begins when asked.
 
         A process has one JVM: where its session has not what is needed, and loads use it, this

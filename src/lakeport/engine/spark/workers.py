@@ -16,7 +16,7 @@ from lakeport.host.extras import requirement
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
 
 __all__ = ["check"]
 
@@ -39,11 +39,11 @@ _WAITING: Final = (
 _SEVERAL: Final = 2  # tasks for each core, so that no worker is left out
 
 
-def check(runtime: Runtime, packages: Sequence[str] = ()) -> None:
+def check(session: DriverSession, packages: Sequence[str] = ()) -> None:
     """Ask the workers for their packages, before anything is written; once for each session.
 
     Args:
-        runtime: Spark; waited for.
+        session: Spark; waited for.
         packages: modules that they need beside those of every load.
 
     Raises:
@@ -51,12 +51,12 @@ def check(runtime: Runtime, packages: Sequence[str] = ()) -> None:
         ConfigError: the workers' Python is another version, or there is none.
         SparkFailure: Spark did not start, or has no workers.
     """
-    context = runtime.context
+    context = session.context
     known = _asked.setdefault(context, set())
     names = [name for name in (*_ALWAYS, *packages) if (context.pythonExec, name) not in known]
     if not names:
         return
-    tasks = max(1, runtime.cores) * _SEVERAL
+    tasks = max(1, session.cores) * _SEVERAL
 
     def ask() -> list[_Answer]:
         found: list[_Answer] = (
@@ -68,7 +68,7 @@ def check(runtime: Runtime, packages: Sequence[str] = ()) -> None:
     silence.daemon = True
     silence.start()
     try:
-        answers = in_group(runtime, JobLabel("look for the workers' packages"), ask)
+        answers = in_group(session, JobLabel("look for the workers' packages"), ask)
     except LakeportError as error:
         raise _explained(error) from error.__cause__
     finally:
@@ -76,7 +76,7 @@ def check(runtime: Runtime, packages: Sequence[str] = ()) -> None:
     absent = {name: (host, python) for host, python, lacks in answers for name in lacks}
     if absent:
         lacking = sorted(absent, key=names.index)
-        raise _lacking(lacking, *absent[lacking[0]], here=runtime.is_local)
+        raise _lacking(lacking, *absent[lacking[0]], here=session.is_local)
     known |= {(context.pythonExec, name) for name in names}
 
 

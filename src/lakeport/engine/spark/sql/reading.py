@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
 
 __all__ = ["Reading"]
 
@@ -30,8 +30,8 @@ class Reading(Generic[T]):
     ask `check` once the frame was run, and before anything is made of its rows.
 
     Args:
-        runtime: Spark.
-        session: the session that the frame is to be of.
+        session: Spark.
+        spark: the session that the frame is to be of.
         schema: the columns, of types that tables have.
         items: pickled into the tasks.
         read: pickled into the tasks; gives an item's rows, of just these columns.
@@ -42,8 +42,8 @@ class Reading(Generic[T]):
 
     def __init__(
         self,
-        runtime: Runtime,
-        session: SparkSession,
+        session: DriverSession,
+        spark: SparkSession,
         schema: pa.Schema,
         items: Sequence[T],
         read: Callable[[T], Iterator[pa.RecordBatch]],
@@ -59,12 +59,12 @@ class Reading(Generic[T]):
             ) -> list[Outcome]:
                 return one + other
 
-        self._failed: Accumulator[list[Outcome]] = runtime.context.accumulator([], Outcomes())
-        policy = Policy(runtime.attempts, surroundings=runtime.surroundings)
+        self._failed: Accumulator[list[Outcome]] = session.context.accumulator([], Outcomes())
+        policy = Policy(session.attempts, surroundings=session.surroundings)
         task = partial(_read, read, list(items), policy, self._failed)
         count = max(1, len(items))
         columns = spark_schema(schema)
-        self.frame: DataFrame = mapped(session.range(0, count, 1, count), task, columns)
+        self.frame: DataFrame = mapped(spark.range(0, count, 1, count), task, columns)
 
     def check(self) -> None:
         """See that all tasks so far have read their items.

@@ -17,7 +17,7 @@ from lakeport.engine.spark.failures import translated
 from lakeport.engine.spark.jobs import JobLabel, run_tasks, shared_folder
 
 if TYPE_CHECKING:
-    from lakeport.engine.spark.session import Runtime
+    from lakeport.engine.spark.session import DriverSession
 
 __all__ = ["FirstUse", "commit"]
 
@@ -29,7 +29,7 @@ class FirstUse:
     """
 
     def __init__(self) -> None:
-        self._wanted: dict[Callable[[Runtime], None], bool] = {}  # and whether it was begun
+        self._wanted: dict[Callable[[DriverSession], None], bool] = {}  # and whether it was begun
 
     def want(self, *, workers: bool, commit: bool) -> None:
         """Want the Python workers, or what a commit needs, or both."""
@@ -37,31 +37,31 @@ class FirstUse:
             if wanted:
                 self._wanted.setdefault(body, False)
 
-    def begin(self, runtime: Runtime) -> None:
+    def begin(self, session: DriverSession) -> None:
         """Begin what is wanted; waits for no session."""
         for body in [body for body, begun in self._wanted.items() if not begun]:
             self._wanted[body] = True
             threading.Thread(
-                target=_when_idle, args=(runtime, body), name="lakeport-warm", daemon=True
+                target=_when_idle, args=(session, body), name="lakeport-warm", daemon=True
             ).start()
 
 
-def _when_idle(runtime: Runtime, body: Callable[[Runtime], None]) -> None:
+def _when_idle(session: DriverSession, body: Callable[[DriverSession], None]) -> None:
     with suppress(Exception):
-        if runtime.idle():
-            body(runtime)
+        if session.idle():
+            body(session)
 
 
-def _workers(runtime: Runtime) -> None:
+def _workers(session: DriverSession) -> None:
     """Start the Python workers, and let them do for the first time what tasks do."""
-    run_tasks(runtime, JobLabel("start Python workers"), _warm_worker, range(runtime.cores))
+    run_tasks(session, JobLabel("start Python workers"), _warm_worker, range(session.cores))
 
 
-def _commit(runtime: Runtime) -> None:
+def _commit(session: DriverSession) -> None:
     """Commit to a table of its own, so that the first real commit is quick."""
-    with shared_folder(runtime) as folder, translated(runtime.secrets):
+    with shared_folder(session) as folder, translated(session.secrets):
         if folder:
-            commit(runtime, Path(folder), [("none.parquet", 1)], 0)
+            commit(session, Path(folder), [("none.parquet", 1)], 0)
 
 
 def _warm_worker(number: int) -> list[int]:
@@ -77,10 +77,12 @@ def _warm_worker(number: int) -> list[int]:
     return [number]
 
 
-def commit(runtime: Runtime, folder: Path, files: list[tuple[str, int]], version: int) -> None:
+def commit(
+    session: DriverSession, folder: Path, files: list[tuple[str, int]], version: int
+) -> None:
     """Commit data files the way loads do, through Delta's own transaction."""
     now = int(time.time() * 1000)
-    txn = DeltaTransaction(runtime.spark, str(folder))
+    txn = DeltaTransaction(session.spark, str(folder))
     actions: list[dict[str, Any]] = [
         {
             "add": {

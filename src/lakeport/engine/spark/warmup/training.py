@@ -17,7 +17,7 @@ from lakeport.engine.spark.delta.transaction import delta_log
 from lakeport.engine.spark.jobs import JobLabel, run_frame, run_tasks
 from lakeport.engine.spark.jvm import archive
 from lakeport.engine.spark.jvm.calls import java_class
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 from lakeport.engine.spark.warmup.first_use import commit
 from lakeport.engine.spark.warmup.training_store import empty_bucket
 from lakeport.host.scratch import scratch
@@ -45,15 +45,15 @@ def train(needs: Iterable[str]) -> Path | None:
 
 def _record(needs: frozenset[str], options: Sequence[str]) -> None:
     """Run what loads run, in a JVM that writes its classes down when it ends."""
-    runtime = Runtime(needs, {}, small=True, options=options)
+    session = DriverSession(needs, {}, small=True, options=options)
     try:
-        training_load(runtime, needs)
-        runtime.stop(fast=False, timeout=_EXIT_SECONDS)
+        training_load(session, needs)
+        session.stop(fast=False, timeout=_EXIT_SECONDS)
     finally:
-        runtime.stop()
+        session.stop()
 
 
-def training_load(runtime: Runtime, needs: frozenset[str]) -> None:
+def training_load(session: DriverSession, needs: frozenset[str]) -> None:
     """Run what loads run.
 
     Raises:
@@ -62,19 +62,19 @@ def training_load(runtime: Runtime, needs: frozenset[str]) -> None:
     with scratch("training") as own:
         folder = own / "table"
         folder.mkdir()
-        files = run_tasks(runtime, _LABEL, partial(_write, str(folder)), [0, 1])
-        spark = runtime.spark
-        run_frame(runtime, _LABEL, spark.range(10), _count)
+        files = run_tasks(session, _LABEL, partial(_write, str(folder)), [0, 1])
+        spark = session.spark
+        run_frame(session, _LABEL, spark.range(10), _count)
         if "delta" not in needs:
             spark.read.parquet(str(folder)).groupBy("name").count().collect()
             return
         for version in range(2):
-            commit(runtime, folder, files if version == 0 else files[:0], version)
+            commit(session, folder, files if version == 0 else files[:0], version)
         table = spark.read.format("delta").load(str(folder))
         table.groupBy("name").count().collect()
     if "s3a" in needs:
         with empty_bucket() as endpoint:
-            _meet_s3a(runtime, endpoint)
+            _meet_s3a(session, endpoint)
 
 
 def _write(folder: str, number: int) -> list[tuple[str, int]]:
@@ -86,10 +86,10 @@ def _write(folder: str, number: int) -> list[tuple[str, int]]:
     return [(path.name, path.stat().st_size)]
 
 
-def _meet_s3a(runtime: Runtime, endpoint: str) -> None:
+def _meet_s3a(session: DriverSession, endpoint: str) -> None:
     """Open a bucket, look for a table's log in it, and write a file there."""
     start = "fs.s3a.bucket.training"
-    runtime.configure(
+    session.configure(
         {
             f"{start}.endpoint": endpoint,
             f"{start}.endpoint.region": "us-west-2",
@@ -102,9 +102,9 @@ def _meet_s3a(runtime: Runtime, endpoint: str) -> None:
             f"{start}.secret.key": "training",
         }
     )
-    jvm: Any = runtime.spark._jvm
+    jvm: Any = session.spark._jvm
     path = "s3a://training/table"
-    log = delta_log(runtime.spark, path)
+    log = delta_log(session.spark, path)
     files = log.logPath().getFileSystem(log.newDeltaHadoopConf())
     files.create(java_class(jvm, "org.apache.hadoop.fs.Path")(f"{path}/file"), True).close()
 

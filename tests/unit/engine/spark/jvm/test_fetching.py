@@ -211,10 +211,10 @@ def test_a_fetch_that_is_called_off(
 _WAITER = """
 import threading, time
 from lakeport.host.activity import running
-from lakeport.engine.spark.session import Runtime
+from lakeport.engine.spark.session import DriverSession
 
-runtime = Runtime(frozenset({"delta"}), {}, small=True)
-threading.Thread(target=lambda: runtime.context, daemon=True).start()
+driver = DriverSession(frozenset({"delta"}), {}, small=True)
+threading.Thread(target=lambda: driver.context, daemon=True).start()
 while not any(each.what == "fetching" and each.done for each in running()):
     time.sleep(0.01)
 print([each.what for each in running()])
