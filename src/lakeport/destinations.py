@@ -105,7 +105,7 @@ def check_engine(
     """
     if config.file_type != "delta":
         return
-    for key in ("table_properties", "cluster_by"):
+    for key in ("table_properties", "cluster_by", "auto_optimize"):
         if getattr(config, key):
             engine.require_spark(f"`{key}`")
     if engine.commits_any_table:

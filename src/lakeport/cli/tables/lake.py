@@ -17,6 +17,7 @@ from lakeport.cli.output.formatting import (
     readable,
     shown,
 )
+from lakeport.engine.base import EngineReport
 from lakeport.units import count, size
 
 if TYPE_CHECKING:
@@ -150,6 +151,9 @@ def _show_runs(output: Console, found: Sequence[LakeRun]) -> None:
 def _show_run(output: Console, run: LakeRun) -> None:
     """Everything that a report tells in words, but for what is empty."""
     report: dict[str, Any] = {**run.report, "result": "ok" if run.ok else run.error}
+    if engine := report.get("engine"):
+        told = str(EngineReport(**engine)), engine["application"]
+        report["engine"] = ", ".join(filter(None, told))
     loads = [load for load in report.pop("loads", ()) if load["outcome"] != "left out"]
     streams = [_stream(stream) for stream in report.pop("streams", ())]
     left_out = ("report", "ok", "run_id", "error", *_FOR_PAGES)

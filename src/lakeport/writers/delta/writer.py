@@ -55,7 +55,7 @@ __all__ = ["DeltaWriter"]
 
 _ATTEMPTS = 15
 _WHOLE_TABLE_ATTEMPTS = 3
-"""After so many attempts an overwrite of partitions takes the time to look at these alone."""
+"""After so many attempts an overwrite of partitions by delta-spark looks at these alone."""
 _LONGEST_WAIT = 2.0
 _log = logging.getLogger(__name__)
 
@@ -182,7 +182,7 @@ class DeltaWriter:
             dynamic=False,
             needs_spark=(),
         )
-        txn = self._begin(fill, 0)
+        txn = self._begin(fill)
         now = txn.state()
         if now is None or not now.plans_as(state):
             raise conflict()
@@ -366,7 +366,7 @@ class DeltaWriter:
                 number of attempts before.
         """
         for number in range(_ATTEMPTS):
-            txn = self._begin(plan, number)
+            txn = self._begin(plan)
             if mark.numbered and self._reached(txn, mark.run_id) >= mark.sequence:
                 return self._skipped(txn.version, mark.run_id, mark.sequence, mark.digest)
             if mark.moved is not None:
@@ -433,15 +433,10 @@ class DeltaWriter:
             self.stream, self.uri, sequence, 0, version=version, skipped=True, notes=(LEFT_OUT,)
         )
 
-    def _begin(self, plan: DeltaPlan, attempts: int) -> TableTransaction:
-        """A transaction on the table's present state: delta-spark's, unless the log's files do.
-
-        Delta-spark tells changes to some partitions from others, and so gets on where others write
-        all the time.
-        """
-        crowded = plan.dynamic and attempts >= _WHOLE_TABLE_ATTEMPTS
+    def _begin(self, plan: DeltaPlan) -> TableTransaction:
+        """A transaction on the table's present state: by the log's files, or else delta-spark's."""
         found = None
-        if self.by_log and not crowded:
+        if self.by_log:
             found = LogTransaction.begin(self.storage, self.folder, plan)
         if found is not None and self.engine is not None:
             found.engine = self.engine.report()

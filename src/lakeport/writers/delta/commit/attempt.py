@@ -14,7 +14,7 @@ from lakeport.errors import LakeportError, SparkFailure
 from lakeport.model import Landed, Mode, Staged, Storage
 from lakeport.schema.evolution import EvolutionPolicy
 from lakeport.writers.delta.commit.known_content import NOT_TOLD, KnownContent, overwritten
-from lakeport.writers.delta.commit.log_transaction import TableTransaction
+from lakeport.writers.delta.commit.log_transaction import LogTransaction, TableTransaction
 from lakeport.writers.delta.commit.outcome import settle
 from lakeport.writers.delta.commit.transaction import Transaction
 from lakeport.writers.delta.features import LACKING_READERS, feature_notes
@@ -64,8 +64,8 @@ class Attempt:
         plan: on the table's present state.
         staged: the files.
         mark: what the commit says about itself.
-        conflict_on_whole_table: an overwrite of partitions conflicts with changes to any partition,
-            which is quicker to find out than with changes to these alone.
+        conflict_on_whole_table: an overwrite of partitions by delta-spark conflicts with changes to
+            any partition, which is quicker to find out than with changes to these alone.
         content: what the batch is known by, when it comes again.
         changes_rows: whether the table has other rows after it: those who follow it look at them.
         may_do_nothing: Spark's way may find that there is nothing to commit.
@@ -191,10 +191,10 @@ class Attempt:
     def removed(self, txn: TableTransaction, adds: Sequence[str]) -> list[DataFile]:
         """The files that the commit removes: none, all, or those of the batch's partitions.
 
-        Partitions are compared by value, as several writers spell one in several ways. Delta can
-        do that, and then takes only changes to these partitions for a conflict; but it runs a
+        Partitions are compared by value, as several writers spell one in several ways. delta-spark
+        can do that, and then takes only changes to these partitions for a conflict; but it runs a
         Spark job for it, and does not know the batch's types where they have become wider. So it
-        is done here first, on all files, which makes any change to the table a conflict.
+        is done on all files first, which makes any change to the table a conflict.
         """
         if self.plan.mode is not Mode.OVERWRITE or self.plan.base is None:
             return []
@@ -213,7 +213,13 @@ class Attempt:
             return tuple(parse_value(values.get(name), type_) for name, type_ in types.items())
 
         present = {typed(item.partition) for item in self.staged}
-        return [file for file in txn.all_files() if typed(file.partition) in present]
+
+        def replaced(values: Mapping[str, str | None]) -> bool:
+            return typed(values) in present
+
+        if isinstance(txn, LogTransaction):
+            return txn.files_of(replaced)
+        return [file for file in txn.all_files() if replaced(file.partition)]
 
     def operation(self, removed: int) -> Operation:
         """How the commit describes itself in the table's history."""

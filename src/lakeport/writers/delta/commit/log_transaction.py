@@ -11,7 +11,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from lakeport import __version__
@@ -64,6 +64,7 @@ class LogTransaction:
         self._removed: list[tuple[DataFile, bool]] = []
         self._metadata: str | None = None
         self._read_all = False
+        self._reads: Callable[[Mapping[str, str | None]], bool] | None = None
         self.engine = EngineReport()
         self.version = -1 if contents is None else contents.state.version
 
@@ -128,6 +129,15 @@ class LogTransaction:
         """Have any change to the table conflict with this commit."""
         self._read_all = True
 
+    def files_of(self, reads: Callable[[Mapping[str, str | None]], bool]) -> list[DataFile]:
+        """Return the files of some partitions; a change to these then conflicts with this commit.
+
+        Args:
+            reads: whether partition values, as the log spells them, are of one of them.
+        """
+        self._reads = reads
+        return [file for file in self.files() if reads(file.partition)]
+
     def remove(self, files: Iterable[DataFile], *, changes_rows: bool = True) -> None:
         """Remove files with the commit.
 
@@ -188,7 +198,7 @@ class LogTransaction:
             "operationParameters": {**_parameters(operation), **self.engine.parameters},
             **({"readVersion": self.version} if self.version >= 0 else {}),
             "isolationLevel": "Serializable",
-            "isBlindAppend": not self._read_all,
+            "isBlindAppend": not (self._read_all or self._reads),
             "operationMetrics": {name: str(value) for name, value in operation.metrics.items()},
             "userMetadata": operation.user_metadata,
             "engineInfo": " ".join(filter(None, [f"lakeport/{__version__}", self.engine.info])),
@@ -207,9 +217,17 @@ class LogTransaction:
             and self._metadata is None
             and not self._read_all
             and self._watched.isdisjoint(other.transactions)
+            and (self._reads is None or self._is_apart(other, self._reads))
         )
         if not follows:
             raise conflict()
+
+    @staticmethod
+    def _is_apart(other: Commit, reads: Callable[[Mapping[str, str | None]], bool]) -> bool:
+        """Whether a commit changed nothing in the partitions that were read."""
+        if other.removed_from is None:
+            return False
+        return not any(map(reads, (*other.touched, *other.removed_from)))
 
     def _checkpoint(self, version: int) -> None:
         """Write a checkpoint where one is due. The commit is durable: nothing may fail now."""

@@ -130,6 +130,7 @@ class Commit:
         protocol: the `protocol` action, if the commit has one.
         touched: the partitions of the files added, each once, as the log spells them.
         changes_metadata: whether it changes the table's schema or properties.
+        removed_from: the partitions of the files removed; None where some file does not say.
     """
 
     version: int
@@ -142,6 +143,7 @@ class Commit:
     protocol: Mapping[str, Any] | None = None
     touched: tuple[Mapping[str, str | None], ...] = ()
     changes_metadata: bool = False
+    removed_from: tuple[Mapping[str, str | None], ...] | None = None
 
     @property
     def mark(self) -> Mark | None:
@@ -304,16 +306,19 @@ def _commit(version: int, entries: Sequence[Entry]) -> Commit:
             transactions[entry.txn["appId"]] = entry.txn["version"]
     added = [entry.add for entry in entries if entry.add is not None]
     rows = row_count(added)
+    removed = [entry.remove for entry in entries if entry.remove is not None]
+    told = [file.partition_values for file in removed]
     touched = {tuple(sorted(file.partition.items())): file.partition for file in added}
     return Commit(
         version,
         info,
         len(added),
-        sum(entry.remove is not None for entry in entries),
+        len(removed),
         -1 if rows is None else rows,
         sum(file.bytes for file in added),
         transactions,
         protocol,
         tuple(touched.values()),
         any(entry.meta_data is not None for entry in entries),
+        None if None in told else tuple(values for values in told if values is not None),
     )

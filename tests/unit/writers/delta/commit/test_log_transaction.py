@@ -135,6 +135,28 @@ def test_an_overwrite_takes_along_what_came_meanwhile(plans: Plans) -> None:
     assert len(plans.rows()) == 2
 
 
+def test_an_overwrite_of_partitions_follows_what_others_do_to_the_rest(plans: Plans) -> None:
+    plans.land(partition_keys=["id"])
+    renamed = pa.table({"id": pa.array([2], pa.int64()), "name": ["Bea"]})
+    rest = pa.table({"id": pa.array([7], pa.int64()), "name": ["Gus"]})
+
+    def replaced() -> None:
+        """Add a partition, and replace it."""
+        write_deltalake(plans.place, rest, mode="append", partition_by=["id"])
+        write_deltalake(plans.place, rest, mode="overwrite", predicate="id = 7")
+
+    done = plans.land(renamed, between=replaced, mode="overwrite", partition_keys=["id"])
+    assert (done.version, done.removed_files) == (3, 1)
+    own = lambda: write_deltalake(plans.place, renamed, mode="append", partition_by=["id"])  # noqa: E731
+    done = plans.land(renamed, between=own, mode="overwrite", partition_keys=["id"])
+    assert (done.version, done.removed_files) == (5, 2)  # planned again, with the row that came
+    assert plans.rows() == [
+        {"id": 1, "name": "Ada"},
+        {"id": 2, "name": "Bea"},
+        {"id": 7, "name": "Gus"},
+    ]
+
+
 def test_a_schema_that_has_changed_meanwhile_is_a_conflict_unless_the_rows_fit(
     plans: Plans,
 ) -> None:
