@@ -29,8 +29,11 @@ found["stream"] = lakeport.land(stream, to=target, spool_uri=spool).rows
 files = lakeport.land(f"s3://{bucket}/in/*.csv", to=target, spool_uri=spool, table="files")
 found["files"] = files.rows
 
+delta = {**target, "destination": "delta_lake_s3"}
+found["delta"] = lakeport.land(frame, to=delta, table="delta").rows
 try:
-    lakeport.land(frame, to={**target, "destination": "delta_lake_s3"}, table="delta")
+    # Only delta-spark does this.
+    lakeport.land(frame, to=delta, table="mine", table_properties={"delta.appendOnly": "true"})
 except ConfigError as error:
     found["lacks"] = str(error)
 

@@ -1,4 +1,4 @@
-"""Any PySpark job can land: its session is adopted, and what that lacks is said first."""
+"""Any PySpark job can land, in Delta tables too: what its session lacks is told where needed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+
+from deltalake import DeltaTable
 
 from lakeport.engine.spark.jvm.gateway import spark_home
 from tests.cluster.conftest import Bucket
@@ -51,7 +53,9 @@ def test_a_submitted_job_lands_everything(
         "org.apache.hadoop:hadoop-aws",
     ):
         assert named in found["lacks"]
-    assert bucket.objects("lake/delta/") == []
+    table = DeltaTable(f"s3://{bucket.name}/lake/delta", storage_options=bucket.minio.delta_options)
+    assert (found["delta"], table.to_pyarrow_table().num_rows) == (1000, 1000)
+    assert bucket.objects("lake/mine/") == []
     assert bucket.objects("spool/") == []
     secret = bucket.minio.secret_key.encode()
     texts = contents(tmp_path) | contents(cluster.folder)
