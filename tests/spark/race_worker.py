@@ -22,6 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakeport.engine.spark.engine import SparkEngine
 from lakeport.engine.spark.filesystems import session_for
 from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import LakeportError
@@ -116,9 +117,10 @@ def merge(driver: DriverSession, writer: DeltaWriter, task: dict[str, Any], numb
     fresh = [task["fresh"] + number - task["first"]] if "fresh" in task else []
     ids = [*task.get("ids", []), *fresh]
     rows = pa.table({"id": ids, "value": [number] * len(ids)})
-    merger = DeltaMerger(writer, driver)
-    plan = merger.plan(rows.schema, ["id"])
-    merger.commit(plan, merger.sink(plan).write(iter(rows.to_batches()), 0))
+    with SparkEngine(driver.needs, SETTINGS) as engine:
+        merger = DeltaMerger(writer, engine)
+        plan = merger.plan(rows.schema, ["id"])
+        merger.commit(plan, merger.sink(plan).write(iter(rows.to_batches()), 0))
 
 
 def optimize(writer: Meeting, task: dict[str, Any]) -> None:
