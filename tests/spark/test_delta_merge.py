@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 import lakeport
 from lakeport.errors import CommitConflict, InputError, SchemaConflict
 from lakeport.writers.delta.commit.log_transaction import LogTransaction
+from lakeport.writers.delta.commit.transaction import Transaction
 
 MERGE = {"table": "t", "mode": "merge", "merge_keys": "id"}
 
@@ -79,26 +80,26 @@ def test_tables_with_rules_are_merged_by_spark(tmp_path: Path) -> None:
 def test_a_merge_that_meets_another_writer_looks_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    driver()
+    kind: Any = Transaction if driver().adopted else LogTransaction  # see `--delta-spark`
     path = tmp_path / "t"
     lakeport.land(people(_1="a", _2="b"), tmp_path, table="t")
-    commit, met = LogTransaction.commit, list[str]()
+    commit, met = kind.commit, list[str]()
 
-    def late(txn: LogTransaction, *arguments: Any) -> int:
+    def late(txn: Any, *arguments: Any) -> int:
         if not met:
             met.append("one")
             lakeport.land(people(_2="other", _3="other"), tmp_path, **MERGE)
         return commit(txn, *arguments)
 
-    monkeypatch.setattr(LogTransaction, "commit", late)
+    monkeypatch.setattr(kind, "commit", late)
     lakeport.land(people(_3="mine", _4="mine"), tmp_path, **MERGE)
     assert rows(path) == [(1, "a", None), (2, "other", None), (3, "mine", None), (4, "mine", None)]
     assert [len(DeltaTable(str(path)).file_uris()), met] == [len(list_files(path)), ["one"]]
 
-    def never(txn: LogTransaction, *arguments: Any) -> int:
+    def never(txn: Any, *arguments: Any) -> int:
         raise CommitConflict("another writer was faster")
 
-    monkeypatch.setattr(LogTransaction, "commit", never)
+    monkeypatch.setattr(kind, "commit", never)
     monkeypatch.setattr("lakeport.host.ending.pause", lambda seconds: None)
     left = sorted(path.rglob("*.parquet"))
     with pytest.raises(CommitConflict):

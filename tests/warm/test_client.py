@@ -30,6 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def plain(words: str) -> str:
     """What a run says, without what no two runs have in common."""
+    words = re.sub(r"(?m)^engine: Spark, .*$", "engine", words)  # whose session it is
     return re.sub(r"\d+\.\d s|\d{8}-\d{6}-[0-9a-f]{6}| +\d+\.\d  ", "…", words)
 
 

@@ -66,7 +66,7 @@ def test_from_its_start_to_its_end(warm: Warm, tmp_path: Path, capfd: Captured) 
         assert client.through("target-lakeport", ["--version"])[0] is None
         (session,) = told(capfd, "warm", "status")
         assert session["suits"] == "yes"
-        assert session["served"] == 1  # the land: a look at its table needs no Spark
+        assert session["served"] == 2  # both loads: a look at a table needs no Spark
         assert session["mb"] > 100
         assert told(capfd, "warm", "stop") == {"ended": 1, "ending with their last run": 0}
         assert folder.sessions() == []

@@ -43,13 +43,14 @@ def test_first_load_starts_it(own: Warm, delta_lake: Lake) -> None:
     assert own.processes() == []
 
 
-def test_first_load_of_files_leaves_the_session_to_the_next(own: Warm, tmp_path: Path) -> None:
+def test_loads_of_files_use_it_from_the_first_on(own: Warm, tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake", "parquet")
     done = own.run(*land(lake, "--warm"), given=GIVEN)
     assert done.code == 0, done.err
-    assert own.served() == 0
+    assert own.served() == 1
     again = own.run(*land(lake, "--warm", "require"), given=GIVEN)
     assert again.code == 0, again.err
+    assert own.served() == 2
     assert sorted(lake.ids()) == sorted([*range(40 * BATCH)] * 2)
 
 
