@@ -148,10 +148,10 @@ class SparkEngine(Engine):
     @property
     def commits_by_log(self) -> bool:
         """Whether lakeport may commit to plain Delta tables; see `Engine.commits_by_log`."""
-        told = dict(self._settings)
+        told: Mapping[str, str] = self._settings
         if self.session.adopted:
             with suppress(Exception):  # a session that has ended is told of where it is used
-                told = dict(self.session.context.getConf().getAll())
+                told = self.session.spark.conf.getAll  # what the context was given is in it, too
         return not any(_is_own(key, value) for key, value in told.items())
 
     @property
