@@ -13,7 +13,7 @@ from bench.environments import PEERS, program, script
 from bench.places import BUCKET, Place
 from lakeport.engine.spark.jvm.jars import LOG_STORE, ensure
 
-COLD, WARM = "lakeport cold", "lakeport warm"
+COLD, WARM, THREADS = "lakeport cold", "lakeport warm", "lakeport threads"
 SPARK, DLT_ROWS, DLT_ARROW = "PySpark by hand", "dlt, rows", "dlt, Arrow"
 DELTA_RS, POLARS, DUCKDB = "delta-rs", "Polars", "DuckDB"
 TARGET_CSV, TARGET_S3 = "target-csv", "target-s3-jsonl"
@@ -87,12 +87,18 @@ def lakeport(job: Job, *options: str) -> Command:
 
 
 def cold(job: Job) -> Command:
-    """A start of its own, even where a warm session runs."""
-    return Command(lakeport(job).arguments, environment={"LAKEPORT_WARM": "off"})
+    """By Spark, which starts for it, even where a warm session runs."""
+    alone = {"LAKEPORT_WARM": "off", "LAKEPORT_ENGINE": "spark"}
+    return Command(lakeport(job).arguments, environment=alone)
+
+
+def threads(job: Job) -> Command:
+    """In threads of the process, without Spark."""
+    return Command(lakeport(job).arguments, environment={"LAKEPORT_ENGINE": "threads"})
 
 
 def warm(job: Job) -> Command:
-    """Through the session that runs."""
+    """By the Spark of the session that runs."""
     return Command(lakeport(job).arguments, environment={"LAKEPORT_WARM": "require"})
 
 
@@ -136,6 +142,7 @@ CONTESTANTS = {
     for each in (
         Contestant(COLD, cold),
         Contestant(WARM, warm),
+        Contestant(THREADS, threads),
         Contestant(SPARK, pyspark),
         Contestant(DLT_ROWS, peer("dlt", "dlt_load.py", "rows")),
         Contestant(DLT_ARROW, peer("dlt", "dlt_load.py", "arrow")),

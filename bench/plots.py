@@ -20,6 +20,7 @@ OURS = "lakeport cold"
 COLORS = {
     OURS: "#d1495b",
     "lakeport warm": "#f0a202",
+    "lakeport threads": "#e9806e",
     "PySpark by hand": "#6c757d",
     "dlt, rows": "#8ecae6",
     "dlt, Arrow": "#1d6996",
