@@ -141,6 +141,23 @@ def test_a_load_within_a_load_does_not_wait_for_itself(tmp_path: Path) -> None:
     assert DeltaTable(tmp_path / "inner").to_pyarrow_table().num_rows == 1
 
 
+def test_a_load_that_failed_holds_no_session(tmp_path: Path) -> None:
+    """Shells and notebooks keep the last error, and with it everything that the load had."""
+    out = run_script(f"""
+    import lakeport
+
+    kept = []
+    for keys in ({{"expect": [{{"check": "id >"}}]}}, {{"sql": "SELECT"}}, {{"mode": "merge"}}):
+        try:
+            lakeport.land([{{"id": 1}}], {str(tmp_path)!r}, table="t", **keys)
+        except lakeport.LakeportError as error:
+            kept.append(error)
+    other = {{"spark.sql.shuffle.partitions": "7"}}
+    print(len(kept), lakeport.land([{{"id": 1}}], {str(tmp_path)!r}, table="t", spark=other).rows)
+    """)
+    assert out.split() == ["3", "1"]
+
+
 @pytest.mark.parametrize("command", ["query", "optimize"])
 def test_tables_commands_say_that_they_take_spark(tmp_path: Path, command: str) -> None:
     lakeport.land([{"id": 1}], tmp_path, table="t", engine="threads")

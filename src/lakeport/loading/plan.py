@@ -168,39 +168,39 @@ def plan(
 
     options = ReadOptions(source_format, csv, declaration(schema), stray_lines, records_path, sheet)
     prepared = replace(prepare(load_target(to, keys), source=source, begin=False), writes=False)
-    prepared = prepared.begun_anew() if full_refresh else prepared
-    prepared.check_place()
-    from lakeport.loading.transform.wanted import Wanted
+    with prepared.engine:
+        prepared = prepared.begun_anew() if full_refresh else prepared
+        prepared.check_place()
+        from lakeport.loading.transform.wanted import Wanted
 
-    wanted = Wanted.given(prepared, sql, python, views, expect)
-    wanted.check()
-    seen: dict[str, _Seen] = {}
-    notes: list[str] = []
-    with (
-        prepared.opened(source, options, lambda *_: None) as (opened, ready),
-        activity("reading", opened.name, total=opened.bytes),
-    ):
-        wanted, _ = wanted.over(opened)
-        for flush in opened:
-            names = [*opened.streams(), *(batch.stream for batch in flush.batches)]
-            check_streams(prepared.config, names, bool(wanted))
-            for batch in (batch for batch in flush.batches if not batch.schema_only):
-                found = _scan(ready.engine, batch)
-                seen.setdefault(batch.stream, _Seen()).add(batch, found)
-            for record in flush.bad:
-                if record.stream in seen:
-                    seen[record.stream].found += _Found(0, 1, (record.fault,))
-            notes += flush.notes.values()
-            opened.landed(flush)
-    config, storage = prepared.config, prepared.storage
-    streams = tuple(_stream(prepared, stream, each, wanted) for stream, each in seen.items())
-    warnings = (*ready.warnings, *notes)
-    mode = config.mode.value
-    engine = prepared.engine.describe("engine" in config.model_fields_set)
-    prepared.engine.close()
-    return LandingPlan(
-        storage.uri(), config.file_type, mode, streams, warnings, opened.name, engine
-    )
+        wanted = Wanted.given(prepared, sql, python, views, expect)
+        wanted.check()
+        seen: dict[str, _Seen] = {}
+        notes: list[str] = []
+        with (
+            prepared.opened(source, options, lambda *_: None) as (opened, ready),
+            activity("reading", opened.name, total=opened.bytes),
+        ):
+            wanted, _ = wanted.over(opened)
+            for flush in opened:
+                names = [*opened.streams(), *(batch.stream for batch in flush.batches)]
+                check_streams(prepared.config, names, bool(wanted))
+                for batch in (batch for batch in flush.batches if not batch.schema_only):
+                    found = _scan(ready.engine, batch)
+                    seen.setdefault(batch.stream, _Seen()).add(batch, found)
+                for record in flush.bad:
+                    if record.stream in seen:
+                        seen[record.stream].found += _Found(0, 1, (record.fault,))
+                notes += flush.notes.values()
+                opened.landed(flush)
+        config, storage = prepared.config, prepared.storage
+        streams = tuple(_stream(prepared, stream, each, wanted) for stream, each in seen.items())
+        warnings = (*ready.warnings, *notes)
+        mode = config.mode.value
+        engine = prepared.engine.describe("engine" in config.model_fields_set)
+        return LandingPlan(
+            storage.uri(), config.file_type, mode, streams, warnings, opened.name, engine
+        )
 
 
 @dataclass(frozen=True, slots=True)

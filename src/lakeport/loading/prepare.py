@@ -230,11 +230,15 @@ def prepare(
         warm=config.warm if warm else "off",
         store=destinations.spark_store(config, storage, config.jars),
     )
-    if isinstance(source, TablesSource):
-        engine.require_spark("a Delta table as a source")
-    known = one_table(config)
-    destinations.check_engine(config, storage, engine, [known] if known else ())
-    if begin:
-        by_spark = destinations.needs_delta_spark(config) or not engine.commits_by_log
-        engine.begin(commit=by_spark and config.file_type == "delta")
+    try:
+        if isinstance(source, TablesSource):
+            engine.require_spark("a Delta table as a source")
+        known = one_table(config)
+        destinations.check_engine(config, storage, engine, [known] if known else ())
+        if begin:
+            by_spark = destinations.needs_delta_spark(config) or not engine.commits_by_log
+            engine.begin(commit=by_spark and config.file_type == "delta")
+    except BaseException:
+        engine.close()
+        raise
     return Prepared(config, storage, engine, warnings)

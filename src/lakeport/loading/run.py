@@ -124,15 +124,17 @@ def land(
     visible = False if progress is None and observer is not None else progress
     with shown(visible, "landing"):
         prepared = prepare(load_target(to, keys), observer=observer, source=source)
-        prepared = prepared.begun_anew() if full_refresh else prepared
-        from lakeport.loading.transform.wanted import Wanted
-        from lakeport.sources.files.declared import declaration  # loads pyarrow, while Java starts
+        with prepared.engine:
+            prepared = prepared.begun_anew() if full_refresh else prepared
+            # They load pyarrow, while Java starts.
+            from lakeport.loading.transform.wanted import Wanted
+            from lakeport.sources.files.declared import declaration
 
-        declared = declaration(schema)
-        options = ReadOptions(source_format, csv, declared, stray_lines, records_path, sheet)
-        wanted = Wanted.given(prepared, sql, python, views, expect)
-        run = _Run(prepared, observer, on_state, wanted, secrets_of(source))
-        return run.land(source, options)
+            declared = declaration(schema)
+            options = ReadOptions(source_format, csv, declared, stray_lines, records_path, sheet)
+            wanted = Wanted.given(prepared, sql, python, views, expect)
+            run = _Run(prepared, observer, on_state, wanted, secrets_of(source))
+            return run.land(source, options)
 
 
 class _Run:
@@ -389,7 +391,6 @@ class _Run:
         """Close the books of a load, and tell."""
         self.report.timeline.passed("starting Spark", *self.engine.start_up)
         self.report.engine = self.engine.report()
-        self.engine.close()
         report = self.report.finish(error)
         if not self.cancellation.at_once:
             if self.config.manifest:

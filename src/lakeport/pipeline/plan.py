@@ -131,9 +131,9 @@ def plan_lake(lake: LakeFile, *, only: Sequence[str] = (), tag: str = "") -> Pip
         steps.append(tuple(step))
         for name in step:
             schedule.ended(name, well=True)
-    engine = session.start(loads.values())  # which is not asked for anything
-    made_by = MadeBy(engine)
-    planned = tuple(_planned(loads[name], engine, made_by) for step in steps for name in step)
+    with session.start(loads.values()) as engine:  # which is not asked for anything
+        made_by = MadeBy(engine)
+        planned = tuple(_planned(loads[name], engine, made_by) for step in steps for name in step)
     return PipelinePlan(str(lake.path), tuple(steps), planned)
 
 

@@ -207,9 +207,11 @@ class _Run:
             return self._finish()
         self._keep()
         _make_importable({load.folder for load in self.loads.values() if load.python})
-        engine = session.start(self.loads.values())
         threads = ThreadPoolExecutor(parallel, "lakeport-load")
-        with waited_for(threads, cancels=True) as executor:
+        with (
+            session.start(self.loads.values()) as engine,
+            waited_for(threads, cancels=True) as executor,
+        ):
             try:
                 self._drive(executor, engine)
             except KeyboardInterrupt as interrupt:

@@ -164,4 +164,5 @@ class LandingStream:
                     keep(report, self._storage)
             finally:
                 self._engine.count_streams(-1)
+                self._engine.close()
                 self._done.set()

@@ -97,10 +97,14 @@ def land_stream(
     timing = _timing(trigger, available_now)
     _check(config, checkpoint)
     prepared = prepare(config, keep=_context(frame), also=connector(checkpoint or ""), warm=False)
-    prepared.engine.require_spark("a stream")
-    streaming = _frame(frame, prepared.engine)
-    prepared.check_place()
-    return _Start(prepared.check_workers(), streaming, observer).run(checkpoint or "", timing)
+    try:
+        prepared.engine.require_spark("a stream")
+        streaming = _frame(frame, prepared.engine)
+        prepared.check_place()
+        return _Start(prepared.check_workers(), streaming, observer).run(checkpoint or "", timing)
+    except BaseException:
+        prepared.engine.close()
+        raise
 
 
 @dataclass(frozen=True)

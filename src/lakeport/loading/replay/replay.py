@@ -230,8 +230,9 @@ def _as_in(table: pa.Schema) -> Callable[[DataFrame], DataFrame]:
 
 def _columns(config: DestinationConfig, stream: str) -> pa.Schema | None:
     """The table's columns, where they are known; the values tell the others' types."""
-    prepared = prepare(config)
-    table = open_table(config, prepared.storage, prepared.engine, stream, writes=False).current()
+    prepared = prepare(config, begin=False)
+    with prepared.engine as engine:
+        table = open_table(config, prepared.storage, engine, stream, writes=False).current()
     if table is None:
         return None
     own = internal_names(config.internal_columns_prefix if config.internal_columns else None)
