@@ -201,8 +201,11 @@ class StreamLoader:
         transform = self.transform
         if transform is None:
             checks = self.checks
-            if not (read and checks and any(map(checks.needs_spark, schemas))):
+            told = map(checks.needs_spark, schemas) if read and checks else ()
+            expected = next(filter(None, told), "")
+            if not expected:
                 return None
+            self.engine.require_spark(f"{expected}, for a column of this type,")
             from lakeport.loading.transform.transform import Transform
 
             transform = Transform(self.engine)

@@ -83,6 +83,14 @@ def test_what_takes_spark_is_refused_before_anything_is_read(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_expectation_of_a_type_that_spark_compares_is_refused(tmp_path: Path) -> None:
+    rows = pa.table({"at": pa.array([1], pa.timestamp("us"))})
+    limits = [{"between": {"at": ["2024-01-01", "2024-02-01"]}}]
+    with pytest.raises(ConfigError, match="for a column of this type, takes Spark"):
+        lakeport.land(rows, tmp_path, table="t", engine="threads", expect=limits)
+    assert not (tmp_path / "t").exists()
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -89,9 +89,13 @@ class Checks:
         """Whether the whole input is landed at once."""
         return any(one.at_once for one in self.expected)
 
-    def needs_spark(self, schema: pa.Schema) -> bool:
-        """Return whether only Spark can check rows of these columns."""
-        return any(needs_spark(one, schema) for one in self.expected)
+    def needs_spark(self, schema: pa.Schema) -> str:
+        """Return the first expectation that only Spark can check; empty for none.
+
+        Args:
+            schema: the columns of the rows.
+        """
+        return next((one.title for one in self.expected if needs_spark(one, schema)), "")
 
     def by_arrow(self, batch: Batch, schema: pa.Schema) -> Sieve | None:
         """The sieve for rows of these columns that a task reads; None without expectations.
