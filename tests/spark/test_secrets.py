@@ -7,6 +7,9 @@ from pathlib import Path
 from tests.emulators import Azurite, Minio, s3_config
 from tests.spark import canary
 
+# Whose commits hand Spark the credentials.
+BY_DELTA_SPARK = {"table_properties": {"delta.enableChangeDataFeed": "true"}}
+
 
 def test_secrets_stay_out_of_every_view_of_spark(
     minio: Minio, azurite: Azurite, tmp_path: Path
@@ -21,11 +24,13 @@ def test_secrets_stay_out_of_every_view_of_spark(
         "role_arn": "arn:aws:iam::123456789012:role/x",
         "external_id": "canary-of-the-role",
         "aws_region": "us-east-1",
+        **BY_DELTA_SPARK,
         **s3_config(minio),
     }
     azure = {
         "destination": "delta_lake_azure",
         "table_uri": azurite.uri("canary", "shown"),
+        **BY_DELTA_SPARK,
         **azurite.config,
     }
     text = canary.shown([s3, azure], tmp_path)

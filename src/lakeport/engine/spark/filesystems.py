@@ -34,7 +34,7 @@ _FILE_SYSTEM: Final = "org.apache.hadoop.fs.FileSystem"
 _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _TRUST_STORE: Final = "javax.net.ssl.trustStore"
 _lock = threading.Lock()
-_handed: WeakKeyDictionary[DriverSession, dict[str, dict[str, str]]] = WeakKeyDictionary()
+_handed: WeakKeyDictionary[SparkContext, dict[str, dict[str, str]]] = WeakKeyDictionary()
 
 
 def session_for(session: DriverSession, root: str, settings: Mapping[str, str]) -> SparkSession:
@@ -81,7 +81,7 @@ def hand_over(session: DriverSession, root: str, settings: Mapping[str, str]) ->
 
 
 def _known(session: DriverSession) -> dict[str, dict[str, str]]:
-    return _handed.setdefault(session, {})
+    return _handed.setdefault(session.context, {})  # an adopted one has a session for each load
 
 
 def place_of(root: str) -> str:
