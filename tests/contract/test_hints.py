@@ -181,7 +181,7 @@ NAMING = {
     "needs a server or a terminal": """cli/page cli/ui pages/server/address pages/server/gate""",
     "needs another Spark, or a warm session": """cli/warm host/warm/start loading/check
         engine/threads pipeline/session schema/calendars engine/spark/failures engine/spark/jvm/jars engine/spark/lease
-        engine/spark/sql/values engine/spark/table_files engine/spark/workers warm/client""",
+        engine/spark/sql/values engine/spark/delta/files engine/spark/workers warm/client""",
     "needs a store that fails, or a file of others": """pipeline/kept sources/database/jdbc
         storage/azure/errors storage/gcs/errors writers/delta/commit/outcome
         writers/delta/log/bookmarks writers/delta/merge/files""",
