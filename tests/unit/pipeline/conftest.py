@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from lakeport.engine.threads import ThreadEngine
 from lakeport.pipeline import load, session
 from tests.unit.pipeline.kit import Lander
-
-
-class NoSpark:
-    """Takes Spark's place."""
-
-    streams = 0
-
-    def stop(self) -> None:
-        """Nothing runs."""
 
 
 @pytest.fixture
 def lander(monkeypatch: pytest.MonkeyPatch) -> Lander:
     made = Lander()
     monkeypatch.setattr(load, "land", made)
-    monkeypatch.setattr(session, "start", lambda loads: NoSpark())
+    monkeypatch.setattr(session, "start", lambda loads: ThreadEngine())
     return made
