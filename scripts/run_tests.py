@@ -32,8 +32,6 @@ SESSION = "tests/spark/test_session.py"
 REQUESTS = ("tests/faults/test_planted.py", "tests/faults/test_requests.py")
 HISTORIES = "tests/histories/test_share.py"  # the others play for minutes
 ALONE = ("tests/unit", "tests/property")
-# Which engine runs a load is nothing to the stores: a folder of this machine tells.
-HERE = "not (amazon or google or delta_s3 or delta_azure)"
 # A share of the contract, through a warm session's Spark.
 LENT = (
     "tests/contract/test_partitions.py",
@@ -75,7 +73,7 @@ GROUPS = {
     "requests": [*REQUESTS, HISTORIES],
     "cluster": ["tests/cluster"],
     "commits": ["--delta-spark", "tests/contract", "-k", "local-delta"],
-    "threads": ["--engine=threads", "tests/contract", "-k", HERE],
+    "threads": ["--engine=threads", "tests/contract"],
     "screens": ["tests/screens"],
     "browser": ["tests/browser"],
     "lent": ["--warm", *LENT],
