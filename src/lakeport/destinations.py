@@ -116,8 +116,10 @@ def check_engine(
     for stream in streams:
         folder = table_folder(config.folder_of(table_name(config.table_pattern, stream)))
         log = LogFiles.recent(storage, folder)
-        found = replay(storage, log, log.newest, STATE - {"txn"}) if log.newest >= 0 else None
-        if log.newest >= 0 and (found is None or not plain(found.state)):
+        if log.newest < 0:
+            continue
+        found = replay(storage, log, log.newest, STATE - {"txn"})
+        if found is None or not plain(found.state):
             uri = storage.uri(folder)
             engine.require_spark(f"a commit to {uri}, which is no plain Delta table,")
 

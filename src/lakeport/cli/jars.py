@@ -65,7 +65,7 @@ def _java() -> str:
 
 
 def _engine(version: str) -> str:
-    """What runs the tasks of loads, unless a config says otherwise."""
+    """Return the engine of loads whose config names none, in words."""
     if os.environ.get("LAKEPORT_ENGINE", "spark").strip().lower() == "threads":
         return "threads of this process (LAKEPORT_ENGINE)"
     return f"Spark {version}, local[{available_cores()}]"

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
+from lakeport.units import counted
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import SparkContext
@@ -27,7 +29,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class EngineReport:
-    """What ran a load's tasks, for reports.
+    """The engine of a load as reports name it: Spark or threads, with its jobs and tasks.
 
     Attributes:
         name: `spark` or `threads`.
@@ -52,7 +54,7 @@ class EngineReport:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """What a Delta commit's `operationParameters` say of the engine."""
+        """Return the engine for a Delta commit's `operationParameters`, without empty values."""
         facts = {"engine": self.name, "master": self.master, "application": self.application}
         return {name: value for name, value in facts.items() if value}
 
@@ -64,12 +66,11 @@ class EngineReport:
         >>> str(EngineReport("threads", master="threads[2]", tasks=1))
         'by threads of this process, 1 task'
         """
-        tasks = f"{self.tasks} task{'' if self.tasks == 1 else 's'}"
+        tasks = counted(self.tasks, "task")
         if self.name != "spark":
             return f"by threads of this process, {tasks}"
-        jobs = f"{self.jobs} job{'' if self.jobs == 1 else 's'}"
         version = f"Spark {self.version}" if self.version else "Spark"
-        return f"by {version}, {self.master}, {jobs}, {tasks}"
+        return f"by {version}, {self.master}, {counted(self.jobs, 'job')}, {tasks}"
 
 
 class Engine(ABC):
@@ -83,12 +84,16 @@ class Engine(ABC):
         run: name of the run whose tasks these are; empty for a command.
         adopted: whether tasks run in a Spark session that somebody else has built.
         commits_any_table: whether delta-spark is there for Delta tables that are not plain.
+        commits_by_log: whether lakeport may commit to plain Delta tables by their log's files;
+            False where the session or its settings name a log store, catalog, default table
+            property or commit hook of their own, which only delta-spark knows of.
     """
 
     name: ClassVar[str]
     run: str = ""
     adopted: bool = False
     commits_any_table: bool = True
+    commits_by_log: bool = True
 
     def __init__(self) -> None:
         """Begin without secrets."""
@@ -223,15 +228,6 @@ class Engine(ABC):
 
     @property
     @abstractmethod
-    def commits_by_log(self) -> bool:
-        """Whether lakeport may commit to plain Delta tables by the files of their log.
-
-        False where the session or its settings name a log store, catalog, default table property
-        or commit hook of their own, which only delta-spark knows of.
-        """
-
-    @property
-    @abstractmethod
     def is_local(self) -> bool:
         """Whether tasks run on this machine and see its disk."""
 
@@ -252,7 +248,7 @@ class Engine(ABC):
 
     @abstractmethod
     def report(self) -> EngineReport:
-        """What ran the tasks so far; never waits."""
+        """Return the engine with its jobs and tasks so far; never waits."""
 
     @abstractmethod
     def describe(self, chosen: bool) -> str:

@@ -1,4 +1,4 @@
-"""What a task hands back, whichever engine runs it, and what a job makes of its tasks' outcomes."""
+"""Outcomes of tasks, whichever engine runs these, and the results that a job gathers from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Outcome", "Policy", "TaskTraceError", "gather"]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a task hands back: its results, or the error that it ended with, or neither.
+    """The end of a task: its results, its error, or neither where an earlier task failed.
 
     Attributes:
         task: the task's number.

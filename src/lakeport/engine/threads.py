@@ -138,11 +138,6 @@ class ThreadEngine(Engine):
         self._refuse("what is asked for")
 
     @property
-    def commits_by_log(self) -> bool:
-        """True: there is no session that could say otherwise."""
-        return True
-
-    @property
     def is_local(self) -> bool:
         """True: threads are of this machine."""
         return True
@@ -158,7 +153,7 @@ class ThreadEngine(Engine):
         return available_cores()
 
     def report(self) -> EngineReport:
-        """What ran the tasks so far."""
+        """Return the engine with its tasks so far."""
         return EngineReport(self.name, master=f"threads[{self.cores}]", tasks=self._tasks)
 
     def describe(self, chosen: bool) -> str:

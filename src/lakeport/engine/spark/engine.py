@@ -61,7 +61,6 @@ class SparkEngine(Engine):
         store: Store | None = None,
     ) -> None:
         """Use the session of this process; waits where others use one that does not suit."""
-        self._settings = dict(settings)
         self._counted = threading.Lock()
         self._jobs = self._tasks = 0
         self.session = DriverSession.start(
@@ -69,6 +68,11 @@ class SparkEngine(Engine):
         )
         self.secrets = self.session.secrets
         self.adopted = self.session.adopted
+        told = settings
+        if self.adopted:
+            with suppress(Exception):  # a session that has ended is told of where it is used
+                told = self.session.spark.conf.getAll  # what the context was given is in it, too
+        self.commits_by_log = not any(_is_own(key, value) for key, value in told.items())
 
     def run_tasks(
         self,
@@ -146,15 +150,6 @@ class SparkEngine(Engine):
         hand_over(self.session, root, settings)
 
     @property
-    def commits_by_log(self) -> bool:
-        """Whether lakeport may commit to plain Delta tables; see `Engine.commits_by_log`."""
-        told: Mapping[str, str] = self._settings
-        if self.session.adopted:
-            with suppress(Exception):  # a session that has ended is told of where it is used
-                told = self.session.spark.conf.getAll  # what the context was given is in it, too
-        return not any(_is_own(key, value) for key, value in told.items())
-
-    @property
     def is_local(self) -> bool:
         """Whether tasks run on this machine and see its disk."""
         return self.session.is_local
@@ -190,7 +185,7 @@ class SparkEngine(Engine):
             self.session.warm(commit=commit)
 
     def report(self) -> EngineReport:
-        """What ran the tasks so far; never waits."""
+        """Return the engine with its jobs and tasks so far; never waits."""
         version, application = self.session.identity()
         return EngineReport(
             self.name, version, self.session.master, application, self._jobs, self._tasks

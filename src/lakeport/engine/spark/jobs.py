@@ -47,7 +47,7 @@ _SETTLE_SECONDS: Final = 20.0
 
 @dataclass(frozen=True, slots=True)
 class JobLabel:
-    """What Spark's UI and event log say of a job.
+    """Name a job in Spark's UI and event log: its description and its group.
 
     Attributes:
         step: what its tasks do, such as `write orders to s3://lake/orders`.

@@ -322,10 +322,9 @@ class DriverSession:
     def identity(self) -> tuple[str, str]:
         """Spark's version and application id; empty where it has not started. Never waits."""
         context = self._context
-        if context is None:
-            return "", ""
-        with suppress(Exception):  # a JVM that is gone tells no more
-            self._identity = str(context.version), str(context.applicationId)
+        if context is not None and not all(self._identity):  # each commit names them
+            with suppress(Exception):  # a JVM that is gone tells no more
+                self._identity = str(context.version), str(context.applicationId)
         return self._identity
 
     def configure(self, settings: Mapping[str, str]) -> None:
