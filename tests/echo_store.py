@@ -13,8 +13,6 @@ from types import TracebackType
 from typing import Any
 from xml.sax.saxutils import escape
 
-__all__ = ["TOKEN", "EchoStore"]
-
 TOKEN = "ya29." + "canary-of-the-token-0123456789"
 
 

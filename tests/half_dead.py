@@ -11,8 +11,6 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
-__all__ = ["BODY", "HalfDead", "Way", "half_dead"]
-
 Way = Literal["busy", "silent", "slow body", "slow headers", "well"]
 BODY = b"here"
 _LENGTH = 1_000_000

@@ -16,8 +16,6 @@ from lakeport.writers.delta.log.actions import action_line, add_action, metadata
 from lakeport.writers.delta.log.checkpoint import write_checkpoint
 from lakeport.writers.delta.log.commits import Mark
 
-__all__ = ["write_long_table"]
-
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 _TYPES = {
     "id": "long",

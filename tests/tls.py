@@ -13,8 +13,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["BreakingTls", "breaking_tls", "certificate"]
-
 Break = Literal["reset", "closed", "cut", "silent", "plain"]
 _ABORT = struct.pack("ii", 1, 0)  # a close that resets the connection
 

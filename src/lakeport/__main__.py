@@ -12,8 +12,6 @@ from lakeport.errors import LakeportError
 from lakeport.host.warm.start import settle
 from lakeport.warm import client
 
-__all__ = ["main", "singer"]
-
 _COMPLETE: Final = "_LAKEPORT_COMPLETE"
 """Set by the script that `--install-completion` gives the shell: the line is not to be run."""
 

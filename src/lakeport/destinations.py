@@ -37,16 +37,6 @@ if TYPE_CHECKING:
     from lakeport.model import Storage, StoredObject
     from lakeport.writers.base import TableWriter
 
-__all__ = [
-    "check_layout",
-    "check_place",
-    "check_workers",
-    "open_storage",
-    "open_table",
-    "spark_session",
-    "table_rows",
-]
-
 
 def check_layout(config: DestinationConfig) -> tuple[str, ...]:
     """Refuse what no table could be, before the source is read; return what the user has to know.

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
-__all__ = ["MASK", "REDACTION", "is_secret_name", "scrub", "secret_arguments"]
-
 MASK: Final = "**********"
 """What stands in place of a secret wherever one would be shown."""
 REDACTION: Final = (

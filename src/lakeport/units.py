@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["count", "counted", "size"]
-
 
 def count(value: float | None) -> str:
     """A number with its thousands apart, `?` when it is unknown (None, or negative).

@@ -25,8 +25,6 @@ from tests.histories.journal import Journal, outcomes
 from tests.histories.stores import Store
 from tests.histories.writer import Job, work
 
-__all__ = ["History", "Report"]
-
 _ROOT = Path(__file__).parent.parent.parent
 _NO_END = 1_000_000  # steps
 _PATIENCE = 400.0  # seconds without a new word in a journal: the writer is taken for hung

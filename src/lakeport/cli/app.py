@@ -31,8 +31,6 @@ from lakeport.errors import ConfigError
 from lakeport.host.command import started_by
 from lakeport.host.core_dumps import forbid_core_dumps
 
-__all__ = ["NAME", "app", "complete", "guarded", "main", "run"]
-
 NAME = "lakeport"
 _FIRST = """\
 lakeport lands files, Singer streams and frames in a data

@@ -13,8 +13,6 @@ from lakeport.cli.output.errors import Guard
 if TYPE_CHECKING:
     from lakeport.loading.check import CheckReport
 
-__all__ = ["check"]
-
 _FAILED = 5
 
 

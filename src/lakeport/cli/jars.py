@@ -19,8 +19,6 @@ from lakeport.host.cores import available_cores
 from lakeport.native import parser
 from lakeport.units import count, counted, size
 
-__all__ = ["jars", "version"]
-
 _NEEDS = {"delta": "delta", "s3": "s3a", "azure": "azure"}
 """What `--for` takes -> its name in `spark.jvm.versions`."""
 _PACKAGES = ("lakeport", "pyspark", "delta-spark", "pyarrow")

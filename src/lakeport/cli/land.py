@@ -48,8 +48,6 @@ from lakeport.cli.sources.new_files import Again, NewOnly, Ordered
 from lakeport.cli.sources.others import FromTable, FromTap, FullRefresh, Incremental
 from lakeport.sources.csv.options import CsvOptions
 
-__all__ = ["land"]
-
 _SOURCE = "How to read a source"
 _POLICY = "What to do with the data"
 _LEAVE_OUT = "--no-internal-columns"

@@ -14,23 +14,6 @@ from lakeport.scrub import is_secret_name
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
 
-__all__ = [
-    "Columns",
-    "Debug",
-    "Drop",
-    "EngineName",
-    "JsonOut",
-    "Rename",
-    "RunId",
-    "SetKeys",
-    "SparkKeys",
-    "StatePath",
-    "column_keys",
-    "internal_keys",
-    "keys",
-    "refuse_secrets",
-]
-
 JsonOut = Annotated[
     bool, typer.Option("--json", help="One JSON document instead of words, errors too.")
 ]

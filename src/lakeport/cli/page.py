@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from lakeport.model import Landed
     from lakeport.pages.file import PageFile
 
-__all__ = ["Mask", "PagePath", "observed", "page", "page_of_plan"]
-
 Mask = Annotated[
     bool,
     typer.Option("--mask", help="Leave out values: rows, bad records, minima and maxima."),

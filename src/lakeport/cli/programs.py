@@ -8,8 +8,6 @@ from lakeport.cli import app
 from lakeport.errors import LakeportError
 from lakeport.host.pandas import pandas_hidden
 
-__all__ = ["complete", "fail", "run"]
-
 
 def run(program: str, arguments: Sequence[str]) -> int:
     """Run a program.

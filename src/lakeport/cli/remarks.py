@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.loading.report import LandingReport
 
-__all__ = ["about_internal"]
-
 
 def about_internal(
     config: DestinationConfig, otherwise: str, report: LandingReport

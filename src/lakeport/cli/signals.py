@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
     from types import FrameType
 
-__all__ = ["ENDED", "INTERRUPTED", "TERMINATED", "Terminated", "endable", "last_words", "leave"]
-
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
 """Exit codes."""

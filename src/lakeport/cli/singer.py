@@ -19,8 +19,6 @@ from lakeport.config.load import load_target
 from lakeport.config.singer import PREFIX, load_settings, settings_schema
 from lakeport.loading import run as landing
 
-__all__ = ["NAME", "app"]
-
 NAME = "target-lakeport"
 _CAPABILITIES = ("about", "activate-version", "batch", "hard-delete", "validate-records")
 

@@ -24,8 +24,6 @@ from lakeport.mage.flags import Flags, config_of, on_or_off
 from lakeport.mage.log import LogLines
 from lakeport.mage.observer import MageObserver
 
-__all__ = ["target"]
-
 _USAGE = 2
 _SIGNALS = 128
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.pages.server.site import OnError
 
-__all__ = ["ui"]
-
 
 def ui(
     target: Target,

@@ -20,8 +20,6 @@ from lakeport.host.warm.channel import connect
 from lakeport.host.warm.folder import Session
 from lakeport.host.warm.start import MEMORY, begin
 
-__all__ = ["warm"]
-
 warm = typer.Typer(
     cls=Commands,
     callback=help_alone,

@@ -43,15 +43,6 @@ from lakeport.storage.retry import GIVE_UP_SECONDS
 if TYPE_CHECKING:
     from lakeport.model import Storage
 
-__all__ = [
-    "MAXIMUM_BATCH_SIZE_MB",
-    "OTHER_NAMES",
-    "DestinationConfig",
-    "FileType",
-    "canonical",
-    "store_keys",
-]
-
 MAXIMUM_BATCH_SIZE_MB = 1024.0
 """Default input size of one batch, summed over the streams."""
 

@@ -10,18 +10,6 @@ from lakeport.config.base import DestinationConfig
 from lakeport.config.explain import no_such
 from lakeport.errors import ConfigError
 
-__all__ = [
-    "all_keys",
-    "config_class",
-    "destination_of",
-    "destinations",
-    "known_schemes",
-    "named_as_by_users",
-    "table_destination",
-    "uri_values",
-    "what_to_name",
-]
-
 _DESTINATIONS = {
     "local": "lakeport.config.destinations.local:LocalConfig",
     "amazon_s3": "lakeport.config.destinations.amazon_s3:AmazonS3Config",

@@ -10,8 +10,6 @@ from lakeport.config.delete_when import DeleteCondition
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
 
-__all__ = ["check_columns"]
-
 
 def check_columns(config: DestinationConfig) -> None:
     """See that `columns`, `rename` and `drop` go together, and with the keys of the table.

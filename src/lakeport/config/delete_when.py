@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-__all__ = ["DeleteCondition", "checked_condition"]
-
 _LITERAL = r"'(?:[^']|'')*'|-?[0-9]+(?:\.[0-9]+)?|true|false"
 _CONDITION = re.compile(
     r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<name>[^\W\d]\w*))\s*"

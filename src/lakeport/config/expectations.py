@@ -23,8 +23,6 @@ from pydantic import (
 from lakeport.config.inputs.base import Input
 from lakeport.config.values import seconds
 
-__all__ = ["Expectation", "Freshness", "RowCount", "Value", "expectations"]
-
 Value = bool | int | float | Decimal | datetime | date | str
 """A value that a column's is compared with."""
 

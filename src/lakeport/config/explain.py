@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from lakeport.config.base import DestinationConfig
 
-__all__ = ["Problem", "explain", "nearest", "no_such", "reason", "same_key"]
-
 _LONGEST = 60
 _MAPPINGS = frozenset(  # their text may hold secrets
     {"catalog", "constant_columns", "object_metadata", "object_tags", "spark", "table_properties"}

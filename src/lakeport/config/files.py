@@ -16,8 +16,6 @@ from lakeport.config.mage.templates import Scope, hide, render, restore
 from lakeport.config.places import Document, Text
 from lakeport.errors import ConfigError, MissingDependency
 
-__all__ = ["expand", "parse_document", "parse_text", "read_text", "read_with_mode", "texts"]
-
 _LARGEST = 1 << 20
 _DEEPEST = 32
 _MOST_ALIASES = 20  # k aliases a level for n levels: at most 1600 times the text when k * n <= 20

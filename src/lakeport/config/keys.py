@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import Any, Literal, TypedDict
 
-__all__ = ["StoreKeys", "Target", "TargetKeys"]
-
 Target = str | PathLike[str] | Mapping[str, Any]
 """A folder, a URI, a YAML or JSON config file, or the keys of a config."""
 

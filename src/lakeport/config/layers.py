@@ -11,8 +11,6 @@ from lakeport.config.classes import all_keys, config_class, what_to_name
 from lakeport.config.mage.streaming_sink import is_sink, sink_keys
 from lakeport.errors import ConfigError
 
-__all__ = ["build", "environment_keys", "flat", "for_destination", "joined", "prefixed_errors"]
-
 _PREFIX = "LAKEPORT_"
 
 

@@ -18,17 +18,6 @@ from lakeport.config.mage.streaming_sink import Buffer, is_sink, sink_keys
 from lakeport.config.target import target_values
 from lakeport.errors import ConfigError
 
-__all__ = [
-    "exposure",
-    "is_config_file",
-    "load_file",
-    "load_files",
-    "load_sink",
-    "load_target",
-    "load_values",
-    "names_sink",
-]
-
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from lakeport.config.mage.templates import restore, shown
 
-__all__ = ["Document", "Place", "Text"]
-
 _END_OF_LINE = re.compile(r"\r\n|\r|\n")  # not all that YAML takes for one: editors don't
 
 

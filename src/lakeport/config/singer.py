@@ -17,8 +17,6 @@ from lakeport.config.layers import environment_keys
 from lakeport.config.load import load_files
 from lakeport.errors import ConfigError
 
-__all__ = ["PREFIX", "load_settings", "settings_schema"]
-
 PREFIX = "TARGET_LAKEPORT_"
 _TRUE = ("true", "1", "yes", "on")
 _NOT_HAD = {

@@ -11,8 +11,6 @@ from lakeport.config.files import expand, parse_text, read_text
 from lakeport.config.layers import flat
 from lakeport.errors import ConfigError
 
-__all__ = ["placed", "target_values"]
-
 _STREAM = "{stream}"
 _PATHS = ("path", "spool_dir", "google_application_credentials")
 _CONFIGS = (".yaml", ".yml", ".json")

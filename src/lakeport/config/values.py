@@ -13,8 +13,6 @@ from pydantic import SecretStr
 
 from lakeport.scrub import is_secret_name
 
-__all__ = ["limit", "mode_named", "names", "printable", "public", "seconds", "texts_by_name"]
-
 _MODES = {"append-only": "append", "upsert": "merge"}
 _DURATION = re.compile(
     r"(?i)\s*(\d+(?:\.\d+)?)\s*(s|sec|seconds?|m|min|minutes?|h|hours?|d|days?|w|weeks?)?\s*"

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from lakeport.engine.spark.sql.reading import Reading
 
-__all__ = ["Engine", "EngineReport"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

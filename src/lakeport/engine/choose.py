@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from lakeport.engine.spark.lease import Store
 
-__all__ = ["choose"]
-
 
 def choose(
     name: str,

@@ -15,8 +15,6 @@ from lakeport.errors import LakeportError, SparkFailure
 from lakeport.host.surroundings import Surroundings
 from lakeport.scrub import scrub
 
-__all__ = ["Outcome", "Policy", "TaskTraceError", "gather"]
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["ThreadEngine"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

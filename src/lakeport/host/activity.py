@@ -15,19 +15,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-__all__ = [
-    "Activity",
-    "activity",
-    "advance",
-    "carried",
-    "joining",
-    "reached",
-    "reached_share",
-    "running",
-    "whole",
-    "working_for",
-]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

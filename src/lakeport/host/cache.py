@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["cache_folder"]
-
 
 def cache_folder() -> Path:
     """The folder for jars and class archives; it need not exist yet.

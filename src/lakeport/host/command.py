@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from lakeport.scrub import MASK, is_secret_name, scrub, secret_arguments
 
-__all__ = ["command_line", "masked", "started_by"]
-
 _TAP: Final = "--from-tap"
 _JOINED: Final = frozenset("={ ")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 
-__all__ = ["forbid_core_dumps"]
-
 
 def forbid_core_dumps(process: int = 0) -> None:
     """Keep a process, and those that it starts from now on, from leaving core dumps.

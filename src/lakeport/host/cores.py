@@ -6,8 +6,6 @@ import math
 import os
 from pathlib import Path
 
-__all__ = ["available_cores"]
-
 
 def available_cores() -> int:
     """Cores that this process may use, container limits included, as the JVM counts them."""

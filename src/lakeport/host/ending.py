@@ -6,8 +6,6 @@ import threading
 import time
 from typing import Final
 
-__all__ = ["ask", "forget", "pause", "retries_end"]
-
 _RETRY_SECONDS: Final = 4.0
 """How long a request is repeated after the process was asked to end."""
 

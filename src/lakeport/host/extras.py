@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from lakeport.errors import MissingDependency
 
-__all__ = ["PACKAGES", "missing", "requirement"]
-
 PACKAGES: Mapping[str, tuple[str, ...]] = {
     "azure": ("azure.storage.blob",),
     "duckdb": ("adbc_driver_duckdb",),

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["about_to_happen", "before"]
-
 _told: Callable[[], None] | None = None
 
 

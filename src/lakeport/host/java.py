@@ -5,8 +5,6 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["bundled_java"]
-
 
 def bundled_java() -> Path | None:
     """Its `java` program; None where the package is not installed. Nothing of it is imported."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Pace", "Point"]
-
 Point = tuple[float, int, int]
 """Seconds, rows, bytes."""
 

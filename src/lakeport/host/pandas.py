@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 
-__all__ = ["pandas_hidden"]
-
 
 @contextmanager
 def pandas_hidden() -> Iterator[None]:

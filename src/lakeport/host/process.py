@@ -16,8 +16,6 @@ from functools import lru_cache
 from queue import SimpleQueue
 from typing import Any, Final
 
-__all__ = ["die_with", "ended_at_exit", "is_there", "start_bound"]
-
 _PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of prctl(2)
 # What `die_with` does, in a process that becomes the program: to fork this one with its threads for
 # it would not be safe.

@@ -20,8 +20,6 @@ from pathlib import Path
 
 from lakeport.errors import ConfigError
 
-__all__ = ["Scratch", "scratch", "sweep"]
-
 _NAME = re.compile(r"[.]?lakeport-(?:[a-z]+-)?[a-z0-9_]{8}")
 _OWNER = ".owner"
 _MINUTE = 60

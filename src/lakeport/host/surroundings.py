@@ -8,8 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Surroundings"]
-
 # Spark's own to its workers, and what Python and the C library have read when they started.
 _WORKERS: Final = ("SPARK_", "PYSPARK_", "PYTHON", "MALLOC_")
 

@@ -7,8 +7,6 @@ import secrets
 import shutil
 from pathlib import Path
 
-__all__ = ["replace_whole"]
-
 
 def replace_whole(path: Path, content: bytes) -> None:
     """Write a file so that a crash leaves the old content or the new; a device is written to.

@@ -15,8 +15,6 @@ from lakeport.html.charts.growth import marks
 from lakeport.html.render import asset, render
 from lakeport.html.text import tag
 
-__all__ = ["alone", "linked", "notebook"]
-
 _ICON = "data:image/svg+xml," + quote(
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><path fill="#2563eb" '
     'd="M1 5q3.5-3 7 0t7 0v3q-3.5 3-7 0t-7 0zm0 6q3.5-3 7 0t7 0v3q-3.5 3-7 0t-7 0z"/></svg>'

@@ -11,20 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-__all__ = [
-    "MOST_PARTITIONS",
-    "MOST_POINTS",
-    "BadSample",
-    "Change",
-    "ColumnFacts",
-    "FileFacts",
-    "LakeFacts",
-    "LakeTableFacts",
-    "PartitionFacts",
-    "TableFacts",
-    "VersionFacts",
-]
-
 MOST_PARTITIONS = 20
 """So many partitions a version names."""
 MOST_POINTS = 60

@@ -15,8 +15,6 @@ from lakeport.html.render import render
 from lakeport.html.text import age
 from lakeport.units import count, counted, size
 
-__all__ = ["Href", "RunLine", "lake_body"]
-
 Href = Callable[[str], str]
 """Turns a page's path into what a link to it says."""
 

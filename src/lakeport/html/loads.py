@@ -11,8 +11,6 @@ from markupsafe import Markup
 from lakeport.html.charts.arrows import arrows
 from lakeport.html.render import render
 
-__all__ = ["LoadBox", "loads_body"]
-
 
 @dataclass(frozen=True, slots=True)
 class LoadBox:

@@ -11,8 +11,6 @@ from markupsafe import Markup
 from lakeport.html.render import render
 from lakeport.units import count, counted
 
-__all__ = ["plan_body"]
-
 Plan = Mapping[str, Any]
 
 _MODES = {

@@ -12,8 +12,6 @@ from markupsafe import Markup
 from lakeport import units
 from lakeport.html import text
 
-__all__ = ["asset", "cell", "render"]
-
 
 def render(template: str, **facts: Any) -> Markup:
     """A template with facts in it.

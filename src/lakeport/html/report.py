@@ -8,8 +8,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["ErrorFacts", "ReasonFacts", "RunFacts", "SpanFacts", "StreamFacts", "run_facts"]
-
 
 class ErrorFacts(msgspec.Struct, frozen=True):
     """What a failed run ended with."""

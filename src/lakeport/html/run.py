@@ -18,8 +18,6 @@ from lakeport.html.report import EngineFacts, RunFacts, StreamFacts
 from lakeport.html.text import duration, moment
 from lakeport.units import count, counted, size
 
-__all__ = ["run_body", "run_part"]
-
 
 def run_body(
     run: RunFacts,

@@ -17,8 +17,6 @@ from lakeport.html.render import render
 from lakeport.html.text import cut, file_size, moment, share, tag
 from lakeport.units import count, counted, size
 
-__all__ = ["Preview", "table_body", "table_part"]
-
 _VERSIONS = (
     ("version", "n"),
     ("when", ""),

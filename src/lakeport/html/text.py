@@ -9,18 +9,6 @@ from markupsafe import Markup, escape
 
 from lakeport.units import count
 
-__all__ = [
-    "age",
-    "cut",
-    "duration",
-    "file_size",
-    "joined",
-    "moment",
-    "share",
-    "signed",
-    "tag",
-]
-
 _VOID = frozenset({"input", "link", "rect", "line", "path", "circle", "polyline", "polygon"})
 
 

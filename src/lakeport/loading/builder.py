@@ -17,8 +17,6 @@ from lakeport.loading.timeline import Timeline
 from lakeport.model import Landed
 from lakeport.native import parser
 
-__all__ = ["ReportBuilder"]
-
 
 class ReportBuilder:
     """Adds up what happens during a run.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from lakeport.engine.base import Engine
     from lakeport.model import Storage
 
-__all__ = ["Asked", "Cancellation", "Cancelled", "landing_thread", "waited_for"]
-
 _END_SECONDS = 4.0  # for the batch in progress to end by itself,
 _LOOK_SECONDS = 4.0  # and to find out what became of it, once it was cut off
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from lakeport.model import Reader, Split
     from lakeport.writers.base import Current
 
-__all__ = ["explained", "first_misfit"]
-
 _ROWS = 1 << 20
 _DECLARABLE = {pa.int64(), pa.float64(), pa.bool_(), pa.date32(), TIMESTAMP}
 _LONGEST = 40

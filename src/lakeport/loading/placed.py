@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from lakeport.engine.spark.failures import of_spark
 from lakeport.errors import DestinationError, PermissionRefused, Unreachable
 
-__all__ = ["placed"]
-
 _PLACELESS = (DestinationError, PermissionRefused, Unreachable)
 
 

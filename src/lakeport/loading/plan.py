@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from lakeport.sources.files.declared import Declared
     from lakeport.writers.base import Current, TableWriter
 
-__all__ = ["ColumnPlan", "LandingPlan", "StreamPlan", "plan"]
-
 _FIRST: Final = 3  # bad records that are told
 _FAILS: Final = (
     "the load would fail on its bad records; `on_bad_record: quarantine` (`--on-bad-record "

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from lakeport.config.base import DestinationConfig
 
-__all__ = ["Policies"]
-
 
 @dataclass(frozen=True)
 class Policies:

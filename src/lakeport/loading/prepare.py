@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from lakeport.model import Memory, Storage
     from lakeport.writers.base import TableWriter
 
-__all__ = ["Prepared", "prepare"]
-
 
 @dataclass(frozen=True)
 class Prepared:

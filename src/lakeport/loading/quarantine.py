@@ -21,17 +21,6 @@ from urllib.parse import quote
 from lakeport.errors import BadRecord, InputError, ObjectExists
 from lakeport.model import Storage
 
-__all__ = [
-    "QUARANTINE",
-    "Of",
-    "Quarantine",
-    "Rejection",
-    "Rejections",
-    "check_limit",
-    "encode_record",
-    "quarantine_key",
-]
-
 QUARANTINE = "_lakeport/quarantine"
 """The folder of a lake below which its quarantine files are."""
 

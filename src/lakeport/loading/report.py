@@ -61,15 +61,6 @@ if TYPE_CHECKING:
     from lakeport.loading.timeline import Span
     from lakeport.model import Storage
 
-__all__ = [
-    "Failure",
-    "LandingReport",
-    "Observer",
-    "StreamReport",
-    "iso",
-    "keep",
-]
-
 
 class Observer(Protocol):
     """Who wants to know how a load goes on. Called from several threads."""

@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from lakeport.sources.files.declared import Declared
     from lakeport.sources.open import Source
 
-__all__ = ["land"]
-
 
 def land(
     source: Any,

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from lakeport.loading.expect.checks import Checks
     from lakeport.loading.transform.transform import Made, Transform
 
-__all__ = ["StreamLoader"]
-
 _MOST_CLASHES = 1000
 """Most times that a batch is staged because its names were taken."""
 

@@ -19,8 +19,6 @@ from lakeport.sources.content import content_read
 from lakeport.writers.base import Sink
 from lakeport.writers.stopwatch import each, measured, stage
 
-__all__ = ["contents_of", "land_frame", "land_splits", "scan_split"]
-
 _MOST_NAMES = 100
 """Files of a load that have names of their own: each takes an entry in a table's log."""
 

@@ -28,8 +28,6 @@ from lakeport.writers.stopwatch import within
 if TYPE_CHECKING:
     from lakeport.model import Staged
 
-__all__ = ["MOST_POINTS", "MOST_SPANS", "Span", "Timeline"]
-
 T = TypeVar("T")
 
 MOST_SPANS = 200

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.mage.log import LogLines
 
-__all__ = ["SECONDS", "test_connection"]
-
 SECONDS = 6.0
 """From a command's begin. A busy machine needs the rest of Mage's 10 s to start and end Python."""
 

@@ -40,8 +40,6 @@ from lakeport.writers.naming import table_name
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
 
-__all__ = ["AmazonS3", "DeltaLakeAzure", "DeltaLakeS3", "Destination", "GoogleCloudStorage"]
-
 
 class Destination:
     """A destination as Mage's users make it; the subclasses name which.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.mage.catalog import CatalogStream
 
-__all__ = ["Flags", "config_of", "json_object", "on_or_off"]
-
 _ON = ("1", "true", "yes", "on")
 _OFF = ("0", "false", "no", "off", "")
 

@@ -18,8 +18,6 @@ from typing import Any, BinaryIO, Literal
 
 from lakeport.scrub import scrub
 
-__all__ = ["Level", "LogLines", "log_json"]
-
 Level = Literal["DEBUG", "INFO", "WARNING", "ERROR", "EXCEPTION"]
 
 _LIBRARY = logging.getLogger("lakeport")

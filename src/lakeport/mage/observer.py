@@ -9,8 +9,6 @@ from lakeport.loading.report import Failure, LandingReport
 from lakeport.mage.log import LogLines
 from lakeport.model import Landed
 
-__all__ = ["MageObserver", "explained"]
-
 
 def explained(failure: Failure) -> str:
     """The one text that the orchestrator shows of an error.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from lakeport.mage.schemas import SchemaNotes
     from lakeport.sources.singer.messages import Schema
 
-__all__ = ["bare_records", "batch_lines", "batch_table"]
-
 _WRAPPING = {"record", "schema", "stream", "tags"}
 _PLAIN = frozenset({bool, float, int, str, type(None)})
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from lakeport.mage.flags import Flags
     from lakeport.mage.observer import MageObserver
 
-__all__ = ["land"]
-
 
 def land(
     config: DestinationConfig,

@@ -12,8 +12,6 @@ from lakeport.sources.singer.messages import Schema, decode
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["SchemaNotes"]
-
 _WORD = b'"SCHEMA"'
 _LONGEST = 4 << 20
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from lakeport.config.classes import config_class
 
-__all__ = ["caller", "template"]
-
 _CALLERS = {
     "amazon_s3": "AmazonS3",
     "delta_lake_azure": "DeltaLakeAzure",

@@ -15,18 +15,6 @@ if TYPE_CHECKING:
     from lakeport.model.bookmarks import Bookmark
     from lakeport.model.storage import Storage
 
-__all__ = [
-    "Batch",
-    "Flush",
-    "Landed",
-    "Mode",
-    "Reader",
-    "Scan",
-    "Shaper",
-    "Split",
-    "UnknownPolicy",
-]
-
 
 class Mode(StrEnum):
     """What a load does with the rows that the table already has."""

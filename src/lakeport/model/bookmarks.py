@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from lakeport.model.storage import Storage
 
-__all__ = ["Bookmark", "Memory", "Remembered"]
-
 
 @dataclass(frozen=True, slots=True)
 class Remembered:

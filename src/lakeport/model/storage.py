@@ -9,15 +9,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 if TYPE_CHECKING:
     from lakeport.storage.checks import CheckItem
 
-__all__ = [
-    "Level",
-    "StageWriter",
-    "Staged",
-    "Storage",
-    "StoredObject",
-    "Work",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Work:

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from lakeport.native._kernel import CsvParser, Parser
 
-__all__ = ["Kernel", "kernel", "parser"]
-
 
 class Kernel(NamedTuple):
     """The compiled module's contents; `_kernel.pyi` describes them."""

@@ -9,8 +9,6 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from lakeport.native._kernel import Parts
 
-__all__ = ["array_of"]
-
 
 def array_of(type_: pa.DataType, parts: Parts) -> pa.Array:
     """A column of the kernel as an array of `type_`, without a copy."""

@@ -29,16 +29,6 @@ if TYPE_CHECKING:
     from lakeport.config.keys import StoreKeys, Target
     from lakeport.pages.lake import LakePages
 
-__all__ = [
-    "PageFile",
-    "alone",
-    "file_of_lake",
-    "file_of_plan",
-    "file_of_report",
-    "file_of_run",
-    "page",
-]
-
 _LARGEST: Final = 8_000_000  # characters of the pages of a lake's tables
 _RUNS_ROOM: Final = 2_000_000  # of those of its runs
 _TABLES: Final = 50

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from lakeport.model import Storage
     from lakeport.tables.runs import LakeRun
 
-__all__ = ["LakePages", "linked_to", "open_pages"]
-
 _ASSETS = {"theme.css": "text/css", "page.js": "text/javascript"}
 _TABLE: Final = "/table/"
 _RUN: Final = "/run/"

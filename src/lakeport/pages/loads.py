@@ -15,8 +15,6 @@ from lakeport.units import count, counted
 if TYPE_CHECKING:
     from lakeport.pipeline.plan import LoadPlan, PipelinePlan
 
-__all__ = ["page_of_lake_plan", "page_of_lake_run"]
-
 _STATES: Final = {"landed": "ok", "failed": "failed", "interrupted": "failed"}
 
 

@@ -8,8 +8,6 @@ from typing import Protocol
 
 from markupsafe import Markup
 
-__all__ = ["Page", "Pages"]
-
 
 @dataclass(frozen=True, slots=True)
 class Page:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from lakeport.tables.views import DeltaView, FilesView
 
-__all__ = ["preview"]
-
 _ROWS: Final = 10
 _COLUMNS: Final = 100
 _LONGEST: Final = 120  # characters of a value

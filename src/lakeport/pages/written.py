@@ -7,8 +7,6 @@ from pathlib import Path
 from lakeport.errors import ConfigError
 from lakeport.host.whole_files import replace_whole
 
-__all__ = ["check_path", "write_page"]
-
 
 def check_path(path: Path) -> None:
     """Refuse a path that can't be written, before anything is done.

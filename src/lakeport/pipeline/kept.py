@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from lakeport.model import Storage
     from lakeport.pipeline.report import PipelineReport
 
-__all__ = ["Earlier", "keep", "last_file", "last_of"]
-
 _FOLDER = "_lakeport/runs"
 _SUFFIX = ".json"
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from lakeport.loading.cancellation import Cancellation
     from lakeport.pipeline.observer import PipelineObserver
 
-__all__ = ["Ended", "do", "function_of", "name_of_run"]
-
 
 @dataclass(frozen=True, slots=True)
 class Ended:

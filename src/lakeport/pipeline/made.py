@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from lakeport.engine.base import Engine
     from lakeport.engine.types import DataFrame
 
-__all__ = ["Made", "MadeBy"]
-
 _UNREAD: Final = "its source's columns are known once it is read"
 
 

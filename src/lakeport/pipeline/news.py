@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from lakeport.engine.base import Engine
     from lakeport.model import Memory
 
-__all__ = ["news_of"]
-
 
 def news_of(load: Load, engine: Engine) -> str:
     """What a load would have, in words; empty where its table remembers nothing of its source.

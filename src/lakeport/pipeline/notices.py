@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from lakeport.loading.expect.result import ExpectationResult
     from lakeport.pipeline.report import LoadReport, PipelineReport
 
-__all__ = ["send"]
-
 _SECONDS: Final = 5.0
 _LOOKED_AT: Final = 50  # versions, for the newest one that brought rows
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from lakeport.model import Landed
     from lakeport.pipeline.report import LoadReport, PipelineReport
 
-__all__ = ["OfLoad", "PipelineObserver", "Together"]
-
 
 class PipelineObserver(Protocol):
     """Who wants to know how a run of a lake's file goes on. Called from several threads."""

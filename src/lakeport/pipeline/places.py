@@ -16,8 +16,6 @@ from lakeport.writers.naming import table_name
 if TYPE_CHECKING:
     from lakeport.config.lake import Load
 
-__all__ = ["reached_by", "table_of"]
-
 
 def table_of(load: Load) -> str:
     """The URI of a load's table; empty for one with several streams, which have one each."""

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from lakeport.config.lake import LakeFile, Load
     from lakeport.engine.base import Engine
 
-__all__ = ["LoadPlan", "PipelinePlan", "plan_lake"]
-
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:

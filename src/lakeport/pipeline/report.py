@@ -32,8 +32,6 @@ from typing import Any, Literal
 
 from lakeport.loading.report import Failure, LandingReport, iso
 
-__all__ = ["LoadOutcome", "LoadReport", "PipelineReport"]
-
 LoadOutcome = Literal["landed", "failed", "skipped", "interrupted", "waiting", "left out"]
 
 

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from lakeport.model import Storage
     from lakeport.pipeline.observer import PipelineObserver
 
-__all__ = ["run", "run_lake"]
-
 _MOST_AT_ONCE = 4  # more loads share the same cores, and each takes memory
 _LOOK_SECONDS = 1.0  # Python may hear of a signal only when it wakes up
 _END_SECONDS = 8.5  # for loads that are asked to end, which takes each eight at most

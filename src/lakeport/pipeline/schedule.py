@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-__all__ = ["Schedule"]
-
 
 class Schedule:
     """The order of loads that need each other.

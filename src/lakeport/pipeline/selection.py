@@ -12,8 +12,6 @@ from lakeport.pipeline.places import table_of
 if TYPE_CHECKING:
     from lakeport.config.lake import LakeFile, Load
 
-__all__ = ["check_names", "check_refresh", "named", "unfinished"]
-
 _DONE = frozenset({"landed", "left out"})
 
 

@@ -13,8 +13,6 @@ from lakeport.errors import ConfigError
 if TYPE_CHECKING:
     from lakeport.config.lake import Load
 
-__all__ = ["start"]
-
 
 def start(loads: Collection[Load]) -> Engine:
     """Return an engine with all that the loads need, so that none has Spark start anew.

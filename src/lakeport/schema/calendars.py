@@ -32,8 +32,6 @@ from lakeport.schema.nested import assembled, parts
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData
 
-__all__ = ["HybridCalendar"]
-
 _SPARK = "org.apache.spark."
 _ROW = f"{_SPARK}sql.parquet.row.metadata"
 _TABLE = "julian-gregorian-rebase-micros.json"

@@ -10,8 +10,6 @@ from lakeport.errors import InputError
 from lakeport.schema.numbers import significand
 from lakeport.schema.types import MAX_PRECISION, FieldType, Kind
 
-__all__ = ["decimal_type"]
-
 _DEFAULT_SCALE = 18
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 

@@ -25,18 +25,6 @@ from lakeport.schema.casting import JSON_TEXT, TIMESTAMP, is_json
 from lakeport.schema.named import type_name
 from lakeport.schema.untyped import OBJECT, filled_columns, is_open
 
-__all__ = [
-    "Evolution",
-    "EvolutionPolicy",
-    "TypeConflict",
-    "change_warnings",
-    "common",
-    "fits",
-    "plan_evolution",
-    "widens",
-    "wider",
-]
-
 _PRECISION = 38
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 

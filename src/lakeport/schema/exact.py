@@ -23,8 +23,6 @@ from lakeport.schema.named import type_name
 from lakeport.schema.numbers import double
 from lakeport.schema.timestamps import days, microseconds
 
-__all__ = ["InexactError", "as_declared", "convertible", "exactly", "narrows"]
-
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _LONG = range(-(2**63), 2**63)

@@ -20,8 +20,6 @@ from lakeport.schema.decimals import decimal_type
 from lakeport.schema.merging import merge_types
 from lakeport.schema.types import Field, FieldType, Kind, check_names
 
-__all__ = ["parse_schema"]
-
 _JSON = FieldType(Kind.JSON)
 _OBJECT = FieldType(Kind.JSON, opening=frozenset("{"))
 _REST = "additional_properties"

@@ -15,8 +15,6 @@ import pyarrow as pa
 
 from lakeport.schema.numbers import double
 
-__all__ = ["merge_kinds", "number_kind", "type_of_kind"]
-
 _TYPES: dict[str, pa.DataType] = {
     "null": pa.string(),
     "boolean": pa.bool_(),

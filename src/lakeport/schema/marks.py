@@ -20,8 +20,6 @@ import pyarrow as pa
 from lakeport.schema.sparktypes import spark_json
 from lakeport.schema.untyped import OBJECT, is_untyped, reopened, with_text
 
-__all__ = ["UNTYPED", "marked", "opened", "parts_of", "typed"]
-
 UNTYPED = "lakeport.noValueYet"
 """Key of the metadata."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from lakeport.schema.types import MAX_PRECISION, Field, FieldType, Kind
 
-__all__ = ["merge_fields", "merge_types"]
-
 _JSON = FieldType(Kind.JSON)
 _TEXTS = (Kind.STRING, Kind.TIMESTAMP, Kind.DATE, Kind.BINARY)
 _LONG_DIGITS = 19

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ["DELETED_AT", "SEQUENCE", "TABLE_VERSION", "lowest_of", "lowest_version"]
-
 DELETED_AT = "_sdc_deleted_at"
 SEQUENCE = "_sdc_sequence"
 TABLE_VERSION = "_sdc_table_version"

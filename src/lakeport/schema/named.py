@@ -12,17 +12,6 @@ import pyarrow as pa
 from lakeport.errors import ConfigError
 from lakeport.schema.types import MAX_PRECISION, TIMESTAMP, FieldType, Kind, declared_type
 
-__all__ = [
-    "alter_command",
-    "column_of",
-    "command",
-    "like",
-    "listed",
-    "named_type",
-    "no_column",
-    "type_name",
-]
-
 _NAMES = {
     "string": Kind.STRING,
     "text": Kind.STRING,

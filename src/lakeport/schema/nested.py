@@ -8,8 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["assembled", "is_list", "leaves", "parts"]
-
 
 def is_list(t: Any) -> bool:
     """Tell whether a type is a list of any kind."""

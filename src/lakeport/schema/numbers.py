@@ -5,8 +5,6 @@ Nothing here builds a number longer than a column's, so an exponent of any size 
 
 from __future__ import annotations
 
-__all__ = ["double", "significand"]
-
 _EXACT = 2.0**53  # from here on not every integer is a double
 _EXPONENT_DIGITS = 19  # more than any text has digits
 

@@ -12,8 +12,6 @@ import pyarrow as pa
 from lakeport.errors import SchemaConflict
 from lakeport.schema.casting import JSON_TEXT, is_json
 
-__all__ = ["MARK", "NULL_FOLDER", "from_spark_json", "json_mark", "spark_json"]
-
 _NAMES: dict[pa.DataType, str] = {
     pa.string(): "string",
     pa.int8(): "byte",

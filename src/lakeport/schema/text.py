@@ -15,17 +15,6 @@ from lakeport.errors import InputError
 from lakeport.schema.casting import is_json
 from lakeport.schema.exact import InexactError, exactly
 
-__all__ = [
-    "cast_declared",
-    "content",
-    "holds",
-    "is_json_text",
-    "json_column",
-    "json_text",
-    "plain_text",
-    "text_column",
-]
-
 _FIRST_DAY = -719_162
 _LAST_DAY = 2_932_896
 _DAY_US = 86_400_000_000

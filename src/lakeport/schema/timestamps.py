@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from datetime import date
 
-__all__ = ["days", "microseconds"]
-
 _DATE = r"(\d{4})-(\d\d)-(\d\d)"
 _TIME = r"(\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d+))?)?)?"
 _ZONE = r"([Zz]|[+-]\d\d(?::?\d\d)?)?"

@@ -19,25 +19,6 @@ import pyarrow.compute as pc
 
 from lakeport.schema.nested import assembled, parts
 
-__all__ = [
-    "JSON_TEXT",
-    "OBJECT",
-    "ValueFound",
-    "as_stored",
-    "as_text",
-    "emptied",
-    "emptied_columns",
-    "filled",
-    "filled_columns",
-    "is_json",
-    "is_open",
-    "is_untyped",
-    "open_columns",
-    "reopened",
-    "stored_field",
-    "with_text",
-]
-
 JSON_TEXT = {b"lakeport": b"json"}
 """Arrow metadata of columns, and of parts of lists, maps and structs, whose texts are JSON."""
 

@@ -9,8 +9,6 @@ import pyarrow as pa
 
 from lakeport.errors import InputError
 
-__all__ = ["check_width", "count_columns", "count_leaves"]
-
 
 def check_width(stream: str, columns: pa.Schema, most: int, *, every: bool = True) -> None:
     """Refuse more columns and members of objects than a table may have.

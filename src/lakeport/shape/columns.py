@@ -26,16 +26,6 @@ from lakeport.schema.types import declared_type, is_json, storable
 from lakeport.schema.untyped import OBJECT, ValueFound, emptied
 from lakeport.shape.rules import ColumnRules
 
-__all__ = [
-    "TIMESTAMP",
-    "Shape",
-    "fit_column",
-    "fitted",
-    "header_name",
-    "internal_names",
-    "plan_shape",
-]
-
 HeaderCase = Literal["lower", "upper"]
 TIMESTAMP = pa.timestamp("us", "UTC")
 

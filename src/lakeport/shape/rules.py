@@ -19,8 +19,6 @@ import pyarrow as pa
 from lakeport.errors import ConfigError, SourceError
 from lakeport.schema.named import like, listed, no_column
 
-__all__ = ["ColumnRules", "absent"]
-
 
 @dataclass(frozen=True)
 class ColumnRules:

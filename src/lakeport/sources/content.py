@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, BinaryIO, cast
 
-__all__ = ["Content", "asked_for", "content_read", "hashed"]
-
 _MODULUS = 1 << 256
 
 

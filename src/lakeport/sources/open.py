@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from lakeport.sources.options import ReadOptions
     from lakeport.sources.spool.location import SpoolLocation
 
-__all__ = ["Source", "open_source"]
-
 _SINGER_SPLIT = 32 << 20
 _SNIFFED = 4 << 20
 

@@ -13,8 +13,6 @@ from lakeport.sources.csv.options import CsvOptions
 if TYPE_CHECKING:
     from lakeport.config.inputs.files import FilesSource
 
-__all__ = ["ReadOptions"]
-
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.model import Storage
 
-__all__ = ["storage_of"]
-
 
 def storage_of(target: DestinationConfig, uri: str) -> Storage | None:
     """The store rooted at a folder's URI; None for a local path.

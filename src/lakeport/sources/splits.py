@@ -8,8 +8,6 @@ from typing import BinaryIO
 from lakeport.model import Split
 from lakeport.sources.content import hashed
 
-__all__ = ["open_split"]
-
 
 def open_split(split: Split, *, in_order: bool = True) -> BinaryIO:
     """Open a split's file, seekable and at its beginning.

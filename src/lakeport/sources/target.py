@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.model import Memory, Mode, Storage
 
-__all__ = ["TargetTables", "one_table"]
-
 
 @dataclass(frozen=True, slots=True)
 class TargetTables:

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-__all__ = ["BackgroundUploads"]
-
 
 class BackgroundUploads:
     """Runs uploads in threads; a failure comes out of the next `submit` or of `drain`.

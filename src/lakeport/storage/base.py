@@ -20,8 +20,6 @@ from lakeport.storage.ranged import RangedReader
 if TYPE_CHECKING:
     from lakeport.storage.checks import CheckItem
 
-__all__ = ["CloudStorage", "Page", "folder_names", "start_of_keys"]
-
 _READ_BUFFER = 64 << 10
 _LEVEL_PAGES = 10
 _honoured: dict[tuple[str, str], bool] = {}

@@ -17,8 +17,6 @@ from lakeport.storage.retry import RetryPolicy
 if TYPE_CHECKING:
     from lakeport.model import Storage
 
-__all__ = ["CheckItem", "Checks", "CloudCheck", "clock_item", "item_of", "writing_items"]
-
 Status = Literal["ok", "failed", "skipped"]
 Checks = Iterator["CheckItem"]
 

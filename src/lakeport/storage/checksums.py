@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 
 import google_crc32c
 
-__all__ = ["Chunker", "crc32c_text", "md5_text"]
-
 
 class Chunker:
     """Cuts what is written into parts, and knows the checksum of all that was cut.

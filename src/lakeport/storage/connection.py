@@ -9,8 +9,6 @@ from typing import Protocol, TypeVar
 from lakeport.errors import LakeportError, Unreachable
 from lakeport.storage.retry import GivenUp, HollowAnswer, Retrier, RetryPolicy
 
-__all__ = ["CloudSettings", "Connection"]
-
 T = TypeVar("T")
 
 

@@ -12,8 +12,6 @@ from lakeport.model import Staged
 if TYPE_CHECKING:
     from lakeport.model import StageWriter, Storage
 
-__all__ = ["created"]
-
 
 @contextmanager
 def created(storage: Storage, key: str) -> Iterator[BinaryIO]:

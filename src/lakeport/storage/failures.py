@@ -9,20 +9,6 @@ from typing import Literal, TypeVar
 from lakeport.errors import DestinationError, ObjectExists, causes
 from lakeport.host import ending
 
-__all__ = [
-    "NEXT_NAME",
-    "SLOW_STORE",
-    "Condition",
-    "NotFound",
-    "already_exists",
-    "condition_failed",
-    "condition_of",
-    "cut_off",
-    "found",
-    "replaced",
-    "untrusted",
-]
-
 T = TypeVar("T")
 _LAG = (0.05, 0.1, 0.2, 0.4, 0.8)  # seconds between two looks
 

@@ -7,8 +7,6 @@ from urllib.parse import unquote
 
 from lakeport.errors import ConfigError, DestinationError
 
-__all__ = ["MAX_KEY_BYTES", "clean_prefix", "join_key", "under"]
-
 MAX_KEY_BYTES = 1024
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
 _RULE = (

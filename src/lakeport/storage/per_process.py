@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-__all__ = ["PerProcess"]
-
 S = TypeVar("S", bound=Hashable)
 C = TypeVar("C")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from lakeport.errors import DestinationError, ObjectExists
 from lakeport.model import Staged, Storage
 
-__all__ = ["PROBE_KEY", "ConditionUnknown", "honours_create_only", "unfit_for_tables"]
-
 PROBE_KEY = "_lakeport/probe"
 _BODY = b"lakeport: this object shows that the store refuses to overwrite it\n"
 

@@ -6,8 +6,6 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["RangedReader"]
-
 _LEAST = 256 << 10
 _MOST = 8 << 20
 

@@ -16,15 +16,6 @@ from typing import ClassVar, TypeVar
 from lakeport.errors import causes
 from lakeport.host import ending
 
-__all__ = [
-    "GIVE_UP_SECONDS",
-    "GivenUp",
-    "HollowAnswer",
-    "NoAnswer",
-    "Retrier",
-    "RetryPolicy",
-]
-
 GIVE_UP_SECONDS = 120.0
 """How long to go on asking a store that fails, unless the user says otherwise."""
 

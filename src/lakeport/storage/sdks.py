@@ -12,8 +12,6 @@ from typing import Final
 from lakeport.host.extras import PACKAGES
 from lakeport.storage.s3.client import read_models
 
-__all__ = ["preload"]
-
 _MODULES: Final = (
     *(name for names in PACKAGES.values() for name in names),
     *(f"lakeport.storage.{extra}.store" for extra in PACKAGES),

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
-__all__ = ["limit_session", "limited"]
-
 _LEAST_RATE: Final = 16 << 10  # bytes a second; a large body may take as long as it needs at this
 
 

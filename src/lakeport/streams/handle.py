@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from lakeport.model import Storage
     from lakeport.streams.microbatches import MicroBatches
 
-__all__ = ["LandingStream", "StreamStatus"]
-
 
 @dataclass(frozen=True, slots=True)
 class StreamStatus:

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from lakeport.engine.types import DataFrame
     from lakeport.model import Storage
 
-__all__ = ["MicroBatches"]
-
 _UNKNOWN = 1 << 60
 _RATIO = 0.5
 _KEPT = 100

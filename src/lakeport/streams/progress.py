@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.engine.base import Engine
 
-__all__ = ["connector", "reach"]
-
 
 def connector(checkpoint: str | os.PathLike[str]) -> frozenset[str]:
     """What Spark needs for a checkpoint there, as named in `spark.jvm.versions`.

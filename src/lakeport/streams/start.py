@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     )
     from lakeport.loading.report import Observer
 
-__all__ = ["land_stream"]
-
 
 def land_stream(
     frame: DataFrame | Callable[[SparkSession], DataFrame],

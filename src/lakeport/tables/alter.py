@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from lakeport.engine.base import Engine
     from lakeport.tables.location import TableLocation
 
-__all__ = ["alter"]
-
 
 def alter(
     location: TableLocation, engine: Engine, column: str, type_: str, *, dry_run: bool

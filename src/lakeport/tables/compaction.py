@@ -8,8 +8,6 @@ from lakeport.tables.records import CompactReport, PartitionReport
 from lakeport.writers.delta.compaction import SMALL_FILE_BYTES, Group, groups, packed, target_bytes
 from lakeport.writers.delta.log.reader import Contents
 
-__all__ = ["report"]
-
 _CLUSTERED = (
     "the table is clustered: `optimize` sorts its rows into new files, and may rewrite more"
 )

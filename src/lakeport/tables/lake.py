@@ -38,19 +38,6 @@ if TYPE_CHECKING:
     from lakeport.config.keys import StoreKeys, Target
     from lakeport.model import Level, Storage, StoredObject
 
-__all__ = [
-    "LakeTable",
-    "SeenTable",
-    "absent",
-    "find_tables",
-    "list_tables",
-    "many",
-    "of_a_table",
-    "open_lake",
-    "see_tables",
-    "tables",
-]
-
 _FOLDERS = 10_000
 _FILES = 10_000
 _FOOTERS = 1_000

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from lakeport.engine.types import SparkSession
     from lakeport.model import Storage
 
-__all__ = ["TableLocation", "locate"]
-
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 
 

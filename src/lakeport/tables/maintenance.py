@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     from lakeport.tables.location import TableLocation
     from lakeport.writers.delta.log.reader import Contents
 
-__all__ = [
-    "RETENTION_HOURS",
-    "check_condition",
-    "check_retention",
-    "hours",
-    "need_partitions",
-    "sort_columns",
-    "vacuum",
-]
-
 RETENTION_HOURS = 168
 """What readers and writers are sure to be done in: a week."""
 

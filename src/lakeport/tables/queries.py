@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from lakeport.engine.base import Engine
     from lakeport.engine.types import DataFrame, SparkSession
 
-__all__ = ["check_beginning", "fetch", "in_time", "read_table"]
-
 _LOST = (
     "FAILED_READ_FILE.FILE_NOT_EXIST",
     "FileNotFoundException",

@@ -11,21 +11,6 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-__all__ = [
-    "AlterReport",
-    "CompactReport",
-    "History",
-    "HistoryEntry",
-    "OptimizeReport",
-    "PartitionReport",
-    "RestoreReport",
-    "SingerState",
-    "TableColumn",
-    "TableDescription",
-    "UndoReport",
-    "VacuumReport",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from lakeport.tables.views import DeltaView, FilesView
     from lakeport.writers.delta.log.reader import Contents
 
-__all__ = ["Table"]
-
 _LARGE_BYTES = 1 << 30
 
 

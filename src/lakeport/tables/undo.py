@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from lakeport.model import Storage
     from lakeport.tables.location import TableLocation
 
-__all__ = ["find_run", "restore", "undo", "version_before"]
-
 _HARMLESS = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "REORG"})
 _OURS = "lakeport:"
 _SHOWN = 10

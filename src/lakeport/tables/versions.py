@@ -15,8 +15,6 @@ from lakeport.tables.views import FilesView, entry
 from lakeport.writers.delta.log.commits import Commit, CommitLog
 from lakeport.writers.delta.log.reader import Contents, LogFiles, read_contents
 
-__all__ = ["Versions"]
-
 
 @dataclass(frozen=True)
 class Versions:

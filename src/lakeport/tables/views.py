@@ -23,19 +23,6 @@ from lakeport.writers.delta.log.actions import parse_path, parse_value
 from lakeport.writers.delta.log.commits import Commit
 from lakeport.writers.delta.log.reader import Contents, row_count
 
-__all__ = [
-    "DeltaView",
-    "FilesView",
-    "data_kind",
-    "declared",
-    "entry",
-    "footer_rows",
-    "gone",
-    "optimize_hint",
-    "size_facts",
-    "type_word",
-]
-
 
 @dataclass(frozen=True)
 class DeltaView:

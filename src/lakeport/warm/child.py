@@ -18,8 +18,6 @@ from lakeport.host import first_effect
 from lakeport.host.process import die_with
 from lakeport.host.warm.channel import Channel
 
-__all__ = ["Command", "become"]
-
 _FAILED: Final = 1
 _INTERRUPTED: Final = 130
 _REPEATABLE: Final = frozenset({"land", "target", "plan"})

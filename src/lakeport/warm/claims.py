@@ -9,8 +9,6 @@ import threading
 from collections.abc import Callable, Mapping
 from itertools import chain
 
-__all__ = ["Claims"]
-
 
 class Claims:
     """Settings of stores, each claimed by the runs that set it.

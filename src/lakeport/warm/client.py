@@ -24,8 +24,6 @@ from lakeport.host.warm.channel import PASSED_ON, Channel, connect
 from lakeport.host.warm.folder import Session
 from lakeport.host.warm.start import NotStarted, begin_beside
 
-__all__ = ["option_of", "through"]
-
 _OPTION: Final = "--warm"
 _WORDS: Final = ("auto", "off", "require")
 _VARIABLE: Final = "LAKEPORT_WARM"

@@ -29,8 +29,6 @@ from lakeport.host.warm.channel import Channel
 from lakeport.host.warm.folder import Session
 from lakeport.warm.claims import Claims
 
-__all__ = ["keep"]
-
 _LOOK_SECONDS: Final = 0.5
 _LEISURE_SECONDS: Final = 3.0  # after which the run that has started the session is under way
 _CALLERS: Final = 8  # threads that talk to the JVM; each has one there for good

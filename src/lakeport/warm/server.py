@@ -31,8 +31,6 @@ from lakeport.host.warm.channel import PASSED_ON, Channel, listen
 from lakeport.host.warm.folder import Session
 from lakeport.warm.child import Command, become
 
-__all__ = ["Server"]
-
 _BESIDE: Final = ("google.rpc.error_details_pb2", "py4j.clientserver", "rich.console")
 _LEISURE_SECONDS: Final = 0.3  # without a wish, after which there is time to prepare
 _MESSAGE_SECONDS: Final = 5.0  # for the rest of one that has begun

@@ -21,8 +21,6 @@ from lakeport.host.warm.folder import Session
 from lakeport.host.warm.start import ANNOUNCED
 from lakeport.warm.server import Server
 
-__all__ = ["serve"]
-
 _END_SECONDS: Final = 20.0
 _LOOK_SECONDS: Final = 0.1
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from lakeport.model import Batch, Landed, Memory, Staged
 
-__all__ = ["Current", "LandedBefore", "Sink", "TablePlan", "TableWriter"]
-
 
 class LandedBefore(Exception):
     """Some of a batch's files were landed before, and are to be left out; nothing was committed.

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["repeating_columns"]
-
 _BLOCKS = 8
 _BLOCK_ROWS = 2_048
 _MAX_DISTINCT = 0.75

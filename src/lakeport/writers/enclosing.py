@@ -7,8 +7,6 @@ from pathlib import Path
 
 from lakeport.errors import ConfigError
 
-__all__ = ["around", "enclosed"]
-
 _NEAREST = 2  # looking into a folder of a store is a request that the load waits for
 
 

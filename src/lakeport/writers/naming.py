@@ -19,18 +19,6 @@ from datetime import UTC, datetime
 
 from lakeport.errors import ConfigError
 
-__all__ = [
-    "HOME",
-    "MAX_KEY_BYTES",
-    "check_date_format",
-    "check_key",
-    "object_folder",
-    "object_name",
-    "safe_segment",
-    "table_folder",
-    "table_name",
-]
-
 HOME = "_lakeport"
 """Folder below a destination's root that holds everything that is not data."""
 

@@ -25,8 +25,6 @@ from lakeport.model import Work
 if TYPE_CHECKING:
     from lakeport.model import StageWriter
 
-__all__ = ["Stopwatch", "each", "measured", "shared", "stage", "uploading", "waiting", "within"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")

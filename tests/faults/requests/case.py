@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from tests.faults.requests.proxy import Point
 
-__all__ = ["Case", "Result"]
-
 
 @dataclass(frozen=True)
 class Case:

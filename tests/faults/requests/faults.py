@@ -7,8 +7,6 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-__all__ = ["FAULTS", "FILE_FAULTS", "KILLS", "Fault", "refusal"]
-
 _EVER = 1 << 30
 
 

@@ -39,8 +39,6 @@ from tests.faults.requests.proxy import Point
 if TYPE_CHECKING:
     from tests.faults.requests.sites import Place
 
-__all__ = ["FileCalls", "dying"]
-
 _CALLS = ("link", "unlink", "replace", "rename", "mkdir", "scandir", "fsync")
 
 

@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable, Mapping
 from urllib.parse import parse_qs, unquote, urlsplit
 
-__all__ = ["Namer", "kind_of", "namer"]
-
 Namer = Callable[[str, str, Mapping[str, str]], str]
 Query = Mapping[str, list[str]]
 

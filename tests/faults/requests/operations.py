@@ -19,18 +19,6 @@ from tests.contract.targets import INTEGER, STRING, record, schema, singer, stat
 from tests.faults.requests.sites import Place
 from tests.streaming.kit import Inbox
 
-__all__ = [
-    "BATCH",
-    "OPERATIONS",
-    "RIVAL",
-    "TABLE",
-    "Contents",
-    "Operation",
-    "Said",
-    "contents_of",
-    "perform",
-]
-
 TABLE = "t"
 BATCH = 10
 Row = tuple[int, str, str]

@@ -23,8 +23,6 @@ from tests.faults.requests.operations import (
 )
 from tests.faults.requests.sites import Place
 
-__all__ = ["judge", "seen", "told"]
-
 _COLUMNS = ("id", "name", "day")
 
 

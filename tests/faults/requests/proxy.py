@@ -23,8 +23,6 @@ from tests.faults.requests.naming import Namer
 if TYPE_CHECKING:
     from tests.faults.requests.sites import Place
 
-__all__ = ["FaultProxy", "Point"]
-
 _BLOCK = 1 << 16
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "expect", "proxy-connection"}
 

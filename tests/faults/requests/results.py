@@ -12,8 +12,6 @@ from typing import Any
 from tests.faults.requests.case import Result
 from tests.faults.requests.faults import FAULTS, FILE_FAULTS, KILLS
 
-__all__ = ["Results", "write_table"]
-
 _MARKS = ("<!-- results -->\n", "<!-- end -->")
 
 

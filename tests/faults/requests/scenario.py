@@ -22,8 +22,6 @@ from tests.faults.requests.sites import Place, Site
 from tests.faults.requests.steps import around_steps, is_step
 from tests.faults.requests.victim import Victim
 
-__all__ = ["Scenario", "scenarios"]
-
 _SLOW = 300.0  # seconds, after which it is taken for hung
 _roots = count()
 

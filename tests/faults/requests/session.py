@@ -10,8 +10,6 @@ from lakeport.engine.spark.session import DriverSession
 from tests.emulators import Azurite, FakeGcs, Minio
 from tests.faults.requests.sites import Site, sites
 
-__all__ = ["running"]
-
 
 @contextmanager
 def running(data: Path) -> Iterator[dict[str, Site]]:

@@ -31,8 +31,6 @@ from tests.faults.requests.files import FileCalls
 from tests.faults.requests.naming import Namer, namer
 from tests.faults.requests.proxy import FaultProxy
 
-__all__ = ["Place", "Site", "sites"]
-
 CONTAINER = "lake-of-faults"
 GIVE_UP_SECONDS = 15
 _ENDPOINTS = {"s3": "aws_endpoint", "azure": "azure_endpoint", "gcs": "google_endpoint"}

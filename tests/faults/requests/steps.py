@@ -8,8 +8,6 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-__all__ = ["STEPS", "around_steps", "is_step"]
-
 STEPS = {
     "step spool": "lakeport.loading.run:_Run._flush",
     "step stage": "lakeport.loading.stream:StreamLoader._stage",

@@ -27,8 +27,6 @@ from tests.faults.requests.proxy import Point
 from tests.faults.requests.sites import Place
 from tests.faults.requests.steps import around_steps, is_step
 
-__all__ = ["Victim"]
-
 
 @dataclass
 class Victim:

@@ -19,8 +19,6 @@ from lakeport.cli.output.console import Console
 from lakeport.cli.output.errors import Guard
 from lakeport.errors import ConfigError
 
-__all__ = ["Start", "init"]
-
 _STARTS = "starts"
 _RENAMED = ".txt"  # behind the name of what must not be taken for a module of lakeport's
 _INTERNAL = "#internal#"

@@ -15,8 +15,6 @@ from lakeport.cli.output.console import Console
 from lakeport.cli.output.errors import Guard
 from lakeport.errors import ConfigError, LakeportError
 
-__all__ = ["docs", "explain", "pages"]
-
 _HERE = Path(errors.__file__).parent
 _ELSEWHERE = ("adr/", "benchmarks/", "errors/")  # for developers; what `explain` shows
 _PAGES = "`lakeport docs PAGE` shows one of these, `lakeport explain CODE` that of an error"

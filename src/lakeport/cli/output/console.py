@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from lakeport.loading.plan import LandingPlan, StreamPlan
     from lakeport.pipeline.report import PipelineReport
 
-__all__ = ["Console", "Json", "Output"]
-
 _WIDEST = 60
 _LONGEST = 400
 _LISTED = 100  # columns of a line that lists columns, where lines are of any length

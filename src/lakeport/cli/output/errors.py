@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.config.inputs.base import Input
 
-__all__ = ["RUN_AGAIN", "ErrorOutput", "Guard", "mute_stdout"]
-
-
 RUN_AGAIN = "the same command with the same `--run-id` adds nothing twice."
 """The hint of a load with the option `--run-id` that is asked to end."""
 

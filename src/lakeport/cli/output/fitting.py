@@ -13,17 +13,6 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-__all__ = [
-    "cells",
-    "fitted",
-    "nearby",
-    "padded",
-    "pairs",
-    "stacked",
-    "terminal_width",
-    "wrapped",
-]
-
 _TABLE = re.compile(r"`lakeport table (?:(?! --to )[^`])+(?=`)")
 _PIECE = re.compile(r"( *)((?:[^\s`]|`[^`\n]*`|`)+)")
 

@@ -13,25 +13,6 @@ from lakeport.loading.report import LandingReport, StreamReport
 from lakeport.model import Landed
 from lakeport.units import count, counted, size
 
-__all__ = [
-    "REPORT_COLUMNS",
-    "REPORT_SPARE",
-    "closing_line",
-    "column_lines",
-    "footnotes",
-    "is_list_of_objects",
-    "jsonable",
-    "landed_line",
-    "moment",
-    "numeric",
-    "phrase",
-    "printable",
-    "readable",
-    "report_row",
-    "shown",
-    "table_lines",
-]
-
 _MOST_LINES = 4
 REPORT_COLUMNS = ("stream", "rows", "files", "size", "version", "seconds", "table")
 REPORT_SPARE = ("table", "seconds", "version", "files", "size")

@@ -10,8 +10,6 @@ import typer
 from typer.completion import install_callback, show_callback
 from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["KEEP", "LAND", "LOOK", "SET_UP", "Commands", "about", "help_alone"]
-
 LAND: Final = "Land"
 LOOK: Final = "Look"
 KEEP: Final = "Keep in order"

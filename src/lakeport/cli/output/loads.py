@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from lakeport.pipeline.plan import PipelinePlan
     from lakeport.pipeline.report import LoadReport, PipelineReport
 
-__all__ = ["JsonLoads", "Loads", "show_plan"]
-
 _COLUMNS: Final = ("load", "rows", "rejected", "seconds", "outcome", "table")
 _SPARE: Final = ("table", "seconds", "rejected")
 _MOST: Final = 12  # loads that are shown while they run

@@ -8,8 +8,6 @@ import re
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import Heading, Markdown
 
-__all__ = ["print_page", "with_commands"]
-
 _LINK = re.compile(r"\[([^\]]+)\]\(([\w./-]+)\.md(?:#[\w-]+)?\)")
 
 

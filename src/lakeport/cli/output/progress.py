@@ -15,8 +15,6 @@ from lakeport.loading.progress.words import Moment, lines
 if TYPE_CHECKING:
     from rich.live import Live
 
-__all__ = ["Terminal", "aside", "begin", "begin_early", "end", "note", "tell"]
-
 _LOOKING: Final = ("table", "tables", "runs", "state", "ui")
 _LABELS: Final = {
     "land": "landing",

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from lakeport.pipeline.plan import PipelinePlan
     from lakeport.pipeline.report import LoadReport, PipelineReport
 
-__all__ = ["observed_run", "write_plan"]
-
 
 def write_plan(plan: PipelinePlan, path: Path) -> None:
     """Write the page of a plan.

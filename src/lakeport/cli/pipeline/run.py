@@ -15,8 +15,6 @@ from lakeport.cli.output.loads import show_plan
 from lakeport.cli.page import PagePath
 from lakeport.cli.pipeline.page import observed_run, write_plan
 
-__all__ = ["run"]
-
 _AGAIN = "`lakeport run {file} --resume` does what it did not come to."
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from lakeport.loading.replay.replay import Replayed
     from lakeport.loading.replay.set_aside import SetAside
 
-__all__ = ["quarantine"]
-
 Target = Annotated[str, typer.Argument(metavar="TARGET", help="A folder, a URI, or a config file.")]
 Run = Annotated[str | None, typer.Option("--run", metavar="ID", help="Of this run alone.")]
 

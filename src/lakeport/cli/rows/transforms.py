@@ -9,8 +9,6 @@ import typer
 
 from lakeport.errors import ConfigError
 
-__all__ = ["TRANSFORM", "Expect", "PythonFunction", "Sql", "transform_options"]
-
 TRANSFORM = "What is made and expected of the rows"
 
 Sql = Annotated[

@@ -11,8 +11,6 @@ from lakeport.cli.sources.new_files import files_of
 from lakeport.cli.sources.others import tables_of, tap_of
 from lakeport.errors import ConfigError
 
-__all__ = ["Named"]
-
 
 @dataclass(frozen=True, slots=True)
 class Named:

@@ -13,19 +13,6 @@ from lakeport.errors import ConfigError
 if TYPE_CHECKING:
     from lakeport.config.inputs.database import DatabaseSource
 
-__all__ = [
-    "Cursor",
-    "Deletes",
-    "Driver",
-    "FromDatabase",
-    "Given",
-    "Query",
-    "SourceName",
-    "SplitBy",
-    "TableOf",
-    "database_of",
-]
-
 _PANEL = "Databases"
 _OPTION = "--from-database"
 

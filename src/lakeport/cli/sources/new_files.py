@@ -12,8 +12,6 @@ from lakeport.errors import ConfigError
 if TYPE_CHECKING:
     from lakeport.config.inputs.files import FilesSource
 
-__all__ = ["Again", "NewOnly", "Ordered", "files_of"]
-
 _PANEL = "Only new files"
 
 NewOnly = Annotated[

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from lakeport.config.inputs.tables import TablesSource
     from lakeport.config.inputs.tap import TapSource
 
-__all__ = ["FromTable", "FromTap", "FullRefresh", "Incremental", "tables_of", "tap_of"]
-
 FromTap = Annotated[
     str | None,
     typer.Option(

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from lakeport.tables.lake import LakeTable
     from lakeport.tables.runs import LakeRun
 
-__all__ = ["Target", "opened_lake", "runs", "show_tables", "tables"]
-
 _TABLES = ("name", "format", "rows", "size", "files", "last change")
 _TABLES_SPARE = ("files", "last change", "size")
 _RUNS = ("started", "run id", "rows", "streams", "seconds", "engine", "result")

@@ -14,8 +14,6 @@ from lakeport.cli.tables.opened import COMMITS, DELETES, TableName, ToTarget, op
 from lakeport.cli.tables.table import table
 from lakeport.errors import SourceError
 
-__all__ = ["state"]
-
 state = typer.Typer(
     cls=Commands,
     callback=help_alone,

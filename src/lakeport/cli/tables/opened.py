@@ -16,8 +16,6 @@ from lakeport.cli.output.errors import Guard
 if TYPE_CHECKING:
     from lakeport.tables import Table
 
-__all__ = ["COMMITS", "DELETES", "TableName", "ToTarget", "opened"]
-
 _READS = ("nothing was changed", "")
 COMMITS = (
     "whether the table has a new version of this command is unknown",

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from lakeport.cli.output.console import Output
 
-__all__ = ["table"]
-
 table = typer.Typer(
     cls=Commands,
     callback=help_alone,

@@ -21,8 +21,6 @@ from lakeport.config.clouds.fields import (
 from lakeport.storage.retry import RetryPolicy
 from lakeport.storage.s3.settings import ID_KEY, AwsSettings
 
-__all__ = ["AwsConfig"]
-
 _ROLE = re.compile(r"arn:\S+")  # other stores than AWS take any
 _TAG = re.compile(r"[\w +\-=.:/@]*")  # what S3 takes in names and values of tags
 _MOST_TAGS = 10

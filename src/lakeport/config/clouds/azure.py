@@ -21,8 +21,6 @@ from lakeport.config.clouds.fields import (
 from lakeport.storage.azure.settings import AzureSettings
 from lakeport.storage.retry import RetryPolicy
 
-__all__ = ["AzureConfig"]
-
 _ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
 _PRINCIPAL = ("tenant_id", "client_id", "client_secret")
 

@@ -13,16 +13,6 @@ from lakeport.errors import ConfigError
 from lakeport.scrub import MASK
 from lakeport.storage.keys import clean_prefix
 
-__all__ = [
-    "Bucket",
-    "OptionalEndpoint",
-    "OptionalSecret",
-    "OptionalText",
-    "blank",
-    "prefix",
-    "reveal",
-]
-
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _BEFORE_AT = re.compile(r"(?s)^(\w+://)?.*@")
 

@@ -24,8 +24,6 @@ from lakeport.errors import ConfigError
 from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.retry import RetryPolicy
 
-__all__ = ["GcpConfig"]
-
 _EMULATOR = "STORAGE_EMULATOR_HOST"
 _SECRET_PARTS = ("private_key", "private_key_id", "client_secret", "refresh_token")
 

@@ -11,8 +11,6 @@ from lakeport.config.clouds.aws import AwsConfig
 if TYPE_CHECKING:
     from lakeport.storage.s3.store import S3Storage
 
-__all__ = ["AmazonS3Config"]
-
 
 class AmazonS3Config(AwsConfig):
     """Files named `<object_key_path>/<table>/[date folders/]YYYYMMDD-HHMMSS.<file_type>`.

@@ -16,8 +16,6 @@ from lakeport.storage.keys import clean_prefix
 if TYPE_CHECKING:
     from lakeport.storage.azure.store import AzureStorage
 
-__all__ = ["DeltaLakeAzureConfig"]
-
 _URI = re.compile(
     r"abfss?://(?P<container>[^@/?#\\]+)(?:@(?P<account>[^./?#@]+)\.(?P<kind>dfs|blob)"
     r"\.(?P<cloud>[a-z0-9.-]+))?/(?P<path>[^?#]*)",

@@ -12,8 +12,6 @@ from lakeport.config.clouds.aws import AwsConfig
 if TYPE_CHECKING:
     from lakeport.storage.s3.store import S3Storage
 
-__all__ = ["DeltaLakeS3Config"]
-
 _HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 

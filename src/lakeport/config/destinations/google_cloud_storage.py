@@ -11,8 +11,6 @@ from lakeport.config.clouds.gcp import GcpConfig
 if TYPE_CHECKING:
     from lakeport.storage.gcs.store import GcsStorage
 
-__all__ = ["GoogleCloudStorageConfig"]
-
 
 class GoogleCloudStorageConfig(GcpConfig):
     """Files named `<object_key_path>/<table>/[date folders/]YYYYMMDD-HHMMSS.<file_type>`.

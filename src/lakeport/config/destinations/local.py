@@ -13,8 +13,6 @@ from lakeport.config.base import DestinationConfig, FileType
 from lakeport.storage.keys import clean_prefix
 from lakeport.storage.local.store import LocalStorage
 
-__all__ = ["LocalConfig"]
-
 
 def _folder(value: object) -> object:
     """An absolute path, from a path or a `file://` URI."""

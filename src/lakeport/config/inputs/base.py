@@ -14,8 +14,6 @@ from lakeport.scrub import scrub
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = ["Input", "secrets_of"]
-
 _MOST: Final = 2  # types that are named, of those that are allowed
 
 

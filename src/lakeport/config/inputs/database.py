@@ -13,8 +13,6 @@ from pydantic import Field, SecretStr, model_validator
 from lakeport.config.inputs.base import Input
 from lakeport.scrub import is_secret_name
 
-__all__ = ["DatabaseSource", "scheme_of"]
-
 _EXTRAS = {"duckdb": "duckdb", "postgresql": "postgres", "sqlite": "sqlite"}
 
 _PASSWORD = re.compile(r"(?i)\bpassword=([^;&\s]+)")

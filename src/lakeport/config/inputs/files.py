@@ -9,8 +9,6 @@ from pydantic import Field, field_validator, model_validator
 
 from lakeport.config.inputs.base import Input
 
-__all__ = ["FilesSource"]
-
 
 class FilesSource(Input):
     """Files, folders and globs, on a disk or in a store; only new ones if so wanted."""

@@ -10,8 +10,6 @@ from pydantic import Field, field_validator
 from lakeport.config.classes import config_class, destination_of, table_destination
 from lakeport.config.inputs.base import Input
 
-__all__ = ["TablesSource"]
-
 
 class TablesSource(Input):
     """Delta tables: whole, or the rows that came since the target's last load."""

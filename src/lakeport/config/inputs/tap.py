@@ -10,8 +10,6 @@ from pydantic import Field
 from lakeport.config.inputs.base import Input
 from lakeport.scrub import is_secret_name, secret_arguments
 
-__all__ = ["TapSource"]
-
 
 class TapSource(Input):
     """A tap's command; the STATE that it gets is the one that the tables' commits hold."""

@@ -10,8 +10,6 @@ from typing import TypeVar
 from lakeport.config.places import Document, Place
 from lakeport.errors import ConfigError
 
-__all__ = ["Mistakes"]
-
 Made = TypeVar("Made")
 
 _HINT = "`lakeport docs lake-file` tells what each key means."

@@ -19,8 +19,6 @@ from lakeport.config.inputs.tables import TablesSource
 from lakeport.config.inputs.tap import TapSource
 from lakeport.errors import ConfigError
 
-__all__ = ["LakeFile", "Lineage", "Load", "Notices", "Source"]
-
 Source = FilesSource | DatabaseSource | TapSource | TablesSource
 
 

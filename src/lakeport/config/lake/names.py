@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["columns_of_query", "tables_of"]
-
 
 def tables_of(sql: str) -> tuple[str, ...]:
     """The tables that Spark SQL reads, each once: no CTEs, no functions, no parts of paths.

@@ -10,8 +10,6 @@ from lakeport.config.base import DestinationConfig
 from lakeport.config.lake.mistakes import Mistakes
 from lakeport.model import Mode
 
-__all__ = ["Tables", "in_order", "refuse_shared_overwrites"]
-
 _PLACE = ("path", "bucket", "account_name", "table_uri", "object_key_path", "aws_endpoint")
 
 

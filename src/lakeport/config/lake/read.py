@@ -29,8 +29,6 @@ from lakeport.config.target import placed, target_values
 from lakeport.errors import ConfigError
 from lakeport.scrub import scrub
 
-__all__ = ["LOAD_KEYS", "TOP_KEYS", "read_lake"]
-
 TOP_KEYS = {
     "target": "Where the loads land: keys of a destination, a config file, a folder or a URI.",
     "defaults": "Keys of the destination that all loads have, unless they say otherwise.",

@@ -14,8 +14,6 @@ from lakeport.config.lake.read import LOAD_KEYS, TOP_KEYS
 from lakeport.config.lake.sources import KINDS
 from lakeport.config.singer import settings_schema
 
-__all__ = ["lake_schema"]
-
 _TEXT = {"type": "string"}
 _LIST = {"type": "array", "items": _TEXT}
 _VARIABLE = {"type": "string", "pattern": r"\$\{[^}]*\}|\{\{.*\}\}"}

@@ -13,8 +13,6 @@ from lakeport.config.inputs.tables import TablesSource
 from lakeport.config.inputs.tap import TapSource
 from lakeport.config.lake.mistakes import Mistakes
 
-__all__ = ["KINDS", "source_of"]
-
 KINDS: dict[str, type[Input]] = {
     "files": FilesSource,
     "database": DatabaseSource,

@@ -14,8 +14,6 @@ from lakeport.config.layers import build, joined
 from lakeport.config.mage.streaming_sink import SINK_KEYS, is_sink, sink_keys
 from lakeport.errors import ConfigError
 
-__all__ = ["Targets", "own_keys", "shared_keys"]
-
 _STREAM = "{stream}"
 _NAMED = re.compile(r"`([a-z_]+)")
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["CatalogStream", "catalog_warnings", "parse_catalog"]
-
 _NO_EFFECT = ("unique_constraints", "unique_conflict_method")
 
 

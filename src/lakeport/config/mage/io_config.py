@@ -17,13 +17,6 @@ from lakeport.config.explain import no_such
 from lakeport.config.files import expand, parse_text, read_text
 from lakeport.errors import ConfigError
 
-__all__ = [
-    "ConfigFileLoader",
-    "ConfigLoader",
-    "EnvironmentVariableLoader",
-    "destination_keys",
-]
-
 _VERBOSE = {
     "AWS_ACCESS_KEY_ID": ("AWS", "access_key_id"),
     "AWS_SECRET_ACCESS_KEY": ("AWS", "secret_access_key"),

@@ -8,8 +8,6 @@ from typing import Any
 from lakeport.config.explain import nearest
 from lakeport.errors import ConfigError
 
-__all__ = ["fold_streams"]
-
 _KEYS = {"columns": "constant_columns", "partition_keys": "partition_keys"}
 
 

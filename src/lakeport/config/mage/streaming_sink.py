@@ -20,8 +20,6 @@ from urllib.parse import urlsplit
 from lakeport.config.explain import no_such
 from lakeport.errors import ConfigError
 
-__all__ = ["SINK_KEYS", "Buffer", "is_sink", "sink_keys"]
-
 _DESTINATIONS = {
     "amazon_s3": "amazon_s3",
     "google_cloud_storage": "google_cloud_storage",

@@ -26,8 +26,6 @@ from typing import Any
 
 from lakeport.errors import ConfigError, MissingDependency
 
-__all__ = ["Scope", "hide", "render", "restore", "shown"]
-
 # Not `*+`, though nothing is to be tried again: Python before 3.11.5, as in Debian 12, fails at it.
 _TEMPLATE = re.compile(r"""\{\{((?:'[^']*'|"[^"]*"|(?!\}\})[^'"])*)\}\}""")
 _STATEMENT = re.compile(r"\{%-?\s*(if|for|set|macro|include|import|extends|block|raw|call)\b")

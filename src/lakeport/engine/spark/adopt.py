@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["check", "detach", "find", "reset_pyspark", "silence_loggers", "silence_lost_calls"]
-
 _CONTEXT_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _AWS_PARTS: Final = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
 _CLASSES: Final = {

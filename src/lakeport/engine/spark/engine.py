@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from lakeport.engine.spark.lease import Store
 
-__all__ = ["SparkEngine"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

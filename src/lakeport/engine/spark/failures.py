@@ -29,19 +29,6 @@ from lakeport.errors import (
 )
 from lakeport.scrub import scrub
 
-__all__ = [
-    "MaskedCause",
-    "first_line",
-    "from_java",
-    "java_messages",
-    "lost_call",
-    "mask_causes",
-    "of_spark",
-    "translate",
-    "translate_jvm_errors",
-    "translated",
-]
-
 _LONGEST: Final = 400
 _DEEPEST: Final = 12
 _RAISED: Final = re.compile(

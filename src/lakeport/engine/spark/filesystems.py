@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from lakeport.engine.spark.session import DriverSession
 
-__all__ = ["bundled", "forget", "hand_over", "knows_scheme", "place_of", "session_for", "trust"]
-
 _FILE_SYSTEM: Final = "org.apache.hadoop.fs.FileSystem"
 _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _TRUST_STORE: Final = "javax.net.ssl.trustStore"

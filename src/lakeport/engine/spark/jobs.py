@@ -26,16 +26,6 @@ if TYPE_CHECKING:
 
     from lakeport.engine.spark.session import DriverSession
 
-__all__ = [
-    "JobLabel",
-    "attempt_number",
-    "in_group",
-    "mapped",
-    "run_frame",
-    "run_tasks",
-    "shared_folder",
-]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
     from pyspark import SparkContext
 
-__all__ = ["Lease", "Refused", "Store", "lease_for", "open_gateway"]
-
 Store = Callable[[], tuple[str, Mapping[str, str]]]
 """A store's root as Hadoop names it, and the settings by which its connector reaches it."""
 

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["DriverSession"]
-
 _LOOK_SECONDS: Final = 1.0
 
 

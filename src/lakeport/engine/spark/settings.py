@@ -11,18 +11,6 @@ from lakeport.errors import ConfigError
 from lakeport.host.cores import available_cores
 from lakeport.scrub import REDACTION, is_secret_name
 
-__all__ = [
-    "COMMIT_SETTINGS",
-    "DELTA_SETTINGS",
-    "LOG_STORE",
-    "LOG_STORE_SETTINGS",
-    "cores_of",
-    "heap_mb",
-    "is_local",
-    "master_of",
-    "session_settings",
-]
-
 DELTA_SETTINGS: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",

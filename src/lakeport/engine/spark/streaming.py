@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["among", "bind", "start_query"]
-
 _FILE: Final = "lakeport.json"
 _VERSION: Final = 1
 _FRESH: Final = "give each table a checkpoint folder of its own."

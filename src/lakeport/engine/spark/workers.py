@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from lakeport.engine.spark.session import DriverSession
 
-__all__ = ["check"]
-
 _log = logging.getLogger(__name__)
 _Answer = tuple[str, str, list[str]]
 _asked: WeakKeyDictionary[SparkContext, set[tuple[str, str]]] = WeakKeyDictionary()

@@ -13,8 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["PASSED_ON", "Channel", "connect", "listen"]
-
 PASSED_ON: Final = (
     signal.SIGINT,
     signal.SIGTERM,

@@ -24,22 +24,6 @@ from lakeport.host.cache import cache_folder
 from lakeport.host.warm import identity
 from lakeport.host.warm.identity import Unfit
 
-__all__ = [
-    "Session",
-    "announce",
-    "any_session",
-    "await_announced",
-    "clear",
-    "fitting",
-    "make_parent",
-    "parent",
-    "place",
-    "running",
-    "sessions",
-    "turn",
-    "withdraw",
-]
-
 _STATE: Final = "session.json"
 _LOCK: Final = "lock"
 _STARTING: Final = "start.lock"

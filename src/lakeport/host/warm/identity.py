@@ -21,8 +21,6 @@ from typing import Final
 from lakeport.host.cache import cache_folder
 from lakeport.host.java import bundled_java
 
-__all__ = ["Unfit", "environment", "facts", "key"]
-
 _NAMES: Final = {
     "AWS_CA_BUNDLE",
     "AWS_CONFIG_FILE",

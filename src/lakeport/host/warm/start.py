@@ -15,18 +15,6 @@ from lakeport.host.warm import folder, identity
 from lakeport.host.warm.folder import Session
 from lakeport.host.warm.identity import Unfit
 
-__all__ = [
-    "ANNOUNCED",
-    "IDLE_SECONDS",
-    "MEMORY",
-    "Beginning",
-    "NotStarted",
-    "begin",
-    "begin_beside",
-    "beside",
-    "settle",
-]
-
 IDLE_SECONDS: Final = 15 * 60.0
 MEMORY: Final = "2g"
 _START_SECONDS: Final = 30.0  # until it takes runs up; its Spark may still be starting then

@@ -13,8 +13,6 @@ from markupsafe import Markup
 from lakeport.html.text import tag
 from lakeport.units import counted
 
-__all__ = ["arrows", "lanes"]
-
 _ROW, _MIDDLE, _APART = 4.0, 1.7, 0.45
 """Height of a row with its gap, where its box's middle is, and how far in and out are from it."""
 _LANE, _WIDEST = 0.9, 6.0

@@ -14,8 +14,6 @@ from lakeport.html.facts import PartitionFacts
 from lakeport.html.text import file_size, share, tag
 from lakeport.units import count, counted, size
 
-__all__ = ["Bin", "histogram", "size_bins", "treemap"]
-
 Bin = tuple[int, int, int]
 """Least and most bytes of a bin, and its files."""
 

@@ -12,8 +12,6 @@ from lakeport.html.facts import Change, VersionFacts
 from lakeport.html.text import joined, tag
 from lakeport.units import count
 
-__all__ = ["changes", "file_changes", "growth", "marks", "over_time", "sparkline"]
-
 _SHAPES = {
     Change.APPEND: "M0-5a5 5 0 1 0 .01 0z",  # a disc
     Change.OVERWRITE: "M-4.5-4.5h9v9h-9z",  # a square

@@ -13,8 +13,6 @@ from markupsafe import Markup
 
 from lakeport.html.text import joined, tag
 
-__all__ = ["area", "at", "bar", "frame", "grid", "label", "nice", "steps", "stretched"]
-
 WIDTH, HEIGHT = 1000, 100
 _STEPS = (1, 2, 2.5, 5, 10)
 

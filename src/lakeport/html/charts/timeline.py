@@ -11,8 +11,6 @@ from lakeport.html.charts.plot import area, at, bar, frame, grid, label, nice, s
 from lakeport.html.text import duration, joined
 from lakeport.units import counted
 
-__all__ = ["Span", "rate", "stage_class", "stages", "timeline"]
-
 Span = tuple[str, str, float, float]
 """A stage, the stream that it is of (empty for all), its start and its end in seconds."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from lakeport.model import Batch
     from lakeport.writers.base import TablePlan
 
-__all__ = ["columns_of", "described", "opened_columns", "read_columns", "union"]
-
 
 def columns_of(batch: Batch) -> pa.Schema:
     """The columns of a batch as its source has them."""

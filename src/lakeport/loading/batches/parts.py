@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from lakeport.engine.types import DataFrame
     from lakeport.loading.transform.transform import Made
 
-__all__ = ["Part", "Task", "misfit", "staged_of", "without_type"]
-
 
 @dataclass(frozen=True)
 class Part:

@@ -10,8 +10,6 @@ from typing import Final
 
 from lakeport.model import Batch, Split, Staged
 
-__all__ = ["groups", "together", "uneven"]
-
 _MOST_OF_TWO: Final = 1.7  # a task is said to have too much beyond this multiple of its fair share,
 _LEAST: Final = 0.3  # and of the whole
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from lakeport.model import Batch
     from lakeport.writers.base import TableWriter
 
-__all__ = ["check_streams", "leaves_table", "raise_first"]
-
 
 def check_streams(config: DestinationConfig, streams: Iterable[str], wanted: bool) -> None:
     """Refuse what is meant for one stream, and one table for several, where there are more.

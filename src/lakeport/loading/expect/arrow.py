@@ -19,8 +19,6 @@ import pyarrow.compute as pc
 from lakeport.config.expectations import Expectation
 from lakeport.schema.types import TIMESTAMP
 
-__all__ = ["marked", "needs_spark"]
-
 _BY_SPARK: Final = frozenset({"check", "references", "unique"})
 _VALUES: Final[tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...]], ...]] = (
     (pa.types.is_boolean, (bool,)),

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from lakeport.loading.expect.checks import Checks
     from lakeport.loading.transform.transform import Transform
 
-__all__ = ["blaming"]
-
 _CALLS: Final = {"in": ("isin",), "between": ("lt", "gt")}
 _CALLED: Final = "compare columns with values of their own type; `sql` can cast them before."
 _LONGEST: Final = 200

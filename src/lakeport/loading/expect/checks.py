@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from lakeport.loading.expect.result import ExpectationResult
     from lakeport.model import Batch
 
-__all__ = ["Checks", "Judge"]
-
 _MOST: Final = 62
 """Expectations that a column of bits has room for."""
 

@@ -28,8 +28,6 @@ from lakeport.loading.expect.verdict import no_column
 if TYPE_CHECKING:
     from lakeport.engine.types import Column, DataFrame
 
-__all__ = ["MASK", "masked"]
-
 MASK: Final = "lakeport failed expectations"
 """The column of bits, the last one."""
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from lakeport.loading.expect.result import ExpectationResult
     from lakeport.model import Batch
 
-__all__ = ["RunJudge"]
-
 
 @dataclass(frozen=True)
 class RunJudge:

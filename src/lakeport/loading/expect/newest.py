@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from lakeport.engine.types import DataFrame
     from lakeport.loading.prepare import Prepared
 
-__all__ = ["NewestOfTable", "check_columns"]
-
 
 @dataclass(frozen=True)
 class NewestOfTable:

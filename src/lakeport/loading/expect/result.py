@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 
 from lakeport.units import count, counted
 
-__all__ = ["ExpectationResult", "added"]
-
 
 @dataclass(frozen=True, slots=True)
 class ExpectationResult:

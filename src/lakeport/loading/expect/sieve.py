@@ -14,8 +14,6 @@ import pyarrow.compute as pc
 from lakeport.config.expectations import Expectation
 from lakeport.errors import BadRecord
 
-__all__ = ["Findings", "Sieve", "last_column", "seconds_of"]
-
 _SAMPLES: Final = 5  # of the rows that fail a load, from each task
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 

@@ -12,8 +12,6 @@ from lakeport.loading.expect.result import ExpectationResult
 from lakeport.loading.expect.sieve import Findings
 from lakeport.units import counted
 
-__all__ = ["failure", "no_column", "result_of"]
-
 
 def result_of(
     number: int, one: Expectation, total: Findings, newest: float | None

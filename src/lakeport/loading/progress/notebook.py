@@ -10,8 +10,6 @@ from typing import Any
 
 from lakeport.loading.progress.words import Moment, lines, newest
 
-__all__ = ["Notebook"]
-
 _WIDTH = 100
 
 

@@ -15,8 +15,6 @@ from lakeport.host.activity import Activity, running
 from lakeport.loading.progress.notebook import Notebook
 from lakeport.loading.progress.words import Moment, lines
 
-__all__ = ["Display", "Hook", "Lines", "Progress", "shown", "switched_off"]
-
 Hook = Callable[[tuple[Activity, ...]], object]
 """Takes what goes on; called about five times a second, from a thread of its own."""
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from lakeport.host.activity import Activity
 
-__all__ = ["Moment", "line", "lines", "newest", "seconds"]
-
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 _MOST = 4  # activities at once
 

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-__all__ = ["json_schema"]
-
 _NAMED: Final[dict[Any, dict[str, Any]]] = {
     pa.string(): {"type": ["null", "string"]},
     pa.bool_(): {"type": ["null", "boolean"]},

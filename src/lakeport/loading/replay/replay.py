@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from lakeport.engine.types import DataFrame
     from lakeport.loading.report import LandingReport, Observer
 
-__all__ = ["Replayed", "replay"]
-
 
 @dataclass(frozen=True, slots=True)
 class Replayed:

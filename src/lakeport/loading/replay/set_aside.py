@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from lakeport.config.keys import StoreKeys, Target
     from lakeport.model import Storage
 
-__all__ = ["KEPT", "SetAside", "quarantined", "records", "set_aside"]
-
 KEPT: Final = frozenset(Of) - {Of.SAMPLES}
 """What holds records that were set aside."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from lakeport.config.lake import Load
     from lakeport.loading.replay.set_aside import SetAside
 
-__all__ = ["Share", "shares"]
-
 
 @dataclass(frozen=True, slots=True)
 class Share:

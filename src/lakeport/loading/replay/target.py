@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from lakeport.config.lake import Load
     from lakeport.loading.replay.set_aside import SetAside
 
-__all__ = ["wanted_of"]
-
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 

@@ -16,8 +16,6 @@ from lakeport.errors import ConfigError
 if TYPE_CHECKING:
     from lakeport.engine.types import DataFrame
 
-__all__ = ["applied", "function_named"]
-
 _IMPORTING: Final = Lock()
 """Loads run side by side, and `sys.path` is all threads' own."""
 

@@ -9,8 +9,6 @@ from itertools import chain
 from lakeport.model import Batch, Flush
 from lakeport.sources.open import Source
 
-__all__ = ["gathered"]
-
 
 def gathered(source: Source, whole: Callable[[Batch], bool]) -> Source:
     """The same source, with one flush for all if the first batch says so; spools stay until then.

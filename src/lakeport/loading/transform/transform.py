@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from lakeport.engine.base import Engine
     from lakeport.engine.types import DataFrame, SparkSession
 
-__all__ = ["AT_ONCE", "EACH_ALONE", "SOURCE", "Item", "Made", "Transform"]
-
 EACH_ALONE: Final = "each batch on its own"
 AT_ONCE: Final = "the whole input at once"
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from lakeport.model import Batch
     from lakeport.sources.open import Source
 
-__all__ = ["PlannedBatch", "Wanted"]
-
 
 @dataclass(frozen=True)
 class PlannedBatch:

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from lakeport.errors import ConfigError
 
-__all__ = ["LOOPBACK", "Address", "listening"]
-
 LOOPBACK: Final = "127.0.0.1"
 _WAITING: Final = 128
 _HTTP: Final = 80

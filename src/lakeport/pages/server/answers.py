@@ -7,8 +7,6 @@ from typing import Final
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
-__all__ = ["ALWAYS", "UNKEPT", "plain", "words"]
-
 _POLICY: Final = "; ".join(
     (
         "default-src 'none'",

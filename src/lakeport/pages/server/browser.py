@@ -15,8 +15,6 @@ from markupsafe import Markup
 from lakeport.errors import ConfigError
 from lakeport.host.scratch import Scratch
 
-__all__ = ["has_display", "opened"]
-
 _WAY = Markup(
     '<!doctype html>\n<meta charset="utf-8">\n<title>lakeport</title>\n'
     '<meta http-equiv="refresh" content="0; url={url}">\n<a href="{url}">Open the pages</a>\n'

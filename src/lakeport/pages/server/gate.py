@@ -20,8 +20,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from lakeport.pages.server.address import Address
 from lakeport.pages.server.answers import UNKEPT, plain, words
 
-__all__ = ["HEAD_BYTES", "TOKEN", "Gate"]
-
 TOKEN: Final = "token"  # noqa: S105  # a name
 """The query's key for the token, and the scheme of the `Authorization` header."""
 HEAD_BYTES: Final = 16 << 10

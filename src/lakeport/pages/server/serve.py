@@ -13,8 +13,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from lakeport.pages.server.answers import ALWAYS, plain, words
 from lakeport.pages.server.gate import HEAD_BYTES
 
-__all__ = ["server"]
-
 _HEAD_SECONDS: Final = 10.0
 """The longest that a connection may be open without a whole request's head."""
 _CONNECTIONS: Final = 64

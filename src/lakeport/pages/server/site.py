@@ -30,8 +30,6 @@ from lakeport.pages.server.address import Address
 from lakeport.pages.server.answers import UNKEPT, plain, words
 from lakeport.pages.server.gate import TOKEN, Gate
 
-__all__ = ["OnError", "site"]
-
 OnError = Callable[[BaseException], None]
 """Is told of an error that ended a page, in the page's thread."""
 

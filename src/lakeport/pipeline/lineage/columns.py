@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from lakeport.config.lake import Load
     from lakeport.loading.report import StreamReport
 
-__all__ = ["Dataset", "column_lineage", "read_by", "schema_of"]
-
 
 @dataclass(frozen=True)
 class Dataset:

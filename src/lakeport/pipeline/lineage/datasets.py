@@ -14,8 +14,6 @@ from lakeport.config.inputs.tap import TapSource
 if TYPE_CHECKING:
     from lakeport.config.inputs.base import Input
 
-__all__ = ["Name", "inputs_of", "name_of"]
-
 _WILD: Final = re.compile(r"[*?\[]")
 _PORTS: Final = {"postgres": 5432, "mysql": 3306, "mssql": 1433, "oracle": 1521}
 _SCHEMES: Final = {"postgresql": "postgres", "sqlserver": "mssql", "mariadb": "mysql"}

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from lakeport.pipeline.lineage.columns import Dataset
     from lakeport.pipeline.report import LoadReport, PipelineReport
 
-__all__ = ["Events"]
-
 _SECONDS: Final = 5.0
 _STATES: Final = {"landed": "COMPLETE", "failed": "FAIL", "interrupted": "ABORT"}
 _PRODUCER: Final = "https://github.com/lakeport/lakeport"

@@ -19,8 +19,6 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.optimizer.qualify import qualify
 
-__all__ = ["Column", "Kind", "Origins", "QueryLineage", "lineage_of", "made"]
-
 
 class Kind(StrEnum):
     """How a field of an input makes a value; the names are OpenLineage's."""

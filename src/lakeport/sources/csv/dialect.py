@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lakeport.sources.csv.options import CsvOptions
 
-__all__ = ["Dialect"]
-
 _ENCODINGS = {"cp1252": "Windows-1252", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16"}
 
 

@@ -20,8 +20,6 @@ from lakeport.sources.files.file_set import FileSet
 from lakeport.sources.files.signature import check_signature
 from lakeport.sources.files.source_file import SourceFile
 
-__all__ = ["CsvFile", "heads_of"]
-
 
 class CsvFile(NamedTuple):
     """One file of a load.

@@ -7,8 +7,6 @@ import pyarrow as pa
 from lakeport.errors import BadRecord
 from lakeport.sources.csv.dialect import Dialect
 
-__all__ = ["hint_for", "way_to_read"]
-
 _OTHERWISE = (
     "correct the source, or set `on_bad_record: quarantine` (`--on-bad-record quarantine`) to land "
     "the good records and set the bad ones aside."

@@ -31,19 +31,6 @@ from lakeport.sources.csv.records import (
 from lakeport.sources.csv.values import ANY_KIND
 from lakeport.sources.files.source_file import SourceFile
 
-__all__ = [
-    "JOINTS",
-    "UNJOINED",
-    "ColumnKinds",
-    "Head",
-    "InferKinds",
-    "merged",
-    "read_head",
-    "sampled",
-    "split_and_infer",
-    "split_file",
-]
-
 JOINTS = "\n"
 """In place of a column's name: what was not seen of joined files, as the values of `Joints`."""
 

@@ -15,8 +15,6 @@ from lakeport.sources.csv.records import Block
 if TYPE_CHECKING:
     from lakeport.native._kernel import CsvParser, Spec
 
-__all__ = ["NativeKinds", "NativeRows"]
-
 _KINDS = {
     pa.string(): "string",
     pa.int64(): "integer",

@@ -9,8 +9,6 @@ from lakeport.errors import ConfigError
 from lakeport.sources.csv.dialect import Dialect
 from lakeport.sources.csv.formats.dates import check_date_format
 
-__all__ = ["CsvOptions"]
-
 _SPACES = dict.fromkeys("\u00a0\u202f\u2009", " ")
 _THOUSANDS = {"", ".", ",", " ", "'"}
 

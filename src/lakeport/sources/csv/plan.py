@@ -34,8 +34,6 @@ from lakeport.sources.files.file_set import FilePlan, FileSet
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-__all__ = ["plan_csv"]
-
 _OUTPUT_RATIO = 0.25
 _NOT_IN_CSV = {Kind.LIST, Kind.STRUCT, Kind.BINARY}
 

@@ -26,8 +26,6 @@ from lakeport.sources.csv.records import (
 )
 from lakeport.sources.splits import open_split
 
-__all__ = ["CsvReader", "Form", "Layout", "Texts", "blocks_of", "texts_of"]
-
 Layout = tuple[str, ...]
 """The columns of one file, in its order; empty names are those of columns to leave out."""
 

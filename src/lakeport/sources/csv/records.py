@@ -19,18 +19,6 @@ from lakeport.model import Split
 from lakeport.native import kernel
 from lakeport.sources.csv.dialect import Dialect
 
-__all__ = [
-    "BOM",
-    "Block",
-    "End",
-    "Joints",
-    "blocks",
-    "record_end",
-    "records",
-    "without_comments",
-    "without_joints",
-]
-
 BOM = b"\xef\xbb\xbf"
 """Byte order mark of UTF-8."""
 

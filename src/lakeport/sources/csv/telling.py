@@ -14,8 +14,6 @@ from lakeport.sources.csv.heads import CsvFile
 from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.files.file_set import FileSet
 
-__all__ = ["notes_of"]
-
 _DOUBTS = {
     "decimal": "{} may have a decimal comma or grouped digits: `--decimal` says which",
     "thousands": "{} may have grouped digits: `--thousands` or `--decimal` says so",

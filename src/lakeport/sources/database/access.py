@@ -14,8 +14,6 @@ from lakeport.sources.database.faults import named
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Access", "Session"]
-
 _ROWS: Final = 1 << 15
 _BYTES: Final = 16 << 20
 

@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 from lakeport.errors import SourceError
 from lakeport.sources.parquet.reader import aligned
 
-__all__ = ["Column", "quoted", "typed"]
-
 
 @dataclass(frozen=True, slots=True)
 class Column:

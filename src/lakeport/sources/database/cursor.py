@@ -29,8 +29,6 @@ from lakeport.sources.database.dialects.base import Dialect
 from lakeport.sources.database.landed import MOST_ROWS, LandedRows, count_changed, digests, told
 from lakeport.sources.database.ranges import column_named, literal
 
-__all__ = ["Window", "bookmark_name", "window"]
-
 _FEW_ROWS: Final = 500
 _FEW_CHARACTERS: Final = 40_000
 _MOST_CHARACTERS: Final = 16_000_000

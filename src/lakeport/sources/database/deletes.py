@@ -20,8 +20,6 @@ from lakeport.sources.database.access import Session
 from lakeport.sources.database.dialects.base import Dialect
 from lakeport.sources.database.reader import DatabaseReader
 
-__all__ = ["AbsentReader", "check_compared", "gone", "mark_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class AbsentReader:

@@ -14,8 +14,6 @@ from typing import Final
 from lakeport.errors import LakeportError, SourceError
 from lakeport.scrub import scrub
 
-__all__ = ["TOO_LONG", "named"]
-
 TOO_LONG: Final = "holds whole numbers of more than 38 digits"
 """What the query for a column says of values that no table can hold."""
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from lakeport.engine.base import Engine
     from lakeport.engine.types import DataFrame
 
-__all__ = ["JdbcFlushes"]
-
 _ABSENT: Final = ("No suitable driver", "ClassNotFoundException", "CLASS_NOT_FOUND")
 _DIVISIBLE: Final = ("ByteType", "ShortType", "IntegerType", "LongType", "DecimalType", "DateType",
                      "TimestampType", "TimestampNTZType")  # fmt: skip

@@ -23,8 +23,6 @@ from lakeport.errors import DestinationError
 if TYPE_CHECKING:
     from lakeport.model import Memory
 
-__all__ = ["MOST_ROWS", "LandedRows", "count_changed", "digests", "told"]
-
 MOST_ROWS: Final = 100_000
 """Rows that are told apart; so many texts a database takes in one condition."""
 

@@ -17,8 +17,6 @@ from lakeport.sources.database.access import Session
 from lakeport.sources.database.columns import Column, quoted
 from lakeport.sources.database.dialects.base import Dialect
 
-__all__ = ["column_named", "literal", "number_of_ranges", "ranges"]
-
 _SMALL: Final = 16 << 20
 _LARGE: Final = 128 << 20
 _MOST: Final = 1000

@@ -14,8 +14,6 @@ from lakeport.model import Scan, Split
 from lakeport.sources.database.access import Access, Session
 from lakeport.sources.database.columns import Column, quoted, typed
 
-__all__ = ["DatabaseReader"]
-
 
 @dataclass(frozen=True, slots=True)
 class DatabaseReader:

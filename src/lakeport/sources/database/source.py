@@ -39,8 +39,6 @@ from lakeport.sources.database.reader import DatabaseReader
 from lakeport.sources.database.uri import access_of
 from lakeport.sources.target import TargetTables
 
-__all__ = ["DatabaseFlushes", "described"]
-
 _OUTPUT_RATIO: Final = 0.4
 _DIALECTS: Final[dict[str, type[Dialect]]] = {
     "postgresql": Postgres,

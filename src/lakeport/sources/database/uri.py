@@ -12,8 +12,6 @@ from lakeport.config.inputs.database import DatabaseSource, scheme_of
 from lakeport.errors import ConfigError
 from lakeport.sources.database.access import Access
 
-__all__ = ["access_of"]
-
 _WAITS: Final = {
     "connect_timeout": "30",
     "keepalives_idle": "60",

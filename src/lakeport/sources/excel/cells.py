@@ -12,8 +12,6 @@ from typing import Any
 
 from lakeport.schema.types import FieldType, Kind
 
-__all__ = ["Cell", "field_of", "quoted", "type_of"]
-
 _EXACT = 2**53
 _LONG = range(-(2**63), 2**63)
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from lakeport.sources.excel.sheet import Row
     from lakeport.sources.spool.location import SpoolLocation
 
-__all__ = ["plan_excel"]
-
 _NULLS = CsvOptions().null_values
 
 

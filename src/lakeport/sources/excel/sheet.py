@@ -27,8 +27,6 @@ from lakeport.sources.excel.cells import Cell, field_of
 from lakeport.sources.input.archive import check_archive
 from lakeport.sources.input.unpacking import UnpackLimits
 
-__all__ = ["Row", "open_sheet"]
-
 _OLD = b"\xd0\xcf\x11\xe0"  # what files of Excel 97, and encrypted ones, begin with
 _MOST_ROWS = 1 << 20
 _ONE_AT_A_TIME = threading.Lock()  # warnings are filtered for the whole process

@@ -11,8 +11,6 @@ from lakeport.sources.excel.cells import Cell
 if TYPE_CHECKING:
     from lakeport.sources.excel.sheet import Row
 
-__all__ = ["below_titles"]
-
 _MOST = 20  # rows that may be titles
 _BODY = 3  # rows below a header that have to be as wide as it is
 

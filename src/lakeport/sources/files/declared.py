@@ -17,17 +17,6 @@ from lakeport.schema.types import Field, FieldType, Kind, arrow_field, declared_
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "Declared",
-    "column_types",
-    "declaration",
-    "declared_fields",
-    "is_json_schema",
-    "read_type",
-    "retyped",
-    "with_columns",
-]
-
 _MADE_TEXT = (Kind.INTEGER, Kind.NUMBER, Kind.BOOLEAN, Kind.DECIMAL, Kind.JSON)
 
 Declared = Mapping[str, Any] | str | PathLike[str]

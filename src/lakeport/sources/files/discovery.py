@@ -15,16 +15,6 @@ from lakeport.sources.input.archive import ARCHIVE, is_archive, members
 from lakeport.sources.input.plain import COMPRESSIONS
 from lakeport.sources.input.unpacking import DEFAULT, UnpackLimits
 
-__all__ = [
-    "check_format",
-    "check_formats",
-    "discover",
-    "nothing_found",
-    "stream_name",
-    "unfolded",
-    "with_format",
-]
-
 _MAGIC = 4
 _NEARBY = 8
 _ARCHIVES = (".tar", ".tgz", ".tbz2", ".txz", ".tzst", ".7z", ".rar")

@@ -24,8 +24,6 @@ from lakeport.sources.input.plain import is_packed, is_utf8, spool_plain, stored
 from lakeport.sources.input.unpacking import UnpackLimits
 from lakeport.sources.spool.location import SpoolLocation
 
-__all__ = ["FilePlan", "FileSet", "Run", "run_here"]
-
 _THREADS = 8
 
 Run = Callable[[Callable[[Any], list[Any]], Sequence[Any]], list[Any]]

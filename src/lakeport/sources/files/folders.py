@@ -21,8 +21,6 @@ from lakeport.schema.types import Field, FieldType, Kind, arrow_type, check_name
 from lakeport.sources.csv.values import convert, kinds_of, type_of_kinds
 from lakeport.sources.files.source_file import SourceFile
 
-__all__ = ["FolderReader", "folder_fields", "folder_values", "with_folders"]
-
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _KINDS = {
     pa.bool_(): Kind.BOOLEAN,

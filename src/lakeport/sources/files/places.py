@@ -17,8 +17,6 @@ from lakeport.model import Storage, StoredObject
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.plain import COMPRESSIONS
 
-__all__ = ["FORMATS", "Listed", "Place", "StorageFor", "folder_of", "format_of"]
-
 FORMATS = {
     ".csv": "csv",
     ".tsv": "tsv",

@@ -11,8 +11,6 @@ from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.archive import is_archive
 from lakeport.sources.input.decompression import compression_of
 
-__all__ = ["check_signature"]
-
 _BYTES = 512
 _ARCHIVE = "archive"
 _OLD = "xlsx"  # what reads it says what to do

@@ -20,8 +20,6 @@ from lakeport.sources.parquet.plan import plan_parquet
 from lakeport.sources.spool.location import SpoolLocation, number_of
 from lakeport.sources.typed.plan import plan_typed
 
-__all__ = ["FileSource"]
-
 _PLANNERS: dict[str, Callable[[FileSet], FilePlan]] = {
     "csv": plan_csv,
     "tsv": plan_csv,

@@ -17,8 +17,6 @@ from lakeport.sources.input.unpacking import UnpackLimits
 if TYPE_CHECKING:
     from lakeport.model import Storage
 
-__all__ = ["SourceFile", "digest_of"]
-
 _CHUNK = 1 << 20
 _CHECKED = UnpackLimits(0, 0)
 

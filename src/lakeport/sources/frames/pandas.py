@@ -14,8 +14,6 @@ from lakeport.schema.types import repeated
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["pandas_batches"]
-
 
 def pandas_batches(frame: pd.DataFrame, rows: int) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """A frame's schema, from all of its values, and its rows in batches of `rows`.

@@ -23,8 +23,6 @@ from lakeport.schema.types import JSON_TEXT
 from lakeport.schema.width import check_width
 from lakeport.sources.spool.location import open_new
 
-__all__ = ["RecordOptions", "record_batches"]
-
 _NUMBERS = (int, float)
 _EXACT_NUMBERS = (int, Decimal)
 _EXACT = 1 << 53

@@ -28,8 +28,6 @@ from lakeport.sources.parquet.reader import aligned
 from lakeport.sources.splits import open_split
 from lakeport.sources.spool.location import open_new
 
-__all__ = ["ArrowReader", "FrameSource", "is_spark_frame"]
-
 _ROWS = 1 << 16
 _NUMBERS = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 _OUTPUT_RATIO = 0.4

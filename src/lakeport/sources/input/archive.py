@@ -18,8 +18,6 @@ from lakeport.sources.input.unpacking import ExpansionGuard, UnpackLimits
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["ARCHIVE", "Member", "check_archive", "is_archive", "members", "open_member"]
-
 ARCHIVE = ".zip"
 """What the names of archives end with."""
 

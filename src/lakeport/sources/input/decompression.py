@@ -26,8 +26,6 @@ from lakeport.sources.input.unpacking import DEFAULT, ExpansionGuard, UnpackLimi
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["STDIN", "compressed", "compression_of", "open_input", "open_inputs", "open_stream"]
-
 STDIN = "-"
 """The name that stands for standard input."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import codecs
 import re
 
-__all__ = ["SAMPLE_BYTES", "belied", "encoding_of", "likely_encoding"]
-
 SAMPLE_BYTES = 1 << 20
 """How much of a file is looked at."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple
 
-__all__ = ["Block", "count_lines", "filler", "line_end", "read_blocks"]
-
 _CHUNK = 8 << 20
 _HEAD_BYTES = 4096
 

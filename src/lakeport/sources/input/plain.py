@@ -22,14 +22,6 @@ from lakeport.sources.input.unpacking import UnpackLimits
 if TYPE_CHECKING:
     from lakeport.sources.spool.location import SpoolLocation
 
-__all__ = [
-    "COMPRESSIONS",
-    "is_packed",
-    "is_utf8",
-    "spool_plain",
-    "stored_encoding",
-]
-
 COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz", ".zip")
 """Suffixes that may stand behind a format's."""
 

@@ -15,8 +15,6 @@ from lakeport.errors import SourceError
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
 
-__all__ = ["DEFAULT", "ExpansionGuard", "UnpackLimits", "unpack_limits"]
-
 _FLOOR = 1 << 30
 
 

@@ -13,8 +13,6 @@ from lakeport.model import Split
 from lakeport.sources.splits import open_split
 from lakeport.sources.spool.sidecar import read_sidecar
 
-__all__ = ["Block", "LineNumbers", "LongLine", "read_blocks"]
-
 BLOCK = 4 << 20
 _HEAD = 4096
 _BOM = b"\xef\xbb\xbf"

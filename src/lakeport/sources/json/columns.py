@@ -24,16 +24,6 @@ from lakeport.schema.types import (
 if TYPE_CHECKING:
     from lakeport.sources.singer.metadata import Metadata
 
-__all__ = [
-    "Column",
-    "RecordLayout",
-    "batch_of",
-    "batch_of_rows",
-    "columns_of",
-    "holds",
-    "schema_of",
-]
-
 _PLAIN: dict[pa.DataType, Kind] = {
     pa.string(): Kind.STRING,
     pa.int64(): Kind.INTEGER,

@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["MAX_DEPTH", "Decoder", "Fault", "Literal", "depth_exceeds"]
-
 MAX_DEPTH = 500
 """Levels of nesting that a line may have."""
 

@@ -13,15 +13,6 @@ from lakeport.model import Split
 from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.input.lines import read_blocks
 
-__all__ = [
-    "MAX_RECORD_CHARS",
-    "Values",
-    "begins_as_lines",
-    "document_to_lines",
-    "is_lines",
-    "split_lines",
-]
-
 MAX_RECORD_CHARS = 100 << 20
 _CHUNK = 1 << 20
 _HEAD = 1 << 20

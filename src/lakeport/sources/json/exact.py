@@ -24,8 +24,6 @@ from lakeport.schema.types import FieldType, Kind
 from lakeport.sources.json.columns import holds
 from lakeport.sources.json.decoding import Decoder, Fault, Literal
 
-__all__ = ["Converter", "converter", "mixed", "raw_converter"]
-
 Converter = Callable[[Any], Any]
 """A decoded JSON value that is not null -> what `pyarrow.array` takes; raises `Fault`."""
 

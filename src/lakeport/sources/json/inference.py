@@ -23,12 +23,6 @@ from lakeport.sources.json.decoding import Decoder, Fault, Literal, depth_exceed
 if TYPE_CHECKING:
     from lakeport.native._kernel import Spec
 
-__all__ = [
-    "infer_fields",
-    "kind_of_value",
-    "merge_inferred",
-]
-
 _KEY = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:')
 _CELLS = 1 << 20  # of a piece: pyarrow makes room for every key in every record
 _LONG = range(-(2**63), 2**63)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from lakeport.native import Kernel
     from lakeport.native._kernel import Spec
 
-__all__ = ["Converted", "NativeLines", "Unknown"]
-
 _MOST = 64
 
 Unknown = dict[str, tuple[str, int]]

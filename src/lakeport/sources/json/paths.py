@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from lakeport.errors import ConfigError
 
-__all__ = ["format_path", "parse_path"]
-
 
 def parse_path(text: str) -> tuple[str, ...]:
     """The names on a path; none for an empty one.

@@ -33,8 +33,6 @@ from lakeport.sources.json.wrapped import WrappedValues, hint_of
 if TYPE_CHECKING:
     from lakeport.sources.spool.location import SpoolLocation
 
-__all__ = ["plan_json"]
-
 _OUTPUT_RATIO = 0.2
 _MAX_LINE = 100 << 20
 

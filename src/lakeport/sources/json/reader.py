@@ -21,8 +21,6 @@ from lakeport.sources.json.native import Unknown
 from lakeport.sources.json.split_reader import OnBad, OnUnknown, SplitReader, merge_unknown
 from lakeport.sources.singer.metadata import Metadata
 
-__all__ = ["JsonReader"]
-
 _ONE_A_LINE = (
     "JSON lines hold one object on each line. A file with objects over several lines, or with "
     "several on one, is read if it is called `.json`, or with `--source-format json`."

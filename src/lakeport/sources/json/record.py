@@ -13,8 +13,6 @@ from lakeport.sources.json.exact import Converter, converter, mixed, raw_convert
 from lakeport.sources.json.inference import kind_of_value
 from lakeport.sources.singer.metadata import MESSAGE_KEYS
 
-__all__ = ["RecordParser"]
-
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 

@@ -19,8 +19,6 @@ from lakeport.sources.json.native import Converted, NativeLines, Unknown
 from lakeport.sources.json.record import RecordParser
 from lakeport.sources.singer.metadata import Received
 
-__all__ = ["SplitReader", "merge_unknown"]
-
 _BLANK = b" \t\r"
 _CELLS = 16 << 20
 

@@ -14,8 +14,6 @@ from lakeport.sources.files.source_file import SourceFile
 from lakeport.sources.json.documents import Values
 from lakeport.sources.json.paths import format_path
 
-__all__ = ["WrappedValues", "hint_of"]
-
 _NAMED = 20
 _KINDS = {'"': "text", "t": "a boolean", "f": "a boolean", "n": "null"}
 

@@ -9,8 +9,6 @@ from typing import Literal
 from lakeport.errors import SourceError
 from lakeport.sources.files.places import Listed
 
-__all__ = ["difference", "unseen", "wanted"]
-
 
 def unseen(
     listed: Iterable[Listed], seen: Iterable[Listed]

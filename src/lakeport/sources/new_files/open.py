@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from lakeport.model import Memory
     from lakeport.sources.options import ReadOptions
 
-__all__ = ["open_new_files", "singer_files"]
-
 
 def open_new_files(
     source: FilesSource,

@@ -26,8 +26,6 @@ from lakeport.sources.files.places import Listed
 from lakeport.sources.new_files.segments import merged, read_segment, write_segment
 from lakeport.storage.created import created
 
-__all__ = ["Change", "Record"]
-
 _NAME: Final = "files"
 _FORMAT: Final = 1
 _KEPT: Final = 30 * 24 * 3600.0  # seconds, as long as Delta keeps its log

@@ -16,8 +16,6 @@ from pyarrow import ipc
 
 from lakeport.sources.files.places import Listed
 
-__all__ = ["in_order", "merged", "read_segment", "write_segment"]
-
 _ROWS = 4096  # of a batch: a few dozen segments are read side by side
 _SORTED = 65_536  # files that are sorted in memory
 _SCHEMA = pa.schema(

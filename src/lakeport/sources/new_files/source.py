@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from lakeport.sources.input.unpacking import UnpackLimits
     from lakeport.sources.new_files.record import Record
 
-__all__ = ["NewFiles"]
-
 _THREADS = 16
 _PAGE = 1000  # objects that stores list in one request
 _TOLD = 20  # files whose names an error may tell

@@ -10,8 +10,6 @@ from lakeport.sources.files.declared import column_types
 from lakeport.sources.files.file_set import FilePlan, FileSet
 from lakeport.sources.parquet.reader import ParquetReader, read_footer, split_groups, union
 
-__all__ = ["plan_parquet"]
-
 
 def plan_parquet(files: FileSet) -> FilePlan:
     """Read the footers, put their columns together, and cut the files between row groups.

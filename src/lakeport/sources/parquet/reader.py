@@ -36,8 +36,6 @@ from lakeport.sources.parquet.values import (
 )
 from lakeport.sources.splits import open_split
 
-__all__ = ["Footer", "ParquetReader", "aligned", "read_footer", "split_groups", "union"]
-
 _BATCH_ROWS = 1 << 16
 _DECIMALS = {
     pa.int8(): pa.decimal128(3, 0),

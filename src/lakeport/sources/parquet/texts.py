@@ -15,8 +15,6 @@ import pyarrow.compute as pc
 
 from lakeport.sources.input.unpacking import ExpansionGuard
 
-__all__ = ["in_pieces", "packed_bytes", "repeating_columns", "written_out"]
-
 _LARGE = 1 << 30  # bytes that a row group's column can't reach are no matter
 _PACKED = 4  # bytes for each value: what takes more hardly repeats, and Arrow is slow to look
 _PIECE = 64 << 20

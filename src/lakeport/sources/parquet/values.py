@@ -11,8 +11,6 @@ import pyarrow.compute as pc
 from lakeport.errors import SourceError
 from lakeport.schema.nested import leaves
 
-__all__ = ["as_text", "check_int96", "check_values", "has_int96", "stored_schema"]
-
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # of the years 1 to 9999
 _TEXTS = (pa.string(), pa.large_string(), pa.string_view())
 

@@ -20,8 +20,6 @@ from lakeport.sources.input.lines import count_lines, read_blocks
 from lakeport.sources.input.unpacking import UnpackLimits
 from lakeport.sources.singer.messages import BatchFiles
 
-__all__ = ["Piece", "default_roots", "read_batch_files", "resolve"]
-
 _BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
 _BOM = b"\xef\xbb\xbf"
 _HEAD = 6  # the longest magic number of a compression

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from lakeport.schema.types import Field
     from lakeport.sources.singer.metadata import Metadata
 
-__all__ = ["Collector", "Stream", "StreamCount"]
-
 _NO_LIMIT = 1 << 62
 
 

@@ -10,20 +10,6 @@ import msgspec
 
 from lakeport.errors import InputError
 
-__all__ = [
-    "ActivateVersion",
-    "BatchFiles",
-    "Log",
-    "Malformed",
-    "Message",
-    "Record",
-    "Schema",
-    "State",
-    "Stray",
-    "Unknown",
-    "decode",
-]
-
 _ABSENT = msgspec.Raw(b"")
 _DECLARING = (
     "properties",

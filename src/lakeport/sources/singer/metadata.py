@@ -27,8 +27,6 @@ from lakeport.schema.metadata import DELETED_AT, SEQUENCE, TABLE_VERSION
 from lakeport.schema.types import TIMESTAMP, Field, FieldType, Kind
 from lakeport.sources.spool.sidecar import read_sidecar
 
-__all__ = ["MESSAGE_KEYS", "Metadata", "Received", "declared"]
-
 _EXTRACTED_AT = "_sdc_extracted_at"
 _RECEIVED_AT = "_sdc_received_at"
 _BATCHED_AT = "_sdc_batched_at"

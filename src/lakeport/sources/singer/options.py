@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.sources.options import ReadOptions
 
-__all__ = ["SingerOptions"]
-
 
 @dataclass(frozen=True, slots=True)
 class SingerOptions:

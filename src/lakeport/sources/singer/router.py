@@ -6,8 +6,6 @@ import re
 
 from lakeport.native import kernel
 
-__all__ = ["Router", "stream_of"]
-
 _HEAD = re.compile(
     rb'\{[ \t]*"(?:'
     rb'type"[ \t]*:[ \t]*"(?i:RECORD)"[ \t]*,[ \t]*"stream"[ \t]*:[ \t]*"([^"\\\x00-\x1f]+)"|'

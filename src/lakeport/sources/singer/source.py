@@ -42,8 +42,6 @@ from lakeport.sources.spool.segment import Origin, SpoolWriter
 if TYPE_CHECKING:
     pass
 
-__all__ = ["SingerSource"]
-
 _log = logging.getLogger(__name__)
 _BOM = b"\xef\xbb\xbf"
 _MAX_HELD_BAD = 64 << 20

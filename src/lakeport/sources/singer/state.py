@@ -10,8 +10,6 @@ import msgspec
 from lakeport.errors import ConfigError, DestinationError
 from lakeport.host.whole_files import replace_whole
 
-__all__ = ["PendingStates", "StateOutput", "merge_state"]
-
 _Object = dict[str, msgspec.Raw]
 
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from lakeport.engine.base import Engine
     from lakeport.model import Storage
 
-__all__ = ["SpoolLocation", "number_of", "open_new", "open_spool"]
-
 _CHUNK = 1 << 20
 _THREADS = 4
 

@@ -23,8 +23,6 @@ from lakeport.model import Split
 from lakeport.sources.input.lines import count_lines
 from lakeport.sources.spool.sidecar import LINES, TIMES, pack_pair
 
-__all__ = ["Origin", "Segment", "SpoolWriter"]
-
 _SEGMENT_BUFFER = 1 << 20
 _DIRECT = 1 << 18  # a run of this size is written from where it is
 _ALL_BUFFERS = 64 << 20

@@ -17,8 +17,6 @@ from pathlib import Path
 from lakeport.errors import SourceError
 from lakeport.model import Split
 
-__all__ = ["LINES", "TIMES", "pack_pair", "read_sidecar"]
-
 LINES = ".lines"
 TIMES = ".times"
 

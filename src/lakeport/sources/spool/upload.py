@@ -17,8 +17,6 @@ from lakeport.sources.spool.location import SpoolLocation
 if TYPE_CHECKING:
     from lakeport.model import Batch
 
-__all__ = ["SpoolUploader"]
-
 _THREADS = 4
 _CHUNK = 1 << 20
 

@@ -15,8 +15,6 @@ from urllib.parse import unquote
 from lakeport.errors import SourceError
 from lakeport.model import Storage
 
-__all__ = ["Changes", "changes_between"]
-
 _LOG: Final = "_delta_log"
 _READERS: Final = 8
 _HINT: Final = (

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from lakeport.engine.types import DataFrame
     from lakeport.model import Storage
 
-__all__ = ["DeltaTable"]
-
 _FEED = "delta.enableChangeDataFeed"
 _FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 _NEW = ("insert", "update_postimage")

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from lakeport.engine.base import Engine
     from lakeport.engine.types import DataFrame
 
-__all__ = ["TableFlushes", "bookmark_name"]
-
 _FORMAT: Final = 1
 _ANEW: Final = "land the whole table anew, with a full refresh."
 

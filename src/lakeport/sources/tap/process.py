@@ -22,8 +22,6 @@ from lakeport.scrub import scrub
 if TYPE_CHECKING:
     from lakeport.config.inputs.tap import TapSource
 
-__all__ = ["TapProcess"]
-
 _log = logging.getLogger(__name__)
 _LAST_LINES: Final = 10
 _LONGEST: Final = 500

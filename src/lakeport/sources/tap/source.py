@@ -10,8 +10,6 @@ from lakeport.model import Batch, Bookmark, Flush
 from lakeport.sources.singer.state import merge_state
 from lakeport.sources.tap.state import TapMemory
 
-__all__ = ["TapFlushes"]
-
 
 @dataclass(frozen=True)
 class TapFlushes:

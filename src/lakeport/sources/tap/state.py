@@ -26,8 +26,6 @@ from lakeport.model import Bookmark, Remembered
 if TYPE_CHECKING:
     from lakeport.model import Memory, Storage
 
-__all__ = ["TapMemory", "composed"]
-
 _MARKERS: Final = "_lakeport/taps"
 
 

@@ -12,8 +12,6 @@ from lakeport.errors import SourceError
 from lakeport.model import Split
 from lakeport.sources.input.unpacking import UnpackLimits
 
-__all__ = ["Batches", "Header", "naming", "reading"]
-
 Batches = Callable[[Split, UnpackLimits], Iterator[pa.RecordBatch]]
 """Reads a split's rows as the file has them."""
 

@@ -15,8 +15,6 @@ from lakeport.sources.input.unpacking import ExpansionGuard, UnpackLimits
 from lakeport.sources.splits import open_split
 from lakeport.sources.typed.header import Header, reading
 
-__all__ = ["batches", "look"]
-
 _NAME = "Arrow IPC"
 _FILE, _FEATHER_1 = b"ARROW1", b"FEA1"
 

@@ -28,8 +28,6 @@ from lakeport.sources.input.unpacking import ExpansionGuard, UnpackLimits
 from lakeport.sources.splits import open_split
 from lakeport.sources.typed.header import Header, naming, reading
 
-__all__ = ["batches", "look"]
-
 _NAME = "ORC"
 _PROLEPTIC: Final = 2
 _MOST_TAIL: Final = 1 << 28

@@ -22,8 +22,6 @@ from lakeport.sources.typed import ipc, orc
 from lakeport.sources.typed.avro import records as avro
 from lakeport.sources.typed.header import Batches, Header, naming, reading
 
-__all__ = ["TypedReader", "plan_typed"]
-
 _ROWS = 1 << 16
 
 

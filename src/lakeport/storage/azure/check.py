@@ -10,8 +10,6 @@ from lakeport.storage.checks import CheckItem, Checks, CloudCheck, clock_item, i
 if TYPE_CHECKING:
     from lakeport.storage.azure.store import AzureStorage
 
-__all__ = ["AzureCheck"]
-
 _DELETED = "_lakeport/probe-delete"
 
 

@@ -17,8 +17,6 @@ from lakeport.storage.per_process import PerProcess
 from lakeport.storage.retry import HollowAnswer
 from lakeport.storage.slow_answers import limit_session
 
-__all__ = ["AzureConnection", "connect", "with_credentials"]
-
 T = TypeVar("T")
 _SCOPE = "https://storage.azure.com/.default"
 _BLOCK = 256 << 10

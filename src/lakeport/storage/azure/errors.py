@@ -24,8 +24,6 @@ from lakeport.storage.retry import GivenUp
 if TYPE_CHECKING:
     from lakeport.storage.azure.settings import AzureSettings
 
-__all__ = ["BlocksGone", "has_response", "is_transient", "translate"]
-
 _TRANSIENT_STATUS = {408, 429, 500, 502, 503, 504}
 _NETWORK = {
     "IncompleteReadError",

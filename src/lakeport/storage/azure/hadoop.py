@@ -8,8 +8,6 @@ from urllib.parse import urlsplit
 
 from lakeport.storage.azure.settings import AzureSettings
 
-__all__ = ["hadoop_settings"]
-
 _FIRST_DELAY = 0.5  # seconds
 _OAUTH = "org.apache.hadoop.fs.azurebfs.oauth2"
 _LOGIN = "https://login.microsoftonline.com"

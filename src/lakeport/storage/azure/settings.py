@@ -8,8 +8,6 @@ from urllib.parse import parse_qs, urlsplit
 
 from lakeport.storage.retry import RetryPolicy
 
-__all__ = ["AzureSettings"]
-
 _CLOUD = "core.windows.net"
 
 

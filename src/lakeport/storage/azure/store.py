@@ -17,8 +17,6 @@ from lakeport.storage.checks import CheckItem
 from lakeport.storage.failures import Condition, condition_of
 from lakeport.storage.keys import join_key, under
 
-__all__ = ["AzureStorage"]
-
 T = TypeVar("T")
 _FOLDER = "hdi_isfolder"
 _PAGE = 5000

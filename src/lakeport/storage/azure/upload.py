@@ -20,8 +20,6 @@ from lakeport.storage.background import BackgroundUploads
 from lakeport.storage.checksums import Chunker
 from lakeport.storage.failures import NotFound, already_exists, found
 
-__all__ = ["ID_KEY", "AzureStageWriter", "block_bytes", "commit", "is_ours"]
-
 ID_KEY = "lakeport_id"
 _MIB = 1 << 20
 _THREADS = 2

@@ -11,8 +11,6 @@ from lakeport.storage.gcs.client import connect
 if TYPE_CHECKING:
     from lakeport.storage.gcs.store import GcsStorage
 
-__all__ = ["GcsCheck"]
-
 
 class GcsCheck(CloudCheck):
     """Tries credentials, bucket, clock, writing and create-only."""

@@ -20,8 +20,6 @@ from lakeport.storage.per_process import PerProcess
 from lakeport.storage.retry import HollowAnswer, RetryPolicy
 from lakeport.storage.slow_answers import limit_session
 
-__all__ = ["GcsConnection", "Request", "connect", "with_credentials"]
-
 _MISSING = "google-auth and requests are not installed"
 _SCOPES = ["https://www.googleapis.com/auth/devstorage.read_write"]
 _LEAST_LIFETIME = timedelta(minutes=20)

@@ -25,8 +25,6 @@ from lakeport.storage.retry import GivenUp, HollowAnswer
 if TYPE_CHECKING:
     from lakeport.storage.gcs.settings import GcpSettings
 
-__all__ = ["ErrorResponse", "has_response", "is_transient", "may_have_succeeded", "translate"]
-
 _OF_TOKENS = {"RefreshError", "TransportError"}
 # 409: something else changes the object at this moment.
 _TRANSIENT_STATUS = {408, 409, 429, 500, 502, 503, 504}

@@ -8,8 +8,6 @@ from urllib.parse import quote, urlsplit
 
 from lakeport.storage.retry import RetryPolicy
 
-__all__ = ["GcpSettings"]
-
 _GOOGLE = "https://storage.googleapis.com"
 
 

@@ -19,8 +19,6 @@ from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.gcs.upload import ID_KEY, GcsStageWriter, cancel, finalise, is_ours, resource
 from lakeport.storage.keys import join_key, under
 
-__all__ = ["GcsStorage"]
-
 _FIELDS = "kind,items(name,size,md5Hash,crc32c,etag,updated),prefixes,nextPageToken"
 
 

@@ -18,8 +18,6 @@ from lakeport.storage.gcs.errors import may_have_succeeded
 from lakeport.storage.gcs.settings import GcpSettings
 from lakeport.storage.retry import RetryPolicy
 
-__all__ = ["ID_KEY", "GcsStageWriter", "cancel", "finalise", "is_ours", "resource"]
-
 ID_KEY = "lakeport-id"
 _CREATE = "storage.objects.create"
 _UNIT = 256 << 10  # what all parts but the last have to be multiples of

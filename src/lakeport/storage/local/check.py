@@ -11,8 +11,6 @@ from lakeport.storage.checks import Checks, item_of
 if TYPE_CHECKING:
     from lakeport.model import Storage
 
-__all__ = ["check_folder"]
-
 
 def check_folder(storage: Storage) -> Checks:
     """Try writing and create-only, one item each."""

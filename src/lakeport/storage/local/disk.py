@@ -16,19 +16,6 @@ from typing import Any
 from lakeport.errors import DestinationError, ObjectExists, PermissionRefused
 from lakeport.model import Level, StoredObject
 
-__all__ = [
-    "Crc32",
-    "checksum_of",
-    "has_checksum",
-    "level",
-    "link_or_rename",
-    "make_folder",
-    "stored",
-    "sync_folder",
-    "translated",
-    "walk",
-]
-
 _NO_LINKS = frozenset(
     {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
 )

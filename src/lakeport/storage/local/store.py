@@ -36,8 +36,6 @@ from lakeport.storage.local.disk import (
     walk,
 )
 
-__all__ = ["PRIVATE", "STAGING", "LocalStorage"]
-
 STAGING = "_lakeport/staging"
 """Folder of files that are not visible yet, and of what crashed runs left."""
 

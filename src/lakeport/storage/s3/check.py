@@ -12,8 +12,6 @@ from lakeport.storage.s3.errors import NO_CREDENTIALS
 if TYPE_CHECKING:
     from lakeport.storage.s3.store import S3Storage
 
-__all__ = ["S3Check"]
-
 _SOURCES = {
     "assume-role": "`role_arn`, assumed",
     "assume-role-with-web-identity": "web identity (AWS_WEB_IDENTITY_TOKEN_FILE)",

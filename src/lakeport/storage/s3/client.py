@@ -17,8 +17,6 @@ from lakeport.storage.s3 import errors as s3_errors
 from lakeport.storage.s3.settings import AwsSettings
 from lakeport.storage.slow_answers import limited
 
-__all__ = ["S3Connection", "connect", "for_spark", "read_models", "with_credentials"]
-
 _CONTENDED = RetryPolicy(deadline=10)
 _RENEWED_ANYWHERE = {"assume-role-with-web-identity", "container-role", "iam-role"}
 _CARRIED = {

@@ -29,18 +29,6 @@ from lakeport.storage.retry import GivenUp, HollowAnswer
 if TYPE_CHECKING:
     from lakeport.storage.s3.settings import AwsSettings
 
-__all__ = [
-    "NO_CREDENTIALS",
-    "NoSuchUpload",
-    "contended",
-    "expired",
-    "has_response",
-    "is_transient",
-    "may_have_succeeded",
-    "translate",
-]
-
-
 _TRANSIENT_STATUS = {408, 425, 429, 500, 502, 503, 504}
 _TRANSIENT_CODES = {
     "InternalError",

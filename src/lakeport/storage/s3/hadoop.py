@@ -8,8 +8,6 @@ from urllib.request import getproxies, proxy_bypass
 
 from lakeport.storage.s3.settings import AwsSettings
 
-__all__ = ["hadoop_settings"]
-
 _AUTH = "org.apache.hadoop.fs.s3a.auth"
 _FIXED = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
 _SESSION = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"

@@ -7,8 +7,6 @@ from urllib.parse import urlsplit
 
 from lakeport.storage.retry import RetryPolicy
 
-__all__ = ["ID_KEY", "AwsSettings"]
-
 ID_KEY = "lakeport-id"
 """The metadata by which an object is known as the one that was staged."""
 

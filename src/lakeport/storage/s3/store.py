@@ -24,8 +24,6 @@ from lakeport.storage.s3.upload import (
     verified,
 )
 
-__all__ = ["S3Storage"]
-
 
 @dataclass(frozen=True, slots=True)
 class S3Storage(CloudStorage):

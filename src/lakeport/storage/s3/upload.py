@@ -19,16 +19,6 @@ from lakeport.storage.s3.client import connect
 from lakeport.storage.s3.errors import NoSuchUpload, contended, may_have_succeeded
 from lakeport.storage.s3.settings import ID_KEY, AwsSettings
 
-__all__ = [
-    "S3StageWriter",
-    "abort",
-    "complete",
-    "is_ours",
-    "marked_uploads",
-    "part_bytes",
-    "verified",
-]
-
 _MIB = 1 << 20
 _THREADS = 2
 _LAST_PART = 10_000

@@ -8,8 +8,6 @@ from typing import Any
 from lakeport.html.facts import Change
 from lakeport.writers.delta.log.history import Version
 
-__all__ = ["change_of"]
-
 _OPERATIONS: Mapping[str, Change] = {
     "COPY INTO": Change.APPEND,
     "CONVERT": Change.APPEND,

@@ -21,8 +21,6 @@ from lakeport.tables.overview.leaves import Leaf
 from lakeport.tables.overview.values import UNREADABLE, bounds, cut_reason, reader, spelled
 from lakeport.writers.delta.log.history import KnownFile
 
-__all__ = ["column_facts"]
-
 _DELETED = "rows that are deleted still count in the log"
 _EMPTY: Mapping[str, Any] = {}
 

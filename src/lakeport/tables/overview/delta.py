@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from lakeport.model import Storage
     from lakeport.writers.delta.log.reader import LogFiles
 
-__all__ = ["delta_facts", "delta_history"]
-
 _LOG_BYTES = 128 << 20
 _PROGRAMS = ("Athena", "delta-rs", "DuckDB", "Spark", "Trino")
 

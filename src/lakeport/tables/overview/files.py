@@ -19,8 +19,6 @@ from lakeport.writers.files.loads import growth, loads
 if TYPE_CHECKING:
     from lakeport.model import Storage, StoredObject
 
-__all__ = ["files_facts"]
-
 _FOOTERS = 1_000
 _LOADS = 1_000
 _THREADS = 16

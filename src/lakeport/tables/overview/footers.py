@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from lakeport.model import Storage
 
-__all__ = ["Footer", "footer_columns", "read_footer"]
-
 _CUT = 64  # bytes of a text that programs in Rust keep
 
 

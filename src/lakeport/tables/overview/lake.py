@@ -10,8 +10,6 @@ from lakeport.tables.lake import SeenTable, see_tables
 if TYPE_CHECKING:
     from lakeport.model import Storage
 
-__all__ = ["lake_facts"]
-
 
 def lake_facts(storage: Storage, folder: str) -> LakeFacts:
     """Tell a lake.

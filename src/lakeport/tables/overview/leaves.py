@@ -9,8 +9,6 @@ from typing import Any
 
 from lakeport.tables.views import declared
 
-__all__ = ["Leaf", "leaves"]
-
 _DEPTH = 4
 _PHYSICAL = "delta.columnMapping.physicalName"
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from lakeport.html.facts import ColumnFacts
     from lakeport.model import Storage, StoredObject
 
-__all__ = ["newest_moment"]
-
 _THREADS: Final = 16
 _TYPES: Final = ("date", "timestamp", "timestamp_ntz")
 

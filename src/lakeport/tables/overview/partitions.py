@@ -10,8 +10,6 @@ from lakeport.tables.overview.leaves import Leaf
 from lakeport.tables.overview.values import UNREADABLE, reader, spelled
 from lakeport.writers.delta.compaction import SMALL_FILE_BYTES
 
-__all__ = ["PartitionNames", "partition_facts"]
-
 Values = Mapping[str, str | None]
 
 

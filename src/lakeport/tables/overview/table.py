@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from lakeport.model import Storage
     from lakeport.writers.delta.log.history import History
 
-__all__ = ["table_and_rows", "table_facts"]
-
 _FILES = 100
 """Files of a Delta table among which its first rows are."""
 

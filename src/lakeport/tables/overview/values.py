@@ -14,8 +14,6 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any
 
-__all__ = ["UNREADABLE", "bounds", "cut_reason", "reader", "spelled"]
-
 UNREADABLE = (ValueError, TypeError, ArithmeticError)
 """What readers raise."""
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from lakeport.config.keys import StoreKeys, Target
     from lakeport.model import Storage
 
-__all__ = ["LakeRun", "find_run", "list_loads", "list_runs", "run_named", "runs"]
-
 _REPORTS = "_lakeport/reports"
 _OF_FILES = "_lakeport/runs"
 _THREADS = 16

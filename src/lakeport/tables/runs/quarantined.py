@@ -20,8 +20,6 @@ from lakeport.html.text import cut
 if TYPE_CHECKING:
     from lakeport.model import Storage
 
-__all__ = ["samples"]
-
 _FOLDER = "_lakeport/quarantine"
 _FILES = 32
 _BYTES = 256 << 10

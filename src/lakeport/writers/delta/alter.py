@@ -39,8 +39,6 @@ from lakeport.writers.delta.writer import DeltaWriter
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine
 
-__all__ = ["Alteration", "Altered"]
-
 _SHOWN = 3
 
 

@@ -20,17 +20,6 @@ from lakeport.writers.delta.log.actions import parse_value
 from lakeport.writers.delta.log.reader import Contents
 from lakeport.writers.delta.schema import physical_names
 
-__all__ = [
-    "MANY_SMALL_FILES",
-    "SMALL_FILE_BYTES",
-    "Group",
-    "condition",
-    "crowded",
-    "groups",
-    "packed",
-    "target_bytes",
-]
-
 SMALL_FILE_BYTES = 32 << 20
 """Below this a data file counts as small."""
 MANY_SMALL_FILES = 20

@@ -21,8 +21,6 @@ from lakeport.writers.delta.sink import DeltaSink
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine
 
-__all__ = ["Conversion", "Converted", "FileConverter", "convert_files"]
-
 _TASKS_PER_CORE = 4
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-__all__ = ["LACKING_READERS", "feature_notes", "lacking_readers"]
-
 # delta-rs: by what its 1.6 refuses to open as Arrow. Athena: by its user guide, which names column
 # mapping, timestamps without zone and deletion vectors. Trino: by its connector's list of features.
 LACKING_READERS: Mapping[str, tuple[str, ...]] = {

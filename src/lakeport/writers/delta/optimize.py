@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from lakeport.engine.types import SparkSession
     from lakeport.model import Storage
 
-__all__ = ["Optimized", "compact", "no_condition", "optimize"]
-
 _AT_ONCE = 100
 """Partitions that one OPTIMIZE names: a longer condition takes Spark's parser long."""
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
 
-__all__ = ["DeltaOptions"]
-
 
 @dataclass(frozen=True)
 class DeltaOptions:

@@ -17,8 +17,6 @@ from lakeport.writers.delta.log.checkpoint import (
 from lakeport.writers.delta.plan import DEFAULT_PROPERTIES, DeltaPlan
 from lakeport.writers.delta.state import TableState
 
-__all__ = ["leaves_plain", "plain"]
-
 _FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz"})
 _DURATIONS = frozenset({FILE_RETENTION, LOG_RETENTION})
 _PROPERTIES = frozenset({*DEFAULT_PROPERTIES, *_DURATIONS, CLEANS_LOG, "delta.appendOnly"})

@@ -19,15 +19,6 @@ from lakeport.writers.delta.schema import MAPPING_MODE, grow_schema, needs_mappi
 from lakeport.writers.delta.state import TableState
 from lakeport.writers.delta.untyped import in_files
 
-__all__ = [
-    "DEFAULT_PROPERTIES",
-    "TARGET_FILE_SIZE",
-    "WIDENING",
-    "DeltaPlan",
-    "TableRequest",
-    "plan_table",
-]
-
 TARGET_FILE_SIZE = "delta.targetFileSize"
 DEFAULT_PROPERTIES: Mapping[str, str] = {
     "delta.checkpointInterval": "10",

@@ -16,18 +16,6 @@ import pyarrow as pa
 from lakeport.schema.sparktypes import MARK
 from lakeport.schema.types import spark_json, storable
 
-__all__ = [
-    "MAPPING_MODE",
-    "NameFactory",
-    "file_schema",
-    "grow_schema",
-    "logical_paths",
-    "max_column_id",
-    "needs_mapping",
-    "physical_names",
-    "retyped",
-]
-
 MAPPING_MODE = "delta.columnMapping.mode"
 _ID = "delta.columnMapping.id"
 _PHYSICAL = "delta.columnMapping.physicalName"

@@ -26,8 +26,6 @@ from lakeport.writers.stopwatch import shared, uploading, waiting
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-__all__ = ["EMPTY_VALUES", "DeltaSink", "relabelled", "split_by_partition"]
-
 EMPTY_VALUES = "empty_partition_values"
 """Key of `Staged.token`: rows whose empty partition value became null."""
 

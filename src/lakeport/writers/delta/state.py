@@ -13,8 +13,6 @@ from lakeport.schema.marks import opened
 from lakeport.schema.types import from_spark_json
 from lakeport.writers.delta.schema import MAPPING_MODE
 
-__all__ = ["TableState"]
-
 _HONOURED = frozenset(
     {
         "appendOnly",

@@ -18,8 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-__all__ = ["INDEXED_COLUMNS", "leaves", "nan_leaves", "stats_json"]
-
 INDEXED_COLUMNS = 32
 _PREFIX = 32
 _EPOCH = datetime(1970, 1, 1)

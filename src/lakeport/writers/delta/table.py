@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.engine.base import Engine
 
-__all__ = ["Changes", "DeltaTableWriter"]
-
 
 @dataclass(frozen=True)
 class Changes:

@@ -25,13 +25,6 @@ from lakeport.writers.delta.schema import file_schema
 if TYPE_CHECKING:
     from lakeport.writers.delta.log.reader import DataFile
 
-__all__ = [
-    "holders",
-    "in_files",
-    "open_in_files",
-    "readable",
-]
-
 _READERS = 16
 
 

@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from lakeport.engine.base import Engine
     from lakeport.engine.types import SparkSession
 
-__all__ = ["DeltaWriter"]
-
 _ATTEMPTS = 15
 _WHOLE_TABLE_ATTEMPTS = 3
 """After so many attempts an overwrite of partitions by delta-spark looks at these alone."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from lakeport.model import Storage, StoredObject
     from lakeport.schema.evolution import Evolution
 
-__all__ = ["ColumnLog", "RecordedColumns", "file_columns", "plan_columns"]
-
 _VERSION = 1
 _LISTED = 1000  # files among which the newest is looked for
 

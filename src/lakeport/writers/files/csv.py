@@ -26,8 +26,6 @@ import pyarrow.compute as pc
 
 from lakeport.schema.text import content, holds, plain_text
 
-__all__ = ["header", "lines"]
-
 _SLICE_BYTES = 32 << 20
 _CSV_SPECIAL = (b'"', b",", b"\n", b"\r")
 

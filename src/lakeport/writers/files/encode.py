@@ -18,16 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.parquet import FileMetaData
 
-__all__ = [
-    "Compression",
-    "CsvEncoder",
-    "EncodedFile",
-    "Encoder",
-    "FileType",
-    "ParquetEncoder",
-    "encoder_for",
-]
-
 FileType = Literal["parquet", "csv"]
 Compression = Literal["snappy", "zstd", "gzip", "none"]
 

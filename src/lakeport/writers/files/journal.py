@@ -37,8 +37,6 @@ from lakeport.errors import CommitConflict, DestinationError, ObjectExists, RunM
 from lakeport.model import Staged, Storage
 from lakeport.writers.naming import HOME, safe_segment
 
-__all__ = ["Done", "Intent", "Journal", "Planned"]
-
 _VERSION = 1
 
 

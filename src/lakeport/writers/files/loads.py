@@ -17,8 +17,6 @@ from lakeport.writers.naming import HOME, safe_segment
 if TYPE_CHECKING:
     from lakeport.model import Storage
 
-__all__ = ["Load", "growth", "loads", "untyped_files"]
-
 _THREADS = 16
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from lakeport.writers.base import TablePlan
     from lakeport.writers.files.journal import Planned
 
-__all__ = ["write_manifest"]
-
 
 def write_manifest(
     storage: Storage,

@@ -19,8 +19,6 @@ from lakeport.writers.files.owner import at_work, publishing
 from lakeport.writers.files.publish import resume
 from lakeport.writers.naming import HOME, safe_segment
 
-__all__ = ["FileMemory", "Place", "place_of"]
-
 _HOME: Final = f"{HOME}/bookmarks"
 _KEPT: Final = 5
 

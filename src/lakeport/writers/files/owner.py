@@ -17,8 +17,6 @@ from typing import Any, Final
 
 from lakeport.host.process import is_there
 
-__all__ = ["at_work", "publishing"]
-
 _LONGEST_SECONDS: Final = 600.0
 _publishing: Final[set[str]] = set()
 

@@ -15,8 +15,6 @@ from lakeport.model import Storage
 from lakeport.writers.files.journal import Done, Intent, Journal, Planned
 from lakeport.writers.files.sink import Names
 
-__all__ = ["FilePublisher", "done_entry", "drop_staging", "names_of", "resume"]
-
 _MOST_TAKEN = 10_000
 
 

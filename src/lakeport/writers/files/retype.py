@@ -21,8 +21,6 @@ from lakeport.schema.untyped import OBJECT, ValueFound, emptied
 from lakeport.writers.files.columns import ColumnLog, file_columns
 from lakeport.writers.files.encode import encoder_for
 
-__all__ = ["has_text_places", "retype", "retype_late", "retype_warning"]
-
 _THREADS = 8
 
 

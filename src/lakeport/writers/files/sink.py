@@ -20,8 +20,6 @@ from lakeport.writers.stopwatch import uploading
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Names", "Rows", "Sink", "visible_rows"]
-
 _TARGET_BYTES = 256 << 20
 
 

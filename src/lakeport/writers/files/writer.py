@@ -32,9 +32,6 @@ from lakeport.writers.naming import object_folder, table_folder
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Clash", "FilesWriter", "number_of_files"]
-
-
 _PUBLISHING = 60.0  # seconds after which a table on record has files, or they were deleted
 _OTHERWISE = (
     "`--schema-evolution loose` lands it as it is, in files of another type, which few readers "

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
-__all__ = ["CASES", "Case"]
-
 _HEADER = "the header, too, is cut into regular fields by the semicolon alone: DuckDB gives it up"
 _NAMES = "whole numbers may be names, of years or months: DuckDB lands them as a row"
 _SEP = "DuckDB does not count the line among the skipped ones"

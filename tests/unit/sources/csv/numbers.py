@@ -9,18 +9,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "CODES",
-    "GROUPED",
-    "NOT_FINITE",
-    "PADDED",
-    "SIGNED",
-    "TEXTS",
-    "TOO_LONG",
-    "differing",
-    "one_row",
-]
-
 CODES = {"12E12", "7E3", "5E10", "1e5", "0E0", "-7E3", "+7E3", "12e4", "007E3"}
 CODES |= {"123e4567", "1e400", "1E-400"}
 PADDED = {"007", "00", "00.5", "-007"}

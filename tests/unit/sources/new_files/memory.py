@@ -7,8 +7,6 @@ from pathlib import Path
 
 from lakeport.model import Bookmark, Remembered, Storage
 
-__all__ = ["KeptMemory"]
-
 
 @dataclass
 class KeptMemory:

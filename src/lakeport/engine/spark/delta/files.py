@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from lakeport.model import Storage
 
-__all__ = ["Snapshot", "check_actions", "check_log", "check_path", "check_table_files", "is_inside"]
-
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _ALIASES = {"s3": "s3a", "s3n": "s3a", "abfs": "abfss"}
 _ODD_SQL = r"(?i)^[/\\\\]|:|\\.\\.|\\\\|%(2e|2f|5c)"

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["LogStoreProbe"]
-
 _LINES = ('{"commitInfo":{"operation":"CONNECTION TEST"}}',)
 _TAKEN = "FileAlreadyExistsException"
 

@@ -22,15 +22,6 @@ if TYPE_CHECKING:
 
     from lakeport.errors import ConfigError
 
-__all__ = [
-    "check_condition",
-    "optimize",
-    "qualified",
-    "removed_paths",
-    "retention_hours",
-    "vacuum",
-]
-
 _DELTA: Final = "spark.databricks.delta"
 _INVENTORY: Final = "inventory"
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from delta.tables import DeltaTable
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["DeltaRows", "StagedRows"]
-
 _CONSTRAINT: Final = re.compile(
     r"(CHECK|NOT NULL) constraint (?:violated for column: )?`?(\w+(?:\.\w+)*)"
 )

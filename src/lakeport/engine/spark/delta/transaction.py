@@ -28,17 +28,6 @@ from lakeport.errors import CommitConflict, ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = [
-    "USER_METADATA",
-    "DeltaTransaction",
-    "Operation",
-    "Restoration",
-    "checked_properties",
-    "committing_session",
-    "conflict",
-    "delta_log",
-]
-
 USER_METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
 """Setting of a session that gives its commits their user metadata."""
 _DELTA: Final = "org.apache.spark.sql.delta"

@@ -26,8 +26,6 @@ from lakeport.engine.spark.jvm.gateway import class_path
 from lakeport.engine.spark.jvm.java import Java, find_java
 from lakeport.host.cache import cache_folder
 
-__all__ = ["drop", "enabled", "find", "make", "options", "path", "places", "refresh"]
-
 _KEPT: Final = 4
 _LONGEST: Final = 3600.0
 """Seconds that the making of one may take, by far."""

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["active", "each", "ensure_active", "java_class", "option", "scala_seq"]
-
 
 def java_class(jvm: Any, name: str) -> Any:
     """A class of the JVM.

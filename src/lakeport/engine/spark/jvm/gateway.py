@@ -30,8 +30,6 @@ from lakeport.host.scratch import Scratch
 if TYPE_CHECKING:
     from py4j.clientserver import ClientServer
 
-__all__ = ["Gateway", "JvmOptions", "class_path", "join", "start"]
-
 # What org.apache.spark.launcher.JavaModuleOptions of Spark 4.2.0 gives to every JVM, without
 # `--add-modules=jdk.incubator.vector`: MLlib's BLAS alone has use for it, and does without.
 _OPENED: Final = (

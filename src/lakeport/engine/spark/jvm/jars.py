@@ -21,8 +21,6 @@ from lakeport.host.cache import cache_folder
 from lakeport.host.process import ended_at_exit
 from lakeport.host.scratch import Scratch
 
-__all__ = ["LOG_STORE", "ensure", "missing", "with_cached"]
-
 LOG_STORE: Final = Path(__file__).parents[3] / "jars" / "lakeport-logstore.jar"
 """What comes with lakeport: commits on S3 that are safe for several writers, warm sessions."""
 

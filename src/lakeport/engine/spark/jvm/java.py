@@ -15,8 +15,6 @@ from lakeport.engine.spark.jvm.versions import JAVA
 from lakeport.errors import MissingDependency
 from lakeport.host.java import bundled_java
 
-__all__ = ["Java", "find_java"]
-
 _MODULES: Final = frozenset(
     {
         "java.base",

@@ -22,8 +22,6 @@ from lakeport.errors import MissingDependency, SparkFailure
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-__all__ = ["Launch", "stopped"]
-
 _ASKED_TO_END: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
 # Settings that the JVM has to know before a context is made.

@@ -23,8 +23,6 @@ from typing import Final
 
 from lakeport.host.core_dumps import forbid_core_dumps
 
-__all__ = ["ADDRESS", "end", "hand_over", "listen", "start", "take_over"]
-
 ADDRESS: Final = "LAKEPORT_STANDBY"
 """Environment variable of the JVM's that names the socket."""
 

@@ -13,18 +13,6 @@ from typing import Final
 
 from lakeport.errors import ConfigError
 
-__all__ = [
-    "AWS_SDK",
-    "DELTA",
-    "HADOOP",
-    "JARS",
-    "JAVA",
-    "PYSPARK",
-    "SCALA",
-    "Jar",
-    "jars_for",
-]
-
 PYSPARK: Final = "4.2.0"
 SCALA: Final = "2.13"
 DELTA: Final = "4.4.0"

@@ -1,7 +1,5 @@
 """Spark SQL: frames, queries and names in them."""
 
-__all__ = ["quoted"]
-
 
 def quoted(name: str) -> str:
     """Return a name, of a column, view or path, as Spark SQL takes it whatever is in it.

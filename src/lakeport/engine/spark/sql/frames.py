@@ -27,26 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = [
-    "bits",
-    "cast_to",
-    "column",
-    "count_of_key",
-    "digest_of",
-    "empty_frame",
-    "expression",
-    "is_frame",
-    "literal",
-    "normalised",
-    "opened",
-    "partitions_of",
-    "pattern_problem",
-    "size_of",
-    "spark_schema",
-    "without_marks",
-    "without_values",
-]
-
 _PLAIN = {
     "BooleanType",
     "ByteType",

@@ -19,8 +19,6 @@ from lakeport.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["SINGLE_SELECT", "check_expression", "run_query"]
-
 SINGLE_SELECT: Final = "write a single SELECT on `t`; nothing else runs."
 
 _CATALYST: Final = "org.apache.spark.sql.catalyst."

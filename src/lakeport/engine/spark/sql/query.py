@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from pyspark.errors import PySparkException
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["analysed", "check_query", "is_row_wise", "named", "query", "refusing", "session_like"]
-
 _DATASET: Final = "org.apache.spark.sql.classic.Dataset"
 _HINT: Final = "`sql` is one query in Spark SQL, such as SELECT * FROM source WHERE id IS NOT NULL."
 _NOISE: Final = re.compile(r"^\[[\w.]+\] |\s*SQLSTATE: \w+|\s*;? ?\(?line \d+,? pos \d+\)?;?")

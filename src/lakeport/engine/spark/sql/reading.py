@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from lakeport.engine.spark.session import DriverSession
 
-__all__ = ["Reading"]
-
 T = TypeVar("T")
 
 

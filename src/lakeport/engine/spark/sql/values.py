@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from lakeport.errors import causes
 
-__all__ = ["Uncomputed", "uncomputed"]
-
 _DEEPEST: Final = 12
 _NULL: Final = "gives null in its place"
 _REASONS: Final[Mapping[str, tuple[str, str]]] = {

@@ -15,8 +15,6 @@ from typing import Any, Final, TypeVar, cast
 from lakeport.engine.spark.jvm import standby
 from lakeport.host.pandas import pandas_hidden
 
-__all__ = ["main"]
-
 _W = TypeVar("_W", bound=Callable[..., int])
 _LEISURE_SECONDS: Final = 3.0  # after which Spark's first tasks have been forked
 

@@ -19,8 +19,6 @@ from lakeport.engine.spark.jobs import JobLabel, run_tasks, shared_folder
 if TYPE_CHECKING:
     from lakeport.engine.spark.session import DriverSession
 
-__all__ = ["FirstUse", "commit"]
-
 
 class FirstUse:
     """What is wanted of a session before its first use, each begun once in a thread of its own.

@@ -25,8 +25,6 @@ from lakeport.host.scratch import scratch
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["train", "training_load"]
-
 _EXIT_SECONDS = 240.0
 _LABEL = JobLabel("record classes")
 

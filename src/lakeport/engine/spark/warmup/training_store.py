@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-__all__ = ["empty_bucket"]
-
 _LISTING = (
     b'<?xml version="1.0" encoding="UTF-8"?>'
     b'<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'

@@ -15,8 +15,6 @@ from lakeport.sources.csv.detection.heading import kind_of
 if TYPE_CHECKING:
     from lakeport.sources.csv.options import CsvOptions
 
-__all__ = ["may_be_grouped", "other_delimiter", "why_text"]
-
 _DELIMITERS = ";,\t|:#!*/ "
 _WORDS = 2  # in each record are a habit of names
 _FIRST = 20  # values tell whether there is any doubt

@@ -9,8 +9,6 @@ import re
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
-__all__ = ["contrast", "first_place", "has_header", "is_typed", "kind_of"]
-
 _SPACE = "[ \u00a0\u2009\u202f]"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(

@@ -7,8 +7,6 @@ import io
 
 from lakeport.sources.csv.dialect import Dialect
 
-__all__ = ["numbered_rows", "rows_of"]
-
 
 def rows_of(text: str, dialect: Dialect) -> list[list[str]]:
     r"""The records, with null values as empty fields; blank lines have none.

@@ -20,8 +20,6 @@ from lakeport.sources.csv.dialect import Dialect
 from lakeport.sources.csv.options import CsvOptions
 from lakeport.sources.csv.records import record_end
 
-__all__ = ["SAMPLE_BYTES", "sniffed"]
-
 SAMPLE_BYTES = 1 << 16
 """How much of a file is looked at."""
 

@@ -23,8 +23,6 @@ from lakeport.sources.csv.values import (
     type_of_kinds,
 )
 
-__all__ = ["Choice", "Evidence", "choose", "unseen"]
-
 _COMMA_GROUPS = NumberFormat(".", ",")
 _DOT_GROUPS = NumberFormat(",", ".")
 

@@ -12,8 +12,6 @@ from lakeport.errors import ConfigError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ISO", "DateFormat", "check_date_format"]
-
 ISO = "%Y-%m-%d"
 """The format that needs no other: dates are read so wherever they occur."""
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["NUMBER_FORMATS", "SPACED", "NumberFormat"]
-
 _CLASSES = {".": r"\.", ",": ",", " ": "[ \u00a0\u2009\u202f]", "'": "['\u2019]"}
 _MARKS = {".": "point", ",": "comma"}
 _GROUPS = {" ": "a space", "'": "an apostrophe"}

@@ -31,8 +31,6 @@ from lakeport.sources.csv.values import (
 if TYPE_CHECKING:
     from lakeport.sources.csv.options import CsvOptions
 
-__all__ = ["Format", "Readings", "convert_by"]
-
 Format = NumberFormat | DateFormat
 
 _DATES = tuple(

@@ -14,8 +14,6 @@ from lakeport.schema.types import check_names, declared_type, normalise
 from lakeport.sources.database.access import Session
 from lakeport.sources.database.columns import Column, quoted
 
-__all__ = ["Dialect", "absent", "parts", "query_of"]
-
 _PART = re.compile(r'"((?:[^"]|"")*)"|([^."]+)')
 _NEAREST = 5
 

@@ -14,8 +14,6 @@ from lakeport.sources.database.columns import Column, quoted
 from lakeport.sources.database.dialects.base import Dialect, absent, parts, query_of
 from lakeport.sources.database.faults import TOO_LONG
 
-__all__ = ["DuckDb"]
-
 _UTC: Final = "SET TimeZone = 'UTC'"
 _CASTS: Final = {
     "HUGEINT": "DECIMAL(38,0)",  # Arrow has no more digits

@@ -18,8 +18,6 @@ from lakeport.sources.database.access import Session
 from lakeport.sources.database.columns import Column, quoted
 from lakeport.sources.database.dialects.base import Dialect, absent, parts, query_of
 
-__all__ = ["Postgres"]
-
 _BEGIN: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _SETTINGS: Final = {
     "TimeZone": "UTC",

@@ -17,8 +17,6 @@ from lakeport.sources.database.access import Session
 from lakeport.sources.database.columns import Column, quoted
 from lakeport.sources.database.dialects.base import Dialect, absent, query_of
 
-__all__ = ["Sqlite"]
-
 _KINDS: Final = ("integer", "real", "text", "blob")
 _EXACT: Final = 1 << 53
 """Up to here a double holds every whole number."""

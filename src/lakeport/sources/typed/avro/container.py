@@ -21,8 +21,6 @@ import pyarrow as pa
 from lakeport.errors import SourceError
 from lakeport.sources.input.unpacking import ExpansionGuard
 
-__all__ = ["Block", "Opening", "container", "find_blocks", "open_container", "unpack"]
-
 _MAGIC = b"Obj\x01"
 _SYNC = 16
 _LONGEST = 10  # bytes of a long

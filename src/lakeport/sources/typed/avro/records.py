@@ -24,8 +24,6 @@ from lakeport.sources.typed.avro.container import (
 from lakeport.sources.typed.avro.schema import Column, columns_of, without_logical_types
 from lakeport.sources.typed.header import Header, naming, reading
 
-__all__ = ["batches", "look"]
-
 _NAME = "Avro"
 _PART = 1 << 20
 _PIECE = 4 << 20  # bytes of records that are decoded at a time

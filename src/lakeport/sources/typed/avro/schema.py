@@ -14,8 +14,6 @@ import pyarrow as pa
 
 from lakeport.errors import SourceError
 
-__all__ = ["Column", "columns_of", "without_logical_types"]
-
 _PRIMITIVE: dict[str, pa.DataType] = {
     "null": pa.null(),
     "boolean": pa.bool_(),

@@ -34,8 +34,6 @@ from lakeport.writers.delta.sink import EMPTY_VALUES
 if TYPE_CHECKING:
     from lakeport.engine.types import SparkSession
 
-__all__ = ["Attempt", "Done"]
-
 
 @dataclass(frozen=True, slots=True)
 class Done:

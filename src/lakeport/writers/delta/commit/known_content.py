@@ -19,8 +19,6 @@ from lakeport.writers.delta.log.transactions import CONTENT
 if TYPE_CHECKING:
     from lakeport.writers.delta.commit.log_transaction import TableTransaction
 
-__all__ = ["LEFT_OUT", "NOT_TOLD", "KnownContent", "overwritten"]
-
 LEFT_OUT: Final = "nothing was added: the table has had this content before"
 _OVERWRITTEN: Final = "lakeport::overwritten"  # no run has an empty id
 _ONCE: Final = "`once: true` (`--once`) leaves out what was landed before"

@@ -36,8 +36,6 @@ from lakeport.writers.delta.plain import leaves_plain, plain
 from lakeport.writers.delta.plan import DeltaPlan
 from lakeport.writers.delta.state import TableState
 
-__all__ = ["LogTransaction", "TableTransaction"]
-
 _PROTOCOL: Final = {"minReaderVersion": 1, "minWriterVersion": 2}
 _log = logging.getLogger(__name__)
 

@@ -19,8 +19,6 @@ from lakeport.errors import LakeportError, OutcomeUnknown, Unreachable, causes
 from lakeport.schema.named import command
 from lakeport.writers.delta.log.commits import Commit, CommitLog
 
-__all__ = ["settle"]
-
 _HINT = (
     "nothing was deleted. Repeat the load with the same `run_id`: what has landed is not landed "
     "again. A load without one is in {history} by its run's name, if it landed."

@@ -10,8 +10,6 @@ from lakeport.errors import LakeportError, OutcomeUnknown
 from lakeport.model import Staged, Storage
 from lakeport.writers.delta.log.commits import CommitLog
 
-__all__ = ["StagedFiles", "published"]
-
 _PUBLISHERS = 8
 
 

@@ -21,8 +21,6 @@ from lakeport.writers.delta.state import TableState
 if TYPE_CHECKING:
     from lakeport.engine.types import SparkSession
 
-__all__ = ["Transaction"]
-
 
 class Transaction(DeltaTransaction):
     """One optimistic transaction on the newest version. Use each for one commit.

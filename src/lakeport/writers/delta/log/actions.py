@@ -26,23 +26,6 @@ import pyarrow as pa
 from lakeport.errors import ConfigError, DestinationError
 from lakeport.schema.sparktypes import NULL_FOLDER
 
-__all__ = [
-    "CLUSTERING_DOMAIN",
-    "action_line",
-    "add_action",
-    "check_partition_type",
-    "clustering_action",
-    "log_folder",
-    "metadata_action",
-    "parse_actions",
-    "parse_path",
-    "parse_value",
-    "partition_folder",
-    "serialise_value",
-    "transaction_action",
-    "uri_path",
-]
-
 CLUSTERING_DOMAIN = "delta.clustering"
 _NAME_LIMIT = 200
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(map(chr, range(0x20)))

@@ -21,8 +21,6 @@ from lakeport.writers.delta.log.reader import STATE, LogFiles, read_contents
 if TYPE_CHECKING:
     from lakeport.writers.delta.commit.log_transaction import TableTransaction
 
-__all__ = ["DeltaMemory", "Moved", "bookmark_app"]
-
 _FOLDER: Final = "_lakeport"
 _VERSION: Final = 1
 

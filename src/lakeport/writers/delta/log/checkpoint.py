@@ -37,16 +37,6 @@ from lakeport.writers.delta.log.reader import (
 )
 from lakeport.writers.delta.log.transactions import archive
 
-__all__ = [
-    "CLEANS_LOG",
-    "FILE_RETENTION",
-    "LOG_RETENTION",
-    "checkpoint_due",
-    "duration",
-    "small",
-    "write_checkpoint",
-]
-
 LOG_RETENTION: Final = "delta.logRetentionDuration"
 FILE_RETENTION: Final = "delta.deletedFileRetentionDuration"
 CLEANS_LOG: Final = "delta.enableExpiredLogCleanup"

@@ -22,8 +22,6 @@ from lakeport.writers.delta.log.reader import (
 )
 from lakeport.writers.delta.log.transactions import last_transactions
 
-__all__ = ["Commit", "CommitLog", "Mark", "app_id"]
-
 
 def app_id(run_id: str, stream: str) -> str:
     """The name under which Delta counts the batches of a stream in a run.

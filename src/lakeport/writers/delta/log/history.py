@@ -32,8 +32,6 @@ from lakeport.writers.delta.log.reader import (
 if TYPE_CHECKING:
     from lakeport.model import Storage
 
-__all__ = ["Amount", "History", "KnownFile", "Version", "read_history"]
-
 Values = Mapping[str, str | None]
 
 

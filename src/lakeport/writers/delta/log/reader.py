@@ -39,27 +39,6 @@ from lakeport.writers.delta.state import TableState
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-__all__ = [
-    "STATE",
-    "TABLE",
-    "Checkpoint",
-    "Contents",
-    "DataFile",
-    "Entry",
-    "LogFiles",
-    "Vector",
-    "apply_domain",
-    "cluster_columns",
-    "last_checkpoint",
-    "may_have",
-    "parse_entries",
-    "read_checkpoint",
-    "read_commits",
-    "read_contents",
-    "replay",
-    "row_count",
-]
-
 STATE: Final = frozenset({"metaData", "protocol", "txn"})
 """The kinds of action that tell a table's schema, properties, protocol and counters."""
 TABLE: Final = frozenset({"metaData", "protocol", "add", "domainMetadata"})

@@ -24,8 +24,6 @@ from lakeport.errors import DestinationError
 if TYPE_CHECKING:
     from lakeport.model import Storage
 
-__all__ = ["CONTENT", "archive", "last_transactions"]
-
 CONTENT: Final = "lakeport::content:"
 """Begins the application id of a file that was loaded."""
 _ARCHIVED: Final = "lakeport::archived"

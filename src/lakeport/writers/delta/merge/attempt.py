@@ -20,8 +20,6 @@ from lakeport.writers.delta.merge.changes import Retire, Upsert
 if TYPE_CHECKING:
     from lakeport.engine.types import SparkSession
 
-__all__ = ["ChangeAttempt"]
-
 
 @dataclass(frozen=True)
 class ChangeAttempt(Attempt):

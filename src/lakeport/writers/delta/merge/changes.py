@@ -34,8 +34,6 @@ from lakeport.writers.delta.schema import physical_names
 if TYPE_CHECKING:
     from lakeport.writers.delta.plan import DeltaPlan
 
-__all__ = ["Applied", "BatchKeys", "Incoming", "Retire", "Upsert", "marked"]
-
 _HELD_BYTES = 64 << 20
 
 

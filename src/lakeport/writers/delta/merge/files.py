@@ -25,16 +25,6 @@ from lakeport.writers.delta.log.reader import DataFile
 from lakeport.writers.delta.sink import relabelled
 from lakeport.writers.delta.untyped import readable
 
-__all__ = [
-    "NO_VALUES",
-    "Bounds",
-    "TableFiles",
-    "bounds",
-    "in_parts",
-    "parse_statistics",
-    "shared_out",
-]
-
 Bounds = tuple[pa.Scalar, pa.Scalar]
 """The least and the greatest value of a column in a file."""
 

@@ -18,8 +18,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["Hits", "KeyIndex", "KeyRanges", "Mask", "Positions", "mask"]
-
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from lakeport.engine.base import Engine
     from lakeport.writers.delta.commit.log_transaction import TableTransaction
 
-__all__ = ["Anew", "DeltaMerger", "MergePlan"]
-
 _STAGING = "_lakeport/staging"
 
 

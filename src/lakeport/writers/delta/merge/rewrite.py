@@ -25,8 +25,6 @@ from lakeport.writers.delta.merge.files import TableFiles
 from lakeport.writers.delta.merge.keys import Hits, Positions, mask
 from lakeport.writers.delta.sink import DeltaSink
 
-__all__ = ["Change", "Rewrite", "Rewritten", "insert"]
-
 
 class Change(Protocol):
     """What is done to the rows of a table's files. Pickled into tasks; state is made there."""

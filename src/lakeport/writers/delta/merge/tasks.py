@@ -26,8 +26,6 @@ from lakeport.writers.delta.writer import DeltaWriter
 if TYPE_CHECKING:
     from lakeport.engine.base import Engine
 
-__all__ = ["MergeTasks"]
-
 _TASKS_PER_CORE = 4
 
 
