@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from lakeport.engine.spark import first_use
 from lakeport.engine.spark.failures import translate, translated
+from lakeport.engine.spark.first_use import FirstUse
 from lakeport.engine.spark.jobs import JobLabel, run_tasks
 from lakeport.engine.spark.session import DriverSession
-from lakeport.engine.spark.warmup import first_use
-from lakeport.engine.spark.warmup.first_use import FirstUse
 from lakeport.errors import ConfigError, LakeportError, SchemaConflict
 
 CANARY = "canary/" + "s3cr3t+value"
@@ -174,7 +174,7 @@ def test_warming_up_leaves_nothing_behind(driver: DriverSession) -> None:
 def test_delta_works(driver: DriverSession, tmp_path: Path) -> None:
     from deltalake import DeltaTable
 
-    from lakeport.engine.spark.warmup.training import training_load
+    from lakeport.engine.spark.jvm.training import training_load
 
     training_load(driver, frozenset({"delta"}))
     path = str(tmp_path / "table")

@@ -18,7 +18,7 @@ SETTINGS = AwsSettings(access_key_id="a", secret_access_key="b", region="eu-west
 
 SERVES = """
 import os, sys, time
-from lakeport.engine.spark.warmup import daemon
+from lakeport.engine.spark import daemon
 from pyspark import daemon as spark
 
 SDKS = "botocore.session", "requests", "azure.storage.blob"

@@ -11,7 +11,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary, finalize
 
 from lakeport.engine.spark import adopt
 from lakeport.engine.spark.failures import translate, translated
+from lakeport.engine.spark.first_use import FirstUse
 from lakeport.engine.spark.jvm import jars
 from lakeport.engine.spark.jvm.java import find_java
 from lakeport.engine.spark.jvm.launch import Launch, stopped
@@ -32,7 +33,6 @@ from lakeport.engine.spark.settings import (
     is_local,
     master_of,
 )
-from lakeport.engine.spark.warmup.first_use import FirstUse
 from lakeport.errors import ConfigError, LakeportError, SparkFailure
 from lakeport.host.activity import activity
 from lakeport.host.scratch import Scratch
@@ -73,7 +73,6 @@ class DriverSession:
     Make one with `DriverSession.start`. All methods may be called from any thread.
 
     Args:
-        options: further JVM options, for making class archives.
         also: as for `start`.
 
     Attributes:
@@ -95,7 +94,6 @@ class DriverSession:
         settings: Mapping[str, str],
         *,
         small: bool,
-        options: Sequence[str] = (),
         also: frozenset[str] = frozenset(),
         warm: str = "off",
         store: Store | None = None,
@@ -126,7 +124,7 @@ class DriverSession:
         self.attempts = attempts_of({"spark.master": self._master, **settings})
         check(settings)
         self._required = warm == "require"
-        self._own = partial(Launch, given=settings, small=small, options=options)
+        self._own = partial(Launch, given=settings, small=small)
         self._asked = needs | also
         if adopt.find() is None:
             self.needs, self._also = jars.with_cached(needs), also

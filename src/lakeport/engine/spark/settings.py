@@ -66,7 +66,7 @@ _LOCAL: Final = {
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "io.lakeport.local.LocalContext",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.python.daemon.module": "lakeport.engine.spark.warmup.daemon",
+    "spark.python.daemon.module": "lakeport.engine.spark.daemon",
 }
 _DELTA_TUNING: Final = {
     # Fifty partitions, Delta's default, cost seconds on tables of ordinary size.

@@ -36,7 +36,6 @@ class Launch:
         needs: names of `versions.JARS`.
         given: the user's `spark:` mapping.
         small: whether a quick start counts most.
-        options: further JVM options, for making class archives.
         also: further names, without which it starts where their jars can't be had.
 
     Attributes:
@@ -52,7 +51,6 @@ class Launch:
         given: Mapping[str, str],
         *,
         small: bool,
-        options: Sequence[str] = (),
         also: frozenset[str] = frozenset(),
     ) -> None:
         self.jvm: gateway.Gateway | None = None
@@ -62,14 +60,13 @@ class Launch:
         self._needs = needs
         self._given = dict(given)
         self._small = small
-        self._options = tuple(options)
         self._master = master_of(given)
         self._local = is_local(self._master)
         self._on_path = needs | also
         self._lock = threading.Lock()
         self._closed = False
         self._joined = False
-        self._archive: Path | None = None  # the one of this class path
+        self._archive: Path | None = None  # the one of this class path, if one is to be made
         self._used: Path | None = None
 
     def open(self) -> SparkContext:
@@ -101,8 +98,7 @@ class Launch:
 
     def _jars(self) -> list[Path]:
         """Return the jars of the class path, fetched; without those of `also` that can't be had."""
-        cached = self._local and not self._options  # an archive is made for what it was asked for
-        if cached:
+        if self._local:
             self._on_path = jars.with_cached(self.needs)
         try:
             return jars.ensure(self._on_path, go_on=self._go_on)
@@ -110,7 +106,7 @@ class Launch:
             if self._needs == self.needs:
                 raise
             self.lacking = problem
-            self.needs = jars.with_cached(self._needs) if cached else self._needs
+            self.needs = jars.with_cached(self._needs) if self._local else self._needs
             self._on_path = self.needs
             return jars.ensure(self._on_path, go_on=self._go_on)
 
@@ -143,8 +139,7 @@ class Launch:
 
     def refresh_archive(self) -> None:
         """Make the class archive that the next start will use, in the background, if need be."""
-        if not self._options:
-            archive.refresh(self._archive, self._on_path)
+        archive.refresh(self._archive, self._on_path)
 
     def _go_on(self) -> None:
         if self._closed:
@@ -155,13 +150,12 @@ class Launch:
         early = not self._local or any(key.startswith(_EARLY) for key in given)
         extra = given.get("spark.driver.extraClassPath", "")
         extra_jars = [Path(entry) for entry in extra.split(os.pathsep) if entry]
-        places = archive.places(self._java, gateway.class_path([*needed, *extra_jars]))
-        if not extra_jars:
-            self._archive = places[-1]
-        if not self._options:
-            self._used = archive.find(places) if shared else None
+        place = archive.place(self._java, gateway.class_path([*needed, *extra_jars]))
+        if self._local and not extra_jars:
+            self._archive = place
+        self._used = archive.find(place) if shared else None
         further = (
-            *(self._options or archive.options(self._used)),
+            *archive.options(self._used),
             *shlex.split(given.get("spark.driver.extraJavaOptions", "")),
         )
         options = gateway.JvmOptions(

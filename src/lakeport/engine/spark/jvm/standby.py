@@ -39,7 +39,7 @@ def start(address: Path, environment: Mapping[str, str]) -> subprocess.Popen[byt
         environment: what Python or the C library read when they start; the rest comes later.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", "lakeport.engine.spark.warmup.daemon", str(address)],
+        [sys.executable, "-m", "lakeport.engine.spark.daemon", str(address)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

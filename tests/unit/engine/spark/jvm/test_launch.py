@@ -108,73 +108,83 @@ def jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def make(file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(b"classes")
-    file.with_suffix(".size").write_text("7")
 
 
 def test_an_archive_belongs_to_java_and_class_path(java: Java, jar: Path, tmp_path: Path) -> None:
     other = tmp_path / "b.jar"
     other.write_bytes(b"2")
     names = {
-        archive.path(java, [jar]),
-        archive.path(java, [jar, other]),
-        archive.path(java, [other, jar]),
-        archive.path(replace(java, full_version="99"), [jar]),
+        archive.place(java, [jar]),
+        archive.place(java, [jar, other]),
+        archive.place(java, [other, jar]),
+        archive.place(replace(java, full_version="99"), [jar]),
     }
     jar.write_bytes(b"longer")
-    names.add(archive.path(java, [jar]))
+    names.add(archive.place(java, [jar]))
     assert len(names) == 5
     assert None not in names
 
 
 def test_no_archive_with_folders_or_what_is_absent(java: Java, jar: Path, tmp_path: Path) -> None:
-    assert archive.path(java, [tmp_path, jar]) is None
-    assert archive.path(java, [tmp_path / "none.jar"]) is None
+    assert archive.place(java, [tmp_path, jar]) is None
+    assert archive.place(java, [tmp_path / "none.jar"]) is None
+    assert archive.find(None) is None
     assert archive.options(None) == ()
 
 
 def test_no_archive_without_one_of_java_s_own_to_build_on(java: Java, jar: Path) -> None:
     (java.path.parents[1] / "lib" / "server" / "classes.jsa").unlink(missing_ok=True)
-    assert (archive.path(java, [jar]) is None) == (java.version == 17)
+    assert (archive.place(java, [jar]) is None) == (java.version == 17)
 
 
 def test_an_archive_is_used_when_it_is_there(
     java: Java, jar: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = archive.path(java, [jar])
+    file = archive.place(java, [jar])
     assert file is not None
-    assert archive.find(archive.places(java, [jar])) is None
-    file.parent.mkdir(parents=True)
+    assert archive.find(file) is None
     make(file)
-    assert archive.find(archive.places(java, [jar])) == file
+    os.utime(file, (0, 0))
+    assert archive.find(file) == file
+    assert file.stat().st_mtime > 0  # or it would be taken for one that nobody uses
     used = {17: "SharedArchiveFile", 25: "AOTCache"}[java.version]
     assert f"-XX:{used}={file}" in archive.options(file)
-    file.write_bytes(b"cut")
-    assert archive.find(archive.places(java, [jar])) is None
-    make(file)
     monkeypatch.setenv("LAKEPORT_CDS", "use")
-    assert archive.find(archive.places(java, [jar])) == file
+    assert archive.find(file) == file
     monkeypatch.setenv("LAKEPORT_CDS", "off")
-    assert archive.find(archive.places(java, [jar])) is None
+    assert archive.find(file) is None
 
 
-def test_the_archive_of_the_longest_beginning_is_used(
+def test_an_archive_of_fewer_jars_is_used_and_replaced(
     java: Java, jar: Path, tmp_path: Path
 ) -> None:
-    entries = [jar, tmp_path / "b.jar", tmp_path / "c.jar", tmp_path / "conf"]
-    for entry in entries[1:3]:
-        entry.write_bytes(b"2")
-    entries[3].mkdir()
-    first, both = archive.path(java, entries[:1]), archive.path(java, entries[:2])
-    assert first is not None and both is not None
-    first.parent.mkdir(parents=True)
+    entries = [jar, tmp_path / "b.jar"]
+    entries[1].write_bytes(b"2")
+    first, both = archive.place(java, entries[:1]), archive.place(java, entries)
+    elsewhere = archive.place(replace(java, full_version="99"), entries)
+    assert first is not None and both is not None and elsewhere is not None
+    make(elsewhere)
     make(first)
-    assert archive.find(archive.places(java, entries[:3])) == first
-    make(both)
-    assert archive.find(archive.places(java, entries)) == both
-    assert archive.find(archive.places(java, entries[:1])) == first
-    assert archive.find(archive.places(java, [entries[1], jar])) is None
-    assert archive.find(archive.places(java, [entries[3], jar])) is None
+    assert archive.find(both) == first
+    assert not archive.publish(both)
+    make(archive.part(both))
+    assert archive.publish(both)
+    assert archive.find(both) == both
+    assert not first.exists()
+    assert elsewhere.exists()
+
+
+def test_archives_that_nobody_uses_are_removed(java: Java, jar: Path) -> None:
+    file = archive.place(java, [jar])
+    assert file is not None
+    left, used = file.with_name("left.part"), file.with_name("used.jsa")
+    for other in (left, used, archive.part(file)):
+        make(other)
+    os.utime(left, (0, 0))
+    assert archive.publish(file)
+    assert sorted(file.parent.iterdir()) == sorted([file, used])
 
 
 def test_made_once_and_only_when_wanted(
@@ -189,7 +199,7 @@ def test_made_once_and_only_when_wanted(
             started.append(command)
 
     monkeypatch.setattr(subprocess, "Popen", Process)
-    file = archive.path(java, [jar])
+    file = archive.place(java, [jar])
     assert file is not None
     archive.refresh(None, {"delta"})
     for value in ("off", "use"):
@@ -197,52 +207,25 @@ def test_made_once_and_only_when_wanted(
         archive.refresh(file, {"delta"})
     assert started == []
     monkeypatch.delenv("LAKEPORT_CDS")
+    command = [sys.executable, "-m", "lakeport.engine.spark.jvm.training", "delta", "s3a"]
+    for _ in range(2):  # it is being made
+        archive.refresh(file, {"s3a", "delta"})
+    assert started == [command]
+    os.utime(file.with_suffix(".making"), (0, 0))  # whoever made it was killed
     archive.refresh(file, {"s3a", "delta"})
-    assert started == [
-        [sys.executable, "-m", "lakeport.engine.spark.warmup.training", "delta", "s3a"]
-    ]
-    lock = archive._lock(file)
-    assert lock is not None
-    archive.refresh(file, {"delta"})
-    os.close(lock)
+    assert started == [command] * 2
     make(file)
+    os.utime(file.with_suffix(".making"), (0, 0))
     archive.refresh(file, {"delta"})
-    assert len(started) == 1
+    assert len(started) == 2
     archive.drop(file)
     assert not file.exists()
     archive.drop(file)
 
 
-def test_old_archives_are_removed(tmp_path: Path) -> None:
-    for number in range(7):
-        file = tmp_path / f"{number}{'.aot' if number % 2 else '.jsa'}"
-        file.write_bytes(b"")
-        os.utime(file, (number, number))
-    (tmp_path / "of a process at work.part").write_bytes(b"")
-    left = tmp_path / "of one that was killed.part"
-    left.write_bytes(b"")
-    os.utime(left, (0, 0))
-    archive._prune(tmp_path / "6.jsa")
-    assert sorted(file.name for file in tmp_path.iterdir()) == [
-        *("3.aot", "4.jsa", "5.aot", "6.jsa"),
-        "of a process at work.part",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("master", "options", "shared"),
-    [
-        ("local[2]", (), True),
-        ("spark://h:1", (), False),
-        ("local[2]", ("-XX:ArchiveClassesAtExit=classes.jsa",), False),  # for a cluster's, perhaps
-    ],
-)
+@pytest.mark.parametrize(("master", "shared"), [("local[2]", True), ("spark://h:1", False)])
 def test_loads_on_this_machine_have_one_class_path(
-    jar: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    master: str,
-    options: tuple[str, ...],
-    shared: bool,
+    jar: Path, monkeypatch: pytest.MonkeyPatch, master: str, shared: bool
 ) -> None:
     for cached in jars_for({"delta"}):
         place = cache_folder() / "jars" / cached.name
@@ -252,7 +235,7 @@ def test_loads_on_this_machine_have_one_class_path(
     paths = []
     for needs in (frozenset[str](), frozenset({"delta"})):
         java = fake_java(jar.parent, "sleep 60")
-        launch = Launch(java, needs, {"spark.master": master}, small=True, options=options)
+        launch = Launch(java, needs, {"spark.master": master}, small=True)
         launch.open()
         assert launch.jvm is not None
         command = launch.jvm.process.args
@@ -276,7 +259,7 @@ def test_an_archive_is_dropped_if_java_starts_without_it(
 ) -> None:
     file = jar.with_name("a.jsa")
     make(file)
-    monkeypatch.setattr(archive, "places", lambda *_: [file])
+    monkeypatch.setattr(archive, "place", lambda *_: file)
     begun: list[gateway.Gateway] = []
 
     def opened(launch: Launch, _: object) -> None:

@@ -6,49 +6,60 @@ It is run by a process of its own, which outlives the load that found the class 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from lakeport.engine.spark.delta.transaction import delta_log
+from lakeport.engine.spark.first_use import commit
 from lakeport.engine.spark.jobs import JobLabel, run_frame, run_tasks
-from lakeport.engine.spark.jvm import archive
+from lakeport.engine.spark.jvm import archive, jars
 from lakeport.engine.spark.jvm.calls import java_class
+from lakeport.engine.spark.jvm.gateway import class_path
+from lakeport.engine.spark.jvm.java import find_java
 from lakeport.engine.spark.session import DriverSession
-from lakeport.engine.spark.warmup.first_use import commit
-from lakeport.engine.spark.warmup.training_store import empty_bucket
 from lakeport.host.scratch import scratch
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_EXIT_SECONDS = 240.0
-_LABEL = JobLabel("record classes")
+_EXIT_SECONDS: Final = 240.0
+_LABEL: Final = JobLabel("record classes")
+_NOBODY: Final = "http://127.0.0.1:9"
+"""An endpoint at which nobody answers: the way there is what is loaded."""
 
 
-def train(needs: Iterable[str]) -> Path | None:
-    """Make the class archive now; some twenty seconds.
+def train(needs: frozenset[str]) -> bool:
+    """Make the class archive now, unless it is there; some twenty seconds.
+
+    Args:
+        needs: names of `versions.JARS`.
 
     Returns:
-        The archive, or None if it can't be made here or another process is making it.
+        Whether it is there.
 
     Raises:
         LakeportError: Spark does not start.
     """
-    return archive.make(frozenset(needs), _record)
-
-
-def _record(needs: frozenset[str], options: Sequence[str]) -> None:
-    """Run what loads run, in a JVM that writes its classes down when it ends."""
-    session = DriverSession(needs, {}, small=True, options=options)
+    needs = jars.with_cached(needs)
+    place = archive.place(find_java(), class_path(jars.ensure(needs)))
+    if place is None or place.is_file():
+        return place is not None
+    os.environ["LAKEPORT_CDS"] = "off"  # what is recorded builds on no other archive
+    place.parent.mkdir(parents=True, exist_ok=True)
+    options = shlex.join(archive.recording(place))
+    session = DriverSession(needs, {"spark.driver.extraJavaOptions": options}, small=True)
     try:
         training_load(session, needs)
         session.stop(fast=False, timeout=_EXIT_SECONDS)
+        return archive.publish(place)
     finally:
         session.stop()
+        archive.part(place).unlink(missing_ok=True)
 
 
 def training_load(session: DriverSession, needs: frozenset[str]) -> None:
@@ -71,8 +82,7 @@ def training_load(session: DriverSession, needs: frozenset[str]) -> None:
         table = spark.read.format("delta").load(str(folder))
         table.groupBy("name").count().collect()
     if "s3a" in needs:
-        with empty_bucket() as endpoint:
-            _meet_s3a(session, endpoint)
+        _meet_s3a(session)
 
 
 def _write(folder: str, number: int) -> list[tuple[str, int]]:
@@ -84,15 +94,17 @@ def _write(folder: str, number: int) -> list[tuple[str, int]]:
     return [(path.name, path.stat().st_size)]
 
 
-def _meet_s3a(session: DriverSession, endpoint: str) -> None:
-    """Open a bucket, look for a table's log in it, and write a file there."""
+def _meet_s3a(session: DriverSession) -> None:
+    """Open a bucket that is out of reach, and try to write a file there."""
     start = "fs.s3a.bucket.training"
     session.configure(
         {
-            f"{start}.endpoint": endpoint,
+            f"{start}.endpoint": _NOBODY,
             f"{start}.endpoint.region": "us-west-2",
             f"{start}.path.style.access": "true",
             f"{start}.connection.ssl.enabled": "false",
+            f"{start}.attempts.maximum": "1",
+            f"{start}.retry.limit": "0",
             f"{start}.aws.credentials.provider": (
                 "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
             ),
@@ -101,10 +113,10 @@ def _meet_s3a(session: DriverSession, endpoint: str) -> None:
         }
     )
     jvm: Any = session.spark._jvm
-    path = "s3a://training/table"
-    log = delta_log(session.spark, path)
-    files = log.logPath().getFileSystem(log.newDeltaHadoopConf())
-    files.create(java_class(jvm, "org.apache.hadoop.fs.Path")(f"{path}/file"), True).close()
+    with suppress(Exception):
+        log = delta_log(session.spark, "s3a://training/table")
+        files = log.logPath().getFileSystem(log.newDeltaHadoopConf())
+        files.create(java_class(jvm, "org.apache.hadoop.fs.Path")("s3a://training/file"), True)
 
 
 def _count(batches: Iterator[pa.RecordBatch], _: int) -> list[int]:
@@ -114,4 +126,4 @@ def _count(batches: Iterator[pa.RecordBatch], _: int) -> list[int]:
 if __name__ == "__main__":
     with suppress(OSError):
         os.nice(19)
-    train(sys.argv[1:])
+    sys.exit(not train(frozenset(sys.argv[1:])))
