@@ -28,8 +28,11 @@ test: install ## Run every test; GROUPS="faults spark" for some, COVERAGE=1 to m
 soak: install emulators ## Every case and many examples, histories of many writers, every request failing, fuzzing: for hours
 	@$(PY) -m pytest --soak tests/property tests/contract tests/faults tests/histories
 	@$(PY) -m pytest --soak --delta-spark tests/faults/test_requests.py
-	@$(PY) -m pytest --soak --delta-spark tests/spark/test_{delta_s3,table_maintenance,table_options}.py
-	@$(PY) -m pytest --soak tests/spark/test_log_commits.py tests/streaming tests/warm
+	@$(PY) -m pytest --soak --delta-spark tests/contract -k local-delta
+	@$(PY) -m pytest --soak --delta-spark tests/spark/test_{delta_*,table_maintenance,table_options}.py
+	@$(PY) -m pytest --soak --engine=threads tests/contract tests/faults/test_{kill,requests}.py
+	@$(PY) -m pytest --soak tests/database tests/streaming tests/warm
+	@$(PY) -m pytest --soak tests/spark --ignore-glob='tests/spark/test_delta_*' --ignore=tests/spark/test_session.py
 	@$(PY) -m tests.histories --store s3 $(HISTORIES)
 	@$(PY) -m tests.histories --store azure $(HISTORIES)
 	@$(PY) -m tests.faults.requests --table docs/faults.md $(FAULTS)

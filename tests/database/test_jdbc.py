@@ -20,6 +20,7 @@ from lakeport.engine.spark.session import DriverSession
 from lakeport.errors import ConfigError, MissingDependency, SourceError
 from lakeport.sources.database.jdbc import JdbcFlushes
 
+pytestmark = pytest.mark.spark
 CANARY = "canary5ecret"
 
 

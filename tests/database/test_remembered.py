@@ -58,8 +58,14 @@ def test_a_full_refresh_begins_anew(filled: Schema) -> None:
     assert filled.land(source=source, mode="merge").rows == 0
 
 
-@pytest.mark.parametrize("moments", [("before", "after"), ("after", "before", "before")])
-@pytest.mark.parametrize("mode", ["append", "merge"])
+@pytest.mark.parametrize(
+    ("moments", "mode"),
+    [
+        (("before", "after"), "append"),
+        pytest.param(("after", "before", "before"), "append", marks=pytest.mark.soak),
+        pytest.param(("after", "before", "before"), "merge", marks=pytest.mark.soak),
+    ],
+)
 def test_a_load_that_is_killed_lands_nothing_twice_and_skips_nothing(
     filled: Schema, moments: tuple[str, ...], mode: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,8 +43,11 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[DriverSession]:
-    """The session that loads in this process use."""
+def spark(one_spark: None) -> Iterator[DriverSession | None]:
+    """The session that loads in this process use; None where threads are the engine."""
+    if os.environ["LAKEPORT_ENGINE"] == "threads":
+        yield None
+        return
     driver = DriverSession.start({"delta"}, {}, small=True)
     driver.context  # noqa: B018  # waits for it
     yield driver

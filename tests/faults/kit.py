@@ -123,6 +123,11 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**kept, "SPARK_LOCAL_IP": "127.0.0.1", **(more or {})}
 
 
+def of_the_tests(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The same, with the engine that `--engine` names for the tests' own loads."""
+    return environment({"LAKEPORT_ENGINE": os.environ["LAKEPORT_ENGINE"], **(more or {})})
+
+
 @dataclass
 class Process:
     """`python -m lakeport ...`, with its standard input held by the test.
@@ -253,7 +258,7 @@ def started(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment({"TMPDIR": temporary, **(env or {})}),
+            env=of_the_tests({"TMPDIR": temporary, **(env or {})}),
             preexec_fn=before,
         )
         process = Process(popen)

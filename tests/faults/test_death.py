@@ -117,7 +117,7 @@ def check_prefix(lake: Lake, states: list[Any]) -> None:
     assert claimed <= len(ids)
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("after", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_death_at_every_step(spark: DriverSession, lake: Lake, after: bool) -> None:
     for step in count(1):
         fate = Fate(step, after=after)

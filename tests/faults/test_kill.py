@@ -165,6 +165,7 @@ def test_killed_at_every_point(lake: Lake, tmp_path: Path, soak: bool) -> None:
         lake.check_log()
 
 
+@pytest.mark.spark
 def test_spark_is_killed_under_a_load(delta_lake: Lake) -> None:
     """The load ends with an error of its own, does not hang, and the run can be repeated."""
     command = land(delta_lake, *RUN, *BY_SPARK)

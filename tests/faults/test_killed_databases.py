@@ -20,7 +20,7 @@ def shop(postgres: Postgres) -> Tables:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("kind", ["delta", "parquet"])
+@pytest.mark.parametrize("kind", ["delta", pytest.param("parquet", marks=pytest.mark.soak)])
 def test_rows_land_once(tmp_path: Path, shop: Tables, kind: str, soak: bool) -> None:
     loads = {
         "appended": f"{{from: {shop.load(cursor='at')}}}",

@@ -23,7 +23,7 @@ MOST = 1.5  # seconds after the run's report is there: most loads have ended by 
 def test_runs_killed_at_random_land_all_once(tmp_path: Path, soak: bool) -> None:
     world = World(tmp_path, EVENTS | ORDERS, [Inbox(tmp_path), Shop(tmp_path)])
     draw = random.Random(16)
-    for _ in range(40 if soak else 4):
+    for _ in range(40 if soak else 2):
         world.grow()
         world.killed(world.after(draw.uniform(0, MOST)))
         world.check_midway("events", "orders")

@@ -14,7 +14,7 @@ BATCH = "maximum_batch_rows: 30"  # several flushes for each run
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("kind", ["delta", "parquet"])
+@pytest.mark.parametrize("kind", ["delta", pytest.param("parquet", marks=pytest.mark.soak)])
 def test_each_record_lands_once(tmp_path: Path, kind: str, soak: bool) -> None:
     tap = Tap(tmp_path)
     three = tap.load("users", "orders", "items")

@@ -12,20 +12,20 @@ from tests.faults.requests.scenario import Scenario
 
 SEED = 11
 SHARE = {
-    "delta_azure:append:run-id": 6,
-    "delta_azure:merge:no-run-id": 5,
-    "delta_azure:overwrite:no-run-id": 2,
-    "delta_azure:undo:no-run-id": 2,
-    "delta_s3:append:no-run-id": 3,
-    "delta_s3:append:run-id": 5,
-    "delta_s3:merge:run-id": 4,
+    "delta_azure:append:run-id": 4,
+    "delta_azure:merge:no-run-id": 3,
+    "delta_azure:overwrite:no-run-id": 1,
+    "delta_azure:undo:no-run-id": 1,
+    "delta_s3:append:no-run-id": 2,
+    "delta_s3:append:run-id": 3,
+    "delta_s3:merge:run-id": 2,
     "delta_s3:stream:no-run-id": 2,
     "s3:create:no-run-id": 2,
-    "s3:create:run-id": 4,
-    "gcs:create:run-id": 5,
-    "local_delta:append:run-id": 8,
-    "local_delta:partition-overwrite:run-id": 2,
-    "local:create:run-id": 5,
+    "s3:create:run-id": 3,
+    "gcs:create:run-id": 4,
+    "local_delta:append:run-id": 5,
+    "local_delta:partition-overwrite:run-id": 1,
+    "local:create:run-id": 4,
 }
 """How many cases of which scenarios are tried; the others are for the soak."""
 SLOW = {*KILLS, "hanging"}

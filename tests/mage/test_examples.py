@@ -42,6 +42,7 @@ def test_a_pandas_frame_in_s3(run: Run, delta: Place) -> None:
     assert list(csv.columns) == ["id", "name"] and len(csv) == 2
 
 
+@pytest.mark.spark
 def test_a_spark_frame_in_delta(run: Run, delta: Place) -> None:
     from lakeport.engine.spark.session import DriverSession
 

@@ -17,6 +17,7 @@ from lakeport.errors import ConfigError, LakeportError
 from tests.mage.conftest import Make, Place
 from tests.streaming.kit import Inbox, until
 
+pytestmark = pytest.mark.spark
 _PLACE = {
     "aws_access_key_id",
     "aws_secret_access_key",

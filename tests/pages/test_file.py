@@ -19,6 +19,7 @@ from lakeport.pages.file import file_of_lake
 from lakeport.pages.lake import open_pages
 from tests.unit.html.read import Element, elements
 
+pytestmark = pytest.mark.spark
 HOSTILE = "<script>alert(1)</script>"
 
 

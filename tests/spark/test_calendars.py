@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from itertools import cycle, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,9 +103,16 @@ def comparable(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row | {"local": row["local"].replace(tzinfo=dt.UTC)} for row in rows]
 
 
-@pytest.mark.parametrize("file_type", ["parquet", "delta"])
-@pytest.mark.parametrize("zone", ZONES)
-@pytest.mark.parametrize("kind", PARQUET)
+@pytest.mark.parametrize(
+    ("kind", "zone", "file_type"),
+    [
+        *zip(PARQUET, [*ZONES[1:], *ZONES], cycle(["parquet", "delta"])),
+        *(
+            pytest.param(*case, marks=pytest.mark.soak)
+            for case in product(PARQUET, ZONES, ["parquet", "delta"])
+        ),
+    ],
+)
 def test_parquet(
     legacy: Callable[..., SparkSession], tmp_path: Path, kind: str, zone: str, file_type: str
 ) -> None:
@@ -119,7 +127,16 @@ def test_parquet(
     assert [row["md"][0][0].isoformat() for row in rows] == DAYS
 
 
-@pytest.mark.parametrize("zone", [*ZONES, "Europe/Paris", "GMT+05:30", "GMT-8", "+05:30", "UTC+1"])
+@pytest.mark.parametrize(
+    "zone",
+    [
+        *("America/Los_Angeles", "GMT+05:30", "+05:30"),
+        *(
+            pytest.param(zone, marks=pytest.mark.soak)
+            for zone in ("UTC", "Asia/Kathmandu", "Europe/Paris", "GMT-8", "UTC+1")
+        ),
+    ],
+)
 @settings(max_examples=4, deadline=None, suppress_health_check=[*HealthCheck])
 @given(
     days=st.lists(day_numbers, min_size=80, max_size=80),
@@ -168,7 +185,10 @@ def test_a_delta_table_is_merged_shown_and_read(
     assert {row["id"]: row for row in landed(tmp_path)} == expected
 
 
-@pytest.mark.parametrize(("kind", "incremental"), [("micros", True), ("int96", False)])
+@pytest.mark.parametrize(
+    ("kind", "incremental"),
+    [("micros", True), pytest.param("int96", False, marks=pytest.mark.soak)],
+)
 def test_a_delta_table_is_a_source(
     legacy: Callable[..., SparkSession], tmp_path: Path, kind: str, incremental: bool
 ) -> None:
@@ -220,8 +240,16 @@ def test_files_are_refused_that_no_time_zone_tells(tmp_path: Path) -> None:
             lakeport.land(tmp_path / "t.parquet", tmp_path / "lake", table="t")
 
 
-@pytest.mark.parametrize("proleptic", ["true", "false"])
-@pytest.mark.parametrize("codec", ["zstd", "zlib", "snappy", "lz4", "none"])
+@pytest.mark.parametrize(
+    ("codec", "proleptic"),
+    [
+        *(("zstd", "true"), ("none", "false")),
+        *(
+            pytest.param(*case, marks=pytest.mark.soak)
+            for case in product(["zlib", "snappy", "lz4"], ["true", "false"])
+        ),
+    ],
+)
 def test_orc(
     legacy: Callable[..., SparkSession], tmp_path: Path, codec: str, proleptic: str
 ) -> None:

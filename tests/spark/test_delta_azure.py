@@ -83,6 +83,7 @@ def test_append_and_overwrite_are_one_commit_each(azurite: Azurite) -> None:
     assert ids(azurite, "t") == [2, 3, 4]
 
 
+@pytest.mark.soak
 def test_what_is_ours_lies_beside_the_table(azurite: Azurite) -> None:
     lakeport.land(rows(1), {**keys(azurite, "clean"), "table": "a label"})
     assert any(name.startswith("silver/_lakeport/reports/") for name in names(azurite, "silver/_"))
@@ -90,6 +91,7 @@ def test_what_is_ours_lies_beside_the_table(azurite: Azurite) -> None:
     assert not names(azurite, "silver/a label")
 
 
+@pytest.mark.soak
 def test_partitions_that_end_with_a_dot_are_kept_in_order(azurite: Azurite) -> None:
     config = keys(azurite, "dots", partition_keys=["day"])
     table = lakeport.Table("dots", config)
@@ -112,6 +114,7 @@ def test_partitions_that_end_with_a_dot_are_kept_in_order(azurite: Azurite) -> N
     assert table.restore(table.describe().version - 1).version == table.describe().version
 
 
+@pytest.mark.soak
 def test_a_repeated_run_adds_nothing_twice(azurite: Azurite) -> None:
     config = keys(azurite, "repeated", run_id="r1")
     lakeport.land(rows(1, 2), config)
@@ -119,6 +122,7 @@ def test_a_repeated_run_adds_nothing_twice(azurite: Azurite) -> None:
     assert ids(azurite, "repeated") == [1, 2]
 
 
+@pytest.mark.soak
 def test_each_stream_needs_a_table_of_its_own(azurite: Azurite) -> None:
     lines: list[dict[str, Any]] = []
     for stream in ("users", "orders"):

@@ -133,6 +133,7 @@ def test_mapped_columns_old_files_and_checkpoints(tmp_path: Path) -> None:
     assert [(row["the id"], row["new one"]) for row in found] == [(1, None), (2, 7), (3, 9), (4, 9)]
 
 
+@pytest.mark.soak
 def test_files_of_other_writers_are_merged_into(tmp_path: Path) -> None:
     path = tmp_path / "t"
     session().sql(
@@ -161,7 +162,6 @@ def users(*lines: dict[str, Any], active: int = 2, **declared: Any) -> io.BytesI
 @pytest.mark.parametrize(
     ("version", "deleted", "marked"),
     [
-        ("integer", {"type": ["null", "string"]}, True),
         ("integer", {"type": ["null", "string"], "format": "date"}, True),
         ("string", {"type": ["null", "string"]}, False),
     ],
@@ -208,7 +208,7 @@ def test_a_state_rides_with_the_last_commit_before_it(tmp_path: Path) -> None:
     assert table.state() is None
 
 
-@pytest.mark.parametrize("hard", [True, False])
+@pytest.mark.parametrize("hard", [True, pytest.param(False, marks=pytest.mark.soak)])
 def test_rows_without_a_version_stay_where_spark_retires(tmp_path: Path, hard: bool) -> None:
     driver()
     path, keys = tmp_path / "users", {"mode": "merge", "hard_delete": hard}

@@ -100,6 +100,7 @@ def test_append_and_overwrite_are_one_commit_each(minio: Minio) -> None:
     assert ids(minio, "t") == [2, 3, 4]
 
 
+@pytest.mark.soak
 def test_a_repeated_run_adds_nothing_twice(minio: Minio) -> None:
     config = keys(minio, table="repeated", run_id="r1")
     lakeport.land(rows(1, 2), config)
@@ -109,6 +110,7 @@ def test_a_repeated_run_adds_nothing_twice(minio: Minio) -> None:
     assert commits(minio, "repeated") == [0]
 
 
+@pytest.mark.soak
 def test_what_is_ours_lies_beside_the_tables(minio: Minio) -> None:
     lakeport.land(rows(1), keys(minio, table="clean"))
     found = minio.client().list_objects_v2(Bucket="lake", Prefix="lake/clean/")["Contents"]
@@ -116,6 +118,7 @@ def test_what_is_ours_lies_beside_the_tables(minio: Minio) -> None:
     assert all("/_delta_log/" in name or name.endswith(".parquet") for name in names)
 
 
+@pytest.mark.soak
 def test_committed_versions_never_change(minio: Minio) -> None:
     config = keys(minio, table="fixed")
     lakeport.land(rows(1), config)
@@ -206,6 +209,7 @@ def test_wrong_credentials_are_named_and_never_shown(minio: Minio) -> None:
     assert wrong not in str(caught.value) + repr(caught.value.__cause__)
 
 
+@pytest.mark.soak
 def test_there_is_no_such_bucket(minio: Minio) -> None:
     with pytest.raises(DestinationError, match="lagoon"):
         lakeport.land(rows(1), keys(minio, "lagoon", table="t"))
@@ -231,14 +235,11 @@ def test_a_lost_answer_to_the_commit_lands_once() -> None:
         assert commits(stub, "t", "lossy") == [0, 1]
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("performance.flags", "mkdir, create"), ("create.performance", "true")]
-)
 def test_settings_that_overwrite_silently_are_refused_before_anything_is_written(
-    minio: Minio, driver: Any, name: str, value: str
+    minio: Minio, driver: Any
 ) -> None:
-    bucket = minio.create_bucket("fast-" + name.replace(".", "-"))
-    driver.configure({f"fs.s3a.bucket.{bucket}.{name}": value})
+    bucket = minio.create_bucket("fast")
+    driver.configure({f"fs.s3a.bucket.{bucket}.performance.flags": "mkdir, create"})
     with pytest.raises(ConfigError, match="lets a commit overwrite another"):
         properties = {"delta.appendOnly": "true"}  # so that delta-spark commits
         lakeport.land(rows(1), keys(minio, bucket, table="t", table_properties=properties))
@@ -311,9 +312,10 @@ def writers(two_processes: Writers) -> Iterator[Writers]:
         two_processes.end(number)
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(900)
-def test_two_processes_lose_nothing(minio: Minio, writers: Writers, soak: bool) -> None:
-    count = 100 if soak else 12
+def test_two_processes_lose_nothing(minio: Minio, writers: Writers) -> None:
+    count = 100
     first, second = writers.race(minio, "s3a", "lake", count, "")
     assert first["errors"] + second["errors"] == []
     assert ids(minio, "race_s3a") == sorted(first["done"] + second["done"])
@@ -321,6 +323,7 @@ def test_two_processes_lose_nothing(minio: Minio, writers: Writers, soak: bool) 
     assert commits(minio, "race_s3a") == list(range(2 * count))
 
 
+@pytest.mark.soak
 def test_overwrites_and_schema_changes_that_meet_come_one_after_the_other(
     minio: Minio, writers: Writers, tmp_path: Path
 ) -> None:
@@ -367,6 +370,8 @@ RACES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 BY_CHANCE = "optimize"
 """The race whose two do not wait for each other."""
+SHARE = ("same keys", "optimize inside")
+"""The races of `make test`."""
 
 
 def effects(task: dict[str, Any]) -> Iterator[dict[int, int | None]]:
@@ -383,7 +388,7 @@ def effects(task: dict[str, Any]) -> Iterator[dict[int, int | None]]:
 def test_merges_that_meet_other_changes_come_one_after_the_other(
     minio: Minio, writers: Writers, tmp_path: Path, soak: bool
 ) -> None:
-    races = {name: RACES[name] for name in RACES if soak or name != BY_CHANCE}
+    races = {name: RACES[name] for name in (RACES if soak else SHARE)}
     seed = pa.table({"id": range(8), "value": [-1] * 8})
     for start in (0, 4):  # two files, so that there is something to optimize
         lakeport.land(seed.slice(start, 4), keys(minio, table="merged", internal_columns=False))
@@ -415,7 +420,9 @@ def test_merges_that_meet_other_changes_come_one_after_the_other(
     assert wanted == []
 
 
-@pytest.mark.parametrize(("scheme", "loses"), [("s3a", False), ("s3", True)])
+@pytest.mark.parametrize(
+    ("scheme", "loses"), [("s3a", False), pytest.param("s3", True, marks=pytest.mark.soak)]
+)
 def test_commits_of_one_version_at_once(writers: Writers, scheme: str, loses: bool) -> None:
     """The control: where both writers put the same version, the stock store (`s3`) loses one."""
     with BrokenS3(honours_conditions=True) as stub, tempfile.TemporaryDirectory() as folder:
@@ -432,6 +439,7 @@ def test_commits_of_one_version_at_once(writers: Writers, scheme: str, loses: bo
         assert (len(versions) < 3) is loses
 
 
+@pytest.mark.soak
 def test_beside_delta_rs_nothing_is_lost(minio: Minio, writers: Writers) -> None:
     table = "beside"
     # The writer below sets this property. If it did so on a table that is there, that would be a

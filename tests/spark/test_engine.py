@@ -122,7 +122,8 @@ def test_a_plain_session_of_the_users_lands_in_delta_tables(tmp_path: Path, mini
     assert away.to_pyarrow_table().num_rows == 20
 
 
-def test_a_load_within_a_load_does_not_wait_for_itself(tmp_path: Path) -> None:
+def test_a_load_waits_neither_for_itself_nor_for_one_that_failed(tmp_path: Path) -> None:
+    """Shells and notebooks keep the last error, and with it everything that the load had."""
     out = run_script(f"""
     import lakeport
 
@@ -136,16 +137,6 @@ def test_a_load_within_a_load_does_not_wait_for_itself(tmp_path: Path) -> None:
         lakeport.land([{{"id": 2}}], {str(tmp_path)!r}, table="inner")
 
     lakeport.land(rows(), {str(tmp_path)!r}, table="outer")
-    """)
-    assert out.strip() == "refused"
-    assert DeltaTable(tmp_path / "inner").to_pyarrow_table().num_rows == 1
-
-
-def test_a_load_that_failed_holds_no_session(tmp_path: Path) -> None:
-    """Shells and notebooks keep the last error, and with it everything that the load had."""
-    out = run_script(f"""
-    import lakeport
-
     kept = []
     for keys in ({{"expect": [{{"check": "id >"}}]}}, {{"sql": "SELECT"}}, {{"mode": "merge"}}):
         try:
@@ -155,7 +146,8 @@ def test_a_load_that_failed_holds_no_session(tmp_path: Path) -> None:
     other = {{"spark.sql.shuffle.partitions": "7"}}
     print(len(kept), lakeport.land([{{"id": 1}}], {str(tmp_path)!r}, table="t", spark=other).rows)
     """)
-    assert out.split() == ["3", "1"]
+    assert out.split() == ["refused", "3", "1"]
+    assert DeltaTable(tmp_path / "inner").to_pyarrow_table().num_rows == 1
 
 
 @pytest.mark.parametrize("command", ["query", "optimize"])

@@ -37,7 +37,13 @@ def field(lake: Path, name: str) -> dict[str, Any]:
 OPEN = pa.table({"id": [1], "c": pa.nulls(1)})
 
 
-@pytest.mark.parametrize("properties", [{}, {"delta.logRetentionDuration": "interval 40 days"}])
+@pytest.mark.parametrize(
+    "properties",
+    [
+        pytest.param({}, marks=pytest.mark.soak),
+        {"delta.logRetentionDuration": "interval 40 days"},
+    ],
+)
 def test_delta_spark_reads_what_was_typed_late(tmp_path: Path, properties: dict[str, str]) -> None:
     land(tmp_path, OPEN, table_properties=properties)
     assert field(tmp_path, "c")["type"] == "string"
@@ -105,7 +111,7 @@ def test_what_spark_computes_of_no_value_has_no_type_yet(
     assert (found["id"], found["c"]) == ([1, 2, 3], [None, 2.5, None])
 
 
-@pytest.mark.parametrize("sql", ["", "SELECT * FROM src"])
+@pytest.mark.parametrize("sql", [pytest.param("", marks=pytest.mark.soak), "SELECT * FROM src"])
 def test_a_table_of_places_without_a_value_is_copied_as_one(sql: str, tmp_path: Path) -> None:
     record = {"id": 1, "c": None, "l": [], "o": {}, "p": {"k": None, "n": 1}}
     lakeport.land([record], tmp_path, table="src", internal_columns=False)
@@ -121,11 +127,12 @@ def test_a_table_of_places_without_a_value_is_copied_as_one(sql: str, tmp_path: 
     ("before", "new", "type_", "values"),
     [
         ([7], [Decimal("1.25")], "decimal(21,2)", [Decimal(7), Decimal("1.25")]),
-        (
+        pytest.param(
             [date(2024, 1, 2)],
             [datetime(2024, 1, 3, 4, tzinfo=UTC)],
             "timestamp_ntz",
             [datetime(2024, 1, 2), datetime(2024, 1, 3, 4)],
+            marks=pytest.mark.soak,
         ),
     ],
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import pytest
+
 import lakeport
 from lakeport.html.facts import Change, TableFacts
 from lakeport.storage.local.store import LocalStorage
@@ -38,6 +40,7 @@ def check(path: Path, since: int) -> TableFacts:
     return told
 
 
+@pytest.mark.soak
 def test_a_table_with_deleted_rows_mapped_names_and_newer_checkpoints(tmp_path: Path) -> None:
     path, spark = tmp_path / "t", session()
     spark.sql(

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lakeport.errors import OutcomeUnknown
-from tests.faults.kit import Process, await_end, environment
+from tests.faults.kit import Process, await_end, of_the_tests
 from tests.faults.requests.faults import Fault
 from tests.faults.requests.files import FileCalls, dying
 from tests.faults.requests.operations import OPERATIONS, TABLE, Operation, Said
@@ -70,7 +70,7 @@ class Victim:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment({"PYTHONPATH": path, "LAKEPORT_CDS": "use"}),
+            env=of_the_tests({"PYTHONPATH": path, "LAKEPORT_CDS": "use"}),
         ) as popen:
             self._process = process = Process(popen)
             process.follow()

@@ -99,12 +99,13 @@ def test_a_folder_to_start_from_does_what_its_readme_says(tmp_path: Path, start:
     commands = _commands(folder / "README.md")
     assert commands
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    engine = "spark" if start is Start.FILES else "threads"  # whose tables are made by SQL
     for command in [_as_one(commands)] if start in LAKES else commands:
         done = subprocess.run(
             command,
             shell=True,
             cwd=folder,
-            env={**os.environ, "PATH": path, "LAKEPORT_ENGINE": "spark"},
+            env={**os.environ, "PATH": path, "LAKEPORT_ENGINE": engine},
             capture_output=True,
             text=True,
         )
