@@ -122,9 +122,11 @@ def test_without_script_all_is_there(reader: Reader, site: Site, paths: dict[str
         reader.close()
 
 
-def test_names_and_values_are_only_text(reader: Reader, site: Site, paths: dict[str, str]) -> None:
+def test_names_and_values_are_only_text(
+    reader: Reader, in_file: Site, paths: dict[str, str]
+) -> None:
     for name in ("lake", "files/hostile", "files/lines", ODD, "set aside", "table"):
-        page = site.open(reader, paths[name])
+        page = in_file.open(reader, paths[name])
         page.on("dialog", lambda dialog: reader.amiss.append(f"dialog: {dialog.message}"))
         assert page.locator("img, main script:not([type='application/json'])").count() == 0
         open_details(page)

@@ -42,8 +42,8 @@ def test_from_the_lake_to_a_table_to_a_run_and_back(reader: Reader, site: Site) 
     expect(page.locator("h1:visible")).to_have_text("sales/orders")
 
 
-def test_titles_sort_numbers_as_numbers(reader: Reader, site: Site) -> None:
-    page = site.open(reader)
+def test_titles_sort_numbers_as_numbers(reader: Reader, in_file: Site) -> None:
+    page = in_file.open(reader)
     title = page.locator("table.lake thead th").nth(2)
     for direction, reverse in (("ascending", False), ("descending", True)):
         title.get_by_role("button", name="rows").click()
@@ -58,8 +58,8 @@ def test_titles_sort_numbers_as_numbers(reader: Reader, site: Site) -> None:
     assert names[-1].startswith("ödd") or names[0].startswith("a_table")
 
 
-def test_a_lake_is_searched_and_filtered(reader: Reader, site: Site) -> None:
-    page = site.open(reader)
+def test_a_lake_is_searched_and_filtered(reader: Reader, in_file: Site) -> None:
+    page = in_file.open(reader)
     tables = (
         page.get_by_role("region", name="Tables").or_(page.locator("[aria-label=Tables]")).first
     )
@@ -75,17 +75,17 @@ def test_a_lake_is_searched_and_filtered(reader: Reader, site: Site) -> None:
     expect(tables.locator("output.matches")).to_have_text("0 of 6")
 
 
-def test_runs_are_filtered_by_their_result(reader: Reader, site: Site) -> None:
-    page = site.open(reader)
+def test_runs_are_filtered_by_their_result(reader: Reader, in_file: Site) -> None:
+    page = in_file.open(reader)
     runs = page.locator("section[aria-label=Runs]")
     runs.get_by_label("Show").select_option("failed")
     assert runs.locator("tbody tr:visible th").last.inner_text() == "failed"
     assert runs.locator("table.sortable tbody tr:visible").count() == 1
 
 
-def test_every_picture_has_its_data_one_click_away(reader: Reader, site: Site) -> None:
+def test_every_picture_has_its_data_one_click_away(reader: Reader, in_file: Site) -> None:
     for path in ("/", ORDERS):
-        page = site.open(reader, path)
+        page = in_file.open(reader, path)
         sections = page.locator("section:visible", has=page.locator("figure svg.chart"))
         for section in sections.all():
             if section.locator("section:visible").count():
@@ -171,8 +171,8 @@ def test_masked_pages_show_no_value(reader: Reader, lake: Path, tmp_path: Path) 
     assert page.get_by_text("masked").locator("visible=true").count() > 0
 
 
-def test_kinds_of_versions_differ_in_shape_and_colour(reader: Reader, site: Site) -> None:
-    page = site.open(reader, ORDERS)
+def test_kinds_of_versions_differ_in_shape_and_colour(reader: Reader, in_file: Site) -> None:
+    page = in_file.open(reader, ORDERS)
     marks = page.locator("svg.chart use:visible")
     shapes = marks.evaluate_all("marks => marks.map((mark) => mark.getAttribute('href'))")
     colours = marks.evaluate_all("marks => marks.map((mark) => getComputedStyle(mark).fill)")
@@ -180,8 +180,8 @@ def test_kinds_of_versions_differ_in_shape_and_colour(reader: Reader, site: Site
     assert len(kinds) == len(set(shapes)) == len(set(colours)) == 6
 
 
-def test_a_title_that_sorts_is_named_by_its_column_alone(reader: Reader, site: Site) -> None:
-    titles = site.open(reader).locator("table.lake thead th")
+def test_a_title_that_sorts_is_named_by_its_column_alone(reader: Reader, in_file: Site) -> None:
+    titles = in_file.open(reader).locator("table.lake thead th")
     assert titles.nth(2).get_by_role("button", name="rows", exact=True).count() == 1
 
 

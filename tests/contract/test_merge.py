@@ -24,7 +24,13 @@ from tests.contract.targets import (
 )
 
 DELTA = [name for name in (*LOCAL, *STORES) if name.endswith("-delta")]
-pytestmark = pytest.mark.parametrize("target", DELTA, indirect=True)
+everywhere = pytest.mark.parametrize("target", DELTA, indirect=True)
+# What the log and the rows decide: a store has no say in it.
+on_disk = pytest.mark.parametrize(
+    "target",
+    [name if name in LOCAL else pytest.param(name, marks=pytest.mark.soak) for name in DELTA],
+    indirect=True,
+)
 
 AT = {"type": ["null", "string"], "format": "date-time"}
 USERS = schema("users", {"id": INTEGER, "name": STRING}, "id")
@@ -42,6 +48,7 @@ def names(target: Target, table: str = "users") -> dict[int, Any]:
     return found
 
 
+@everywhere
 def test_the_last_record_of_a_key_wins_and_other_rows_stay(target: Target, land: Land) -> None:
     land(singer(USERS, *people(_1="a", _2="b", _3="c")), mode="merge")
     before = {row["id"]: row for row in target.rows("users")}
@@ -66,6 +73,7 @@ def test_the_last_record_of_a_key_wins_and_other_rows_stay(target: Target, land:
     assert left == []
 
 
+@everywhere
 def test_only_files_that_hold_a_key_are_rewritten(target: Target, land: Land) -> None:
     for start in (0, 10, 20):
         land(singer(USERS, *people(**{f"_{start + i}": "old" for i in range(5)})))
@@ -76,6 +84,7 @@ def test_only_files_that_hold_a_key_are_rewritten(target: Target, land: Land) ->
     assert {key for key, name in names(target).items() if name == "new"} == {11, 17}
 
 
+@everywhere
 def test_a_merge_repeated_with_its_run_id_changes_nothing(target: Target, land: Land) -> None:
     land(singer(USERS, *people(_1="a")), mode="merge", run_id="first")
     lines = singer(USERS, *people(_1="b", _2="b"), *people(_1="c"))
@@ -88,6 +97,7 @@ def test_a_merge_repeated_with_its_run_id_changes_nothing(target: Target, land: 
     assert names(target) == {1: "c", 2: "b"}
 
 
+@everywhere
 def test_several_keys_partitions_and_a_row_that_moves(target: Target, land: Land) -> None:
     one = pa.table(
         {
@@ -119,6 +129,7 @@ def test_several_keys_partitions_and_a_row_that_moves(target: Target, land: Land
     assert len(target.rows("t")) == 5
 
 
+@everywhere
 def test_new_columns_are_added_and_missing_ones_keep_their_values(
     target: Target, land: Land
 ) -> None:
@@ -137,6 +148,7 @@ def test_new_columns_are_added_and_missing_ones_keep_their_values(
     assert "zip" not in target.arrow("users").schema.names
 
 
+@on_disk
 def test_marked_records_stay_marked_or_go(target: Target, land: Land) -> None:
     marked = schema("users", {"id": INTEGER, "name": STRING, "_sdc_deleted_at": AT}, "id")
     gone = "2024-05-01T00:00:00Z"
@@ -169,6 +181,7 @@ def changes(*rows: tuple[str | None, int, str]) -> pa.Table:
     return pa.table({"Op": pa.array(op, pa.string()), "id": ids, "name": name})
 
 
+@on_disk
 @pytest.mark.parametrize(
     "condition", ["Op = 'D'", "op in ('D', 'X''Y')", "`OP` == 'D'", " Op  IN('D') "]
 )
@@ -194,6 +207,7 @@ def test_a_condition_says_which_records_are_deletes(
     assert names(target) == {1: "-", 4: "e"}
 
 
+@on_disk
 def test_marks_of_several_kinds_need_a_condition(target: Target, land: Land) -> None:
     keys = {"mode": "merge", "merge_keys": "id", "table": "users", "hard_delete": True}
     land(changes(("Y", 1, "a"), (None, 2, "b")), delete_column="Op", **keys)
@@ -215,6 +229,7 @@ def deleted(ident: int, **values: Any) -> dict[str, Any]:
     return record("users", id=ident, _sdc_deleted_at="2024-01-01T00:00:00Z", **values)
 
 
+@on_disk
 def test_a_mark_that_brings_its_key_alone_leaves_the_other_columns(
     target: Target, land: Land
 ) -> None:
@@ -242,6 +257,7 @@ def test_a_mark_that_brings_its_key_alone_leaves_the_other_columns(
     assert (row["name"], row["tags"], row["_sdc_deleted_at"]) == ("back", None, None)
 
 
+@on_disk
 def test_what_can_t_be_merged_is_refused_before_anything_is_written(
     target: Target, land: Land
 ) -> None:
@@ -267,6 +283,7 @@ def activate(number: int) -> dict[str, Any]:
     return {"type": "ACTIVATE_VERSION", "stream": "users", "version": number}
 
 
+@everywhere
 @pytest.mark.parametrize("mode", ["append", "merge"])
 def test_a_new_version_retires_the_rows_of_earlier_ones(
     target: Target, land: Land, mode: str
@@ -290,6 +307,7 @@ def unversioned(*ids: int) -> list[dict[str, Any]]:
     return [record("users", id=i, name="none") for i in ids]
 
 
+@on_disk
 @pytest.mark.parametrize(("mode", "hard"), [("append", True), ("merge", False)])
 @pytest.mark.parametrize(
     ("lines", "metadata"),
@@ -325,6 +343,7 @@ def test_no_row_of_the_run_is_retired(
     assert live == {7, *nameless}  # no version is not an old one
 
 
+@on_disk
 @pytest.mark.parametrize("hard", [True, False])
 def test_a_repeated_run_activates_what_it_had_landed(
     target: Target, land: Land, hard: bool
@@ -344,6 +363,7 @@ def test_a_repeated_run_activates_what_it_had_landed(
         ]
 
 
+@on_disk
 @pytest.mark.parametrize("hard", [True, False])
 def test_rows_without_a_version_stay_and_are_counted(
     target: Target, land: Land, hard: bool
@@ -358,6 +378,7 @@ def test_rows_without_a_version_stay_and_are_counted(
         assert sorted(live) == [1, 2, 3]
 
 
+@on_disk
 def test_versions_of_interleaved_streams_do_not_mix(target: Target, land: Land) -> None:
     other = {**USERS, "stream": "other"}
     keys = {"add_record_metadata": True, "hard_delete": True, "batch_size_rows": 2}
@@ -374,6 +395,7 @@ def test_versions_of_interleaved_streams_do_not_mix(target: Target, land: Land) 
     assert warned == {"users": 0, "other": 1}
 
 
+@on_disk
 def test_a_version_named_before_its_schema_is_activated(target: Target, land: Land) -> None:
     keys = {"add_record_metadata": True, "hard_delete": True}
     land(singer(USERS, *versioned(1, 1)), **keys)
@@ -383,6 +405,7 @@ def test_a_version_named_before_its_schema_is_activated(target: Target, land: La
     assert not target.exists("nobody")
 
 
+@on_disk
 def test_without_versions_earlier_rows_stay_and_a_warning_says_so(
     target: Target, land: Land
 ) -> None:
@@ -402,6 +425,7 @@ def typed(column: pa.DataType, value: Any, ident: int) -> pa.Table:
     )
 
 
+@on_disk
 @pytest.mark.spark
 @pytest.mark.parametrize("mode", ["append", "merge"])
 def test_wider_types_need_to_be_asked_for(target: Target, land: Land, mode: str) -> None:

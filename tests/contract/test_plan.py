@@ -58,6 +58,7 @@ def test_of_changes_to_a_table(target: Target, land: Land) -> None:
             land(wrong, table="people")
 
 
+@pytest.mark.before_the_store
 def test_of_bad_records_tells_how_many_and_the_first_three(target: Target, tmp_path: Path) -> None:
     lines = ["id,name", "1,a", "2", "3,b,c", "4,d", "5", "6"]
     (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
@@ -74,6 +75,7 @@ def test_of_bad_records_tells_how_many_and_the_first_three(target: Target, tmp_p
     assert told.bad == 4 and told.warnings == ()
 
 
+@pytest.mark.before_the_store
 def test_of_bad_singer_records(target: Target) -> None:
     wrong = {"type": "RECORD", "stream": "people", "record": {"id": "x"}}
     lines = singer(*people(1, 2), wrong) + b'{"type": "RECORD", "stream": "people", "rec'

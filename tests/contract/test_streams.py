@@ -160,6 +160,7 @@ def test_bad_records_are_set_aside_with_their_reasons(target: Target, land: Land
     assert all(bad["run_id"] == "q" and bad["reason"] for bad in kept)
 
 
+@pytest.mark.before_the_store
 def test_too_many_bad_records_fail_the_run(target: Target, land: Land) -> None:
     lines = singer(USERS, *people(1), BAD["wrong type"], BAD["wrong type"])
     with pytest.raises(InputError):
