@@ -37,6 +37,9 @@ AT_ONCE: Final = "the whole input at once"
 SOURCE: Final = "source"
 """What `sql` calls the input."""
 
+_NARROW_BYTES: Final = 512
+"""Most bytes of input a record of narrow rows has, on average."""
+
 Item = tuple[Reader, tuple[Split, ...], Mapping[str, pa.DataType]]
 """A task's reader, its splits, and column -> open type where the reader has no value yet."""
 
@@ -98,7 +101,7 @@ class Transform:
             ConfigError: `sql` can't be parsed, or `python` is not there.
         """
         if self.function is None or self.sql:
-            check_query(self._session(), self.sql)
+            check_query(session_like(self.engine.spark), self.sql)
 
     def named(self, batch: Batch) -> Batch:
         """A batch whose digest also tells what is made of it; its files are not known again."""
@@ -135,7 +138,9 @@ class Transform:
             ConfigError: `sql` names what is not there.
             LakeportError: as for `normalised`.
         """
-        session = self._session() if batch.frame is None else session_like(batch.frame.sparkSession)
+        narrow = 0 <= batch.bytes <= _NARROW_BYTES * batch.records
+        spark = self.engine.spark if batch.frame is None else batch.frame.sparkSession
+        session = session_like(spark, narrow=narrow)
         reading, frame = None, batch.frame
         if frame is None:
             reading = self.engine.read_frame(session, schema, items, _Read(schema))
@@ -151,9 +156,6 @@ class Transform:
             is_row_wise(found, SOURCE),
             reading,
         )
-
-    def _session(self) -> SparkSession:
-        return session_like(self.engine.spark)
 
     def _made(self, session: SparkSession, columns: Sequence[str]) -> DataFrame:
         known = {

@@ -59,6 +59,11 @@ _MODULE_OPTIONS: Final = (
     "--sun-misc-unsafe-memory-access=allow",
     "--enable-native-access=ALL-UNNAMED",
 )
+# Arrow would check the bounds at each read and write of a value, which Spark has done.
+_ARROW_OPTIONS: Final = (
+    "-Darrow.enable_unsafe_memory_access=true",
+    "-Darrow.enable_null_check_for_get=false",
+)
 # With C1 alone Java has a code cache of 48 MB, which Spark's generated classes fill within minutes:
 # from then on it is swept again and again.
 _FAST_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
@@ -274,6 +279,7 @@ def start(options: JvmOptions) -> Gateway:
         "-XX:-UsePerfData",
         *(_FAST_START if options.fast_start else ()),
         *_MODULE_OPTIONS,
+        *_ARROW_OPTIONS,
         "-XX:-CreateCoredumpOnCrash",
         f"-XX:ErrorFile={folder / 'crash.log'}",
         f"-Djava.io.tmpdir={folder / 'tmp'}",

@@ -20,6 +20,10 @@ _DATASET: Final = "org.apache.spark.sql.classic.Dataset"
 _HINT: Final = "`sql` is one query in Spark SQL, such as SELECT * FROM source WHERE id IS NOT NULL."
 _NOISE: Final = re.compile(r"^\[[\w.]+\] |\s*SQLSTATE: \w+|\s*;? ?\(?line \d+,? pos \d+\)?;?")
 _PLACE: Final = re.compile(r"line (\d+),? pos (\d+)")
+_NARROW_ROWS: Final = 1 << 14
+_ANY_BYTES: Final = (1 << 31) - 1
+"""With this limit Spark does not measure batches."""
+
 _ROW_BY_ROW: Final = frozenset(
     {
         "CTERelationDef",
@@ -33,14 +37,23 @@ _ROW_BY_ROW: Final = frozenset(
 )
 
 
-def session_like(spark: SparkSession) -> SparkSession:
-    """A session with the same views, functions and settings, in which more can be named."""
+def session_like(spark: SparkSession, *, narrow: bool = False) -> SparkSession:
+    """Return a session with the same views, functions and settings, in which more can be named.
+
+    Args:
+        spark: the session to be like.
+        narrow: whether rows are narrow, so that tasks get Arrow batches of so many rows. Spark cuts
+            them by bytes otherwise, and adds up the buffers of a batch anew for each of its rows.
+    """
     from pyspark.sql import SparkSession
 
     with translated():
         made = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
         # `${env:NAME}` in a query would become the variable's value.
         made.conf.set("spark.sql.variable.substitute", "false")
+        if narrow:
+            made.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(_NARROW_ROWS))
+            made.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(_ANY_BYTES))
     return made
 
 
