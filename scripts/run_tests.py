@@ -28,8 +28,7 @@ DELTA = tuple(
     f"tests/spark/test_delta_{name}.py"
     for name in ("azure", "merge", "partition_values", "s3", "writer")
 )
-LIMITS = "tests/faults/test_limits.py"  # of input, which no engine knows of
-HINTS = "tests/contract/test_hints.py"  # most are by threads in any group
+HINTS = "tests/contract/test_hints.py"  # by threads in any group
 SESSION = "tests/spark/test_session.py"
 REQUESTS = ("tests/faults/test_planted.py", "tests/faults/test_requests.py")
 HISTORIES = "tests/histories/test_share.py"  # the others play for minutes
@@ -77,10 +76,7 @@ LENT = (
         f"tests/contract/test_{name}"
         for name in (
             "merge.py::test_the_last_record_of_a_key_wins_and_other_rows_stay",
-            "streams.py::test_rows_land_once_and_the_report_says_so",
-            "streams.py::test_interleaved_streams_each_have_a_table",
             "streams.py::test_the_same_run_repeated_adds_nothing",
-            "streams.py::test_undeclared_fields_become_columns",
         )
     ),
 )
@@ -99,12 +95,12 @@ GROUPS = {
     "warm": ["tests/warm"],
     "spark": ["tests/spark", "tests/streaming", *BY_SPARK, *without(*DELTA, SESSION)],
     "rest": ["--engine=threads", "tests", *without(*ALONE, *APART)],
-    "faults": ["tests/faults", *without(*REQUESTS, LIMITS)],
+    "faults": ["tests/faults", *without(*REQUESTS)],
     "delta": ["--delta-spark", *DELTA, *COMMITS],
     "contract": ["tests/contract", "tests/docs"],
     "requests": [*REQUESTS, HISTORIES],
     "cluster": ["tests/cluster"],
-    "threads": ["--engine=threads", "tests/contract", *without(HINTS), LIMITS, *FAULTS],
+    "threads": ["--engine=threads", "tests/contract", *without(HINTS), *FAULTS],
     "screens": ["tests/screens"],
     "browser": ["tests/browser"],
     "lent": ["--warm", *LENT],

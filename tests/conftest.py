@@ -104,6 +104,15 @@ def one_spark(
     driver.stop()
 
 
+@pytest.fixture(autouse=True)
+def threads_where_marked(request: pytest.FixtureRequest, one_spark: None) -> Iterator[None]:
+    """Threads for a test that is marked `by_threads`, whatever the engine of the others."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.node.get_closest_marker("by_threads"):
+            patch.setenv("LAKEPORT_ENGINE", "threads")
+        yield
+
+
 @contextmanager
 def delta_spark_session(folder: Path) -> Iterator[None]:
     """A session that somebody else has built, with a setting that only delta-spark knows of."""

@@ -231,11 +231,9 @@ def without(command: str, option: str) -> str:
     return shlex.join(words[:at] + words[at + 1 + (not flag) :])
 
 
+@pytest.mark.by_threads
 @pytest.mark.parametrize("name", [name for name in SITUATIONS if name not in BY_SPARK])
-def test_what_a_hint_names_works(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setenv("LAKEPORT_ENGINE", "threads")
+def test_what_a_hint_names_works(tmp_path: Path, name: str) -> None:
     try_hint(tmp_path, *SITUATIONS[name])
 
 

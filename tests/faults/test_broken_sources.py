@@ -15,6 +15,7 @@ from tests.faults.wire import Wire
 from tests.faults.worlds import Inbox, Tables, Tap, World
 from tests.postgres import Postgres
 
+pytestmark = pytest.mark.by_threads
 WELL = {"well": '{from: {files: "inbox/*.jsonl", new_only: true}}'}
 
 

@@ -7,9 +7,12 @@ import random
 import resource
 from pathlib import Path
 
+import pytest
+
 from tests.contract.targets import record, singer
 from tests.faults.kit import Lake, land, run, users
 
+pytestmark = pytest.mark.by_threads
 LIMIT = 1 << 20
 
 

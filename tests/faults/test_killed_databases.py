@@ -19,6 +19,7 @@ def shop(postgres: Postgres) -> Tables:
     return Tables(postgres, f"s{secrets.token_hex(6)}")
 
 
+@pytest.mark.by_threads
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", ["delta", pytest.param("parquet", marks=pytest.mark.soak)])
 def test_rows_land_once(tmp_path: Path, shop: Tables, kind: str, soak: bool) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.faults.worlds import MOMENTS, Tap, World
 
+pytestmark = pytest.mark.by_threads
 MOST = 1.5  # seconds after a run's report is there
 BATCH = "maximum_batch_rows: 30"  # several flushes for each run
 

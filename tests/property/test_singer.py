@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeport.errors import LakeportError
@@ -103,7 +103,6 @@ limits = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60)
 @given(moves, limits, st.integers(0, 9), st.sampled_from([1, 7, 100, 5000]))
 def test_reads_of_any_size_give_the_same_flushes(
     moves: list[tuple[str, Any]], limits: dict[str, int], seed: int, most: int
@@ -115,7 +114,6 @@ def test_reads_of_any_size_give_the_same_flushes(
     assert told(list(source(data.removesuffix(b"\n"), **options))) == whole
 
 
-@settings(max_examples=60)
 @given(moves, st.sampled_from([0, 1, 3]), st.data())
 def test_keys_of_any_order_give_the_same_flushes(
     moves: list[tuple[str, Any]], rows: int, data: st.DataObject
@@ -127,7 +125,6 @@ def test_keys_of_any_order_give_the_same_flushes(
     assert [(f.state, f.bad, f.last) for f in mixed] == [(f.state, f.bad, f.last) for f in usual]
 
 
-@settings(max_examples=60)
 @given(moves, limits)
 def test_flushes_say_what_a_plain_reading_says(
     moves: list[tuple[str, Any]], limits: dict[str, int]
@@ -166,7 +163,6 @@ def _texts(batch: Any) -> list[bytes]:
 VALID = written([("record", "users"), ("state", 1), ("schema", "ü"), ("record", "ü")])
 
 
-@settings(max_examples=300)
 @given(st.data())
 def test_damaged_input_raises_lakeport_errors_only(data: st.DataObject) -> None:
     lines = bytearray(VALID)
@@ -195,14 +191,12 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=150)
 @given(st.dictionaries(st.sampled_from(KEYS), st.sampled_from(TYPES) | values))
 def test_messages_of_any_content_raise_lakeport_errors_only(message: dict[str, Any]) -> None:
     with suppress(LakeportError):
         decode(json.dumps(message).encode(), 1)
 
 
-@settings(max_examples=100)
 @given(
     st.lists(st.integers(0, 90).map(lambda size: b"x" * size), max_size=20),
     st.integers(1, 40),

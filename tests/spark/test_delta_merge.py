@@ -208,7 +208,8 @@ def test_a_state_rides_with_the_last_commit_before_it(tmp_path: Path) -> None:
     assert table.state() is None
 
 
-@pytest.mark.parametrize("hard", [True, pytest.param(False, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("hard", [True, False])
 def test_rows_without_a_version_stay_where_spark_retires(tmp_path: Path, hard: bool) -> None:
     driver()
     path, keys = tmp_path / "users", {"mode": "merge", "hard_delete": hard}

@@ -89,7 +89,9 @@ def test_filters_skip_no_row(tmp_path: Path) -> None:
     assert frame.where("s.x >= 1").count() == 2
 
 
-@pytest.mark.parametrize("attempts", [9, 0])  # 0: as after meeting other writers' changes
+@pytest.mark.parametrize(  # 0: as after meeting other writers' changes
+    "attempts", [pytest.param(9, marks=pytest.mark.soak), 0]
+)
 def test_wider_types_beside_overwritten_partitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attempts: int
 ) -> None:

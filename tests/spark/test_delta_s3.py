@@ -370,7 +370,7 @@ RACES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 BY_CHANCE = "optimize"
 """The race whose two do not wait for each other."""
-SHARE = ("same keys", "optimize inside")
+SHARE = ("same keys",)
 """The races of `make test`."""
 
 
@@ -493,7 +493,10 @@ def test_what_a_store_quotes_of_a_request_is_in_no_traceback(driver: Any) -> Non
     assert canary.leaks(told, [token, config["aws_access_key_id"]]) == []
 
 
-@pytest.mark.parametrize("place", ["this machine", "another bucket", "another table"])
+@pytest.mark.parametrize(
+    "place",
+    ["this machine", pytest.param("another bucket", marks=pytest.mark.soak), "another table"],
+)
 def test_a_log_leads_to_no_other_place(place: str, minio: Minio, tmp_path: Path) -> None:
     """Whatever a table's log names elsewhere: Spark reads none of it."""
     client, name = minio.client(), place.replace(" ", "_")

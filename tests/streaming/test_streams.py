@@ -177,8 +177,7 @@ def test_strict_evolution_ends_the_stream(start: Start, inbox: Inbox, tmp_path: 
     assert DeltaTable(str(tmp_path / "lake" / "events")).to_pyarrow_table().num_rows == 8
 
 
-@pytest.mark.parametrize("kind", ["delta", "parquet"])
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize(("kind", "order"), [("delta", (0, 1)), ("parquet", (1, 0))])
 def test_void_fits_any_type(
     kind: str, order: tuple[int, int], start: Start, inbox: Inbox, tmp_path: Path
 ) -> None:

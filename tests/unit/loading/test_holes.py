@@ -54,8 +54,13 @@ FULL: dict[str, tuple[Any, list[Any]]] = {
 CASES = [(full, empty) for full, empties in FULL.values() for empty in empties]
 
 
-@pytest.mark.parametrize("mode", ["append", "merge"])
-@pytest.mark.parametrize(("full", "empty"), CASES)
+@pytest.mark.parametrize(
+    ("mode", "full", "empty"),
+    [
+        *(("append", *case) for case in CASES),
+        *(("merge", full, empties[-1]) for full, empties in FULL.values()),
+    ],
+)
 def test_in_either_order(mode: str, full: Any, empty: Any, tmp_path: Path) -> None:
     keys = {"mode": mode, "merge_keys": "id"} if mode == "merge" else {}
     for number, values in enumerate(([empty, full, empty], [full, empty], [empty, empty, full])):

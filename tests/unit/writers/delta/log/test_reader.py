@@ -90,15 +90,12 @@ def test_of_a_long_log_what_is_since_its_checkpoint_tells_the_newest_version(
         assert replay(storage, recent, 39, columns) == replay(storage, log, 39, columns)
 
 
-@pytest.mark.parametrize(
-    "hint", [b"", b"[]", b"7", b'{"version": 34}', b'{"version": 41}', b'{"version": "35"}', b"{"]
-)
-def test_a_hint_that_does_not_lead_to_a_checkpoint_is_left_alone(
-    tmp_path: Path, hint: bytes
-) -> None:
+def test_a_hint_that_does_not_lead_to_a_checkpoint_is_left_alone(tmp_path: Path) -> None:
     storage = long_log(tmp_path)
-    storage.put("t/_delta_log/_last_checkpoint", hint)
-    assert LogFiles.recent(storage, "t") == LogFiles.of(storage, "t")
+    hints = (b"", b"[]", b"7", b'{"version": 34}', b'{"version": 41}', b'{"version": "35"}', b"{")
+    for hint in hints:
+        storage.put("t/_delta_log/_last_checkpoint", hint)
+        assert LogFiles.recent(storage, "t") == LogFiles.of(storage, "t"), hint
     storage.delete("t/_delta_log/_last_checkpoint")
     assert LogFiles.recent(storage, "t") == LogFiles.of(storage, "t")
 
