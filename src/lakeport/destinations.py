@@ -14,7 +14,6 @@ from lakeport.config.classes import config_class, destination_of
 from lakeport.config.inputs.database import DatabaseSource
 from lakeport.config.inputs.files import FilesSource
 from lakeport.engine.spark.delta.files import check_table_files
-from lakeport.engine.spark.filesystems import place_of
 from lakeport.errors import ConfigError, PermissionRefused
 from lakeport.host.extras import PACKAGES, missing
 from lakeport.sources.remote import storage_of
@@ -32,7 +31,6 @@ from lakeport.writers.naming import check_date_format, table_folder, table_name
 if TYPE_CHECKING:
     from lakeport.config.base import DestinationConfig
     from lakeport.engine.base import Engine
-    from lakeport.engine.spark.lease import Store
     from lakeport.engine.types import DataFrame, SparkSession
     from lakeport.model import Storage, StoredObject
     from lakeport.writers.base import TableWriter
@@ -274,13 +272,6 @@ def _holds_files(storage: Storage, folder: str) -> bool:
 
 def _first(storage: Storage, folder: str) -> StoredObject | None:
     return next(iter(storage.list(folder)), None)
-
-
-def spark_store(config: DestinationConfig, storage: Storage, needs: frozenset[str]) -> Store | None:
-    """Gives the store as Spark reaches it; None where it needs nothing for that."""
-    if not needs or not config.connectors():
-        return None
-    return lambda: (place_of(storage.hadoop_uri()), storage.hadoop_settings())
 
 
 def table_rows(

@@ -188,7 +188,7 @@ NAMING = {
     "needs a value that only the user knows": """sources/csv/plan sources/json/documents
         loading/replay/shares tables/queries""",
     "needs a server or a terminal": """cli/page cli/ui pages/server/address pages/server/gate""",
-    "needs another Spark, or a warm session": """cli/warm host/warm/start loading/check
+    "needs another Spark, or a warm session": """cli/warm host/warm/meeting loading/check
         engine/threads pipeline/session schema/calendars engine/spark/failures engine/spark/jvm/jars engine/spark/lease
         engine/spark/sql/values engine/spark/delta/files engine/spark/workers warm/client""",
     "needs a store that fails, or a file of others": """pipeline/kept sources/database/jdbc

@@ -18,7 +18,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 
 LIGHT = {"__future__", "lakeport", *sys.stdlib_module_names}
 _COMMAND = "a command loads what it runs when it runs: `lakeport version` would take a third longer"
-_SESSION = "a session starts beside a run and on its cores: half of what it imports can wait"
+_SESSION = "a client waits for its session: what it takes up comes first"
 _LOG = "a look at the log needs no Spark"
 _UNASKED = "most loads have no `sql` and expect nothing: a small one would take a twentieth longer"
 NEEDED = {
@@ -35,9 +35,11 @@ NEEDED = {
     "lakeport.native -> lakeport.native": "what is compiled may not load here",
     "lakeport.tables.table -> lakeport.engine.choose": _LOG,
     "lakeport.tables.table -> lakeport.engine.spark.sql.policy": _LOG,
-    "lakeport.warm.child -> lakeport.engine.spark.session": _SESSION,
-    "lakeport.warm.server -> lakeport.storage.sdks": _SESSION,
-    "lakeport.warm.session -> lakeport.warm.keeper": _SESSION,
+    "lakeport.warm.child -> lakeport.engine.spark.lease": _SESSION,
+    "lakeport.warm.session -> lakeport.engine.spark.jvm.calls": _SESSION,
+    "lakeport.warm.session -> lakeport.engine.spark.jvm.jars": _SESSION,
+    "lakeport.warm.session -> lakeport.engine.spark.session": _SESSION,
+    "lakeport.warm.session -> lakeport.storage.sdks": _SESSION,
 }
 """Imports inside functions that keep nothing heavy out -> why they are there."""
 

@@ -11,8 +11,7 @@ from tests.faults.kit import Lake
 from tests.warm.kit import Warm, cache
 
 VICTIMS = {
-    "test_killed_at_every_point": ["client", "first", "java"],
-    "test_lost_before_anything_was_read": ["first", "java"],
+    "test_killed_at_every_point": ["client", "first"],
     "test_lost_in_the_middle": ["java", "first"],
 }
 

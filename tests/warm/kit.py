@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -15,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from lakeport.host.cache import cache_folder
+from lakeport.host.warm.meeting import PROGRAM
 from tests.faults.kit import (
     BY_SPARK,
     PATIENCE,
@@ -23,25 +22,30 @@ from tests.faults.kit import (
     Process,
     alive,
     await_end,
-    environment,
     run,
     started,
 )
 from tests.faults.kit import land as land_anywhere
 
 _TRACED = Path(__file__).parent / "traced"
-_WAITS = """
-from lakeport.engine.spark.session import DriverSession
-driver = DriverSession.start(set(), {}, small=True, warm="require")
-assert driver.context.parallelize([1], 1).map(str).collect() == ["1"]
-driver.stop()
-"""
 
 
 def land(lake: Lake, *more: str | Path, source: str | Path = "-") -> Sequence[str | Path]:
     """The command line that loads into a lake, whose tables have Spark commit to them."""
     options = BY_SPARK if lake.format == "delta" else ()
     return land_anywhere(lake, *more, *options, source=source)
+
+
+def _words(process: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return ""
+
+
+def _parent(process: int) -> int:
+    with suppress(OSError):
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
 
 
 def _trace() -> str:
@@ -99,12 +103,11 @@ class Warm(AbstractContextManager["Warm"]):
         """`lakeport warm start`, until its Spark and what starts Spark's workers are there."""
         done = self.run("warm", "start", *options)
         assert done.code == 0, done.err
-        subprocess.run(
-            [sys.executable, "-c", _WAITS],
-            env=environment(self.environment()),
-            timeout=PATIENCE,
-            check=True,
-        )
+        source = self.cache / "ready.csv"
+        source.write_text("a\n1\n")
+        lake = self.cache / "ready"
+        done = self.run("land", source, "--to", lake, "--warm=require")
+        assert done.code == 0, done.err
 
     def status(self) -> list[dict[str, Any]]:
         """What `lakeport warm status` says."""
@@ -114,7 +117,7 @@ class Warm(AbstractContextManager["Warm"]):
         return found
 
     def served(self) -> int:
-        """How many runs have had Spark of the session."""
+        """How many runs have gone through the session."""
         return int(self.answer()["served"])
 
     def answer(self) -> dict[str, Any]:
@@ -126,8 +129,8 @@ class Warm(AbstractContextManager["Warm"]):
 
     def processes(self) -> list[int]:
         """The sessions' first processes."""
-        states = (self.cache / "warm").glob("*/session.json")
-        return [json.loads(state.read_text())["process"] for state in states]
+        ours = {number for number in self.traces() if PROGRAM in _words(number)}
+        return [number for number in ours if _parent(number) not in ours]
 
     def family(self) -> dict[int, str]:
         """Every process of the sessions, with its command line."""
@@ -136,8 +139,7 @@ class Warm(AbstractContextManager["Warm"]):
         while todo:
             process = todo.pop()
             with suppress(OSError):
-                words = Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ")
-                found[process] = words.decode()
+                found[process] = _words(process)
                 for task in Path(f"/proc/{process}/task").iterdir():
                     todo += map(int, (task / "children").read_text().split())
         return found

@@ -63,10 +63,16 @@ def test_says_the_same(shared: Warm, folder: Path, arguments: list[str]) -> None
 def test_has_spark_of_the_session(shared: Warm, folder: Path) -> None:
     before = shared.served()
     command = ("land", "people.csv", *LAKE, "--format", "delta", "--table", "people", *BY_SPARK)
-    done = shared.run(*command)
-    assert done.code == 0, done.err
-    assert shared.served() == before + 1
-    assert [row["name"] for row in Lake(folder / "lake", "delta").rows("people")] == ["Ada", "Bea"]
+    engines = []
+    for _ in range(2):
+        done = shared.run(*command, "--json", env={"LAKEPORT_WARM": "require"})
+        assert done.code == 0, done.err
+        engines.append(json.loads(b"".join(done.out))["engine"])
+    assert shared.served() == before + 2
+    assert engines[0]["application"] == engines[1]["application"] != ""
+    assert [row["name"] for row in Lake(folder / "lake", "delta").rows("people")] == [
+        *("Ada", "Bea") * 2
+    ]
 
 
 def test_has_the_clients_environment(shared: Warm, folder: Path) -> None:
@@ -91,7 +97,7 @@ def test_files_are_as_the_umask_has_them(own: Warm, folder: Path) -> None:
     assert done.code == 0, done.err
     for path in Lake(folder / "lake", "parquet").objects("people"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    # A session of its own, as the JVM of the other has another umask. It begins when the load ends.
+    # A session of its own, as the JVM of the other has another umask.
     stopped = own.run("warm", "stop", "--json")
     assert json.loads(b"".join(stopped.out))["ended"] == 2
 
@@ -142,18 +148,31 @@ def test_killed_and_repeated(shared: Warm, delta_lake: Lake) -> None:
     assert delta_lake.ids() == list(range(40 * BATCH))
 
 
-def test_side_by_side(shared: Warm, tmp_path: Path) -> None:
-    lakes = [Lake(tmp_path / f"lake-{number}", "delta") for number in range(5)]
+def test_one_after_the_other(shared: Warm, tmp_path: Path) -> None:
+    lakes = [Lake(tmp_path / f"lake-{number}", "delta") for number in range(3)]
     broken = Lake(tmp_path / "broken", "delta")
 
     def load(lake: Lake) -> int:
         given = users(50, 10) if lake is not broken else users(50, 10) + b'{"type": "RECORD"'
-        return shared.run(*land(lake, *SIZES), given=given).code
+        return shared.run(*land(lake, *SIZES, "--warm=require"), given=given).code
 
-    with ThreadPoolExecutor(6) as pool:
+    before = shared.served()
+    with ThreadPoolExecutor(4) as pool:
         codes = list(pool.map(load, [*lakes, broken]))
-    assert codes == [0] * 5 + [3]
-    assert [lake.ids() for lake in lakes] == [list(range(50))] * 5
+    assert codes == [0] * 3 + [3]
+    assert [lake.ids() for lake in lakes] == [list(range(50))] * 3
+    assert shared.served() == before + 4
+
+
+def test_who_would_wait_for_long_goes_alone(shared: Warm, folder: Path, delta_lake: Lake) -> None:
+    with shared.started(*land(delta_lake, *SIZES)) as process:
+        process.feed(INPUT, close=False)
+        assert process.wait_for(lambda: len(process.out) > 2)
+        before = shared.served()
+        done = shared.run("land", "people.csv", *LAKE)
+        assert done.code == 0, done.err
+        assert shared.served() == before
+        assert shared.answer()["running"] == "lakeport land"
 
 
 def test_a_terminal_is_the_clients(shared: Warm, folder: Path) -> None:

@@ -14,9 +14,9 @@ import pytest
 
 from lakeport.cli.app import main
 from lakeport.cli.warm import _ask
-from lakeport.host.warm import folder, identity, start
+from lakeport.host.warm import identity
 from lakeport.host.warm.identity import Unfit
-from lakeport.host.warm.start import NotStarted
+from lakeport.host.warm.meeting import sessions
 from lakeport.warm import client
 from tests.faults.kit import BY_SPARK, PATIENCE, Lake
 from tests.warm.kit import Warm, cache
@@ -66,58 +66,20 @@ def test_from_its_start_to_its_end(warm: Warm, tmp_path: Path, capfd: Captured) 
         assert client.through("target-lakeport", ["--version"])[0] is None
         (session,) = told(capfd, "warm", "status")
         assert session["suits"] == "yes"
-        assert session["served"] == 2  # both loads: a look at a table needs no Spark
-        assert session["mb"] > 100
+        assert session["served"] == 3
         assert told(capfd, "warm", "stop") == {"ended": 1, "ending with their last run": 0}
-        assert folder.sessions() == []
+        assert sessions() == []
     assert [row["name"] for row in Lake(tmp_path / "lake", "delta").rows("people")] == ["Ada"]
 
 
-def test_the_load_that_starts_it_is_done_here(
-    warm: Warm, monkeypatch: pytest.MonkeyPatch, capfd: Captured
-) -> None:
-    monkeypatch.setattr(start, "_beside", None)
-    land = ["land", "people.csv", "--to", "lake"]
-    with warm:
-        here = client.through("lakeport", [*land, "--warm"])
-        assert here == (None, [*land, "--set", "warm=auto"], None)
-        begun = start.beside()
-        assert begun is not None
-        assert folder.fitting() is None  # it waits
-        assert begun.session() == folder.fitting()
-        assert start.settle() == ""
-        assert [session["served"] for session in told(capfd, "warm", "status")] == [0]
-
-
-def test_who_comes_second_uses_the_first_ones(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start, "_beside", None)
-    with warm:
-        found = []
-        for _ in range(2):
-            start.begin_beside()
-            begun = start.beside()
-            assert begun is not None
-            found.append(begun)
-        for each in found:
-            each.wake()
-        assert found[1].session() == found[0].session()
-        os.waitpid(next(e.process for e in found if e.process != found[0].session().process), 0)
-        assert [each.failure() for each in found] == ["", ""]
-
-
-def test_a_session_that_does_not_come_up_is_told(
-    warm: Warm, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(start, "_beside", None)
-    monkeypatch.setattr(start, "IDLE_SECONDS", "soon")
-    with warm:
-        start.begin_beside()
-        begun = start.beside()
-        assert begun is not None
-        with pytest.raises(NotStarted, match="could not convert string to float: 'soon'"):
-            begun.session()
-        assert start.settle() == "ValueError: could not convert string to float: 'soon'"
-        assert folder.sessions() == []
+def test_a_session_that_does_not_come_up_is_told(warm: Warm, capfd: Captured) -> None:
+    with warm, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", "-agentlib:absent")
+        land = ["land", "people.csv", "--to", "lake", "--warm"]
+        _, _, problem = client.through("lakeport", land)
+        assert problem is not None
+        assert "a warm session can't be started: Spark's Java process ended" in str(problem)
+        assert sessions() == []
 
 
 def terminate_the_run() -> None:
@@ -127,7 +89,8 @@ def terminate_the_run() -> None:
     """
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
-        if any(_ask(session, "status").get("lent") for session in folder.sessions()):
+        if any(_ask(session, "status").get("running") for session in sessions()):
+            time.sleep(2.0)
             signal.raise_signal(signal.SIGTERM)
             return
         time.sleep(0.1)
@@ -170,7 +133,7 @@ def test_what_no_session_can_be_started_for(monkeypatch: pytest.MonkeyPatch) -> 
     def unfit() -> dict[str, str]:
         raise Unfit("warm sessions are for Linux")
 
-    monkeypatch.setattr(identity, "environment", unfit)
+    monkeypatch.setattr(identity, "facts", unfit)
     _, _, problem = client.through("lakeport", ["check", "--to", "lake", "--warm"])
     assert problem is not None
     assert str(problem).startswith("a warm session can't be started: warm sessions are for Linux")
@@ -187,4 +150,4 @@ def test_what_no_session_can_be_started_for(monkeypatch: pytest.MonkeyPatch) -> 
 def test_options_that_are_none(options: list[str], words: str, capfd: Captured) -> None:
     assert main(["warm", "start", *options]) == 2
     assert words in capfd.readouterr().err
-    assert folder.sessions() == []
+    assert sessions() == []

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-from tests.faults.kit import PATIENCE, Lake, await_end, environment, users
+from tests.faults.kit import PATIENCE, Lake, users
 from tests.faults.test_signals import BATCH, SIZES
 from tests.warm.kit import Warm, land
 
@@ -25,10 +22,7 @@ def test_idle_and_gone(own: Warm) -> None:
         assert time.monotonic() < end, own.traces()
         time.sleep(0.05)
     assert own.status() == []
-    assert sorted(path.name for path in (own.cache / "warm").iterdir()) == [
-        "announced.lock",
-        "start.lock",
-    ]
+    assert [path.name for path in (own.cache / "warm").iterdir()] == ["lock"]
     assert list((own.cache / "tmp").iterdir()) == []
 
 
@@ -54,41 +48,15 @@ def test_loads_of_files_use_it_from_the_first_on(own: Warm, tmp_path: Path) -> N
     assert sorted(lake.ids()) == sorted([*range(40 * BATCH)] * 2)
 
 
-def test_a_session_that_is_still_to_come_is_stopped(own: Warm, tmp_path: Path) -> None:
-    lake = Lake(tmp_path / "lake", "parquet")
-    assert own.run(*land(lake, "--warm"), given=GIVEN).code == 0
-    stopped = own.run("warm", "stop", "--json")
-    assert json.loads(b"".join(stopped.out)) == {"ended": 1, "ending with their last run": 0}
-    own.await_end()
-
-
 def test_a_session_outlives_a_load_that_is_killed(own: Warm, tmp_path: Path) -> None:
     lake = Lake(tmp_path / "lake", "parquet")
-    command = [sys.executable, "-m", "lakeport", *map(str, land(lake, "--warm"))]
-    own_environment = environment(own.environment())
-    with subprocess.Popen(command, stdin=subprocess.PIPE, env=own_environment) as process:
-        end = time.monotonic() + PATIENCE
-        while len(own.traces()) < 2:
-            assert time.monotonic() < end
-            time.sleep(0.01)
-        assert own.processes() == []  # it waits, as the load does
-        process.kill()
+    with own.started(*land(lake, "--warm")) as process:
+        process.feed(GIVEN[:1000], close=False)
+        assert process.wait_for(lambda: bool(own.processes()))
+        process.send(signal.SIGKILL)
+        process.end()
     assert own.run(*land(lake, "--warm", "require"), given=GIVEN).code == 0
     assert lake.ids() == list(range(40 * BATCH))
-
-
-def test_lost_before_anything_was_read(own: Warm, delta_lake: Lake, victim: str) -> None:
-    own.start()
-    first, session, before = own.processes()[0], set(own.family()), own.served()
-    with own.started(*land(delta_lake)) as process:
-        end = time.monotonic() + PATIENCE
-        while own.served() == before:
-            assert time.monotonic() < end
-        os.kill(own.java() if victim == "java" else first, signal.SIGKILL)
-        await_end(session if victim == "first" else session - {first})
-        process.feed(GIVEN)
-        assert process.end() == 0, process.words
-    assert delta_lake.ids() == list(range(40 * BATCH))
 
 
 def test_lost_in_the_middle(own: Warm, delta_lake: Lake, victim: str) -> None:

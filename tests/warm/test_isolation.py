@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import socket
 import subprocess
 import sys
@@ -15,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from lakeport.host.warm.channel import Channel, connect
 from tests.emulators import Keys, Minio
 from tests.faults.kit import BY_SPARK, PATIENCE, Lake, Outcome, environment, users
 from tests.warm.kit import Warm, land
@@ -89,173 +86,36 @@ def test_no_secret_is_kept(shared: Warm, minio: Minio, bucket: str) -> None:
     assert load(shared, minio, bucket, "kept", nobody, "--warm=require").code == 5
 
 
-def test_only_who_has_the_token(shared: Warm) -> None:
-    state = json.loads(next(shared.cache.glob("warm/*/session.json")).read_text())
-    folder = Path(state["folder"])
+def test_nobody_else_can_open_the_folder(shared: Warm) -> None:
+    folder = shared.cache / "warm"
     assert folder.stat().st_mode & 0o077 == 0
-    for name in ("runs", "spark"):
-        assert folder.joinpath(name).stat().st_mode & 0o077 == 0
-        for message in ({"token": "x", "do": "stop", "claims": {}}, {"do": "stop"}, [], "x"):
-            channel = connect(folder / name)
-            channel.send(message)
-            assert channel.receive(10) == (None, [])
-            channel.close()
+    folder.chmod(0o750)
+    try:
+        assert shared.status() == []
+    finally:
+        folder.chmod(0o700)
     assert shared.answer()["suits"] == "yes"
 
 
 def test_noise_does_not_end_it(shared: Warm) -> None:
-    folder = next(shared.cache.glob("warm/*/session.json")).parent
-    for name in ("runs", "spark"):
-        for noise in (b"", b"\xff" * 100, b"\0\0\0\5hello", b"\0\0\0\2"):
-            with socket.socket(socket.AF_UNIX) as connection:
-                connection.connect(str(folder / name))
-                connection.sendall(noise)
+    (place,) = (each for each in (shared.cache / "warm").iterdir() if each.is_socket())
+    for noise in (b"", b"\xff" * 100, b"[]", b"null", b"{}", b'{"do": "run"}'):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.connect(str(place))
+            connection.sendall(noise)
     assert shared.answer()["suits"] == "yes"
 
 
-def test_a_peer_is_known(shared: Warm) -> None:
-    ours, theirs = socket.socketpair()
-    assert Channel(ours).peer == (os.getpid(), os.getuid())
-    ours.close()
-    theirs.close()
-
-
-PROGRAM = """
-import json, sys
-import pyarrow as pa
-import lakeport
-
-report = lakeport.land(pa.table({"id": [1, 2]}), sys.argv[1], table="t", file_type="delta",
-                       table_properties={"delta.logRetentionDuration": "interval 30 days"},
-                       warm="require")
-from pyspark.sql import SparkSession
-spark = SparkSession.builder.getOrCreate()
-print(spark.read.format("delta").load(sys.argv[1] + "/t").count())
-spark.stop()
-"""
-
-
-def test_a_program_of_the_users(shared: Warm, tmp_path: Path) -> None:
-    """Its Spark is the session's, and what it does to it harms nobody."""
-    before = shared.served()
-    for number in (1, 2):
-        done = subprocess.run(
-            [sys.executable, "-W", "error::UserWarning", "-c", PROGRAM, str(tmp_path / "lake")],
-            env=environment(shared.environment()),
-            capture_output=True,
-            timeout=200,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr.decode()
-        assert done.stdout.split()[-1] == str(2 * number).encode()
-    assert shared.served() == before + 2
-    assert re.match(r"\d+", str(shared.answer()["process"]))
-
-
-LOOK = """
-import json, sys
-from lakeport.engine.spark.session import DriverSession
-
-driver = DriverSession.start(set(), {}, small=True, warm="require")
-context = driver.context
-active = context._jvm.org.apache.spark.sql.SparkSession.active()
-print(json.dumps({
-    "tags": [str(tag) for tag in context.getJobTags()],
-    "pool": context.getLocalProperty("spark.scheduler.pool"),
-    "session": active.hashCode(),
-}), flush=True)
-print(sys.stdin.readline())
-driver.stop()
-"""
-
-
-def test_each_has_its_own_session_pool_and_tag(shared: Warm) -> None:
-    runs = [
-        subprocess.Popen(
-            [sys.executable, "-c", LOOK],
-            env=environment(shared.environment()),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        for _ in range(2)
-    ]
-    found = []
-    for run in runs:
-        assert run.stdout is not None
-        found.append(json.loads(run.stdout.readline()))
-    for run in runs:
-        run.communicate(b"\n", timeout=100)
-        assert run.returncode == 0
-    assert all(len(each["tags"]) == 1 and each["pool"] for each in found)
-    for name in ("tags", "pool", "session"):
-        assert found[0][name] != found[1][name]
-
-
-ASKS = """
-import os, sys
-from lakeport.engine.spark.session import DriverSession
-
-os.getppid = lambda: int(sys.argv[1])  # as the session's own runs have it
-driver = DriverSession.start(set(), {}, small=True, warm="require")
-driver.spark.conf.set("spark.sql.shuffle.partitions", "3")
-jvm = driver.context._jvm
-sessions = jvm.org.apache.spark.sql.SparkSession
-print(driver.spark.range(5).count(), sessions.active().conf().get("spark.sql.shuffle.partitions"))
-driver.stop()
-"""
-
-
-def test_a_run_without_sql_has_a_session_if_it_asks(shared: Warm) -> None:
-    (first,) = shared.processes()
-    for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-c", ASKS, str(first)],
-            env=environment(shared.environment()),
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
-        assert done.stdout.split() == ["5", "3"], done.stderr
-
-
-SOON_ANOTHER = """
-import threading, time
-from lakeport.engine.spark import adopt
-from lakeport.engine.spark.session import DriverSession
-
-joining, detach = threading.Event(), adopt.detach
-
-def slow():
-    if not joining.is_set():
-        joining.set()
-        time.sleep(1)
-    detach()
-
-adopt.detach = slow
-first = DriverSession.start(set(), {}, small=True, warm="require")
-first.begin()
-assert joining.wait(120)
-second = DriverSession.start(set(), {}, small=True, warm="require")
-found = second.context.parallelize([1], 1).map(str).collect()
-first._builder.join()
-from pyspark import SparkContext
-print(first is second, found, SparkContext._active_spark_context is second.context)
-second.stop()
-"""
-
-
-def test_a_run_whose_predecessor_is_still_joining_waits_for_its_end(shared: Warm) -> None:
-    """pyspark knows of one JVM in a process: whoever comes late would take the next one's."""
+def test_a_program_of_the_users_has_a_spark_of_its_own(shared: Warm, tmp_path: Path) -> None:
+    program = "import sys, lakeport; lakeport.land('a.csv', sys.argv[1], warm='require')"
     done = subprocess.run(
-        [sys.executable, "-c", SOON_ANOTHER],
+        [sys.executable, "-c", program, str(tmp_path / "lake")],
         env=environment(shared.environment()),
         capture_output=True,
-        text=True,
-        timeout=200,
+        timeout=100,
         check=False,
     )
-    assert done.stdout.strip() == "False ['1'] True", done.stderr
+    assert b"no warm session can be used" in done.stderr
 
 
 def half_open(process: int) -> list[str]:
@@ -273,11 +133,9 @@ def half_open(process: int) -> list[str]:
 def test_no_connection_outlives_its_run(shared: Warm, tmp_path: Path) -> None:
     source = tmp_path / "a.csv"
     source.write_text("a\n1\n")
-    before = shared.served()
-    for format_ in ("delta", "parquet") * 2:  # a load of files may end before it has Spark
+    for format_ in ("delta", "parquet") * 2:
         done = shared.run(*land(Lake(tmp_path / format_, format_), "--warm=require", source=source))
         assert done.code == 0, done.err
-    assert shared.served() >= before + 2
     end = time.monotonic() + PATIENCE
     while left := half_open(shared.java()):
         assert time.monotonic() < end, left

@@ -1,20 +1,18 @@
-"""kill -9 at points that the disk shows: of the client, of the session or of its JVM, in a chain.
+"""kill -9 at points that the disk shows: of the client or of the session, in a chain.
 
 Each run of a chain has the same run id. Every point is as harmless as in `tests.faults.test_kill`,
-of which the points and the readers are. A run that loses its session says so, or goes on with a
-Spark of its own where it had not come to use the session's yet.
+of which the points and the readers are. A run that loses its session says so.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.faults.kit import Lake, Process, await_end, users
+from tests.faults.kit import Lake, await_end, users
 from tests.faults.test_kill import BATCH, INPUT, REST, ROWS, RUN, check_readers, points
 from tests.warm.kit import Warm, land
 
@@ -25,26 +23,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Each format with `--soak`, one of them else."""
     formats = ["delta", "parquet"]
     metafunc.parametrize("format_", formats if metafunc.config.getoption("soak") else formats[:1])
-
-
-def goes_on(warm: Warm, process: Process, before: set[int], format_: str) -> bool:
-    """Whether the client does the run itself now; waits until it does, or ends.
-
-    By a Spark of its own, which files are too small to need: they are made by Arrow.
-    """
-
-    def does() -> bool:
-        if format_ == "parquet":
-            with suppress(OSError):
-                return "libarrow" in Path(f"/proc/{process.popen.pid}/maps").read_text()
-            return False
-        names = set()
-        for number in (set(warm.family()) | process.family()) - before:
-            with suppress(OSError):
-                names.add(Path(f"/proc/{number}/comm").read_text().strip())
-        return "java" in names
-
-    return process.wait_for(does)
 
 
 @pytest.mark.timeout(1800)  # up to ten runs, one after another
@@ -64,14 +42,9 @@ def test_killed_at_every_point(
             process.feed(INPUT, close=False)
             assert process.wait_for(lambda p=point, q=process: p(lake, q, spool)), point.__name__
             family = set(own.family())
-            if victim != "client":
-                os.kill(own.java() if victim == "java" else first, signal.SIGKILL)
-            unaware = victim == "client" or (victim == "java" and format_ == "parquet")
-            if unaware or goes_on(own, process, family, format_):
-                process.send(signal.SIGKILL)
-                assert process.end() == -signal.SIGKILL, point.__name__
-            else:
-                assert process.end() == LOST, (point.__name__, process.words)
+            os.kill(process.popen.pid if victim == "client" else first, signal.SIGKILL)
+            ended = -signal.SIGKILL if victim == "client" else LOST
+            assert process.end() == ended, (point.__name__, process.words)
             await_end(family - session if victim == "client" else family)
             seen = check_readers(lake, process.states())
         assert seen >= before, point.__name__

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,10 +13,9 @@ from lakeport.cli.output.errors import Guard
 from lakeport.cli.output.help import SET_UP, Commands, about, help_alone
 from lakeport.engine.spark.settings import heap_mb
 from lakeport.errors import ConfigError, MissingDependency
-from lakeport.host.warm import folder, identity
-from lakeport.host.warm.channel import connect
-from lakeport.host.warm.folder import Session
-from lakeport.host.warm.start import MEMORY, begin
+from lakeport.host.process import is_there
+from lakeport.host.warm import identity
+from lakeport.host.warm.meeting import MEMORY, Channel, begin, failure, find, sessions
 
 warm = typer.Typer(
     cls=Commands,
@@ -28,10 +25,10 @@ warm = typer.Typer(
     rich_markup_mode=None,
 )
 
-_ANSWER_SECONDS = 10.0
+_ANSWER_SECONDS = 30.0
 _END_SECONDS = 30.0
-_COLUMNS = ("process", "suits", "up", "idle", "ends_after", "running", "served", "mb", "version")
-_SPARE = ("version", "mb", "served", "up", "ends_after")
+_COLUMNS = ("process", "suits", "up", "idle", "ends_after", "running", "served", "version")
+_SPARE = ("version", "served", "up", "ends_after")
 
 
 @warm.command(**about(SET_UP, "lakeport warm start --idle 30m --memory 4g"))
@@ -50,17 +47,19 @@ def start(
     with Guard(output, debug, cut_off=("no warm session was started", "")):
         heap_mb({"spark.driver.memory": memory})
         seconds = _seconds(idle)
-        running = folder.fitting()
+        running = find()
         if running is None:
             output.begin("starting a warm session")
             _fetch_jars(output)
-        session = running or begin(seconds, memory)
+        told = _ask(running or begin(seconds, memory), "status")
+        if not told:
+            raise failure()
         output.facts(
-            "a warm session runs already" if running else "a warm session was started",
+            "a warm session was started" if running is None else "a warm session runs already",
             {
-                "process": str(session.process),
-                "ends after": f"{_shown(session.idle)} without a run",
-                "memory": session.memory,
+                "process": str(told["process"]),
+                "ends after": f"{_shown(told['idle'])} without a run",
+                "memory": told["memory"],
             },
         )
 
@@ -70,7 +69,7 @@ def status(json_out: JsonOut = False, debug: Debug = False) -> None:
     """Show the warm sessions of this user, and whether they suit this shell."""
     output: Output = Json() if json_out else Console()
     with Guard(output, debug):
-        rows = [_row(session) for session in folder.sessions()]
+        rows = [_row(told) for session in sessions() if (told := _ask(session, "status"))]
         if rows or json_out:
             output.rows("", _COLUMNS, rows, _SPARE)
         else:
@@ -83,14 +82,12 @@ def stop(json_out: JsonOut = False, debug: Debug = False) -> None:
     output: Output = Json() if json_out else Console()
     with Guard(output, debug):
         ended, waiting = 0, 0
-        folder.await_announced()  # one that a load has begun to start goes with the others
-        for session in folder.sessions():
+        for session in sessions():
             told = _ask(session, "stop")
-            busy = len(told.get("runs", ())) + told.get("lent", 0)
-            if busy:
+            if told.get("running"):
                 waiting += 1
-            else:
-                _wait(session)
+            elif told:
+                _await_end(told["process"])
                 ended += 1
         output.facts("warm sessions", {"ended": ended, "ending with their last run": waiting})
 
@@ -117,49 +114,44 @@ def _seconds(text: str) -> float:
     return found
 
 
-def _row(session: Session) -> tuple[object, ...]:
-    told = _ask(session, "status")
-    now = time.time()
+def _row(told: dict[str, Any]) -> tuple[object, ...]:
     return (
-        session.process,
-        _suits(session),
-        _shown(now - session.begun),
-        _shown(told.get("idle_for", 0.0)),
-        _shown(session.idle),
-        len(told.get("runs", ())) or told.get("lent", 0),
-        told.get("served"),
-        _megabytes(session.process),
-        session.version,
+        told["process"],
+        _suits(told["facts"]),
+        _shown(time.time() - told["begun"]),
+        _shown(told["idle_for"]),
+        _shown(told["idle"]),
+        told["running"],
+        told["served"],
+        told["version"],
     )
 
 
-def _suits(session: Session) -> str:
+def _suits(facts: dict[str, str]) -> str:
     """`yes`, or what differs between the session and this process."""
     try:
         here = identity.facts()
     except identity.Unfit as reason:
         return f"no: {reason}"
-    names = sorted(here.keys() | session.facts.keys())
-    other = [name for name in names if here.get(name) != session.facts.get(name)]
+    names = sorted(here.keys() | facts.keys())
+    other = [name for name in names if here.get(name) != facts.get(name)]
     return f"no: another {', '.join(other)}" if other else "yes"
 
 
-def _ask(session: Session, what: str) -> dict[str, Any]:
+def _ask(session: Channel, what: str) -> dict[str, Any]:
     """What a session answers; nothing if it has just ended."""
-    with suppress(OSError, ValueError):
-        channel = connect(session.runs)
-        try:
-            channel.send({"do": what, "token": session.token})
-            answer, _ = channel.receive(_ANSWER_SECONDS)
-            return answer or {}
-        finally:
-            channel.close()
-    return {}
+    try:
+        session.send({"do": what})
+        return session.receive(_ANSWER_SECONDS)[0]
+    except OSError:
+        return {}
+    finally:
+        session.close()
 
 
-def _wait(session: Session) -> None:
+def _await_end(process: int) -> None:
     end = time.monotonic() + _END_SECONDS
-    while Session.read(session.folder) is not None and time.monotonic() < end:
+    while is_there(process) and time.monotonic() < end:
         time.sleep(0.02)
 
 
@@ -173,32 +165,3 @@ def _shown(seconds: float) -> str:
     if minutes >= 60:
         return f"{minutes // 60}h{minutes % 60:02}m"
     return f"{minutes}m" if minutes else f"{seconds:.0f}s"
-
-
-def _megabytes(process: int) -> int:
-    """What the session's processes hold in memory, shared pages counted once."""
-    found = 0
-    with suppress(OSError):
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and _descends(int(entry.name), process):
-                with suppress(OSError):
-                    found += _pss(entry)
-    return found >> 10
-
-
-def _descends(process: int, ancestor: int) -> bool:
-    while process > 1 and process != ancestor:
-        try:
-            stat = Path(f"/proc/{process}/stat").read_text()
-        except OSError:
-            return False
-        process = int(stat.rpartition(")")[2].split()[1])
-    return process == ancestor
-
-
-def _pss(entry: Path) -> int:
-    """Kibibytes."""
-    for line in (entry / "smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1])
-    return 0

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from pyspark import SparkContext
 
-    from lakeport.engine.spark.lease import Store
-
 
 def choose(
     name: str,
@@ -24,7 +22,6 @@ def choose(
     keep: SparkContext | None = None,
     also: frozenset[str] = frozenset(),
     warm: str = "off",
-    store: Store | None = None,
 ) -> Engine:
     """Return the engine that a config names: Spark, unless it says `threads`.
 
@@ -35,7 +32,7 @@ def choose(
         needs: names of `versions.JARS` that the work needs of Spark.
         settings: the user's `spark:` mapping.
         small: whether the load is known to be small, so that a quick start counts most.
-        keep, also, warm, store: as for `DriverSession.start`.
+        keep, also, warm: as for `DriverSession.start`.
 
     Raises:
         ConfigError: a setting is wrong, or the process's Spark lacks something.
@@ -45,4 +42,4 @@ def choose(
         return ThreadEngine()
     from lakeport.engine.spark.engine import SparkEngine
 
-    return SparkEngine(needs, settings, small=small, keep=keep, also=also, warm=warm, store=store)
+    return SparkEngine(needs, settings, small=small, keep=keep, also=also, warm=warm)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
 from lakeport.config.load import load_target
-from lakeport.destinations import open_storage, spark_session, spark_store
+from lakeport.destinations import open_storage, spark_session
 from lakeport.engine.choose import choose
 from lakeport.errors import LakeportError
 from lakeport.storage.checks import CheckItem, Checks, item_of
@@ -111,7 +111,6 @@ def _begin_spark(config: DestinationConfig, storage: Storage) -> Callable[[], Lo
             config.jars,
             config.spark,
             warm=config.warm,
-            store=spark_store(config, storage, config.jars),
         )
     except LakeportError as error:
         failure = error

@@ -226,7 +226,6 @@ def prepare(
         keep=keep,
         also=also | config.jars,
         warm=config.warm if warm else "off",
-        store=destinations.spark_store(config, storage, config.jars),
     )
     try:
         if isinstance(source, TablesSource):

@@ -23,7 +23,6 @@ from lakeport.config.inputs.base import secrets_of
 from lakeport.config.load import load_target
 from lakeport.engine.spark.failures import mask_causes, translate_jvm_errors
 from lakeport.errors import BadRecord, LakeportError
-from lakeport.host import first_effect
 from lakeport.host.activity import activity, joining
 from lakeport.loading.batches.streams import check_streams, leaves_table, raise_first
 from lakeport.loading.builder import ReportBuilder
@@ -234,7 +233,6 @@ class _Run:
             self.observer.on_progress(stream, records, size)
 
     def _flush(self, flush: Flush, source: Source) -> None:
-        first_effect.about_to_happen()
         sequence, self._flushes = self._flushes, self._flushes + 1
         self._records += len(flush.bad)
         self._set_aside(flush.bad, sequence, Of.LINES)

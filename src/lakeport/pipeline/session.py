@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 def start(loads: Collection[Load]) -> Engine:
     """Return an engine with all that the loads need, so that none has Spark start anew.
 
-    It is the run's own, not a warm session's: that one may be refused to a load half-way, where
-    others use it.
+    It is the run's own, not a warm session's: that one has one command at a time.
 
     Raises:
         ConfigError: two loads ask for different Sparks, or for a warm session's.

@@ -383,7 +383,6 @@ class Table:
             yield spark
 
     def _engine(self, contents: Contents | None = None) -> Engine:
-        from lakeport.destinations import spark_store
         from lakeport.engine.choose import choose
 
         known = 0 if contents is None else sum(file.bytes for file in contents.files)
@@ -394,5 +393,4 @@ class Table:
             config.spark,
             small=known < _LARGE_BYTES,
             warm=config.warm,
-            store=spark_store(config, self._location.storage, needs),
         )

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import atexit
 import io
+import json
 import os
 import signal
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any, Final, NoReturn
 
-from lakeport.host import first_effect
 from lakeport.host.process import die_with
-from lakeport.host.warm.channel import Channel
+
+PASSED_ON: Final = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGWINCH,
+)
+"""Signals to a client that are its run's."""
 
 _FAILED: Final = 1
 _INTERRUPTED: Final = 130
-_REPEATABLE: Final = frozenset({"land", "target", "plan"})
-"""Commands that say themselves when they have an effect."""
 _PROGRAMS: Final = ("lakeport", "target-lakeport")
 
 
@@ -33,8 +42,8 @@ class Command:
         program: `lakeport` or `target-lakeport`.
         arguments: what stands behind the program's name.
         environment: all variables.
-        streams: of standard input, output and error: the encoding, the handler of its errors, and
-            whether it is written line by line; None for one that is closed.
+        streams: of standard input, output and error: the encoding, and the handler of its errors;
+            None for one that is closed.
         ignored: signals that are ignored.
         folder: descriptor of the working folder.
         files: descriptors of the streams that are open.
@@ -49,24 +58,45 @@ class Command:
     files: list[int]
 
     @classmethod
-    def of(cls, message: dict[str, Any], files: list[int]) -> Command:
-        """The command of a client's message.
+    def here(cls, program: str, arguments: Sequence[str]) -> Command:
+        """The command line of this process, with its surroundings; `close` it."""
+        streams = (sys.stdin, sys.stdout, sys.stderr)
+        return cls(
+            program,
+            [*arguments],
+            dict(os.environ),
+            [(each.encoding, each.errors or "strict") if each else None for each in streams],
+            [n for n in PASSED_ON if signal.getsignal(n) is signal.SIG_IGN],
+            os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC),
+            [os.dup(number) for number, each in enumerate(streams) if each],
+        )
+
+    def sent(self) -> list[int]:
+        """Return the files that are sent to a session, the first of them to be closed then."""
+        told = {name: value for name, value in vars(self).items() if name not in _OPEN}
+        file = os.memfd_create("lakeport-command")
+        os.write(file, json.dumps(told).encode())
+        return [file, self.folder, *self.files]
+
+    @classmethod
+    def of(cls, files: Sequence[int]) -> Command:
+        """The command of the files that a client has sent.
 
         Raises:
             ValueError: it is none.
         """
-        streams = [tuple(each) if each else None for each in message["streams"]]
-        if message["program"] not in _PROGRAMS or len(files) != 1 + sum(map(bool, streams)):
+        told, folder, *streams = files
+        with os.fdopen(told, "rb") as file:
+            file.seek(0)
+            given = json.load(file)
+        if given["program"] not in _PROGRAMS or len(streams) != sum(map(bool, given["streams"])):
             raise ValueError("no command")
-        return cls(
-            message["program"],
-            list(message["arguments"]),
-            dict(message["environment"]),
-            streams,
-            list(message["ignored"]),
-            files[0],
-            files[1:],
-        )
+        return cls(**given, folder=folder, files=streams)
+
+    def close(self) -> None:
+        """Close its files in this process."""
+        for file in (self.folder, *self.files):
+            os.close(file)
 
     @property
     def shown(self) -> str:
@@ -75,12 +105,15 @@ class Command:
         return f"{self.program} {verb}".strip()
 
 
-def become(command: Command, channel: Channel, parent: int) -> NoReturn:
+_OPEN: Final = {"folder", "files"}
+
+
+def become(command: Command, door: Mapping[str, Any], parent: int) -> NoReturn:
     """Run the command in this process, and end it.
 
     Args:
         command: what is to run.
-        channel: to the client.
+        door: into the JVM, see `lease.Door`.
         parent: the process that forked this one, with the forwarded signals blocked.
     """
     code = _FAILED
@@ -89,41 +122,15 @@ def become(command: Command, channel: Channel, parent: int) -> NoReturn:
         _take_signals(command.ignored)
         _take_streams(command)
         _take_place(command)
-    except Exception:
-        _decline(channel)
-    try:
-        first_effect.before(lambda: _begin(channel))
-        code = _run(command)
+        from lakeport.cli import programs  # as late as a run: a session starts without them
+        from lakeport.engine.spark import lease
+
+        lease.lend(**door)
+        code = programs.run(command.program, command.arguments)
     except KeyboardInterrupt:
         code = _INTERRUPTED
     finally:
         _leave(code)
-
-
-def _run(command: Command) -> int:
-    from lakeport.cli import programs
-
-    verb = command.arguments[0] if command.program == "lakeport" and command.arguments else "land"
-    if verb not in _REPEATABLE:
-        first_effect.about_to_happen()
-    return programs.run(command.program, command.arguments)
-
-
-def _begin(channel: Channel) -> None:
-    """Tell the client that the run has an effect from now on; leave it to him if Spark is lost."""
-    from lakeport.engine.spark.session import (
-        DriverSession,  # as late as a run: a session starts without it
-    )
-
-    if DriverSession.lost():
-        _decline(channel)
-    channel.send({"begun": True})
-
-
-def _decline(channel: Channel) -> NoReturn:
-    """Leave the command to the client; nothing of it has been done."""
-    channel.send({"declined": True})
-    os._exit(_FAILED)
 
 
 def _take_signals(ignored: list[int]) -> None:
@@ -149,8 +156,6 @@ def _take_streams(command: Command) -> None:
             opened = _text(descriptor, *told)
         setattr(sys, name, opened)
         setattr(sys, f"__{name}__", opened)
-    for file in command.files:
-        os.close(file)
 
 
 def _text(descriptor: int, encoding: str, errors: str) -> IO[str]:
@@ -168,7 +173,7 @@ def _text(descriptor: int, encoding: str, errors: str) -> IO[str]:
 
 def _take_place(command: Command) -> None:
     os.fchdir(command.folder)
-    os.close(command.folder)
+    command.close()
     os.environ.clear()
     os.environ.update(command.environment)
     time.tzset()

@@ -4,8 +4,7 @@
 arguments, environment, folder, streams ─▶ session ─▶ a process there does the work
 signals ─▶                                ◀─ exit code
 ```
-Nothing heavy is imported. As long as the other process has had no effect, losing it costs nothing:
-the command then runs here.
+Nothing heavy is imported. A session has one run at a time.
 """
 
 from __future__ import annotations
@@ -13,16 +12,13 @@ from __future__ import annotations
 import os
 import select
 import signal
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from lakeport.errors import LakeportError, SparkFailure
-from lakeport.host.warm import folder
-from lakeport.host.warm.channel import PASSED_ON, Channel, connect
-from lakeport.host.warm.folder import Session
-from lakeport.host.warm.start import NotStarted, begin_beside
+from lakeport.host.warm.meeting import Channel, NotStarted, begin, failure, find
+from lakeport.warm.child import PASSED_ON, Command
 
 _OPTION: Final = "--warm"
 _WORDS: Final = ("auto", "off", "require")
@@ -30,6 +26,9 @@ _VARIABLE: Final = "LAKEPORT_WARM"
 _COMMANDS: Final = frozenset({"check", "land", "plan", "runs", "table", "tables", "target"})
 _SELF_SUFFICIENT: Final = frozenset({"--help", "-h", "--about", "--version"})
 _HANDLED: Final = (*PASSED_ON, signal.SIGTSTP, signal.SIGCONT)
+
+_TURN_SECONDS: Final = 3.0  # as long as the start of a Spark takes
+_INTERRUPTED: Final = 130
 
 _Outcome = tuple[int | None, list[str], LakeportError | None]
 
@@ -97,39 +96,39 @@ def through(program: str, arguments: Sequence[str]) -> _Outcome:
     if wanted in ("off", "false") or not _SELF_SUFFICIENT.isdisjoint(rest):
         return None, rest, None
     try:
-        session = folder.fitting(patient=wanted == "require")
-        if session is None and wanted == "start":
-            begin_beside()  # and this command runs here, with the session's Spark if it needs any
-        return (None if session is None else _run(session, program, rest)), rest, None
+        channel = begin() if wanted == "start" else find()
+        return (None if channel is None else _run(channel, program, rest, wanted)), rest, None
     except (Lost, NotStarted) as problem:
         return None, rest, problem
 
 
-def _run(session: Session, program: str, arguments: list[str]) -> int | None:
+def _run(channel: Channel, program: str, arguments: list[str], wanted: str) -> int | None:
+    """Run a command once it is its turn; None where that does not come, or not soon enough."""
     try:
-        channel = connect(session.runs)
-        _ask(channel, session, program, arguments)
+        channel.send({"do": "run"})
+        answer, _ = channel.receive()
+        if "wait" in answer:
+            begun = wanted == "start" and answer["wait"] != "for the run"
+            patience = _TURN_SECONDS if {"land", "target"} & {program, *arguments[:1]} else 0.01
+            answer, _ = channel.receive(None if begun or wanted == "require" else patience)
+        if "turn" in answer:
+            command = Command.here(program, arguments)
+            told, *_ = files = command.sent()
+            channel.send({}, files)
+            os.close(told)
+            command.close()
+            return _Waiting(channel).wait()
+    except TimeoutError:
+        return None  # the run before takes longer than a Spark of one's own
     except OSError:
-        return None
-    return _Waiting(channel).wait()
-
-
-def _ask(channel: Channel, session: Session, program: str, arguments: list[str]) -> None:
-    here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        streams = (sys.stdin, sys.stdout, sys.stderr)
-        message = {
-            "do": "run",
-            "token": session.token,
-            "program": program,
-            "arguments": arguments,
-            "environment": dict(os.environ),
-            "streams": [(each.encoding, each.errors) if each else None for each in streams],
-            "ignored": [n for n in PASSED_ON if signal.getsignal(n) is signal.SIG_IGN],
-        }
-        channel.send(message, [here, *(n for n, each in enumerate(streams) if each)])
+        pass
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     finally:
-        os.close(here)
+        channel.close()
+    if wanted == "start":
+        raise failure()
+    return None
 
 
 class _Waiting:
@@ -137,13 +136,12 @@ class _Waiting:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._begun = False
 
-    def wait(self) -> int | None:
-        """The exit code; None if the session was lost before the run had any effect.
+    def wait(self) -> int:
+        """The exit code.
 
         Raises:
-            Lost: the session was lost afterwards.
+            Lost: the session was lost.
         """
         ours, pythons = os.pipe()
         os.set_blocking(pythons, False)
@@ -161,9 +159,8 @@ class _Waiting:
             signal.set_wakeup_fd(before)
             os.close(ours)
             os.close(pythons)
-            self._channel.close()
 
-    def _follow(self, woken: int) -> int | None:
+    def _follow(self, woken: int) -> int:
         events = select.poll()
         events.register(self._channel, select.POLLIN)
         events.register(woken, select.POLLIN)
@@ -173,18 +170,11 @@ class _Waiting:
                     os.read(woken, 1024)
                 continue
             message, _ = self._channel.receive()
-            if message is None:
-                if self._begun:
-                    raise Lost
-                return None
-            if "begun" in message:
-                self._begun = True
-            elif "declined" in message:
-                return None
-            elif "killed" in message:
+            if not message:
+                raise Lost
+            if "killed" in message:
                 return self._die(message["killed"])
-            else:
-                return int(message["exit"])
+            return int(message["exit"])
 
     def _pass_on(self, number: int, frame: Any) -> None:
         with suppress(OSError):

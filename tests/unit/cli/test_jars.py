@@ -12,7 +12,6 @@ from lakeport.cli import warm
 from lakeport.cli.app import main
 from lakeport.engine.spark.jvm import jars
 from lakeport.engine.spark.jvm.versions import JARS, jars_for
-from lakeport.host.warm.folder import Session
 
 Cap = pytest.CaptureFixture[str]
 
@@ -70,12 +69,13 @@ def test_a_warm_session_starts_with_delta_s_jars(
 ) -> None:
     there: list[bool] = []
 
-    def begin(idle: float, memory: str) -> Session:
+    def begin(idle: float, memory: str) -> dict[str, object]:
         there.append(not jars.missing(["delta"]))
-        return Session(tmp_path, 7, "t", 0.0, idle, memory, "0.1.0", {})
+        return {"process": 7, "idle": idle, "memory": memory}
 
-    monkeypatch.setattr("lakeport.host.warm.folder.fitting", lambda: None)
+    monkeypatch.setattr(warm, "find", lambda: None)
     monkeypatch.setattr(warm, "begin", begin)
+    monkeypatch.setattr(warm, "_ask", lambda session, what: session)
     assert main(["warm", "start"]) == 0
     assert capsys.readouterr().err == "" and there == [True]
     shutil.rmtree(tmp_path / "cache")

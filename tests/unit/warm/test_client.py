@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from lakeport.host.warm.channel import Channel
-from lakeport.host.warm.folder import Session
+from lakeport.host.warm.meeting import Channel, NotStarted
+from lakeport.warm import client
 from lakeport.warm.child import Command
-from lakeport.warm.client import Lost, _ask, _Waiting, option_of
+from lakeport.warm.client import Lost, _Waiting, option_of
 
 
 @pytest.fixture
 def ends() -> Iterator[tuple[Channel, Channel]]:
-    ours, theirs = socket.socketpair()
+    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
     with ours, theirs:
         yield Channel(ours), Channel(theirs)
 
@@ -41,29 +41,25 @@ def test_the_option(arguments: list[str], found: tuple[str, list[str]]) -> None:
 @pytest.mark.parametrize(
     ("answers", "code"),
     [
-        ([{"begun": True}, {"exit": 3}], 3),
-        ([{"exit": 0}], 0),
-        ([{"declined": True}], None),
-        ([], None),
+        ([{"exit": 3}], 3),
         ([{"killed": int(signal.SIGURG)}], 128 + signal.SIGURG),  # which does nothing
     ],
 )
 def test_how_it_ends(
-    ends: tuple[Channel, Channel], answers: list[dict[str, object]], code: int | None
+    ends: tuple[Channel, Channel], answers: list[dict[str, object]], code: int
 ) -> None:
     ours, theirs = ends
     for answer in answers:
         theirs.send(answer)
-    theirs.hang_up()
+    theirs.close()
     before = signal.getsignal(signal.SIGTERM)
     assert _Waiting(ours).wait() == code
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_a_run_that_has_begun_can_be_lost(ends: tuple[Channel, Channel]) -> None:
+def test_a_run_can_be_lost(ends: tuple[Channel, Channel]) -> None:
     ours, theirs = ends
-    theirs.send({"begun": True})
-    theirs.hang_up()
+    theirs.close()
     with pytest.raises(Lost, match="ended in the middle of the run"):
         _Waiting(ours).wait()
 
@@ -74,7 +70,6 @@ def test_signals_go_on(ends: tuple[Channel, Channel], number: signal.Signals) ->
     heard: list[object] = []
 
     def session() -> None:
-        theirs.send({"begun": True})
         while signal.getsignal(number) in (signal.SIG_DFL, before):
             pass
         signal.raise_signal(number)
@@ -89,32 +84,61 @@ def test_signals_go_on(ends: tuple[Channel, Channel], number: signal.Signals) ->
     assert heard == [{"signal": number}]
 
 
-def told(ends: tuple[Channel, Channel], change: Callable[[dict[str, object]], None]) -> Command:
-    """What a session makes of a client's command line."""
-    ours, theirs = ends
-    session = Session(Path("/nowhere"), 1, "token", 0.0, 900.0, "2g", "1", {})
-    _ask(ours, session, "lakeport", ["land", "--to", "s3://lake"])
-    message, files = theirs.receive(10)
-    try:
-        change(message)
-        return Command.of(message, files)
-    finally:
-        for file in files:
-            os.close(file)
-
-
-def test_a_command_arrives(ends: tuple[Channel, Channel], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONLY_HERE", "ä")
-    command = told(ends, lambda message: None)
+    sent = Command.here("lakeport", ["land", "--to", "s3://lake"])
+    command = Command.of(sent.sent())
     assert command.arguments == ["land", "--to", "s3://lake"]
     assert command.environment["ONLY_HERE"] == "ä"
     assert command.shown == "lakeport land"
     assert len(command.files) == sum(each is not None for each in command.streams)
+    command.close()
 
 
 @pytest.mark.parametrize("change", [{"program": "rm"}, {"streams": []}])
-def test_what_is_no_command_is_refused(
-    ends: tuple[Channel, Channel], change: dict[str, object]
-) -> None:
+def test_what_is_no_command_is_refused(change: dict[str, Any]) -> None:
+    sent = replace(Command.here("lakeport", ["land"]), **change)
     with pytest.raises(ValueError, match="no command"):
-        told(ends, lambda message: message.update(change))
+        Command.of(sent.sent())
+    sent.close()
+
+
+@pytest.mark.parametrize(
+    ("line", "answers", "code"),
+    [
+        (["land"], [{"wait": "for the run"}], None),
+        (["land", "--warm"], [{"wait": "for the run"}], None),
+        (["table"], [{"wait": "for the run"}], None),
+        (["land", "--warm"], [{"wait": "for Spark"}, {"turn": True}, {"exit": 4}], 4),
+        (["land", "--warm=require"], [{"wait": "for the run"}, {"turn": True}, {"exit": 4}], 4),
+        (["land"], [{"turn": True}, {"exit": 4}], 4),
+    ],
+)
+def test_who_waits_for_a_turn(
+    ends: tuple[Channel, Channel],
+    line: list[str],
+    answers: list[dict[str, object]],
+    code: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, theirs = ends
+    monkeypatch.setenv("LAKEPORT_WARM", "auto")
+    monkeypatch.setattr(client, "_TURN_SECONDS", 0.01)
+    for name in ("begin", "find"):
+        monkeypatch.setattr(client, name, lambda: ours)
+    for answer in answers:
+        theirs.send(answer)
+    assert client.through("lakeport", line)[0] == code
+    assert theirs.receive(5)[0] == {"do": "run"}
+
+
+def test_a_session_that_ends_before_the_turn(
+    ends: tuple[Channel, Channel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = ends
+    monkeypatch.setenv("LAKEPORT_WARM", "auto")
+    for name in ("begin", "find"):
+        monkeypatch.setattr(client, name, lambda: ours)
+    theirs.close()
+    assert client.through("lakeport", ["land"]) == (None, ["land"], None)
+    assert isinstance(client.through("lakeport", ["land", "--warm"])[2], NotStarted)

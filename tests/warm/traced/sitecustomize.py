@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-if "lakeport.warm" in sys.orig_argv:
+if "lakeport.warm.session" in sys.orig_argv:
     import coverage
 
     _tracer = coverage.Coverage(

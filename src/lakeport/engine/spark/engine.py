@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakeport.engine.spark.lease import Store
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -39,7 +38,7 @@ class SparkEngine(Engine):
         needs: names of `versions.JARS` that the session has to have if lakeport starts it.
         settings: the user's `spark:` mapping.
         small: whether the load is known to be small, so that a quick start counts most.
-        keep, also, warm, store: as for `DriverSession.start`.
+        keep, also, warm: as for `DriverSession.start`.
 
     Raises:
         LakeportError: as `DriverSession.start`.
@@ -56,13 +55,12 @@ class SparkEngine(Engine):
         keep: SparkContext | None = None,
         also: frozenset[str] = frozenset(),
         warm: str = "off",
-        store: Store | None = None,
     ) -> None:
         """Use the session of this process; waits where others use one that does not suit."""
         self._counted = threading.Lock()
         self._jobs = self._tasks = 0
         self.session = DriverSession.start(
-            needs, settings, small, keep=keep, also=also, warm=warm, store=store, user=self
+            needs, settings, small, keep=keep, also=also, warm=warm, user=self
         )
         self.secrets = self.session.secrets
         self.adopted = self.session.adopted

@@ -10,8 +10,7 @@ import os
 import re
 import ssl
 import threading
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -71,7 +70,6 @@ def hand_over(session: DriverSession, root: str, settings: Mapping[str, str]) ->
     with _lock:
         known, place = _known(session), place_of(root)
         if known.get(place) != settings:
-            session.claim(place, settings)
             if not session.adopted and _speaks_tls(place, settings):
                 trust(session.context)
             _set(session, place, settings, known.get(place))
@@ -100,20 +98,6 @@ def knows_scheme(spark: SparkSession, scheme: str) -> bool:
     except Exception:
         return False
     return True
-
-
-def forget(session: DriverSession, place: str, names: Collection[str]) -> None:
-    """Close a store's file system, and unset how it was reached.
-
-    Args:
-        session: Spark.
-        place: the store, as `place_of` gives it.
-        names: the settings by which it was reached.
-    """
-    with suppress(Exception):
-        _close(session, place)
-    for name in names:
-        session.context._jsc.hadoopConfiguration().unset(name)
 
 
 def _set(

@@ -24,7 +24,7 @@ from lakeport.engine.spark.first_use import FirstUse
 from lakeport.engine.spark.jvm import jars
 from lakeport.engine.spark.jvm.java import find_java
 from lakeport.engine.spark.jvm.launch import Launch, stopped
-from lakeport.engine.spark.lease import Lease, Refused, Store, lease_for, required
+from lakeport.engine.spark.lease import Lease, lease_for
 from lakeport.engine.spark.settings import (
     attempts_of,
     check,
@@ -33,7 +33,7 @@ from lakeport.engine.spark.settings import (
     is_local,
     master_of,
 )
-from lakeport.errors import ConfigError, LakeportError, SparkFailure
+from lakeport.errors import ConfigError, LakeportError
 from lakeport.host.activity import activity
 from lakeport.host.scratch import Scratch
 from lakeport.host.surroundings import Surroundings
@@ -96,7 +96,6 @@ class DriverSession:
         small: bool,
         also: frozenset[str] = frozenset(),
         warm: str = "off",
-        store: Store | None = None,
     ) -> None:
         """Adopt the active session, or wait for `begin` to start one."""
         self.needs = needs
@@ -123,13 +122,12 @@ class DriverSession:
         self._master = master_of(settings)
         self.attempts = attempts_of({"spark.master": self._master, **settings})
         check(settings)
-        self._required = warm == "require"
         self._own = partial(Launch, given=settings, small=small)
-        self._asked = needs | also
         if adopt.find() is None:
             self.needs, self._also = jars.with_cached(needs), also
             heap_mb(settings)
-            self._launch = lease_for(warm, settings, store)
+            self._launch = lease = lease_for(warm, settings, needs)
+            self.needs = lease.needs if lease is not None else self.needs
         else:
             self.begin()
 
@@ -142,7 +140,6 @@ class DriverSession:
         keep: SparkContext | None = None,
         also: frozenset[str] = frozenset(),
         warm: str = "off",
-        store: Store | None = None,
         user: object = None,
     ) -> DriverSession:
         """Adopt the active session, take up our own again, or make one that begins when asked.
@@ -158,7 +155,6 @@ class DriverSession:
             also: further names, which a session need not have: what they are needed for later is
                 refused then.
             warm: `auto` to have a warm session's Spark where one suits, `require` to have no other.
-            store: what is used of a warm session's.
             user: who uses the session until `release`; while there is one, nothing takes its place.
 
         Raises:
@@ -170,7 +166,7 @@ class DriverSession:
         with cls._changed:
             while True:
                 current = cls._current
-                if current is not None and current._serves(own, also, settings, warm, store):
+                if current is not None and current._serves(own, also, settings, warm):
                     break
                 if current is not None and not current.adopted:
                     current._check_idle(own, keep)
@@ -181,7 +177,7 @@ class DriverSession:
                     if current._builder.is_alive():
                         current._builder.join()  # pyspark knows of one JVM at a time
                 current = cls._current = cls(
-                    frozenset(needs), settings, small=small, also=also, warm=warm, store=store
+                    frozenset(needs), settings, small=small, also=also, warm=warm
                 )
                 break
             if user is not None:
@@ -212,12 +208,6 @@ class DriverSession:
             )
         with activity("waiting for", "another load's Spark"):
             self._changed.wait(_LOOK_SECONDS)
-
-    @classmethod
-    def lost(cls) -> bool:
-        """Whether a warm session lent Spark to this process and has ended since."""
-        current = cls._current
-        return current is not None and isinstance(current._launch, Lease) and not current.alive
 
     def begin(self) -> None:
         """Begin to start, unless that was done; never waits.
@@ -335,19 +325,6 @@ class DriverSession:
             for key, value in settings.items():
                 jsc.hadoopConfiguration().set(key, value)
 
-    def claim(self, store: str, settings: Mapping[str, str]) -> None:
-        """See that no other run reaches a store by other settings through the same JVM.
-
-        Raises:
-            SparkFailure: one does.
-        """
-        lease = self._launch
-        if isinstance(lease, Lease) and not lease.claim(store, settings):
-            raise SparkFailure(
-                f"another run that uses the warm session reaches {store} by other settings",
-                "run this one with `warm: off`, or when the other one has ended.",
-            )
-
     def warm(self, *, workers: bool = True, commit: bool = True) -> None:
         """Begin to start the Python workers, and to load what a first job and commit need; once.
 
@@ -410,7 +387,6 @@ class DriverSession:
         also: frozenset[str],
         settings: Mapping[str, str],
         warm: str,
-        store: Store | None,
     ) -> bool:
         """Whether a new run can go on with this session."""
         fitting = self._begun or adopt.find() is None
@@ -419,11 +395,7 @@ class DriverSession:
         known = self.needs | self._also if self.lacking is None else self.needs | also
         if not needs <= self.needs or not also <= known:
             return False
-        lease = self._launch
-        if not isinstance(lease, Lease):
-            return warm != "require"
-        joined = self.start_up.is_set() and (store is None or lease.claim(*store()))
-        return warm != "off" and (joined or not self._begun)
+        return warm != ("off" if isinstance(self._launch, Lease) else "require")
 
     def _check_idle(self, needs: frozenset[str], keep: SparkContext | None) -> None:
         """Refuse to end a session of our own that a query or a frame is bound to."""
@@ -468,23 +440,7 @@ class DriverSession:
     def _open(self) -> SparkContext:
         launch = self._launch
         assert launch is not None
-        if isinstance(launch, Launch):
-            return self._opened(launch)
-        try:
-            context = launch.open(self._asked)
-        except Refused as refusal:
-            if self._required:
-                raise required(str(refusal)) from None
-            own = self._own(find_java(), self.needs, also=self._also)
-            with self._lock:
-                if self._stopped:
-                    raise stopped() from None
-                self._launch = own
-            return self._opened(own)
-        self.needs = launch.needs
-        return context
-
-    def _opened(self, launch: Launch) -> SparkContext:
         context = launch.open()
-        self.needs, self.lacking = launch.needs, launch.lacking
+        if isinstance(launch, Launch):
+            self.needs, self.lacking = launch.needs, launch.lacking
         return context

@@ -62,8 +62,7 @@ def environment() -> dict[str, str]:
     """The variables that a warm session is started with: no others, and so no secrets.
 
     Raises:
-        Unfit: the system lacks what a warm session is built on, or one that it needs holds a
-            password.
+        Unfit: as for `facts`.
     """
     return _shared() | {name: os.environ[name] for name in _BESIDE if name in os.environ}
 
@@ -75,23 +74,24 @@ def facts() -> dict[str, str]:
         Unfit: the system lacks what a warm session is built on, or the environment has a proxy
             whose address holds a password.
     """
+    home = os.environ.get("JAVA_HOME")
+    javas = (home and f"{home}/bin/java", shutil.which("java"), bundled_java())
     found = {f"variable {name}": value for name, value in _shared().items()}
     found |= {f"limit {name}": value for name, value in _limits()}
     for name in _NAMESPACES:
         with suppress(OSError):
             found[f"namespace {name}"] = str(Path(f"/proc/self/ns/{name}").readlink())
-    found |= {
-        "umask": _status("Umask"),
+    return found | {
+        "umask": _umask(),
         "groups": f"{os.getgid()} {' '.join(map(str, sorted(os.getgroups())))}",
         "cores": " ".join(map(str, sorted(os.sched_getaffinity(0)))),
         "encoding": f"{sys.getfilesystemencoding()} {_locale()}",
         "boot": Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip(),
         "Python": f"{sys.executable} {sys.version}",
-        "Java": " ".join(map(_stamp, (_java_home(), shutil.which("java"), bundled_java()))),
+        "Java": " ".join(map(_stamp, javas)),
         "lakeport": f"{_CODE} {_fingerprint(_CODE)}",
         "jars": _fingerprint(cache_folder() / "jars"),
     }
-    return found
 
 
 def key(found: Mapping[str, str]) -> str:
@@ -121,21 +121,13 @@ def _limits() -> Iterator[tuple[str, str]]:
                 yield name, "{} {}".format(*resource.getrlimit(getattr(resource, name)))
 
 
-def _status(name: str) -> str:
-    for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").split("\n"):
-        field, _, value = line.partition(":")
-        if field == name:
-            return value.strip()
-    return ""
+def _umask() -> str:
+    lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+    return next((line for line in lines if line.startswith("Umask:")), "")
 
 
 def _locale() -> str:
     return os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or "C"
-
-
-def _java_home() -> str | None:
-    home = os.environ.get("JAVA_HOME")
-    return home and os.path.join(home, "bin", "java")  # noqa: PTH118  # a text like `which` gives
 
 
 def _stamp(name: str | Path | None) -> str:

@@ -11,7 +11,6 @@ import bz2
 import contextlib
 import io
 import lzma
-import select
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 from lakeport.errors import MissingDependency, SourceError
-from lakeport.host import first_effect
 from lakeport.sources.input.lines import filler
 from lakeport.sources.input.unpacking import DEFAULT, ExpansionGuard, UnpackLimits
 
@@ -167,35 +165,12 @@ class _Lent(io.RawIOBase):
 def _open_raw(name: str) -> io.RawIOBase:
     if name == STDIN:
         _widen_pipe(sys.stdin.fileno())
-        return _StandardInput()
+        return io.FileIO(sys.stdin.fileno(), "rb", closefd=False)
     try:
         return io.FileIO(name, "rb")
     except OSError as error:
         reason = error.strerror or str(error)
         raise SourceError(f"can't open {name}: {reason}", "check the path and its access") from None
-
-
-class _StandardInput(io.RawIOBase):
-    """Standard input, whose first bytes nobody else can have once they were taken."""
-
-    def __init__(self) -> None:
-        self._file = io.FileIO(sys.stdin.fileno(), "rb", closefd=False)
-        self._taken = False
-
-    def readable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._file.fileno()
-
-    def readinto(self, buffer: Buffer, /) -> int | None:
-        if not self._taken:
-            waiting = select.poll()
-            waiting.register(self, select.POLLIN)
-            waiting.poll()
-            first_effect.about_to_happen()
-            self._taken = True
-        return self._file.readinto(buffer)
 
 
 def _widen_pipe(descriptor: int) -> None:

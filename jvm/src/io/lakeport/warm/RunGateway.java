@@ -6,57 +6,43 @@ import java.nio.channels.SocketChannel;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.python.Py4JServer;
 import org.apache.spark.api.python.PythonAccumulatorV2;
 import org.apache.spark.sql.SparkSession;
 
 /**
- * One run's own door into a JVM that several runs share.
+ * The door of one run into a JVM that has one run after the other.
  *
- * <p>Each run has a server with a secret of its own, so that what its Python refers to is let go
- * with it, and a session of its own. The threads that serve the run descend from the one that
- * starts the server, and inherit from it: the session, the pool that the scheduler shares cores out
- * by, and the tag by which all of the run's jobs can be cancelled.
+ * <p>Each run has a Py4J server with a secret of its own, so that what its Python refers to is let
+ * go with it, and nothing of it is left for the next one.
  */
 public final class RunGateway {
 
   private static final String SERVING = "py4j.ClientServerConnection";
 
-  private static final Map<String, PythonAccumulatorV2> ACCUMULATORS = new ConcurrentHashMap<>();
+  private static volatile PythonAccumulatorV2 accumulator;
 
   private final SparkContext context;
-  private final String tag;
-  private final ThreadGroup threads;
+  private final Configuration before;
+  private final ThreadGroup threads = new ThreadGroup("run");
   private final Py4JServer server;
 
-  /**
-   * Opens a run's door.
-   *
-   * @param tag the run's name, which must not hold a comma
-   * @param sql whether the run's threads are to find a session; the first one of a JVM takes half a
-   *     second, and a load into plain files needs none
-   */
-  public RunGateway(SparkContext context, String tag, String pool, boolean sql)
-      throws InterruptedException, ExecutionException {
+  /** Opens the door of the next run. */
+  public RunGateway(SparkContext context) throws InterruptedException, ExecutionException {
     this.context = context;
-    this.tag = tag;
-    threads = new ThreadGroup(tag);
-    FutureTask<Py4JServer> first = new FutureTask<>(() -> open(pool, sql));
+    before = new Configuration(context.hadoopConfiguration());
+    FutureTask<Py4JServer> first = new FutureTask<>(this::open);
     new Thread(threads, first).start();
     server = first.get();
   }
 
-  /** Starts the server in the thread that all others of the run descend from. */
-  private Py4JServer open(String pool, boolean sql) {
-    if (sql) {
-      SparkSession.setActiveSession(newSession());
-    }
-    context.setLocalProperty("spark.scheduler.pool", pool);
-    context.addJobTag(tag);
+  /** Starts the server in a thread that all others of the run descend from. */
+  private Py4JServer open() {
     Py4JServer opened = new Py4JServer(context.conf()); // begins to listen at once
     opened.start();
     return opened;
@@ -67,9 +53,9 @@ public final class RunGateway {
     return SparkSession.builder().getOrCreate().newSession();
   }
 
-  /** Takes note of a run's accumulator, whose connection to its Python nobody else would close. */
-  public static void keep(String tag, PythonAccumulatorV2 accumulator) {
-    ACCUMULATORS.put(tag, accumulator);
+  /** Takes note of the run's accumulator, whose connection to its Python nobody else would close. */
+  public static void keep(PythonAccumulatorV2 told) {
+    accumulator = told;
   }
 
   public int port() {
@@ -81,28 +67,45 @@ public final class RunGateway {
   }
 
   /**
-   * Ends the run here: its jobs, its connections, and the calls under way.
+   * Ends the run here: its jobs, its connections, the calls under way, and how it reached stores.
    *
    * @param millis how long to wait for the calls
    * @return whether none is under way any more
    */
   public boolean close(long millis)
       throws InterruptedException, IOException, ReflectiveOperationException {
-    context.cancelJobsWithTag(tag);
+    context.cancelAllJobs();
     server.shutdown();
-    hangUp(ACCUMULATORS.remove(tag));
+    hangUp();
     long end = System.nanoTime() + millis * 1_000_000;
     List<Thread> left = serving();
     left.forEach(Thread::interrupt);
     for (Thread thread : left) {
       thread.join(Math.max(1, (end - System.nanoTime()) / 1_000_000));
     }
+    forget();
     return serving().isEmpty();
   }
 
+  /** Forgets the run's sessions, stores, and the settings by which they were reached. */
+  private void forget() throws IOException, ReflectiveOperationException {
+    SparkSession.clearActiveSession();
+    SparkSession.clearDefaultSession();
+    Configuration settings = context.hadoopConfiguration();
+    settings.clear();
+    for (Map.Entry<String, String> each : before) {
+      settings.set(each.getKey(), each.getValue());
+    }
+    try {
+      Class.forName("org.apache.spark.sql.delta.DeltaLog").getMethod("clearCache").invoke(null);
+    } catch (ClassNotFoundException none) {
+      // a JVM without Delta's jars
+    }
+    FileSystem.closeAll();
+  }
+
   /** Spark leaves this channel open, and one that is open outlives the object that holds it. */
-  private static void hangUp(PythonAccumulatorV2 accumulator)
-      throws IOException, ReflectiveOperationException {
+  private static void hangUp() throws IOException, ReflectiveOperationException {
     if (accumulator != null) {
       Method socket = PythonAccumulatorV2.class.getDeclaredMethod("socket");
       socket.setAccessible(true);
@@ -110,6 +113,7 @@ public final class RunGateway {
       if (channel != null) {
         channel.close();
       }
+      accumulator = null;
     }
   }
 
