@@ -402,8 +402,7 @@ def test_a_damaged_class_archive_is_dropped(tmp_path: Path) -> None:
     os.system(f"{{java.path}} -XX:{{written}}={{file}} -Xlog:all=off -version 2>/dev/null >&2")
     file.chmod(0o644)
     os.truncate(file, 5000)
-    file.with_suffix(".size").write_text("5000")
-    archive.places = lambda *_: [file]
+    archive.place = lambda *_: file
     archive.refresh = lambda *_: None
     driver = DriverSession.start(set(), {{}}, small=True)
     assert driver.context is not None
